@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.space import space_of
-from railyard.ask.plan.designs.sweep import sweep
-from railyard.ask.plan.designs.work import simulated
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.evaluate import simulated, sweep
+from railyard.ask.plan.space import space_of
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 
 if TYPE_CHECKING:
-    from railyard.ask.plan.designs.outcome import Outcome
+    from railyard.ask.plan.outcome import DesignOutcome
 
 FABRICS = ["roce", "infiniband", "spectrum-x", "uec", "scheduled", "ideal"]
 TOPOLOGIES = ["leaf-spine", "rail-optimized", "three-tier", "rail-only"]
@@ -63,7 +62,7 @@ def layout(draw: random.Random, values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def one_design(draw: random.Random) -> tuple[Bench, Outcome] | None:
+def one_design(draw: random.Random) -> tuple[DesignBench, DesignOutcome] | None:
     """A design with its closed form; None where it cannot be."""
     values = job(draw)
     values["workload"]["training"]["parallelism"] = layout(draw, values)
@@ -72,10 +71,10 @@ def one_design(draw: random.Random) -> tuple[Bench, Outcome] | None:
     return first(values, space)
 
 
-def first(values: dict[str, Any], space: dict[str, Any]) -> tuple[Bench, Outcome] | None:
+def first(values: dict[str, Any], space: dict[str, Any]) -> tuple[DesignBench, DesignOutcome] | None:
     """The first point of a space."""
     try:
-        bench = Bench(space_of(load.from_values({**values, "plan": {"space": space}})))
+        bench = DesignBench(space_of(load.from_values({**values, "plan": {"space": space}})))
     except InputError:
         return None
     found = next(iter(sweep(bench, [(0, 0)], frozenset())))
@@ -110,7 +109,7 @@ def one_space(draw: random.Random) -> tuple[bool, float] | None:
         "parallelism": unique,
     }
     values["workload"]["training"]["parallelism"] = sizes[0]
-    bench = Bench(space_of(load.from_values({**values, "plan": {"space": space}})))
+    bench = DesignBench(space_of(load.from_values({**values, "plan": {"space": space}})))
     closed = [one for one in sweep(bench, [(at, 0) for at in range(bench.space.size)], frozenset()) if not one.error]
     if len(closed) <= PROPOSED + 2:
         return None
@@ -129,7 +128,7 @@ def hundred_thousand() -> None:
     values["cluster"] = {"accelerators": 4096, "server": "hgx-h100", "back_end": {"topology": "leaf-spine"}}
     values["workload"]["training"] = {"model": "llama-3-70b", "global_batch": 2048, "sequence": 8192, "tokens": "1 T"}
     space = {"fabric": FABRICS, "topology": TOPOLOGIES[:3], "oversubscription": RATIOS, "sequence": [4096, 8192]}
-    bench = Bench(space_of(load.from_values({**values, "plan": {"space": space}})))
+    bench = DesignBench(space_of(load.from_values({**values, "plan": {"space": space}})))
     begun, cpu, count = time.perf_counter(), time.process_time(), 0
     for outcome in sweep(bench, [(at, 0) for at in range(bench.space.size)], frozenset()):
         count += outcome.tried

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.designs import lessons
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.judgement import front, good, judge, values
-from railyard.ask.plan.designs.planned import Planned, begin
-from railyard.ask.plan.designs.sweep import sweep
+from railyard.ask.plan import lessons
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.evaluate import sweep
+from railyard.ask.plan.judgement import front, good, judge, values
+from railyard.ask.plan.planned import PlannedDesigns, begin
 from railyard.work.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from railyard.ask.plan.designs.outcome import Outcome
+    from railyard.ask.plan.outcome import DesignOutcome
 
-    Search = Callable[[Planned, int, int], Iterator[list[int]]]
+    Search = Callable[[PlannedDesigns, int, int], Iterator[list[int]]]
 
 FABRICS = ["roce", "infiniband", "spectrum-x", "uec", "scheduled"]
 BUDGETS = (150, 250, 350, 500, 750, 1000, 2000)
@@ -84,8 +84,8 @@ SPACES: tuple[dict[str, Any], ...] = (
 class Whole:
     """A space of which every point is known."""
 
-    begun: Planned
-    rows: dict[int, Outcome]
+    begun: PlannedDesigns
+    rows: dict[int, DesignOutcome]
     point_s: float
 
     @classmethod
@@ -102,14 +102,16 @@ class Whole:
         heads = frozenset({"cluster", "catalog"})
         points = sorted(range(begun.space.size), key=lambda point: (str(begun.space.part(point, 0, heads)), point))
         cpu = time.process_time()
-        rows = {one.point: one for one in sweep(Bench(begun.space), [(point, 0) for point in points], frozenset())}
+        rows = {
+            one.point: one for one in sweep(DesignBench(begun.space), [(point, 0) for point in points], frozenset())
+        }
         return cls(begun, rows, (time.process_time() - cpu) / len(points))
 
-    def fresh(self) -> Planned:
+    def fresh(self) -> PlannedDesigns:
         """The space before anything is looked at."""
-        return Planned(self.begun.space, self.begun.objectives, self.begun.constraints)
+        return PlannedDesigns(self.begun.space, self.begun.objectives, self.begun.constraints)
 
-    def add(self, planned: Planned, points: Sequence[int]) -> None:
+    def add(self, planned: PlannedDesigns, points: Sequence[int]) -> None:
         """What is known of some points."""
         for point in points:
             planned.outcomes[point, 0, "analytic"] = self.rows[point]
@@ -146,12 +148,12 @@ def tried(whole: Whole, search: Search, seed: int, scale: Callable[[Any], Any]) 
     return rows
 
 
-def at_random(planned: Planned, budget: int, seed: int) -> Iterator[list[int]]:
+def at_random(planned: PlannedDesigns, budget: int, seed: int) -> Iterator[list[int]]:
     order = np.random.Generator(np.random.PCG64(seed)).permutation(planned.space.size)[:budget].tolist()
     yield from (order[at : at + 25] for at in range(0, budget, 25))
 
 
-def pairs(planned: Planned, points: Sequence[int]) -> np.ndarray[Any, Any]:
+def pairs(planned: PlannedDesigns, points: Sequence[int]) -> np.ndarray[Any, Any]:
     """float64[points, pairs of values], 1 where a point has both."""
     places = np.array([planned.space.place(point) for point in points])
     hot = [np.eye(len(each))[places[:, at]] for at, each in enumerate(planned.space.values)]
@@ -174,7 +176,7 @@ class Surrogate:
     def __init__(self) -> None:
         self.off: list[Any] = []
 
-    def __call__(self, planned: Planned, budget: int, seed: int) -> Iterator[list[int]]:
+    def __call__(self, planned: PlannedDesigns, budget: int, seed: int) -> Iterator[list[int]]:
         """As `sampling.search`."""
         sampler = lessons._Sampler(planned.space, len(planned.objectives), seed)
         random, asked = np.random.Generator(np.random.PCG64(seed)), set[int]()
@@ -193,7 +195,7 @@ class Surrogate:
             if len(asked) < budget:
                 sampler.tell([lessons._seen(planned, point) for point in generation])
 
-    def proposed(self, planned: Planned, asked: set[int], random: np.random.Generator) -> dict[int, Any]:
+    def proposed(self, planned: PlannedDesigns, asked: set[int], random: np.random.Generator) -> dict[int, Any]:
         """The best by what is expected of them, and that."""
         known = sorted(asked)
         seen = [lessons._seen(planned, point) for point in known]
@@ -213,7 +215,7 @@ class Surrogate:
         return {candidates[at]: guessed[at] for at in chosen[: lessons.POPULATION // 2]}
 
     def candidates(
-        self, planned: Planned, asked: set[int], kept: Sequence[int], random: np.random.Generator
+        self, planned: PlannedDesigns, asked: set[int], kept: Sequence[int], random: np.random.Generator
     ) -> list[int]:
         """Points at random, and all that differ in one value from the front that is known."""
         found = random.integers(0, planned.space.size, 4000).tolist()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.designs import service
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.space import space_of
+from railyard.ask.plan import service
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.space import space_of
 from railyard.work.scenario import load
 
 if TYPE_CHECKING:
-    from railyard.ask.plan.designs.outcome import Outcome
+    from railyard.ask.plan.outcome import DesignOutcome
 
 _FIGURES = ("cpmt", "ttft_p50", "ttft_p90", "tpot_p50", "tpot_p90", "power")
 
@@ -84,7 +84,7 @@ def main() -> None:
     within, counted, spent = 0, 0, [0.0, 0.0]
     while counted < asked.spaces:
         draft = load.from_values(scenario(random))
-        bench = Bench(space_of(draft))
+        bench = DesignBench(space_of(draft))
         limit, points = draft.scenario.serving.slo.attainment, [(at, 0) for at in range(bench.space.size)]
         begun = time.process_time()
         closed = {one.point: one for one in service.sweep(bench, points, frozenset()) if not one.error}
@@ -112,12 +112,12 @@ def main() -> None:
     )
 
 
-def _hope(one: Outcome, limit: float) -> tuple[bool, float]:
+def _hope(one: DesignOutcome, limit: float) -> tuple[bool, float]:
     """In order of dollars; designs that miss the limits by the closed form come after all others."""
     return one.figures["attainment"] < limit, one.figures["cpmt"]
 
 
-def _compare(apart: dict[str, list[float]], closed: Outcome, run: Outcome) -> None:
+def _compare(apart: dict[str, list[float]], closed: DesignOutcome, run: DesignOutcome) -> None:
     for name in _FIGURES:
         apart[name].append(closed.figures[name] / run.figures[name] - 1.0)
     apart["attainment"].append(closed.figures["attainment"] - run.figures["attainment"])

@@ -16,10 +16,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.tune.settings.race import WORTH, Race
-from railyard.ask.tune.settings.search import Tuned, Tuner
-from railyard.ask.tune.settings.space import Case, space_of
-from railyard.ask.tune.settings.trials import Trials
+from railyard.ask.tune.search import WORTH, SettingsRace, Tuner, TuneResult
+from railyard.ask.tune.space import TuneCase, space_of
+from railyard.ask.tune.trials import SettingsTrials
 from railyard.work.scenario import load
 from railyard.work.scenario.model import TuneSection
 from railyard.work.study.workers import workers
@@ -103,7 +102,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
 """What is tried where all that `railyard tune` tries would take too long."""
 
 
-def climb(space: Mapping[str, Sequence[Any]], draws: Sequence[Case], trials: Trials) -> dict[str, Any]:
+def climb(space: Mapping[str, Sequence[Any]], draws: Sequence[TuneCase], trials: SettingsTrials) -> dict[str, Any]:
     """Settings by coordinates."""
 
     def means(every: Sequence[Mapping[str, Any]]) -> list[float]:
@@ -132,19 +131,19 @@ def compare(name: str, seed: int, pool: Workers) -> dict[str, Any]:
     document = {"name": name, "seed": seed, "cluster": cluster, "workload": {"training": training}, **tried}
     draft = load.from_values(document)
     tuner = Tuner(draft, engine, TuneSection(unseen_jobs=4), pool, lambda *_: None)
-    cases = tuner.cases(tuner.describe(Tuned(name, engine)))
+    cases = tuner.cases(tuner.describe(TuneResult(name, engine)))
     space = {key: [node.plain() for node in nodes] for key, nodes in space_of(tuner.draft, engine).items()}
-    draws = [Case(seed + number) for number in range(tuner.section.seeds)]
+    draws = [TuneCase(seed + number) for number in range(tuner.section.seeds)]
     found: dict[str, Any] = {"scenario": name, "seed": seed}
-    before = _steps(Trials(tuner.draft, engine, pool), {}, cases)
+    before = _steps(SettingsTrials(tuner.draft, engine, pool), {}, cases)
     budget = 0
     for way in ("climb", "race"):
-        trials, began = Trials(tuner.draft, engine, pool), time.perf_counter()
+        trials, began = SettingsTrials(tuner.draft, engine, pool), time.perf_counter()
         if way == "climb":
             settings = climb(space, draws, trials)
             budget = trials.count
         else:
-            settings = Race(space, draws, trials, budget, seed).run().settings
+            settings = SettingsRace(space, draws, trials, budget, seed).run().settings
         took = time.perf_counter() - began
         after, written = _steps(trials, settings, draws), _steps(trials, {}, draws)
         judged = _steps(trials, settings, cases)
@@ -158,7 +157,7 @@ def compare(name: str, seed: int, pool: Workers) -> dict[str, Any]:
     return found
 
 
-def _steps(trials: Trials, settings: Mapping[str, Any], cases: Sequence[Case]) -> list[float]:
+def _steps(trials: SettingsTrials, settings: Mapping[str, Any], cases: Sequence[TuneCase]) -> list[float]:
     rows = trials.steps([(settings, case) for case in cases])
     wrong = next((row for row in rows if isinstance(row, str)), None)
     if wrong is not None:

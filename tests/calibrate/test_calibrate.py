@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.ask.calibrate import Facts, calibrate, overlay, plan, write
-from railyard.ask.calibrate.calibration import SHARES
-from railyard.ask.calibrate.device import NumpyDevice
+from railyard.ask.calibrate import plan
+from railyard.ask.calibrate.calibration import SHARES, calibrate, overlay, write
+from railyard.ask.calibrate.device import Facts, NumpyDevice
 from railyard.ask.calibrate.torch_device import _spellings
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.ask.calibrate import tables
+from railyard.ask.calibrate import measurements
+from railyard.ask.calibrate.kinds.collectives import Predicted, named, shipped
 from railyard.ask.calibrate.nccl.constants import CONSTANTS
+from railyard.ask.calibrate.nccl.constants import FITTED as PRIORS
 from railyard.ask.calibrate.nccl.log import parse
-from railyard.ask.calibrate.nccl.priors import CONSTANTS as PRIORS
 from railyard.ask.calibrate.nccl.rows import validate_log
-from railyard.ask.calibrate.tables.collective_fit import Predicted, named, shipped
 from railyard.collective.calibrated import read_constants
 from railyard.collective.measured import MEASURED
 from railyard.face import api
@@ -57,7 +57,7 @@ def test_a_constant_that_made_the_times_is_found(tmp_path):
     """Steps inside an Ampere domain 30 % slower than shipped; what is known of them is wide enough to follow."""
     slower = 1.3 * MEASURED.ampere_hop
     header = HEADER.replace("B200 SXM", "A100 SXM")
-    kind, source = tables.read(written(tmp_path, log(of_constants(header, ampere_hop=slower), header)))
+    kind, source = measurements.read(written(tmp_path, log(of_constants(header, ampere_hop=slower), header)))
     assert kind.name == "collectives"
     found = kind.calibrate(source, KNOWN)
     hop = next(one for one in found.constants if one.name == "ampere_hop")
@@ -76,13 +76,13 @@ def test_a_constant_that_made_the_times_is_found(tmp_path):
 
 
 def test_times_that_ship_move_nothing(tmp_path):
-    kind, source = tables.read(written(tmp_path, log(of_constants())))
+    kind, source = measurements.read(written(tmp_path, log(of_constants())))
     for one in kind.calibrate(source, KNOWN).constants:
         assert one.value == pytest.approx(one.before, rel=0.01)
 
 
 def test_what_is_written_is_what_a_scenario_reads(tmp_path):
-    kind, source = tables.read(written(tmp_path, log(of_constants(blackwell_hop=4.0, switch_share=0.7))))
+    kind, source = measurements.read(written(tmp_path, log(of_constants(blackwell_hop=4.0, switch_share=0.7))))
     found = kind.calibrate(source, KNOWN)
     path = written(tmp_path, found.written, "own.toml")
     constants = read_constants(path)
@@ -129,7 +129,7 @@ def test_a_log_as_it_is_printed_says_its_collective_and_machine(tmp_path):
         f"#  Rank  {rank} Group  0 Pid {rank} on host device  {rank} [0x1b] NVIDIA B200" for rank in range(8)
     )
     bare = "# Collective test starting: all_reduce_perf\n" + ranks + "\n" + HEADER.splitlines()[-1] + "\n"
-    kind, source = tables.read(written(tmp_path, log(of_constants(), bare)))
+    kind, source = measurements.read(written(tmp_path, log(of_constants(), bare)))
     assert named(source).headers["collective"] == "all_reduce"
     assert {row.name.split()[0] for row in kind.calibrate(source, KNOWN).rows} == {"all-reduce"}
 
@@ -142,7 +142,7 @@ def test_a_log_as_it_is_printed_says_its_collective_and_machine(tmp_path):
     ],
 )
 def test_a_log_that_says_too_little_is_refused(tmp_path, old, new, words):
-    kind, source = tables.read(written(tmp_path, log(of_constants(), HEADER.replace(old, new))))
+    kind, source = measurements.read(written(tmp_path, log(of_constants(), HEADER.replace(old, new))))
     with pytest.raises(InputError, match=words) as caught:
         kind.calibrate(source, KNOWN)
     assert "mine.txt" in str(caught.value)

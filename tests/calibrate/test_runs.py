@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.ask.calibrate.runs.compare import WITHIN, given_by, validate_runs
-from railyard.ask.calibrate.runs.fit import misfit, simplex, tells
-from railyard.ask.calibrate.runs.read import read_runs
-from railyard.ask.calibrate.runs.replay import Setting, distance, replay
+from railyard.ask.calibrate.recorded import ReplaySetting, distance, read_runs, replay
+from railyard.ask.calibrate.recorded_fit import WITHIN, given_by, misfit, simplex, tells, validate_runs
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import Deployments, ServingLayout
@@ -61,7 +59,7 @@ def test_each_run_gives_only_what_no_simpler_run_gives(report):
 @pytest.mark.parametrize("name", [ADA, DENSE, TENSOR, EXPERTS])
 def test_what_ships_is_where_the_fit_ends(known, name):
     """No constant that a run gave can be moved by 5 % and fit it much better."""
-    setting = Setting.of(next(run for run in read_runs(RUNS) if run.name == name), known)
+    setting = ReplaySetting.of(next(run for run in read_runs(RUNS) if run.name == name), known)
     software = profile("vllm", setting.device)
     here = misfit(setting, software)
     for told in given_by(setting.run, shipped()["vllm", setting.device.name]):
@@ -94,7 +92,7 @@ def test_the_memory_rule_on_another_device(known):
 
 def test_asynchronous_scheduling_is_what_light_loads_wait_for(known):
     run = next(run for run in read_runs(RUNS) if run.name == EXPERTS)
-    setting = Setting.of(run, known)
+    setting = ReplaySetting.of(run, known)
     software = profile("vllm", setting.device)
     ahead = replay(setting, software)
     at_once = replay(replace(setting, run=replace(run, ahead=False)), software)
@@ -115,7 +113,7 @@ def test_the_simplex_finds_the_bottom_of_a_valley():
 
 
 def test_what_a_run_tells_of(known):
-    settings = {run.name: Setting.of(run, known) for run in read_runs(RUNS)}
+    settings = {run.name: ReplaySetting.of(run, known) for run in read_runs(RUNS)}
     assert len(tells(settings[DENSE])) == 8
     assert set(tells(settings[TENSOR])) - set(tells(settings[DENSE])) == {"reduce_s", "reduce_fraction"}
     assert {"exchange_s", "moe_layer_s"} < set(tells(settings[EXPERTS]))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.ask.calibrate import tables
-from railyard.ask.calibrate.tables.serving_fit import fitted, loop_of, rows_of
+from railyard.ask.calibrate import measurements
+from railyard.ask.calibrate.kinds.serving import fitted, loop_of, rows_of
 from railyard.kit.errors import InputError
 from railyard.work.serving.software import columns, profile, read_profiles
 
@@ -28,7 +28,7 @@ def write(folder, tpot_ms, *, header=HEADER, change=lambda line: line):
 
 def truth(folder, **changed):
     """The table whose times are what the law says under changed constants."""
-    rows = rows_of(tables.read(write(folder, [1.0] * len(LOADS)))[1], KNOWN)
+    rows = rows_of(measurements.read(write(folder, [1.0] * len(LOADS)))[1], KNOWN)
     shipped = profile("vllm", rows[0].device)
     times = {name: getattr(shipped, name) * factor for name, factor in changed.items()}
     seconds = loop_of(rows).seconds(columns([replace(shipped, **times)] * len(rows)))[0]
@@ -37,7 +37,7 @@ def truth(folder, **changed):
 
 def test_a_slow_engine_is_found_and_its_other_loads_with_it(tmp_path):
     """Layers of 1.5 times the kernels: rows predicted without themselves are right within 2 %, shipped ones are not."""
-    kind, source = tables.read(truth(tmp_path, layer_s=1.5))
+    kind, source = measurements.read(truth(tmp_path, layer_s=1.5))
     assert kind.name == "serving"
     found = kind.calibrate(source, KNOWN)
     (layer,) = [one for one in found.constants if one.name == "layer_s"]
@@ -52,7 +52,7 @@ def test_a_slow_engine_is_found_and_its_other_loads_with_it(tmp_path):
 
 
 def test_rows_as_shipped_move_nothing(tmp_path):
-    rows = rows_of(tables.read(truth(tmp_path))[1], KNOWN)
+    rows = rows_of(measurements.read(truth(tmp_path))[1], KNOWN)
     found = fitted(loop_of(rows), profile("vllm", rows[0].device))
     assert np.array(found.values) == pytest.approx(np.array(found.before), rel=1e-3)
     assert found.seconds[1, 0] == pytest.approx(loop_of(rows).measured_s[0], rel=1e-3)
@@ -70,7 +70,7 @@ def test_rows_as_shipped_move_nothing(tmp_path):
 )
 def test_wrong_cells_are_named_with_their_line(tmp_path, old, new, words):
     path = write(tmp_path, [10.0] * len(LOADS), change=lambda line: line.replace(old, new, 1))
-    kind, source = tables.read(path)
+    kind, source = measurements.read(path)
     with pytest.raises(InputError) as refused:
         kind.calibrate(source, KNOWN)
     assert words in str(refused.value)
@@ -79,6 +79,6 @@ def test_wrong_cells_are_named_with_their_line(tmp_path, old, new, words):
 
 def test_a_row_without_a_measurement_is_refused(tmp_path):
     path = write(tmp_path, [""] * len(LOADS))
-    kind, source = tables.read(path)
+    kind, source = measurements.read(path)
     with pytest.raises(InputError, match="tpot_ms, ttft_ms must be filled"):
         kind.calibrate(source, KNOWN)

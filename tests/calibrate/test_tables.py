@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from railyard import catalog as catalogue
-from railyard.ask.calibrate import tables
-from railyard.ask.calibrate.tables.posterior import HUBER, Prior, posterior
-from railyard.ask.calibrate.tables.training_fit import paces, predicted
-from railyard.ask.calibrate.tables.training_rows import steps_of
+from railyard.ask.calibrate import measurements
+from railyard.ask.calibrate.kinds.training import paces, predicted, steps_of
+from railyard.ask.calibrate.posterior import HUBER, Prior, posterior
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.work.training import pace as calibrated
@@ -37,7 +36,7 @@ def write(folder, *, rows=ROWS, header=HEADER, values=(10.0, 20.0, 9.0, 4.0)):
 def truth(folder, pace):
     """The table whose steps are what the model says where ranks take so many times as long."""
     known = catalogue.load()
-    steps = steps_of(tables.read(write(folder))[1], known)
+    steps = steps_of(measurements.read(write(folder))[1], known)
     jobs = [(step.training, step.machine) for step in steps]
     return write(folder, values=predicted(jobs, np.full(len(jobs), pace)).tolist())
 
@@ -62,7 +61,7 @@ def test_a_row_far_off_pulls_by_its_sign_alone():
 
 
 def test_the_pace_that_made_the_steps_is_found(tmp_path):
-    kind, source = tables.read(truth(tmp_path, 1.12))
+    kind, source = measurements.read(truth(tmp_path, 1.12))
     assert kind.name == "training"
     found = kind.calibrate(source, catalogue.load())
     (pace,) = found.constants
@@ -78,7 +77,7 @@ def test_the_pace_that_made_the_steps_is_found(tmp_path):
 
 
 def test_paces_are_those_at_which_predictions_meet_measurements(tmp_path):
-    steps = steps_of(tables.read(truth(tmp_path, 0.83))[1], catalogue.load())
+    steps = steps_of(measurements.read(truth(tmp_path, 0.83))[1], catalogue.load())
     jobs = [(step.training, step.machine) for step in steps]
     found = paces(jobs, np.array([step.measured_s for step in steps]))
     assert np.exp(found.off) == pytest.approx(np.full(4, 0.83), rel=1e-6)
@@ -88,19 +87,21 @@ def test_paces_are_those_at_which_predictions_meet_measurements(tmp_path):
 def test_adapters_are_read_and_stand_apart_from_full_runs(tmp_path):
     header = HEADER + ",lora_rank,lora_targets"
     rows = (ROWS[1] + ",,", ROWS[1].replace("b,", "l,", 1) + ",8,attention")
-    steps = steps_of(tables.read(write(tmp_path, header=header, rows=rows, values=(9.0, 7.0)))[1], catalogue.load())
+    steps = steps_of(
+        measurements.read(write(tmp_path, header=header, rows=rows, values=(9.0, 7.0)))[1], catalogue.load()
+    )
     assert steps[0].training.lora is None
     assert (steps[1].training.lora.rank, steps[1].training.lora.targets) == (8, "attention")
     whole, adapted = (place(traits_of(step.training)) for step in steps)
     assert np.linalg.norm(whole - adapted) == pytest.approx(3.0)
     wrong = write(tmp_path, header=header, rows=(ROWS[1] + ",8,mlp",), values=(9.0,))
     with pytest.raises(InputError, match="lora_targets"):
-        steps_of(tables.read(wrong)[1], catalogue.load())
+        steps_of(measurements.read(wrong)[1], catalogue.load())
 
 
 def test_what_is_written_is_what_is_read(tmp_path):
     known = catalogue.load()
-    kind, source = tables.read(truth(tmp_path, 1.12))
+    kind, source = measurements.read(truth(tmp_path, 1.12))
     found = kind.calibrate(source, known)
     (tmp_path / "own.toml").write_text(found.written)
     runs = calibrated.read_runs(tmp_path / "own.toml")
@@ -130,26 +131,26 @@ def test_what_is_written_is_what_is_read(tmp_path):
     ],
 )
 def test_a_wrong_cell_is_named_with_its_line(tmp_path, cell, told):
-    kind, source = tables.read(write(tmp_path, rows=(ROWS[1], cell), values=(1.0, 2.0)))
+    kind, source = measurements.read(write(tmp_path, rows=(ROWS[1], cell), values=(1.0, 2.0)))
     with pytest.raises(InputError, match=r"mine\.csv:3") as caught:
         kind.calibrate(source, catalogue.load())
     assert told in str(caught.value)
 
 
 def test_a_cell_without_end_is_refused_with_its_line(tmp_path):
-    kind, source = tables.read(write(tmp_path, rows=(ROWS[1], "x" * 200_000), values=(1.0, 2.0)))
+    kind, source = measurements.read(write(tmp_path, rows=(ROWS[1], "x" * 200_000), values=(1.0, 2.0)))
     with pytest.raises(InputError, match=r"mine\.csv:3"):
         kind.calibrate(source, catalogue.load())
 
 
 def test_unknown_columns_and_tables_are_refused(tmp_path):
-    kind, source = tables.read(write(tmp_path, header=HEADER.replace("micro_batch", "micro_bach")))
+    kind, source = measurements.read(write(tmp_path, header=HEADER.replace("micro_batch", "micro_bach")))
     with pytest.raises(InputError, match="micro_batch"):
         kind.calibrate(source, catalogue.load())
     with pytest.raises(InputError, match="training: gpu, n_gpu"):
-        tables.read(write(tmp_path, header="a,b,c"))
+        measurements.read(write(tmp_path, header="a,b,c"))
     with pytest.raises(InputError, match="no such file"):
-        tables.read(tmp_path / "none.csv")
+        measurements.read(tmp_path / "none.csv")
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):
@@ -209,7 +210,9 @@ def test_every_key_of_a_scenarios_software_and_layout_is_a_column(tmp_path):
     )
     cells = ",yes,attn+moe_router,1,hybridep,fp8,fp8,1.5 GB,1 B,1.25"
     row = "v,gb300,512,gpt-oss-20b,8192,512,2,1,1,fp8,megatron-2026,{}" + cells
-    (step,) = steps_of(tables.read(write(tmp_path, header=header, rows=(row,), values=(0.0904,)))[1], catalogue.load())
+    (step,) = steps_of(
+        measurements.read(write(tmp_path, header=header, rows=(row,), values=(0.0904,)))[1], catalogue.load()
+    )
     software, layout = step.training.software, step.training.layout
     assert (software.cuda_graphs, software.graphs, software.fused_experts) == (True, ("attn", "moe_router"), True)
     assert (software.dispatcher, software.attention_precision, software.head_precision) == ("hybridep", "fp8", "fp8")
@@ -225,6 +228,6 @@ def test_every_key_of_a_scenarios_software_and_layout_is_a_column(tmp_path):
 def test_a_wrong_fact_names_its_column(tmp_path, column, cell, told):
     path = write(tmp_path, header=f"{HEADER},{column}", rows=(f"{ROWS[1]},{cell}",), values=(9.0,))
     with pytest.raises(InputError, match=told) as caught:
-        steps_of(tables.read(path)[1], catalogue.load())
+        steps_of(measurements.read(path)[1], catalogue.load())
     (problem,) = caught.value.problems
     assert (problem.key, problem.line, problem.file) == (column, 2, str(path))

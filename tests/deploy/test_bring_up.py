@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.ask.bring_up.play import Pace, play
-from railyard.ask.bring_up.site import Site, order_of, site_of
-from railyard.ask.bring_up.study import BringUp, Spread, delivered, earning, study
+from railyard.ask.bring_up.racks import BuildPace, RackSite, order_of, play, site_of
+from railyard.ask.bring_up.study import BringUp, DrawSpread, delivered, earning, study
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import capital_recovery_factor
@@ -27,7 +26,7 @@ def site(racks, *, cables=30, servers=4, network=0):
     """Racks of servers, and as many of switches before them, which all of those need."""
     count = racks + network
     above = tuple(range(network))
-    return Site(
+    return RackSite(
         servers=np.array([0] * network + [servers] * racks),
         accelerators=8,
         cables=np.full(count, cables),
@@ -40,7 +39,7 @@ def site(racks, *, cables=30, servers=4, network=0):
 
 def pace(**more):
     usual = {"crews": 1, "install_d": 0.5, "pulls": 60.0, "repair_d": 0.0625, "burn_in_d": 3.0, "replacement_d": 14.0}
-    return Pace(**(usual | {"miscabling": 0.0, "rejected": 0.0, "audit": True} | more))
+    return BuildPace(**(usual | {"miscabling": 0.0, "rejected": 0.0, "audit": True} | more))
 
 
 def played(one, how, seed=0, order=None, days=None):
@@ -165,7 +164,7 @@ def test_capital_is_the_annuity_of_the_bill():
 
 
 def test_a_tenth_of_draws_lies_below_low():
-    assert Spread.of(np.arange(1.0, 101.0)) == Spread(10.0, 50.0, 90.0)
+    assert DrawSpread.of(np.arange(1.0, 101.0)) == DrawSpread(10.0, 50.0, 90.0)
 
 
 @pytest.mark.parametrize(

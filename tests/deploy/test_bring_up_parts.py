@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.ask.bring_up.site import Lead, Site, arrivals, check, drawn
+from railyard.ask.bring_up.racks import Lead, RackSite, arrivals, check, drawn
 from railyard.ask.bring_up.study import study
 from railyard.kit.errors import InputError
 
@@ -14,7 +14,7 @@ from .scenarios import draft
 
 def site():
     """A rack of switches, two of servers whose cables lead there, one of storage without cables."""
-    return Site(
+    return RackSite(
         servers=np.array([0, 4, 4, 0]),
         accelerators=8,
         cables=np.array([0, 30, 30, 0]),

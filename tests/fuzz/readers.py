@@ -214,9 +214,9 @@ def _operations(path: Path) -> Any:
 
 
 def _table(path: Path) -> Any:
-    from railyard.ask.calibrate.tables import kind
+    from railyard.ask.calibrate import measurements
 
-    found, source = kind.read(path)
+    found, source = measurements.read(path)
     return found, source
 
 
@@ -227,7 +227,7 @@ def _nccl(path: Path) -> Any:
 
 
 def _recorded(path: Path) -> Any:
-    from railyard.ask.calibrate.runs.read import read_runs
+    from railyard.ask.calibrate.recorded import read_runs
 
     about = '{"engine_kwargs": {"model": "m", "max_num_seqs": 8, "max_num_batched_tokens": 64}}'
     (path.parent / "meta.json").write_text(about, encoding="utf-8")

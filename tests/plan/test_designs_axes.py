@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from railyard.ask.plan.designs import work
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.doubt import Doubts
-from railyard.ask.plan.designs.planned import begin
-from railyard.ask.plan.designs.planning import Planner
-from railyard.ask.plan.designs.space import one_design, space_of
-from railyard.ask.plan.designs.sweep import sweep
+from railyard.ask.plan import evaluate
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.evaluate import sweep
+from railyard.ask.plan.planned import begin
+from railyard.ask.plan.planning import DesignPlanner
+from railyard.ask.plan.space import one_design, space_of
+from railyard.ask.plan.uncertainty import Uncertainty
 from railyard.catalog import load as catalog
 from railyard.cluster.spec import overridden
 from railyard.kit.errors import InputError
@@ -51,7 +51,7 @@ def values(space: dict[str, Any] | None = None, **section: Any) -> dict[str, Any
 
 
 def closed(space, points):
-    found = {one.point: one for one in sweep(Bench(space), [(point, 0) for point in points], frozenset())}
+    found = {one.point: one for one in sweep(DesignBench(space), [(point, 0) for point in points], frozenset())}
     assert not [one.error for one in found.values() if one.error]
     return [found[point] for point in points]
 
@@ -70,7 +70,7 @@ def test_a_point_costs_what_its_run_does(point):
     space = space_of(load.from_values(values()))
     (outcome,) = closed(space, [point])
     task = {"plan": {"digest": f"axes-{point}", "values": values(), "folder": "."}}
-    ran = work.ran({**task, "point": point, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]})
+    ran = evaluate.ran({**task, "point": point, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]})
     run = study.run(space.draft(point, 0)).result.variants[0]
     assert ran["step_s"] == pytest.approx(run.step.seconds, rel=1e-9)
     assert ran["figures"]["cpmt"] == pytest.approx(run.cpmt.typical, rel=1e-9)
@@ -85,17 +85,17 @@ def test_a_point_costs_what_its_run_does(point):
 
 
 def space_grid(space, point):
-    return Bench(space).design(point).assumptions.grid.g_per_kwh
+    return DesignBench(space).design(point).assumptions.grid.g_per_kwh
 
 
 def test_servers_have_as_many_nics_as_the_space_says():
     space = space_of(load.from_values(values({"nics": [3, 8, 16]})))
     for point, nics in enumerate((3, 8, 16)):
-        hardware = Bench(space).hardware(point)
+        hardware = DesignBench(space).hardware(point)
         (row,) = (row for row in hardware.parts if row.name == "cx7-400g")
         assert row.count == 4 * nics
         assert hardware.cluster.plans["back_end"].nics == nics
-    assert Bench(space).hardware(0).cluster.back_end.port_of_rank[:8, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert DesignBench(space).hardware(0).cluster.back_end.port_of_rank[:8, 0].tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("nics", [1, 2, 3, 4, 5, 8])
@@ -104,7 +104,7 @@ def test_ranks_that_share_a_nic_wait_for_one_another_as_flow_has_it(nics):
     given = values({"nics": [nics]})
     (outcome,) = closed(space_of(load.from_values(given)), [0])
     task = {"plan": {"digest": f"shared-{nics}", "values": given, "folder": "."}}
-    ran = work.ran({**task, "point": 0, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]})
+    ran = evaluate.ran({**task, "point": 0, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]})
     assert outcome.step_s == pytest.approx(ran["step_s"], rel=0.02)
 
 
@@ -116,7 +116,7 @@ def test_fewer_nics_lie_in_both_memory_domains():
 
 def test_what_a_site_does_not_say_is_as_elsewhere():
     space = space_of(load.from_values(values({"site": ["north", "south"]})))
-    north, south = (Bench(space).design(point).assumptions for point in (0, 1))
+    north, south = (DesignBench(space).design(point).assumptions for point in (0, 1))
     assert (north.electricity_usd_per_kwh.typical, south.electricity_usd_per_kwh.typical) == (0.05, 0.09)
     assert (north.pue.typical, south.pue.typical) == (1.1, 1.4)
     assert south.space_usd_per_kw_month.typical == 250.0
@@ -125,7 +125,7 @@ def test_what_a_site_does_not_say_is_as_elsewhere():
 
 def finished(given: dict[str, Any]):
     begun, section = begin(load.from_values(given))
-    return Planner.of(load.from_values(given), begun, section, Local(1), Journal(None)).run()
+    return DesignPlanner.of(load.from_values(given), begun, section, Local(1), Journal(None)).run()
 
 
 def test_sites_keep_their_prices_in_every_draw():
@@ -136,7 +136,7 @@ def test_sites_keep_their_prices_in_every_draw():
     }
     found = finished(given)
     assert [choice.name for choice in found.choices] == ["site north", "site south"]
-    names = Doubts.of(found.choices, (0.0, 0.0)).factors
+    names = Uncertainty.of(found.choices, (0.0, 0.0)).factors
     assert names["electricity at north"].high == 0.06
     assert "electricity at south" not in names
     assert "electricity" not in names

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.plan.test_designs_plan import plain, planned, values
 
-from railyard.ask.plan.designs import judgement
+from railyard.ask.plan import judgement
 from railyard.work.scenario import load
 
 SPACE = {"fabric": ["roce", "ideal", "uec"], "oversubscription": ["1:1", "4:1"]}

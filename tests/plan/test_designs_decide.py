@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.ask.plan.designs.constraints import Constraint, Looked, contradiction, relaxed
-from railyard.ask.plan.designs.decide import _chances, _measure, _sliced
-from railyard.ask.plan.designs.doubt import Doubts, Factor, triangular
-from railyard.ask.plan.designs.judgement import dominator, front, promising
+from railyard.ask.plan.confidence import _chances, _measure, _sliced
+from railyard.ask.plan.constraints import BuildableDesign, Constraint, contradiction, relaxed
+from railyard.ask.plan.judgement import dominator, front, promising
+from railyard.ask.plan.uncertainty import Factor, Uncertainty, triangular
 
 POINTS = np.array([[1.0, 9.0], [2.0, 4.0], [3.0, 5.0], [4.0, 1.0], [2.0, 4.0], [9.0, 9.0]])
 
@@ -37,8 +37,8 @@ def test_promising_designs_begin_with_the_best_and_have_both_ends():
     assert len(promising(POINTS, 40)) == len(POINTS)
 
 
-def looked(name: str, power: float, jct: float, cost: float, parts: tuple[str, ...] = ()) -> Looked:
-    return Looked(name, ({"power": power, "jct": jct, "capex": cost},), frozenset(parts), cost)
+def looked(name: str, power: float, jct: float, cost: float, parts: tuple[str, ...] = ()) -> BuildableDesign:
+    return BuildableDesign(name, ({"power": power, "jct": jct, "capex": cost},), frozenset(parts), cost)
 
 
 DESIGNS = [
@@ -140,7 +140,7 @@ def exact(name):
 
 
 def test_what_to_measure_first_is_what_sums_over_all_values_say():
-    doubts = Doubts(FACTORS, (0.0, 0.05))
+    doubts = Uncertainty(FACTORS, (0.0, 0.05))
     values = doubts.sampled(40_000, seed=5)
     found = {row.factor: row for row in _measure(costs(*values.values()), doubts, values)}
     gains = {name: exact(name)[0] for name in FACTORS}
@@ -154,7 +154,7 @@ def test_what_to_measure_first_is_what_sums_over_all_values_say():
 
 def test_a_factor_that_says_nothing_is_not_to_be_measured():
     """Two designs that differ by luck alone: whatever is known, neither is better."""
-    doubts = Doubts({"nothing": FACTORS["switch"]}, (0.0, 0.05))
+    doubts = Uncertainty({"nothing": FACTORS["switch"]}, (0.0, 0.05))
     random = np.random.Generator(np.random.PCG64(3))
     values = doubts.sampled(2000, seed=1)
     assert _measure(1.0 + 0.1 * random.random((2, 2000)), doubts, values) == ()

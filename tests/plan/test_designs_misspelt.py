@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan.planned import begin
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 

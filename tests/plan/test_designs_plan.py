@@ -10,17 +10,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from railyard.ask.plan.designs import work
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.conclusion import why
-from railyard.ask.plan.designs.lessons import Lessons
-from railyard.ask.plan.designs.outcome import Outcome
-from railyard.ask.plan.designs.planned import begin
-from railyard.ask.plan.designs.planning import Planner
-from railyard.ask.plan.designs.space import space_of
-from railyard.ask.plan.designs.study import ending_at_once
-from railyard.ask.plan.designs.summary import answer_of
-from railyard.ask.plan.designs.sweep import sweep
+from railyard.ask.plan import evaluate
+from railyard.ask.plan.answer import answer_of
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.conclusion import why
+from railyard.ask.plan.evaluate import sweep
+from railyard.ask.plan.lessons import Lessons
+from railyard.ask.plan.outcome import DesignOutcome
+from railyard.ask.plan.planned import begin
+from railyard.ask.plan.planning import DesignPlanner
+from railyard.ask.plan.space import space_of
+from railyard.ask.plan.study import ending_at_once
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
@@ -68,7 +68,7 @@ def plain(found):
 
 def planned(draft, journal: Journal | None = None, workers: Here | None = None):
     begun, section = begin(draft)
-    planner = Planner.of(draft, begun, section, workers or Here(), journal or Journal(None))
+    planner = DesignPlanner.of(draft, begun, section, workers or Here(), journal or Journal(None))
     with ending_at_once(begun, section):
         planner.run()
     return begun
@@ -119,7 +119,7 @@ def test_points_that_cannot_be_are_kept_with_their_error():
 def test_points_are_rows_that_sql_asks(tmp_path):
     import polars as pl
 
-    from railyard.ask.plan.designs import study
+    from railyard.ask.plan import study
 
     draft = load.from_values(values(effort={"flow": 0, "draws": 100}))
     found = planned(draft)
@@ -160,8 +160,8 @@ def test_nothing_that_ended_runs_again_and_the_end_is_the_same(tmp_path):
     second = Here()
     again = planned(draft, Journal(path), second)
     assert json.dumps(plain(again)) == whole
-    assert first.calls.count(work.SWEEP) + second.calls.count(work.SWEEP) == 2
-    assert first.calls.count(work.RUN) + second.calls.count(work.RUN) == 3
+    assert first.calls.count(evaluate.SWEEP) + second.calls.count(evaluate.SWEEP) == 2
+    assert first.calls.count(evaluate.RUN) + second.calls.count(evaluate.RUN) == 3
     third = Here()
     planned(draft, Journal(path), third)
     assert third.calls == []
@@ -187,7 +187,7 @@ def test_stopped_at_any_moment_the_answer_has_the_best_so_far(tasks, designs, ru
 
 
 def test_stopped_while_chances_are_drawn_the_choice_stands_without_them(monkeypatch):
-    from railyard.ask.plan.designs import conclusion
+    from railyard.ask.plan import conclusion
 
     whole = plain(planned(load.from_values(values(effort=EFFORT))))
 
@@ -254,11 +254,11 @@ def test_the_closed_form_is_that_of_designs_and_prices_are_those_of_a_run():
     from railyard.work.study import study
 
     space = space_of(load.from_values(values()))
-    bench = Bench(space)
+    bench = DesignBench(space)
     outcome = next(sweep(bench, [(3, 0)], frozenset({"Broadcom", "NVIDIA"})))
     assert outcome.excluded == ("NVIDIA",)
     assert sum(row[3] for row in outcome.time) == pytest.approx(1.0)
-    ran = work.ran(
+    ran = evaluate.ran(
         {
             "plan": {"digest": "x", "values": values(), "folder": "."},
             **{"point": 3, "demand": 0, "engine": "flow", "layout": outcome.layouts[0]},
@@ -274,14 +274,14 @@ def test_the_closed_form_is_that_of_designs_and_prices_are_those_of_a_run():
 
 
 def test_what_one_layout_teaches_alike_ones_have():
-    raw = Outcome(
+    raw = DesignOutcome(
         **{"point": 0, "demand": 0, "engine": "analytic", "step_s": 1.0},
         layouts=tuple({"global_batch": 64, "dp": 64 // pp, "pp": pp} for pp in (1, 2, 16)),
         steps_s=(1.0, 1.1, 1.2),
         figures={"cpmt": 2.0, "capex": 7.0, "tokens_per_s": 5.0},
     )
     lessons = Lessons()
-    lessons.learn(Outcome(0, 0, "flow", step_s=1.5, layouts=(raw.layouts[0],)), raw)
+    lessons.learn(DesignOutcome(0, 0, "flow", step_s=1.5, layouts=(raw.layouts[0],)), raw)
     found = lessons.corrected(raw)
     assert found.layouts[0].get("pp") == 2  # of another kind than what was seen to be half slower
     assert 1.1 < found.step_s < 1.5
@@ -365,7 +365,7 @@ def test_time_that_is_spent_ends_a_plan_with_its_best_so_far():
         def run(self, tasks: list[Task], until: float = math.inf):
             for done in super().run(tasks, until):
                 yield done
-                if done.value is not None and tasks[0].function == work.RUN:
+                if done.value is not None and tasks[0].function == evaluate.RUN:
                     return  # as workers do when the time is up
 
     found = planned(load.from_values(values(effort={**EFFORT, "time": "1 h"})), workers=Slow())
@@ -379,7 +379,7 @@ def test_a_point_that_breaks_its_task_takes_no_other_with_it(monkeypatch):
     through = call
 
     def breaking(function: str, argument: Any) -> Any:
-        if function == work.SWEEP and [2, 0] in argument["points"]:
+        if function == evaluate.SWEEP and [2, 0] in argument["points"]:
             raise ValueError("a fault of ours")
         return through(function, argument)
 
@@ -493,7 +493,7 @@ def test_regret_is_told_apart_by_its_size_for_the_best_has_none():
 
 def test_where_no_design_runs_the_closed_form_chooses_and_says_so():
     def refusing(function: str, argument: Any) -> Any:
-        if function == work.RUN:
+        if function == evaluate.RUN:
             raise ValueError("no engine today")
         return call(function, argument)
 

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from railyard.ask.plan.designs import service
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.conclusion import why
-from railyard.ask.plan.designs.doubt import worth
-from railyard.ask.plan.designs.families import family_of, rivals_of
-from railyard.ask.plan.designs.outcome import Unverified
-from railyard.ask.plan.designs.planned import Planned, begin
-from railyard.ask.plan.designs.planning import Planner
-from railyard.ask.plan.designs.price import SLOWER, Goodputs, kept_of
-from railyard.ask.plan.designs.space import space_of
-from railyard.ask.plan.designs.study import ending_at_once
-from railyard.ask.plan.designs.summary import answer_of
+from railyard.ask.plan import service
+from railyard.ask.plan.answer import answer_of
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.conclusion import why
+from railyard.ask.plan.judgement import family_of, rivals_of
+from railyard.ask.plan.outcome import Unverified
+from railyard.ask.plan.planned import PlannedDesigns, begin
+from railyard.ask.plan.planning import DesignPlanner
+from railyard.ask.plan.price import SLOWER, Goodputs, kept_of
+from railyard.ask.plan.space import space_of
+from railyard.ask.plan.study import ending_at_once
+from railyard.ask.plan.uncertainty import worth
 from railyard.kit.errors import InputError
 from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective, goodput
@@ -72,10 +72,10 @@ class Here:
         """Nothing runs on."""
 
 
-def planned(draft, workers: Here | None = None, journal: Journal | None = None) -> Planned:
+def planned(draft, workers: Here | None = None, journal: Journal | None = None) -> PlannedDesigns:
     begun, section = begin(draft)
     with ending_at_once(begun, section):
-        Planner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
+        DesignPlanner.of(draft, begun, section, workers or Here(), journal or Journal(None)).run()
     return begun
 
 
@@ -94,7 +94,7 @@ def test_layouts_are_every_combination_of_their_lists_and_have_names_of_their_ow
 def test_the_choice_is_what_the_engine_finds_best_of_all_points():
     draft = load.from_values(values(objectives=["cpmt", "ttft_p90", "capex"], effort={"serving": 5, "draws": 200}))
     found = planned(draft)
-    bench = Bench(found.space)
+    bench = DesignBench(found.space)
     every = {point: service.served(bench, point, 0) for point in range(8)}
     kept = [point for point, one in every.items() if not one.error and one.figures["attainment"] >= 0.9]
     best = min(kept, key=lambda point: every[point].figures["cpmt"])
@@ -127,7 +127,7 @@ def test_at_its_break_even_price_a_runner_up_is_as_good_and_beyond_it_better():
 
 
 def test_money_that_is_worked_out_again_is_the_same():
-    bench = Bench(space_of(load.from_values(values())))
+    bench = DesignBench(space_of(load.from_values(values())))
     run = service.served(bench, 5, 0)
     again = service._again(bench, (5, 0), service._job(bench, 5, 0), run)
     for name in ("cpmt", "usd_per_h", "power", "capex", "racks", "tokens_per_watt"):
@@ -206,20 +206,20 @@ def test_goodput_of_slower_replicas_is_what_still_keeps_its_limits():
     assert kept == pytest.approx(expected)
 
 
-def hand(space_values, ran: dict[int, float]) -> tuple[Planned, np.ndarray]:
+def hand(space_values, ran: dict[int, float]) -> tuple[PlannedDesigns, np.ndarray]:
     """A plan of which some points ran: closed form 1.00, 1.02, 1.04, ... by number."""
     draft = load.from_values(space_values)
     begun, _ = begin(draft)
     begun.closed_form = (0.0, 0.03, 5)
-    from railyard.ask.plan.designs.outcome import Outcome
+    from railyard.ask.plan.outcome import DesignOutcome
 
     begun.points = list(range(begun.space.size))
     for point in begun.points:
         figures = {"cpmt": 1.0 + 0.02 * point, "attainment": 1.0}
-        begun.outcomes[point, 0, "analytic"] = Outcome(point, 0, "analytic", figures=figures)
+        begun.outcomes[point, 0, "analytic"] = DesignOutcome(point, 0, "analytic", figures=figures)
         if point in ran:
             figures = {"cpmt": ran[point], "attainment": 1.0}
-            begun.outcomes[point, 0, "serving"] = Outcome(point, 0, "serving", figures=figures)
+            begun.outcomes[point, 0, "serving"] = DesignOutcome(point, 0, "serving", figures=figures)
     left = [point for point in begun.points if point not in ran]
     return begun, np.array([1.0 + 0.02 * point for point in left])
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.ask.plan.designs.planned import begin
-from railyard.ask.plan.designs.space import space_of
+from railyard.ask.plan.planned import begin
+from railyard.ask.plan.space import space_of
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 

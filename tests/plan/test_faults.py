@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.ask.plan.designs.study import plan
+from railyard.ask.plan.study import plan
 from railyard.work.scenario import load
 
 PLAN = {

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from railyard import catalog
-from railyard.ask.plan.growth.change import Change, Lot, cables, change, page, provisions
-from railyard.ask.plan.growth.paths import YEAR_S, Ledger, growth, to_json
+from railyard.ask.plan.growth import YEAR_S, BookValues, growth, to_json
+from railyard.ask.plan.growth_change import GrowthChange, Lot, cables, change, page, provisions
 from railyard.catalog.types import Range
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
@@ -111,13 +111,13 @@ def test_what_is_stranded_is_written_off_the_oldest_first():
     def lot(count, usd=100.0):
         return {"s": Lot("s", "switches", count, Range(usd, usd, usd))}
 
-    books = Ledger()
-    assert books.changed(Change(lot(3), {}, 0, 0, 0), 0.0, 4.0) == 0.0
-    assert books.changed(Change(lot(2), {}, 0, 0, 0), YEAR_S, 4.0) == 0.0
+    books = BookValues()
+    assert books.changed(GrowthChange(lot(3), {}, 0, 0, 0), 0.0, 4.0) == 0.0
+    assert books.changed(GrowthChange(lot(2), {}, 0, 0, 0), YEAR_S, 4.0) == 0.0
     # After two years 3 are worth half, 2 three quarters: of four that go, 3 x 50 + 1 x 75.
-    assert books.changed(Change({}, lot(4), 0, 0, 0), 2 * YEAR_S, 4.0) == pytest.approx(225.0)
+    assert books.changed(GrowthChange({}, lot(4), 0, 0, 0), 2 * YEAR_S, 4.0) == pytest.approx(225.0)
     # The last one is worth nothing after its life.
-    assert books.changed(Change({}, lot(1), 0, 0, 0), 5 * YEAR_S, 4.0) == 0.0
+    assert books.changed(GrowthChange({}, lot(1), 0, 0, 0), 5 * YEAR_S, 4.0) == 0.0
 
 
 def test_a_forklift_writes_off_three_quarters_after_a_year_of_four():

@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from railyard.ask.plan.designs.build import Bench
-from railyard.ask.plan.designs.conclusion import conclude
-from railyard.ask.plan.designs.doubt import Doubts, Factor
-from railyard.ask.plan.designs.objectives import figures_of
-from railyard.ask.plan.designs.outcome import layout_of
-from railyard.ask.plan.designs.planned import begin
-from railyard.ask.plan.designs.planning import Planner
-from railyard.ask.plan.designs.price import priced
-from railyard.ask.plan.pilot import trials
-from railyard.ask.plan.pilot.flips import Beliefs, Trial, best
-from railyard.ask.plan.pilot.trials import sheet
+from railyard.ask.plan import pilot
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.conclusion import conclude
+from railyard.ask.plan.objectives import figures_of
+from railyard.ask.plan.outcome import layout_of
+from railyard.ask.plan.pilot import Beliefs, PilotTest, best, sheet
+from railyard.ask.plan.planned import begin
+from railyard.ask.plan.planning import DesignPlanner
+from railyard.ask.plan.price import priced
+from railyard.ask.plan.uncertainty import Factor, Uncertainty
 from railyard.face.cli import accept_pilot
 from railyard.kit.errors import InputError
 from railyard.measure.result.step import EXPOSED
@@ -58,7 +57,7 @@ class Here:
 
 def worked_out(draft):
     begun, section = begin(draft)
-    return Planner.of(draft, begun, section, Here(), Journal(None)).run()
+    return DesignPlanner.of(draft, begun, section, Here(), Journal(None)).run()
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def row(found, name: str):
 def again(found, share_of_error: float) -> str:
     """The best design where the engine had found the exposed part of steps on RoCE so much longer."""
     planned = replace(found.planned, outcomes=dict(found.planned.outcomes))
-    bench = Bench(planned.space)
+    bench = DesignBench(planned.space)
     for choice in planned.choices:
         if "roce" not in choice.name:
             continue
@@ -169,9 +168,11 @@ def test_several_results_are_conditioned_at_once():
     Variances 0.01 and 0.04: a fifth and four fifths; what is left of each is 0.01 x 0.04 / 0.05.
     """
     half = (0.1 * 1.2816, 0.2 * 1.2816)
-    doubts = Doubts({n: Factor(n, "model", 0.03 - h, 0.03, 0.03 + h) for n, h in zip("ab", half, strict=True)}, (0, 0))
+    doubts = Uncertainty(
+        {n: Factor(n, "model", 0.03 - h, 0.03, 0.03 + h) for n, h in zip("ab", half, strict=True)}, (0, 0)
+    )
     beliefs = Beliefs.of(doubts)
-    total = Trial("t", "step", 0, 1, 8, "s", rate=False, predicted=2.0, weights={"a": 1.0, "b": 1.0})
+    total = PilotTest("t", "step", 0, 1, 8, "s", rate=False, predicted=2.0, weights={"a": 1.0, "b": 1.0})
     assert beliefs.spread(total) == pytest.approx((0.06, math.sqrt(0.05)))
     moved = beliefs.moved([total], [0.16])
     assert moved == pytest.approx({"a": 0.02, "b": 0.08})
@@ -191,7 +192,7 @@ def test_several_results_are_conditioned_at_once():
 
 def test_designs_that_miss_a_constraint_after_a_result_are_not_recommended(found):
     """A step that is so much longer that the deadline is missed: the design with the shorter one is left."""
-    from railyard.ask.plan.designs.constraints import Constraint
+    from railyard.ask.plan.constraints import Constraint
 
     first, second = found.planned.choices[:2]
     limit = max(first.figures["step"], second.figures["step"]) * 1.01
@@ -208,6 +209,6 @@ def test_a_service_is_run_by_one_replica_of_each_pool_at_its_part_of_the_rate():
         "pools": {"prefill": {"tp": 4, "replicas": 2}, "decode": {"tp": 4}},
     }
     draft = load.from_values({**PLAN, "workload": {"serving": served}})
-    words = trials._vllm(draft.scenario.serving, 2).split(" & ")
+    words = pilot._vllm(draft.scenario.serving, 2).split(" & ")
     assert words[:2] == ["vllm serve llama-3-8b --tensor-parallel-size 4"] * 2
     assert words[2].endswith("--random-input-len 900 --random-output-len 130 --request-rate 7.5")

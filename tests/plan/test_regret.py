@@ -7,12 +7,12 @@ import pytest
 from tests.plan.test_designs_plan import planned as finished
 from tests.plan.test_designs_plan import values
 
-from railyard.ask.plan import regret
-from railyard.ask.plan.designs import decide, judgement
-from railyard.ask.plan.designs.doubt import Worth
-from railyard.ask.plan.designs.objectives import OBJECTIVES, measured_by
-from railyard.ask.plan.designs.outcome import Outcome
-from railyard.ask.plan.designs.planned import begin
+from railyard.ask.plan import confidence, judgement
+from railyard.ask.plan import objectives as regret
+from railyard.ask.plan.objectives import OBJECTIVES, measured_by
+from railyard.ask.plan.outcome import DesignOutcome
+from railyard.ask.plan.planned import begin
+from railyard.ask.plan.uncertainty import DesignWorth
 from railyard.work.scenario import load
 
 COSTS = {0: (1.0, 4.0), 1: (2.0, 2.0), 2: (1.2, 3.0)}
@@ -34,7 +34,9 @@ def begun(objectives: list[str]):
     for point, costs in COSTS.items():
         for number, cost in enumerate(costs):
             figures = {"cpmt": cost, "tokens_per_s": 60.0 / cost, "capex": 5.0}
-            found.outcomes[point, number, "analytic"] = Outcome(point, number, "analytic", step_s=1.0, figures=figures)
+            found.outcomes[point, number, "analytic"] = DesignOutcome(
+                point, number, "analytic", step_s=1.0, figures=figures
+            )
     found.points = sorted(COSTS)
     judgement.judge(found)
     return found
@@ -68,12 +70,12 @@ def test_draws_compare_designs_within_each_draw(monkeypatch):
     """Two draws: in the second all costs of the second future are halved, so that the first choice regrets less."""
     costs = np.array([[[1.0, 1.0], [4.0, 2.0]], [[2.0, 2.0], [2.0, 1.8]], [[1.2, 1.2], [3.0, 1.9]]])
     rows = {
-        at: Worth({"cpmt": np.tensordot(SHARES, each, 1)}, [{"cpmt": future} for future in each])
+        at: DesignWorth({"cpmt": np.tensordot(SHARES, each, 1)}, [{"cpmt": future} for future in each])
         for at, each in enumerate(costs)
     }
-    monkeypatch.setattr(decide, "worth", lambda choice, *_more: rows[choice])
+    monkeypatch.setattr(confidence, "worth", lambda choice, *_more: rows[choice])
     what = (OBJECTIVES["regret"], OBJECTIVES["expected_regret"])
-    found = decide.compared([0, 1, 2], {}, what, SHARES)
+    found = confidence.compared([0, 1, 2], {}, what, SHARES)
     assert [row["regret"].tolist() for row in found] == [
         pytest.approx([1.0, 2.0 / 1.8 - 1]),
         pytest.approx([1.0, 1.0]),

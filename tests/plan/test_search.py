@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from railyard.ask.plan.serving.options import options
-from railyard.ask.plan.serving.planning import gain, plan, to_json, why
-from railyard.ask.plan.serving.search import Found, search
-from railyard.ask.plan.serving.trials import Trials
+from railyard.ask.plan.deployments import DeploymentSearch, gain, plan, search, to_json, why
+from railyard.ask.plan.stages import DeploymentTrials, options
 from railyard.face.cli import plan as command
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
@@ -48,8 +46,8 @@ SMALL = {
 }
 
 
-def searched(found: Draft) -> tuple[Trials, Found]:
-    trials = Trials(found)
+def searched(found: Draft) -> tuple[DeploymentTrials, DeploymentSearch]:
+    trials = DeploymentTrials(found)
     requests = trials.job([(one[0], (1,) * len(one[0].pools)) for one in options(found.scenario).values()]).requests
     tokens = float(requests.input_tokens.sum() + requests.output_tokens.sum()) / requests.duration_s * 3600
     return trials, search(trials, options(found.scenario), tokens_per_h=tokens, most=2000, report=lambda *_: None)
@@ -59,7 +57,7 @@ def searched(found: Draft) -> tuple[Trials, Found]:
 def test_nothing_that_looking_at_everything_finds_is_cheaper(slo: dict[str, str]) -> None:
     whole = draft(SMALL, slo)
     _, found = searched(whole)
-    trials, target = Trials(whole), whole.scenario.pipeline.slo.attainment
+    trials, target = DeploymentTrials(whole), whole.scenario.pipeline.slo.attainment
     scores = []
     for picked in itertools.product(*options(whole.scenario).values()):
         counts = [itertools.product(range(1, option.most + 1), repeat=len(option.pools)) for option in picked]

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from railyard.ask.plan.worth.moved import dearer, page
-from railyard.ask.plan.worth.worth import Outages, availability, spares_for, to_json, worth
+from railyard.ask.plan.worth import ServerOutages, availability, dearer, page, spares_for, to_json, worth
 from railyard.catalog.types import Range
 from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import carbon, grid
@@ -92,7 +91,7 @@ def test_nines_cost_spares_and_give_time(found):
 def test_outages_are_poisson_in_the_long_run():
     # 512 servers, one outage each 4,000 h; median 28 h, nine in ten within 72 h: sigma = ln(72/28)/1.28155 = 0.73696,
     # mean 28 exp(0.27156) = 36.736 h. On the mean 512 x 36.736 / 4,000 = 4.7022 are out.
-    outages = Outages(512, 4000.0, 28.0, 72.0, 600, 1)
+    outages = ServerOutages(512, 4000.0, 28.0, 72.0, 600, 1)
     mean = 4.7022
     out = outages.out()
     assert out.sum() == pytest.approx(1.0)
@@ -106,7 +105,7 @@ def test_outages_are_poisson_in_the_long_run():
 
 
 def test_the_same_outages_meet_every_number_of_spares():
-    out = Outages(40, 3000.0, 24.0, 60.0, 50, 3).out()
+    out = ServerOutages(40, 3000.0, 24.0, 60.0, 50, 3).out()
     steps = [availability(out, spares) for spares in range(len(out))]
     assert steps == sorted(steps)
     assert steps[-1] == pytest.approx(1.0)

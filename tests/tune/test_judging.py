@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.trials import SHARES, Run, Times, curves, tail_gains
+from railyard.ask.tune.trials import SHARES, TimedStep, Times, curves, tail_gains
 
 
 def run(values, *, flows=None):
     timed = {"collectives": Times.of(np.asarray(values, np.float64))}
-    return Run(1.0, 1.0, timed | ({} if flows is None else {"flows": Times.of(np.asarray(flows, np.float64))}))
+    return TimedStep(1.0, 1.0, timed | ({} if flows is None else {"flows": Times.of(np.asarray(flows, np.float64))}))
 
 
 def test_quantiles_are_values_that_were_seen():

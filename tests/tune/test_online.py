@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.online import AGAIN, ONLINE, WRITTEN, Followed
-from railyard.ask.tune.settings.space import Case
+from railyard.ask.tune.space import TuneCase
+from railyard.ask.tune.study import AGAIN, ONLINE, WRITTEN, OnlineResult
 from railyard.cluster.fabric import fabrics
 from railyard.engine.packet import Period, Retuning, Settings, Traffic, leaf_spine, run
 from railyard.engine.packet.fabrics import PERIOD_PS, ROCE, Follow, following
@@ -105,7 +105,7 @@ def test_on_packets_a_changing_mix_ends_sooner():
 
 def test_cases_are_compared_by_the_means_of_their_twins():
     twins = {WRITTEN: ((1.0, 3.0), (4.0, 4.0)), AGAIN: ((2.0, 2.0), (4.0, 4.0)), ONLINE: ((1.5, 2.0), (4.4, 4.4))}
-    found = Followed("t", (Case(1), Case(2)), {**twins, "fixed": ((3.0, 3.0), (2.0, 2.0))})
+    found = OnlineResult("t", (TuneCase(1), TuneCase(2)), {**twins, "fixed": ((3.0, 3.0), (2.0, 2.0))})
     assert found.steps_s[WRITTEN] == (2.0, 4.0)
     assert found.gains == pytest.approx([0.125, -0.1])
     assert found.worst_case(ONLINE) == pytest.approx(0.1)

@@ -8,11 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from railyard.ask.tune.settings.race import Part
-from railyard.ask.tune.settings.search import Tuned, Tuner
-from railyard.ask.tune.settings.space import CONGESTION, ULTRA, Case, Ground, _neighbour, space_of
-from railyard.ask.tune.settings.study import answer_of, environment, tuner_table
-from railyard.ask.tune.settings.trials import STEP, Run, Times, judged, step_s
+from railyard.ask.tune.search import SettingEffect, Tuner, TuneResult
+from railyard.ask.tune.space import CONGESTION, ULTRA, JobGround, TuneCase, _neighbour, space_of
+from railyard.ask.tune.study import answer_of, environment, tuner_table
+from railyard.ask.tune.trials import STEP, TimedStep, Times, judged, step_s
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError, Interrupted
@@ -62,7 +61,7 @@ class Known:
 SPACE = {"collectives.connections": [4, 8], "qps": [2, 3, 4, 8], "collectives.pxn": [False]}
 
 
-def tuned(**section) -> Tuned:
+def tuned(**section) -> TuneResult:
     draft = load.from_values(values(tune={"space": SPACE, **section}))
     return Tuner(draft, "flow", draft.scenario.tune or TuneSection(), Known(), lambda *_: None).run()
 
@@ -150,24 +149,24 @@ def test_intervals_are_students():
     assert mean == pytest.approx(0.025)
     half = 2.353 * math.sqrt(5 / 3) * 0.01 / 2
     assert (low, high) == (pytest.approx(0.025 - half), pytest.approx(0.025 + half))
-    before, after, longer = (Run(step, 1.0, {}) for step in (1.0, 0.9, 1.09))
-    unseen = [(Case(1), (before, after)), (Case(2), (before, longer))]
-    assert not Tuned("t", "flow", settings={"qps": 2}, unseen=unseen).sure
+    before, after, longer = (TimedStep(step, 1.0, {}) for step in (1.0, 0.9, 1.09))
+    unseen = [(TuneCase(1), (before, after)), (TuneCase(2), (before, longer))]
+    assert not TuneResult("t", "flow", settings={"qps": 2}, unseen=unseen).sure
 
 
 def test_settings_that_are_surely_worse_for_other_jobs_are_not_sure():
-    before, after, longer = (Run(step, 1.0, {}) for step in (1.0, 0.8, 1.05))
-    seen = [(Case(number), (before, after)) for number in range(8)]
-    assert Tuned("t", "flow", settings={"qps": 2}, unseen=seen).sure
-    worse = [(Case(number, 0.0, {"workload.training.sequence": 5}), (before, longer)) for number in (8, 9)]
-    found = Tuned("t", "flow", settings={"qps": 2}, unseen=[*seen, *worse])
+    before, after, longer = (TimedStep(step, 1.0, {}) for step in (1.0, 0.8, 1.05))
+    seen = [(TuneCase(number), (before, after)) for number in range(8)]
+    assert TuneResult("t", "flow", settings={"qps": 2}, unseen=seen).sure
+    worse = [(TuneCase(number, 0.0, {"workload.training.sequence": 5}), (before, longer)) for number in (8, 9)]
+    found = TuneResult("t", "flow", settings={"qps": 2}, unseen=[*seen, *worse])
     assert found.gain()[1] > 0
     assert found.gain("job") == pytest.approx((-0.05, -0.05, -0.05))
     assert not found.sure
 
 
 def test_nccl_gets_its_own_names():
-    found = Tuned(
+    found = TuneResult(
         "t",
         "flow",
         settings={
@@ -204,11 +203,11 @@ def test_a_step_of_a_task_is_that_of_a_run():
 
 def test_a_judged_step_says_how_long_collectives_and_flows_took():
     task = {"values": values(packet={"budget_hops": 200_000}), "folder": ".", "settings": {}, "seed": 7, "load": 0.0}
-    found = Run.read(judged({**task, "engine": "packet"}))
+    found = TimedStep.read(judged({**task, "engine": "packet"}))
     assert set(found.times) == {"collectives", "flows"}
     assert found.slice > 1
     assert found.times["flows"].at(0.5) <= found.times["flows"].at(0.99) <= found.times["flows"].at(1.0)
-    fluid = Run.read(judged({**task, "engine": "flow"}))
+    fluid = TimedStep.read(judged({**task, "engine": "flow"}))
     assert set(fluid.times) == {"collectives"}
     assert fluid.step_s == pytest.approx(step_s({**task, "engine": "flow"}), rel=1e-12)
     assert fluid.slice == 1.0
@@ -314,8 +313,10 @@ def test_the_answer_sets_what_was_found_beside_what_was_written():
 def test_no_file_is_written_where_the_gain_may_be_chance(tmp_path, capsys, monkeypatch):
     from railyard.face.cli import tune as command
 
-    before, longer = Run(1.0, 1.0, {}), Run(1.1, 1.0, {})
-    found = Tuned("t", "flow", 1.0, 0.9, {"qps": 4}, [Part("qps", 0.1, 0.1)], unseen=[(Case(1), (before, longer))])
+    before, longer = TimedStep(1.0, 1.0, {}), TimedStep(1.1, 1.0, {})
+    found = TuneResult(
+        "t", "flow", 1.0, 0.9, {"qps": 4}, [SettingEffect("qps", 0.1, 0.1)], unseen=[(TuneCase(1), (before, longer))]
+    )
     monkeypatch.setattr(command, "tuned", lambda *_, **__: (found, None))
     file, env = tmp_path / "t.yaml", tmp_path / "nccl.sh"
     file.write_text(yaml.to_text(values()), encoding="utf-8")
@@ -342,7 +343,7 @@ def test_bursts_from_more_ports_than_there_are_are_refused_where_they_stand(chan
 
 def test_two_ports_have_a_neighbour():
     """On a cluster of two ports both take part: an all-to-all of one port would have no flow."""
-    ground = Ground(None, 256, 2, 1, 2, 400e9)
+    ground = JobGround(None, 256, 2, 1, 2, 400e9)
     for seed in range(20):
         beside = _neighbour(ground, np.random.default_rng(seed))
         assert beside["ports"] == 2

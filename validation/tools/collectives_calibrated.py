@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from railyard import catalog
+from railyard.ask.calibrate.kinds.collectives import Predicted
 from railyard.ask.calibrate.nccl.rows import MIB, operator_of
-from railyard.ask.calibrate.tables.collective_fit import Predicted
 from railyard_validation.collectives import left_out as left
 
 DATA = Path(__file__).resolve().parents[2] / "validation" / "data" / "nccl"

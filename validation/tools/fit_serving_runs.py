@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from railyard import catalog
-from railyard.ask.calibrate.runs.fit import profiles_of
-from railyard.ask.calibrate.runs.read import read_runs
+from railyard.ask.calibrate.recorded import read_runs
+from railyard.ask.calibrate.recorded_fit import profiles_of
 from railyard.work.serving.software import written
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard import catalog
-from railyard.ask.calibrate.tables.serving_fit import Loop, fitted
+from railyard.ask.calibrate.kinds.serving import Loop, fitted
 from railyard.work.serving.software import columns, profile
 from railyard.work.serving.steady import ServingDemand
 from railyard_validation.serving import fit as fitting

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from railyard import catalog
-from railyard.ask.calibrate.runs.compare import validate_runs
+from railyard.ask.calibrate.recorded_fit import validate_runs
 from railyard_validation import page as validation
 from railyard_validation.serving.runs_page import of_serving_runs
 

@@ -1,7 +1,7 @@
 """Constants of collective libraries that were read off published logs: what their sources leave out.
 
 Each says on which measurements it rests; `validation/tools/collectives_left_out.py` fits them, from the priors named in
-`railyard.ask.calibrate.nccl.priors`. What the libraries state themselves is in `tuner`.
+`railyard.ask.calibrate.nccl.constants`. What the libraries state themselves is in `tuner`.
 """
 
 from __future__ import annotations

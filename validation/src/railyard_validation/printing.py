@@ -135,7 +135,7 @@ def serving_runs(folder: Path, *, profiles: Path | None, page: Path | None, as_j
         InputError: There is no run, or a record or the profiles cannot be read.
         RailyardError: No run of it could be replayed.
     """
-    from railyard.ask.calibrate.runs.compare import validate_runs
+    from railyard.ask.calibrate.recorded_fit import validate_runs
     from railyard.work.serving.software import read_profiles
     from railyard_validation import page as pages
     from railyard_validation.serving.runs_page import of_serving_runs

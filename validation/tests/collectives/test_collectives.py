@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from railyard import catalog
 from railyard.ask.calibrate.nccl import log as nccl_log
-from railyard.ask.calibrate.nccl import log_tables as nccl_tables
+from railyard.ask.calibrate.nccl import log as nccl_tables
 from railyard.ask.calibrate.nccl.log import bus_factor, collective_of, parse
 from railyard.ask.calibrate.nccl.machine import stated_nics
 from railyard.ask.calibrate.nccl.rows import validate_log

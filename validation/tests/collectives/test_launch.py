@@ -11,8 +11,8 @@ import pytest
 from railyard import catalog
 from railyard.ask.calibrate.nccl import log as nccl_log
 from railyard.ask.calibrate.nccl import rows as health
-from railyard.ask.calibrate.nccl.constants import CONSTANTS, Constants
-from railyard.ask.calibrate.nccl.log import Block, parse
+from railyard.ask.calibrate.nccl.constants import CONSTANTS, LaunchConstants
+from railyard.ask.calibrate.nccl.log import LogTable, parse
 from railyard.ask.calibrate.nccl.machine import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
 from railyard.ask.calibrate.nccl.rows import validate_log
 from railyard.collective.measured import MEASURED
@@ -53,14 +53,14 @@ def _log(config, *rows, name="test", source="", note="", file="log"):
     ],
 )
 def test_the_header_tells_the_class_of_launch(config, source, name):
-    found, _ = launch_of(_log(config, source=source), Block(1, gpus_per_process=1), "all-reduce", 8)
+    found, _ = launch_of(_log(config, source=source), LogTable(1, gpus_per_process=1), "all-reduce", 8)
     assert found.name == name
 
 
 def test_a_loop_is_as_slow_as_its_slower_side():
     """8 A100 driven by one process: 33 to 44 us below 32 KiB, 70 to 102 us at 1 MiB, whatever the collective."""
     log = _log("1x 8x A100-SXM4-40GB")
-    found, _ = launch_of(log, Block(1, gpus_per_process=8), "all-gather", 8)
+    found, _ = launch_of(log, LogTable(1, gpus_per_process=8), "all-gather", 8)
     sizes = np.array([8, 1 << 20, 1 << 30])
     seen = found.times_us(sizes, np.array([11.0, 25.0, 4000.0]))
     assert 33 <= seen[0] <= 44
@@ -219,7 +219,7 @@ def test_one_constant_is_replaced_and_the_others_stay():
         changed = constant.put(CONSTANTS, constant.prior)
         assert constant.get(changed) == constant.prior
         assert constant.put(changed, constant.get(CONSTANTS)) == CONSTANTS
-    assert Constants() == CONSTANTS
+    assert LaunchConstants() == CONSTANTS
 
 
 def test_constants_reach_the_prediction(known):

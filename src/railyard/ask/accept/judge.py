@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.ask.accept.results import Results
-    from railyard.ask.accept.tests import Mark, Test
+    from railyard.ask.accept.tests import ExpectedValue, Test
 
 
 SHOWN = 4
@@ -97,7 +97,7 @@ SURE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedTest:
     """One test at one size.
 
     Attributes:
@@ -110,7 +110,7 @@ class Judged:
     """
 
     test: Test
-    mark: Mark
+    mark: ExpectedValue
     verdict: str
     measured: float | None
     why: str = ""
@@ -146,7 +146,7 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
-def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[str]]) -> list[Judged]:
+def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[str]]) -> list[JudgedTest]:
     """Every mark of every test, in their order.
 
     Args:
@@ -160,7 +160,9 @@ def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[
     passed = {one.test.name for one in found if one.verdict in (PASSED, OUTSIDE)} - failed
     at = suspects(tests, passed, failed, members)
     return [
-        one if one.verdict != FAILED else Judged(one.test, one.mark, FAILED, one.measured, one.why, at[one.test.name])
+        one
+        if one.verdict != FAILED
+        else JudgedTest(one.test, one.mark, FAILED, one.measured, one.why, at[one.test.name])
         for one in found
     ]
 
@@ -176,27 +178,27 @@ def _medians(tests: Sequence[Test], results: Results) -> dict[tuple[object, ...]
     return {key: median(values) for key, values in alike.items() if len(values) >= ALIKE}
 
 
-def _likeness(test: Test, mark: Mark) -> tuple[object, ...]:
+def _likeness(test: Test, mark: ExpectedValue) -> tuple[object, ...]:
     return test.scope, test.method, test.collective, test.ranks, mark.size_bytes, round(mark.expected, 6)
 
 
-def _one(test: Test, mark: Mark, results: Results, middle: dict[tuple[object, ...], float]) -> Judged:
+def _one(test: Test, mark: ExpectedValue, results: Results, middle: dict[tuple[object, ...], float]) -> JudgedTest:
     values = results.values.get((test.name, mark.size_bytes))
     if not values:
-        return Judged(test, mark, MISSING, None, "nobody measured it")
+        return JudgedTest(test, mark, MISSING, None, "nobody measured it")
     value = median(values)
     unshown = _unshown(test, mark, results, value)
     if unshown:
-        return Judged(test, mark, MISSING, value, unshown)
+        return JudgedTest(test, mark, MISSING, value, unshown)
     why = _wrong(test, mark, results, value, middle.get(_likeness(test, mark)))
     if why:
-        return Judged(test, mark, FAILED, value, why)
+        return JudgedTest(test, mark, FAILED, value, why)
     if value > mark.high * (1 + 1e-9):
-        return Judged(test, mark, OUTSIDE, value, _FASTER[test.method])
-    return Judged(test, mark, PASSED, value)
+        return JudgedTest(test, mark, OUTSIDE, value, _FASTER[test.method])
+    return JudgedTest(test, mark, PASSED, value)
 
 
-def _unshown(test: Test, mark: Mark, results: Results, value: float) -> str:
+def _unshown(test: Test, mark: ExpectedValue, results: Results, value: float) -> str:
     """Why counters that show nothing wrong do not show enough, in words; empty where they do, or it fails anyway."""
     if value > mark.high or test.name not in results.ends:
         return ""
@@ -212,7 +214,7 @@ _FASTER = {
 }
 
 
-def _wrong(test: Test, mark: Mark, results: Results, value: float, usual: float | None) -> str:
+def _wrong(test: Test, mark: ExpectedValue, results: Results, value: float, usual: float | None) -> str:
     """Why it fails, in words; empty where it does not."""
     wrong = results.wrong.get(test.name, 0)
     if wrong:
@@ -228,13 +230,13 @@ def _wrong(test: Test, mark: Mark, results: Results, value: float, usual: float 
     return ""
 
 
-def common(found: Sequence[Judged]) -> list[str]:
+def common(found: Sequence[JudgedTest]) -> list[str]:
     """What is off on nearly all tests alike, in words: one cause for all, and no part.
 
     Args:
         found: As `judged` gives them.
     """
-    alike: dict[tuple[str, str, str, int], list[Judged]] = {}
+    alike: dict[tuple[str, str, str, int], list[JudgedTest]] = {}
     for one in found:
         if one.measured is not None and one.test.method in (NCCL, WRITE):
             alike.setdefault((one.test.scope, one.test.method, one.test.collective, one.mark.size_bytes), []).append(

@@ -21,10 +21,10 @@ from railyard.ask.accept.tests import (
     PRE_FEC,
     SYMBOLS,
     WRITE,
-    End,
-    Group,
-    Mark,
+    ExpectedValue,
+    NicEnd,
     Test,
+    TestGroup,
     groups,
     pairs,
 )
@@ -156,7 +156,7 @@ def between_switches(plan: Plan, labels: Mapping[int, str], system: str) -> Iter
             names = [plan.devices.name[int(end)] for end in (cables.a[row], cables.b[row])]
             ends = f"{names[0]}:{found.a_port}", f"{names[1]}:{found.b_port}"
             for unit, limit in limits_of(int(cables.rate_bps[row]), infiniband=infiniband).items():
-                mark, name = Mark(0, 0.0, 0.0, limit), f"{_NAMES[unit]}-{labels[row]}"
+                mark, name = ExpectedValue(0, 0.0, 0.0, limit), f"{_NAMES[unit]}-{labels[row]}"
                 parts = (labels[row], *ends)
                 yield Test(name, "cable", COUNTERS, "", 0, 0, unit, " ".join(names), parts, (mark,))
 
@@ -192,14 +192,16 @@ def planned(plan: Plan, progress: Callable[[str, float], None], system: str = "s
     tests = [*cables(plan, labels), *between_switches(plan, labels, system), *_burns(plan), *_writes(plan)]
     order = ("node", "leaf", "rail", "pod", "all")
     listed = sorted(groups(plan), key=lambda group: order.index(group.scope))
-    known: dict[tuple[object, ...], tuple[Mark, ...]] = {}
+    known: dict[tuple[object, ...], tuple[ExpectedValue, ...]] = {}
     for number, group in enumerate(listed):
         progress(f"what {group.name} should reach", number / len(listed))
         tests += _collectives(plan, group, known)
     return tests
 
 
-def _collectives(plan: Plan, group: Group, known: dict[tuple[object, ...], tuple[Mark, ...]]) -> Iterator[Test]:
+def _collectives(
+    plan: Plan, group: TestGroup, known: dict[tuple[object, ...], tuple[ExpectedValue, ...]]
+) -> Iterator[Test]:
     ranks = len(group.ranks(plan.cluster.ranks_per_server))
     names = [plan.devices.name[server] for server in group.servers]
     alike = group.scope in ("node", "leaf")
@@ -213,12 +215,12 @@ def _collectives(plan: Plan, group: Group, known: dict[tuple[object, ...], tuple
         yield Test(f"{group.name}-{kind}", group.scope, NCCL, kind, len(names), ranks, "GB/s", hosts, (), known[key])
 
 
-def _list_of(group: Group) -> str:
+def _list_of(group: TestGroup) -> str:
     """Rails are over all servers."""
     return "all" if group.scope == "rail" else group.name
 
 
-def _marks(plan: Plan, group: Group, kind: str) -> Iterator[Mark]:
+def _marks(plan: Plan, group: TestGroup, kind: str) -> Iterator[ExpectedValue]:
     members = group.ranks(plan.cluster.ranks_per_server)
     size = FIRST_BYTES
     while size <= LAST_BYTES:
@@ -226,7 +228,7 @@ def _marks(plan: Plan, group: Group, kind: str) -> Iterator[Mark]:
         if seconds:
             expected = size * BUSBW[kind](len(members)) / seconds / 1e9
             band = band_of(kind.replace("_", "-"), size)
-            yield Mark(size, expected, expected / max(band.high, 1.0), expected / min(band.low, 1.0))
+            yield ExpectedValue(size, expected, expected / max(band.high, 1.0), expected / min(band.low, 1.0))
         size *= FACTOR
 
 
@@ -234,7 +236,7 @@ def _writes(plan: Plan) -> Iterator[Test]:
     share = plan.cluster.fabric.payload_efficiency
     for one, other in pairs(plan):
         rate = min(float(plan.cables.rate_bps[end.row]) for end in (one, other)) / 1e9
-        mark = Mark(WRITE_BYTES, rate * share, WRITE_LEAST * rate * share, rate)
+        mark = ExpectedValue(WRITE_BYTES, rate * share, WRITE_LEAST * rate * share, rate)
         names = [plan.devices.name[end.server] for end in (one, other)]
         yield Test(
             f"write-{names[0]}-{one.nic}-{names[1]}-{other.nic}",
@@ -250,14 +252,16 @@ def _writes(plan: Plan) -> Iterator[Test]:
         )
 
 
-def nic(plan: Plan, end: End) -> str:
+def nic(plan: Plan, end: NicEnd) -> str:
     """`node3:mlx5_0`."""
     return f"{plan.devices.name[end.server]}:mlx5_{end.nic}"
 
 
 def _burns(plan: Plan) -> Iterator[Test]:
     for name in plan.devices.name[: plan.devices.servers]:
-        yield Test(f"burn-{name}", "server", BURN, "", 1, 0, "faults", name, (name,), (Mark(0, 0.0, 0.0, 0.0),))
+        yield Test(
+            f"burn-{name}", "server", BURN, "", 1, 0, "faults", name, (name,), (ExpectedValue(0, 0.0, 0.0, 0.0),)
+        )
 
 
 def labelled(plan: Plan) -> dict[int, str]:
@@ -278,4 +282,4 @@ def cables(plan: Plan, labels: Mapping[int, str]) -> Iterator[Test]:
         label, rate = plan.label(row), float(rows.rate_bps[row]) / 1e9
         test = f"{CABLE}-{named}"
         hosts = f"{name[int(rows.a[row])]} {name[int(rows.b[row])]}"
-        yield Test(test, "cable", CABLE, "", 0, 0, "Gb/s", hosts, (label,), (Mark(0, rate, rate, rate),))
+        yield Test(test, "cable", CABLE, "", 0, 0, "Gb/s", hosts, (label,), (ExpectedValue(0, rate, rate, rate),))

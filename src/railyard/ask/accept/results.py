@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.kit.errors import Problem
 
     Ports = dict[tuple[str, str], dict[str, float]]
-    Ends = dict[str, list["End"]]
+    Ends = dict[str, list["CableEnd"]]
     from collections.abc import Callable
 
     from railyard.ask.observe.reader import Timed
@@ -126,7 +126,7 @@ def recognises(text: str) -> bool:
     )
 
 
-class End(NamedTuple):
+class CableEnd(NamedTuple):
     """An end of a cable, and what is judged of it.
 
     Attributes:
@@ -150,7 +150,7 @@ def ends_of(tests: Sequence[Test]) -> Ends:
         rate = rates.get(test.name.partition("-")[2], 0.0)
         for part in test.parts[1:] if test.method == COUNTERS and rate else ():
             where, _, port = part.rpartition(":")
-            out.setdefault(where, []).append(End(test, part, same_port(port), per_second(test.unit, rate)))
+            out.setdefault(where, []).append(CableEnd(test, part, same_port(port), per_second(test.unit, rate)))
     return out
 
 
@@ -296,7 +296,7 @@ def _one(
     tests: Sequence[Test],
     named: dict[str, Test],
     found: Results,
-    ends: Callable[[], dict[str, list[End]]],
+    ends: Callable[[], dict[str, list[CableEnd]]],
 ) -> None:
     text = source.everything().decode("utf-8", errors="replace")
     if recognises(text):

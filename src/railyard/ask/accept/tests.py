@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Group:
+class TestGroup:
     """Accelerators that are tested as one communicator.
 
     Attributes:
@@ -45,28 +45,28 @@ class Group:
         return (first[:, None] + local[None, :]).ravel()
 
 
-def groups(plan: Plan) -> Iterator[Group]:
+def groups(plan: Plan) -> Iterator[TestGroup]:
     """All groups; those of the same members are tested once, as the largest scope that they are."""
     servers = range(plan.devices.servers)
     everything = tuple(servers)
     seen: set[tuple[int, ...]] = set()
     if len(everything) > 1:
         seen.add(everything)
-        yield Group("all", "all", everything)
+        yield TestGroup("all", "all", everything)
         yield from _rails(plan, everything)
     for scope, found in (("pod", _pods(plan)), ("leaf", _leaves(plan))):
         for name, members in found:
             if len(members) > 1 and members not in seen:
                 seen.add(members)
-                yield Group(scope, name, members)
-    yield from (Group("node", plan.devices.name[one], (one,)) for one in servers)
+                yield TestGroup(scope, name, members)
+    yield from (TestGroup("node", plan.devices.name[one], (one,)) for one in servers)
 
 
-def _rails(plan: Plan, everything: tuple[int, ...]) -> Iterator[Group]:
+def _rails(plan: Plan, everything: tuple[int, ...]) -> Iterator[TestGroup]:
     """One accelerator a server with its NIC, where each has a NIC."""
     each = plan.cluster.ranks_per_server
     if each > 1 and plan.cluster.plans["back_end"].nics == each:
-        yield from (Group("rail", f"rail{local}", everything, local) for local in range(each))
+        yield from (TestGroup("rail", f"rail{local}", everything, local) for local in range(each))
 
 
 def access(plan: Plan) -> NDArray[np.int64]:
@@ -112,7 +112,7 @@ def _joined(count: int, a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[n
         least = new
 
 
-class End(NamedTuple):
+class NicEnd(NamedTuple):
     """A NIC of the back-end.
 
     Attributes:
@@ -128,14 +128,14 @@ class End(NamedTuple):
     row: int
 
 
-def pairs(plan: Plan) -> Iterator[tuple[End, End]]:
+def pairs(plan: Plan) -> Iterator[tuple[NicEnd, NicEnd]]:
     """All NICs in pairs, of different servers wherever there are two; an odd one out is tested with one of another."""
     rows, cables = access(plan), plan.cables
     columns = (cables.b[rows], cables.a_port[rows] - 1, cables.a[rows], rows)
-    ends = sorted(map(End, *(column.tolist() for column in columns)))
-    left: list[End] = []
+    ends = sorted(map(NicEnd, *(column.tolist() for column in columns)))
+    left: list[NicEnd] = []
     for _, below in groupby(ends, key=lambda end: end.leaf):
-        rest: list[End] = []
+        rest: list[NicEnd] = []
         for end in below:
             partner = next((one for one in rest if one.server != end.server), None)
             if partner is None:
@@ -166,7 +166,7 @@ _HEADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ExpectedValue:
     """What one test should give, at one size where it has sizes.
 
     Attributes:
@@ -208,7 +208,7 @@ class Test:
     unit: str
     hosts: str
     parts: tuple[str, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[ExpectedValue, ...]
 
 
 def written(tests: Iterable[Test]) -> str:
@@ -231,7 +231,7 @@ def read(path: Path) -> list[Test]:
     Raises:
         InputError: It is no such file, or a bound is no number.
     """
-    by_name: dict[str, tuple[dict[str, str], list[Mark]]] = {}
+    by_name: dict[str, tuple[dict[str, str], list[ExpectedValue]]] = {}
     for row in table.read(path, *_HEADS):
         first, marks = by_name.setdefault(row["test"], (row, []))
         if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
@@ -240,7 +240,7 @@ def read(path: Path) -> list[Test]:
     return [_test(row, marks) for row, marks in by_name.values()]
 
 
-def _test(row: dict[str, str], marks: Sequence[Mark]) -> Test:
+def _test(row: dict[str, str], marks: Sequence[ExpectedValue]) -> Test:
     return Test(
         name=row["test"],
         scope=row["scope"],
@@ -255,7 +255,7 @@ def _test(row: dict[str, str], marks: Sequence[Mark]) -> Test:
     )
 
 
-def _mark(row: dict[str, str], path: Path, line: int) -> Mark:
+def _mark(row: dict[str, str], path: Path, line: int) -> ExpectedValue:
     values = []
     for key in ("servers", "ranks", "size_bytes", "expected", "low", "high"):
         text = row[key] or "0"
@@ -273,4 +273,4 @@ def _mark(row: dict[str, str], path: Path, line: int) -> Mark:
         raise InputError("the lower bound is above the upper one", file=path, line=line, key="low", found=row["low"])
     if row["method"] not in METHODS:
         raise InputError("there is no such method", file=path, line=line, found=row["method"], allowed=METHODS)
-    return Mark(int(size), expected, low, high)
+    return ExpectedValue(int(size), expected, low, high)

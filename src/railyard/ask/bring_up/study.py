@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.bring_up import site as parts
-from railyard.ask.bring_up.play import Built, Pace, play
-from railyard.ask.bring_up.site import Lead, Site, order_of, site_of
+from railyard.ask.bring_up import racks as parts
+from railyard.ask.bring_up.racks import BuildPace, BuiltRacks, Lead, RackSite, order_of, play, site_of
 from railyard.ask.deploy.cabling import plan_of
 from railyard.cluster.bill import bill_of
 from railyard.kit.errors import InputError
@@ -38,7 +37,7 @@ FIRST = 1 / 8
 
 
 @dataclass(frozen=True)
-class Spread:
+class DrawSpread:
     """Of draws: every tenth is below `low`, every tenth above `high`."""
 
     low: float
@@ -46,14 +45,14 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: NDArray[np.float64]) -> Spread:
+    def of(cls, values: NDArray[np.float64]) -> DrawSpread:
         """The 10th, 50th and 90th percentile."""
         ordered = np.sort(values)
         return cls(*(percentile(ordered, share) for share in (0.1, 0.5, 0.9)))
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BringUpOutcome:
     """One way to build, over all draws.
 
     Attributes:
@@ -70,13 +69,13 @@ class Outcome:
 
     order: str
     change: str
-    first_job_d: Spread
-    half_d: Spread
-    all_d: Spread
-    idle_usd: Spread
-    crew_usd: Spread
-    wrong: Spread
-    replaced: Spread
+    first_job_d: DrawSpread
+    half_d: DrawSpread
+    all_d: DrawSpread
+    idle_usd: DrawSpread
+    crew_usd: DrawSpread
+    wrong: DrawSpread
+    replaced: DrawSpread
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,11 @@ class PartWait:
     """
 
     part: str
-    arrives_d: Spread
+    arrives_d: DrawSpread
     critical: float
-    first_job_d: Spread
-    all_d: Spread
-    idle_usd: Spread
+    first_job_d: DrawSpread
+    all_d: DrawSpread
+    idle_usd: DrawSpread
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,8 @@ class BringUp:
     first_job: int
     racks: int
     cables: int
-    orders: tuple[Outcome, ...]
-    measures: tuple[Outcome, ...]
+    orders: tuple[BringUpOutcome, ...]
+    measures: tuple[BringUpOutcome, ...]
     parts: tuple[PartWait, ...] = ()
 
 
@@ -178,8 +177,8 @@ def capital_usd_per_h(draft: Draft, cluster: Cluster) -> float:
     return total * capital_recovery_factor(world.cost_of_capital.typical, world.life_years.typical) / HOURS_PER_YEAR
 
 
-def _pace(section: BringUpSection) -> Pace:
-    return Pace(
+def _pace(section: BringUpSection) -> BuildPace:
+    return BuildPace(
         crews=section.crews,
         install_d=section.install / section.shift,
         pulls=section.pulls,
@@ -192,7 +191,7 @@ def _pace(section: BringUpSection) -> Pace:
     )
 
 
-def _measures(section: BringUpSection) -> list[tuple[str, Pace]]:
+def _measures(section: BringUpSection) -> list[tuple[str, BuildPace]]:
     """One thing changed at a time."""
     pace = _pace(section)
     rejected = section.rejected if section.checked == "before" else 0.0
@@ -214,16 +213,16 @@ def _measures(section: BringUpSection) -> list[tuple[str, Pace]]:
 class _Case:
     """What all ways to build have in common; the same draws meet each of them."""
 
-    site: Site
+    site: RackSite
     section: BringUpSection
     first: int
     usd_per_d: float
     seed: int
 
-    def outcome(self, name: str, pace: Pace, change: str) -> Outcome:
+    def outcome(self, name: str, pace: BuildPace, change: str) -> BringUpOutcome:
         """Of an order of racks at a pace."""
         rows = [self._draw(name, pace, draw, self._days(draw)) for draw in range(self.section.draws)]
-        return Outcome(name, change, *(Spread.of(column) for column in np.array(rows, np.float64).T))
+        return BringUpOutcome(name, change, *(DrawSpread.of(column) for column in np.array(rows, np.float64).T))
 
     def waits(self, name: str) -> list[PartWait]:
         """What waits for each part that arrives by itself, the most critical first."""
@@ -242,9 +241,9 @@ class _Case:
         found = [
             PartWait(
                 part,
-                Spread.of(np.array([one[part] for one in days])),
+                DrawSpread.of(np.array([one[part] for one in days])),
                 float(most[number].mean()),
-                *(Spread.of(delays[number, :, column]) for column in (0, 2, 3)),
+                *(DrawSpread.of(delays[number, :, column]) for column in (0, 2, 3)),
             )
             for number, part in enumerate(names)
         ]
@@ -258,7 +257,7 @@ class _Case:
     def _days(self, draw: int) -> dict[str, float]:
         return parts.drawn(self.leads, (self.seed, draw))
 
-    def _draw(self, name: str, pace: Pace, draw: int, days: dict[str, float]) -> tuple[float, ...]:
+    def _draw(self, name: str, pace: BuildPace, draw: int, days: dict[str, float]) -> tuple[float, ...]:
         """First job, half, all, idle dollars, crews' dollars, wrong cables, servers replaced."""
         order = order_of(self.site, name)
         racks = delivered(len(order), [(one.at / DAY_S, one.share) for one in self.section.deliveries])
@@ -292,7 +291,7 @@ def delivered(racks: int, deliveries: list[tuple[float, float]]) -> NDArray[np.f
 
 
 def earning(
-    site: Site, built: Built, order: list[int], arrived_d: NDArray[np.float64], first: int
+    site: RackSite, built: BuiltRacks, order: list[int], arrived_d: NDArray[np.float64], first: int
 ) -> tuple[float, float, float, float]:
     """Days until so many accelerators earn, half of them, all; and accelerator-days for which delivered ones did not.
 

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.ask.calibrate.device import median_s
 from railyard.ask.calibrate.plan import predicted_s
+from railyard.kit.errors import InputError
+from railyard.kit.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from railyard.ask.calibrate.device import Device, Facts
+    from railyard.ask.calibrate.device import Facts, MeasurableDevice
     from railyard.ask.calibrate.plan import MeasurementPlan
     from railyard.catalog import Accelerator, Model
+
 
 # Times that a launch is repeated: enough for the clock, few enough that the queue of launches never fills.
 _LAUNCHES = 400
@@ -24,7 +28,7 @@ SHARES = ("gemm_efficiency", "gemm_efficiency_8bit", "attention_efficiency", "me
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class OperatorSample:
     """One operator.
 
     Attributes:
@@ -74,14 +78,14 @@ class Calibration:
     entry: str
     facts: Facts
     date: str
-    samples: tuple[Sample, ...]
+    samples: tuple[OperatorSample, ...]
     constants: dict[str, float]
     software: dict[str, float]
     skipped: tuple[str, ...] = ()
 
 
 def calibrate(
-    device: Device,
+    device: MeasurableDevice,
     entry: Accelerator,
     model: Model,
     plan: MeasurementPlan,
@@ -99,7 +103,7 @@ def calibrate(
         progress: Called with what is measured now, and the share that is done.
         collectives: Whether to measure collectives where there are several devices.
     """
-    samples: list[Sample] = []
+    samples: list[OperatorSample] = []
     skipped: list[str] = []
     operators = list(_operators(device, entry, plan))
     for done, operator in enumerate(operators):
@@ -153,13 +157,13 @@ class _Operator:
     peak: float | None
 
 
-def _operators(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
+def _operators(device: MeasurableDevice, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     yield from _products(device, entry, plan)
     yield from _attention(device, entry, plan)
     yield from _passes(device, entry, plan)
 
 
-def _products(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
+def _products(device: MeasurableDevice, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     for datatype in device.datatypes:
         for dims in plan.products:
             m, n, k = dims
@@ -173,7 +177,7 @@ def _products(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iter
         yield _Operator("grouped", shape, wide, grouped, make, work, _peak(entry, wide))
 
 
-def _attention(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
+def _attention(device: MeasurableDevice, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     wide = device.datatypes[0]
     for dims in plan.attention:
         batch, heads, sequence, width = dims
@@ -184,7 +188,7 @@ def _attention(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Ite
             yield _Operator(kind, _text(dims), wide, dims, make, times * work, _peak(entry, wide))
 
 
-def _passes(device: Device, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
+def _passes(device: MeasurableDevice, entry: Accelerator, plan: MeasurementPlan) -> Iterator[_Operator]:
     peak = entry.memory_bps / 8.0
     for size in plan.copies:
         dims, make = (2 * size,), partial(device.copy, size)
@@ -199,14 +203,16 @@ def _text(dims: tuple[int, ...]) -> str:
     return "x".join(map(str, dims))
 
 
-def _measured(device: Device, entry: Accelerator, model: Model, operator: _Operator, least_s: float) -> Sample | None:
+def _measured(
+    device: MeasurableDevice, entry: Accelerator, model: Model, operator: _Operator, least_s: float
+) -> OperatorSample | None:
     """The sample of an operator, or None where the device cannot run it or the entry knows no peak for it."""
     call = operator.make() if operator.peak else None
     if call is None or operator.peak is None:
         return None
     seconds, spread = median_s(device, call, least_s=least_s)
     predicted = predicted_s(entry, model, operator.kind, operator.dims, operator.datatype)
-    return Sample(
+    return OperatorSample(
         kind=operator.kind,
         shape=operator.shape,
         datatype=operator.datatype,
@@ -219,13 +225,13 @@ def _measured(device: Device, entry: Accelerator, model: Model, operator: _Opera
     )
 
 
-def _collectives(device: Device, plan: MeasurementPlan) -> list[Sample]:
+def _collectives(device: MeasurableDevice, plan: MeasurementPlan) -> list[OperatorSample]:
     found = device.collectives(plan.collectives)
     ranks = device.facts().devices
     # What nccl-tests call bus bandwidth: bytes that each link of a ring carries.
     ring = (ranks - 1) / ranks
     return [
-        Sample(
+        OperatorSample(
             kind=kind,
             shape=f"{size >> 20} MiB",
             datatype="",
@@ -242,7 +248,7 @@ def _peak(entry: Accelerator, datatype: str) -> float | None:
     return entry.flops.get(datatype) or (entry.flops.get("fp16") if datatype == "bf16" else None)
 
 
-def _best(samples: list[Sample], *kinds: str, datatypes: tuple[str, ...] = ()) -> float | None:
+def _best(samples: list[OperatorSample], *kinds: str, datatypes: tuple[str, ...] = ()) -> float | None:
     shares = [
         sample.share
         for sample in samples
@@ -251,7 +257,7 @@ def _best(samples: list[Sample], *kinds: str, datatypes: tuple[str, ...] = ()) -
     return min(max(shares), 1.0) if shares else None
 
 
-def _constants(samples: list[Sample]) -> dict[str, float]:
+def _constants(samples: list[OperatorSample]) -> dict[str, float]:
     """The catalogue's constants as it defines them: each the best share that any shape reached."""
     found = {
         "gemm_efficiency": _best(samples, "product", datatypes=("bf16", "fp32")),
@@ -263,7 +269,7 @@ def _constants(samples: list[Sample]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value} | {"copied_bytes_s": max(copied, default=0.0)}
 
 
-def _software(samples: list[Sample]) -> dict[str, float]:
+def _software(samples: list[OperatorSample]) -> dict[str, float]:
     """Shares that belong to software: grouped products and backward attention against the best of the device."""
     dense, grouped = _best(samples, "product", datatypes=("bf16", "fp32")), _best(samples, "grouped")
     forward = {sample.shape: sample for sample in samples if sample.kind == "attention"}
@@ -279,3 +285,91 @@ def _software(samples: list[Sample]) -> dict[str, float]:
     if backward and best:
         found["attention_backward"] = max(backward) / best
     return found
+
+
+# A machine of one such device, so that a scenario can name it.
+_SERVER = """servers:
+  {name}-host: {{extends: hgx-h100, summary: A machine with one {name}, accelerator: {name}, accelerators: 1,
+    scale_up_domain: 1, nics: 1, accelerator_numa: [0], nic_numa: [0], numa_nodes: 1}}"""
+
+
+def overlay(found: Calibration, entry_text: str = "") -> str:
+    """The text of a catalogue file that `catalog:` of a scenario takes.
+
+    Args:
+        found: What was measured.
+        entry_text: Fields of a new entry, indented by four; "" lays the values over the catalogue's entry.
+    """
+    facts = found.facts
+    # A quote or a line break in what a driver says must not end the text.
+    source = f"railyard calibrate device, {found.date}: {facts}".replace('"', "'").replace("\\", "/")
+    source = " ".join(source.split())
+    lines = [
+        f"# Measured by `railyard calibrate device` on {found.date}: {' '.join(str(facts).split())}",
+        *(f"# {name}: {value}" for name, value in facts.readings.items()),
+        "#",
+        "# operator            shape                     operands    seconds  of peak",
+        *(f"# {line}" for line in _table(found)),
+        "#",
+        "# For a software profile (`software:` of a scenario):",
+        *(f"#   {line}" for line in _overlay_software(found)),
+        "accelerators:",
+        f"  {found.entry}:",
+        "    sources:",
+        f'      measured: {{source: "{source}", year: {found.date[:4]}, confidence: measured}}',
+    ]
+    if entry_text:
+        peak = "cores x clock x FLOP of the registers' width a cycle; 32-bit, for NumPy has no 16-bit product"
+        lines += [
+            f'      peak: {{source: "{peak}", year: {found.date[:4]}, confidence: estimated}}',
+            f'      guess: {{source: "not measurable from a program", year: {found.date[:4]}, confidence: estimated}}',
+            *entry_text.rstrip("\n").splitlines(),
+            f"    memory_bandwidth: {{value: {found.constants['copied_bytes_s'] / 1e9:.3f} GB/s, from: measured}}",
+        ]
+    server = [_SERVER.format(name=found.entry)] if entry_text else []
+    return "\n".join([*lines, *_values(found, entry_text=bool(entry_text)), *server]) + "\n"
+
+
+def _values(found: Calibration, *, entry_text: bool) -> list[str]:
+    constants = dict(found.constants)
+    if entry_text:
+        # A processor's peak of memory is the best copy itself, and it has no 8-bit products.
+        constants["memory_efficiency"] = 1.0
+        constants.setdefault("gemm_efficiency_8bit", constants["gemm_efficiency"])
+    lines = [
+        f"    {name}: {{value: {100.0 * constants[name]:.2f} %, from: measured}}"
+        for name in SHARES
+        if name in constants
+    ]
+    return [*lines, f"    launch: {{value: {constants['launch_s'] * 1e9:.0f} ns, from: measured}}"]
+
+
+def _table(found: Calibration) -> list[str]:
+    return [
+        f"{sample.kind:19s} {sample.shape:25s} {sample.datatype or '-':8s} {sample.seconds:10.3e} "
+        + (f"{100.0 * sample.share:6.1f} %" if sample.share is not None else "")
+        for sample in found.samples
+    ]
+
+
+def _overlay_software(found: Calibration) -> list[str]:
+    return [
+        f"launch: {found.software['launch_s'] * 1e6:.2f} us",
+        *(f"{name}: {value:.3f}" for name, value in found.software.items() if name != "launch_s"),
+    ]
+
+
+def write(text: str, path: Path, *, force: bool = False) -> None:
+    """Writes a file whole or not at all.
+
+    Args:
+        text: Of the file.
+        path: Where it comes to lie.
+        force: Whether it may take the place of another one.
+
+    Raises:
+        InputError: The file is there already, or cannot be written.
+    """
+    if path.exists() and not force:
+        raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
+    write_text(path, text)

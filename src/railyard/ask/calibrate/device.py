@@ -44,7 +44,7 @@ class Facts:
         return ", ".join(parts)
 
 
-class Device(Protocol):
+class MeasurableDevice(Protocol):
     """A device that can run the operators of a training step.
 
     Each method that makes an operator allocates its operands and gives a call that runs it once, or None where the
@@ -111,7 +111,9 @@ class Device(Protocol):
         ...
 
 
-def median_s(device: Device, call: Callable[[], object], *, least_s: float, most: int = 50) -> tuple[float, float]:
+def median_s(
+    device: MeasurableDevice, call: Callable[[], object], *, least_s: float, most: int = 50
+) -> tuple[float, float]:
     """Seconds of one call and their spread: the median of samples, and what lies between their quartiles over it.
 
     Args:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.ask.accept.judge import Judged
+    from railyard.ask.accept.judge import JudgedTest
     from railyard.ask.accept.tests import Test
-    from railyard.ask.bring_up.study import Outcome, PartWait, Spread
+    from railyard.ask.bring_up.study import BringUpOutcome, DrawSpread, PartWait
 
 
 def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool) -> None:
@@ -57,7 +57,7 @@ def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool)
         say("10th to 90th percentile of the draws in brackets; assumptions are those of `bring_up`")
 
 
-def _table(head: str, rows: Sequence[tuple[str, Outcome]]) -> None:
+def _table(head: str, rows: Sequence[tuple[str, BringUpOutcome]]) -> None:
     heads = (head, "first job", "half earn", "all earn", "idle capital", "crews", "wrong cables", "servers replaced")
     table = Table(heads, range(1, len(heads)))
     for name, one in rows:
@@ -86,11 +86,11 @@ def _parts(waits: Sequence[PartWait]) -> None:
     table.print()
 
 
-def _days(spread: Spread) -> str:
+def _days(spread: DrawSpread) -> str:
     return f"{spread.typical:.1f} d ({spread.low:.1f} to {spread.high:.1f})"
 
 
-def _dollars(spread: Spread) -> str:
+def _dollars(spread: DrawSpread) -> str:
     typical, low, high = (_signed(value) for value in (spread.typical, spread.low, spread.high))
     return f"{typical} ({low} to {high})"
 
@@ -99,7 +99,7 @@ def _signed(value: float) -> str:
     return f"-{numbers.dollars(-value)}" if value < 0 else numbers.dollars(value)
 
 
-def _count(spread: Spread) -> str:
+def _count(spread: DrawSpread) -> str:
     return f"{spread.typical:,.0f}"
 
 
@@ -156,13 +156,13 @@ def accept(
     return InputError.exit_code if found.unknown else code
 
 
-def _case(one: Judged) -> Case:
+def _case(one: JudgedTest) -> Case:
     words = f"{_figures(one)}; look at: {', '.join(one.look_at)}" if one.look_at else _figures(one)
     failure = f"{one.verdict}: {one.why}" if one.verdict in (FAILED, MISSING) else None
     return Case(one.name, failure, words)
 
 
-def _figures(one: Judged) -> str:
+def _figures(one: JudgedTest) -> str:
     measured = "nothing" if one.measured is None else f"{one.measured:.4g} {one.test.unit}"
     return f"measured {measured}, expected {one.mark.expected:.4g} ({one.mark.low:.4g} to {one.mark.high:.4g})"
 
@@ -189,7 +189,7 @@ def _written(tests: Sequence[Test], out: Path, names: Sequence[str], *, as_json:
         say(f"wrote {out}: {', '.join(names)}")
 
 
-def _read(every: Sequence[Judged], *, as_json: bool) -> int:
+def _read(every: Sequence[JudgedTest], *, as_json: bool) -> int:
     count = Counter(one.verdict for one in every)
     bad = count[FAILED] + count[MISSING]
     remarks = common(every)

@@ -12,13 +12,12 @@ import numpy as np
 
 from railyard.ask.accept.planned import WRITE_BYTES, WRITE_LEAST
 from railyard.ask.accept.results import collected
-from railyard.ask.accept.tests import NCCL, WRITE, Mark, Test
-from railyard.ask.plan.designs.constraints import shown
-from railyard.ask.plan.designs.decide import chances
-from railyard.ask.plan.designs.doubt import EIGHT_OF_TEN, Doubts
-from railyard.ask.plan.designs.study import worked_out
-from railyard.ask.plan.pilot.flips import best
-from railyard.ask.plan.pilot.trials import SIZE_BYTES, sheet
+from railyard.ask.accept.tests import NCCL, WRITE, ExpectedValue, Test
+from railyard.ask.plan.confidence import chances
+from railyard.ask.plan.constraints import shown
+from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet
+from railyard.ask.plan.study import worked_out
+from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty
 from railyard.face.api import numbers
 from railyard.face.cli import signals, terminal
 from railyard.face.cli.completion import RUNS
@@ -30,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.ask.plan.designs.planned import Planned
-    from railyard.ask.plan.pilot.flips import Flip, Trial
-    from railyard.ask.plan.pilot.trials import Sheet
+    from railyard.ask.plan.pilot import Flip, PilotSheet, PilotTest
+    from railyard.ask.plan.planned import PlannedDesigns
 
 WIDTH = 100
 """Of what is printed."""
@@ -79,7 +77,7 @@ def pilot(
     return code
 
 
-def _checks(planned: Planned) -> list[Test]:
+def _checks(planned: PlannedDesigns) -> list[Test]:
     """What shows that a pod is sound before its other results count: a link, and a matrix product."""
     cluster = planned.choices[0].hardware[0].cluster
     device = cluster.accelerator
@@ -97,9 +95,11 @@ def _checks(planned: Planned) -> list[Test]:
             "Gb/s",
             "",
             (),
-            (Mark(WRITE_BYTES, rate, WRITE_LEAST * rate, link),),
+            (ExpectedValue(WRITE_BYTES, rate, WRITE_LEAST * rate, link),),
         ),
-        Test(f"gemm-{device.name}", "node", GEMM, "", 1, 1, "TFLOP/s", "", (), (Mark(0, flops, 0.0, math.inf),)),
+        Test(
+            f"gemm-{device.name}", "node", GEMM, "", 1, 1, "TFLOP/s", "", (), (ExpectedValue(0, flops, 0.0, math.inf),)
+        ),
     ]
 
 
@@ -114,14 +114,14 @@ _RUN = {
 }
 
 
-def _band(found: Sheet, trial: Trial) -> tuple[float, float, float]:
+def _band(found: PilotSheet, trial: PilotTest) -> tuple[float, float, float]:
     """Least, expected and greatest value: eight of ten results lie between the ends."""
     mean, deviation = found.beliefs.spread(trial)
     ends = sorted(trial.value(mean + way * EIGHT_OF_TEN * deviation) for way in (-1, 1))
     return ends[0], trial.value(mean), ends[1]
 
 
-def _plain(found: Sheet, checks: Sequence[Test]) -> dict[str, Any]:
+def _plain(found: PilotSheet, checks: Sequence[Test]) -> dict[str, Any]:
     planned = found.planned
     what = planned.objectives[0]
     plain: dict[str, Any] = {
@@ -139,13 +139,13 @@ def _plain(found: Sheet, checks: Sequence[Test]) -> dict[str, Any]:
     return plain
 
 
-def _named(found: Sheet) -> list[int]:
+def _named(found: PilotSheet) -> list[int]:
     """Designs that the sheet speaks of, the recommended one first."""
     tested = [trial.choice for trial, _ in found.rows]
     return sorted({0, *tested, *(flip.choice for _, flips in found.rows for flip in flips)})
 
 
-def _design(planned: Planned, number: int) -> dict[str, Any]:
+def _design(planned: PlannedDesigns, number: int) -> dict[str, Any]:
     """A design and by how much it costs more than the recommended one."""
     choice, first, what = planned.choices[number], planned.choices[0], planned.objectives[0]
     value, best_value = choice.figures[what.name], first.figures[what.name]
@@ -159,7 +159,7 @@ def _design(planned: Planned, number: int) -> dict[str, Any]:
     }
 
 
-def _row(found: Sheet, trial: Trial, flips: Sequence[Flip]) -> dict[str, Any]:
+def _row(found: PilotSheet, trial: PilotTest, flips: Sequence[Flip]) -> dict[str, Any]:
     low, expected, high = _band(found, trial)
     return {
         "test": trial.name,
@@ -179,7 +179,7 @@ def _row(found: Sheet, trial: Trial, flips: Sequence[Flip]) -> dict[str, Any]:
     }
 
 
-def _flip(planned: Planned, flip: Flip) -> dict[str, Any]:
+def _flip(planned: PlannedDesigns, flip: Flip) -> dict[str, Any]:
     other = _design(planned, flip.choice)
     told = {key: other[key] for key in ("variant", "behind", "capex_difference_usd")}
     return {"value": flip.value, "above": flip.above, "chance": flip.chance, **told}
@@ -211,7 +211,7 @@ def _answer(plain: dict[str, Any]) -> str:
     )
 
 
-def _changed(planned: Planned, results: dict[str, Any]) -> str:
+def _changed(planned: PlannedDesigns, results: dict[str, Any]) -> str:
     count = len(results["measured"])
     words = f"{count} result{'s' if count != 1 else ''}"
     if not results["changed"]:
@@ -221,12 +221,12 @@ def _changed(planned: Planned, results: dict[str, Any]) -> str:
     return f"Buy {results['after']}, not {results['before']}: after {words} its {what} is {gain:.2%} better."
 
 
-def _measured(path: Path, found: Sheet, checks: Sequence[Test]) -> tuple[dict[str, float], int]:
+def _measured(path: Path, found: PilotSheet, checks: Sequence[Test]) -> tuple[dict[str, float], int]:
     """The median of what was measured, by test; and the exit code."""
     tests = [*checks]
     for trial, _ in found.rows:
         low, expected, high = _band(found, trial)
-        mark = Mark(SIZE_BYTES if trial.collective else 0, expected, low, high)
+        mark = ExpectedValue(SIZE_BYTES if trial.collective else 0, expected, low, high)
         method = NCCL if trial.collective else trial.kind
         scope, servers, ranks = "pilot", trial.servers, trial.ranks
         tests.append(Test(trial.name, scope, method, trial.collective, servers, ranks, trial.unit, "", (), (mark,)))
@@ -243,12 +243,12 @@ def _measured(path: Path, found: Sheet, checks: Sequence[Test]) -> tuple[dict[st
     return values, InputError.exit_code if read.problems else 0
 
 
-def _learned(found: Sheet, values: dict[str, float], draws: int, seed: int) -> dict[str, Any]:
+def _learned(found: PilotSheet, values: dict[str, float], draws: int, seed: int) -> dict[str, Any]:
     """What results say of the plan: the recommendation before and after, and bands of its designs."""
     planned, what = found.planned, found.planned.objectives[0]
     trials = [trial for trial, _ in found.rows if trial.name in values]
     errors = [trial.error(values[trial.name]) for trial in trials]
-    doubts = Doubts.of(planned.choices, planned.closed_form[:2])
+    doubts = Uncertainty.of(planned.choices, planned.closed_form[:2])
     before = doubts.sampled(draws, seed)
     after, chosen, moved = before, 0, {}
     if trials:
@@ -293,7 +293,7 @@ def _percentiles(values: Any) -> dict[str, float]:
     return dict(zip(("p10", "p50", "p90"), map(float, values), strict=True))
 
 
-def _show(found: Sheet, plain: dict[str, Any]) -> None:
+def _show(found: PilotSheet, plain: dict[str, Any]) -> None:
     """The answer, the designs, their tests by how likely they change it, and what is run."""
     for line in textwrap.wrap(plain["answer"].replace(" %", _TIED), WIDTH):
         emit(line.replace(_TIED, " %"))
@@ -316,7 +316,7 @@ def _letter(at: int) -> str:
     return chr(ord("A") + at) if at < 26 else str(at + 1)
 
 
-def _designs(planned: Planned, plain: dict[str, Any], letters: dict[str, str]) -> None:
+def _designs(planned: PlannedDesigns, plain: dict[str, Any], letters: dict[str, str]) -> None:
     what = planned.objectives[0]
     table = Table(("", what.name, "behind A", "capital", "beyond A", "design"), (1, 2, 3, 4))
     for row in plain["designs"]:
@@ -354,7 +354,7 @@ def _share(chance: float) -> str:
     return "< 0.1 %" if chance < 0.001 else numbers.percent(chance)
 
 
-def _show_results(found: Sheet, plain: dict[str, Any], letters: dict[str, str]) -> None:
+def _show_results(found: PilotSheet, plain: dict[str, Any], letters: dict[str, str]) -> None:
     what, results = found.planned.objectives[0], plain["results"]
     rows = {row["test"]: row for row in (*plain["tests"], *plain["checks"])}
     emit("")

@@ -17,10 +17,10 @@ from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 
 if TYPE_CHECKING:
-    from railyard.ask.calibrate.calibration import Calibration, Sample
-    from railyard.ask.calibrate.device import Device
-    from railyard.ask.calibrate.runs.compare import RunsReport
-    from railyard.ask.calibrate.tables import Calibrated
+    from railyard.ask.calibrate.calibration import Calibration, OperatorSample
+    from railyard.ask.calibrate.device import MeasurableDevice
+    from railyard.ask.calibrate.measurements import Calibrated
+    from railyard.ask.calibrate.recorded_fit import RunsReport
     from railyard.catalog import Accelerator, Catalog
 
 DEVICES = ("auto", "cuda", "cpu")
@@ -45,7 +45,7 @@ def device(
     Raises:
         InputError: There is no such device, no PyTorch, no entry of that name, or the file exists.
     """
-    from railyard.ask.calibrate import calibrate, overlay, write
+    from railyard.ask.calibrate.calibration import calibrate, overlay, write
 
     keep_existing(out, force=force)
     found_device = _device(kind)
@@ -91,9 +91,8 @@ def serving(runs: Path, *, out: Path | None, force: bool, as_json: bool) -> None
     Raises:
         InputError: There is no run, the catalogue does not know a model or a device, or the file exists.
     """
-    from railyard.ask.calibrate.runs.compare import validate_runs
-    from railyard.ask.calibrate.runs.fit import profiles_of
-    from railyard.ask.calibrate.runs.read import read_runs
+    from railyard.ask.calibrate.recorded import read_runs
+    from railyard.ask.calibrate.recorded_fit import profiles_of, validate_runs
     from railyard.work.serving.software import table_profile, written
 
     keep_existing(out, force=force)
@@ -137,10 +136,11 @@ def runs(table: Path, *, out: Path | None, force: bool, as_json: bool) -> None:
     Raises:
         InputError: The file is of no known kind or wrong, or the one to write exists.
     """
-    from railyard.ask.calibrate import tables, write
+    from railyard.ask.calibrate import measurements
+    from railyard.ask.calibrate.calibration import write
 
     keep_existing(out, force=force)
-    kind, source = tables.read(table)
+    kind, source = measurements.read(table)
     found = kind.calibrate(source, catalog.load())
     if out is not None:
         write(found.written, out, force=force)
@@ -204,7 +204,7 @@ def runs_table(report: RunsReport) -> None:
     table.print()
 
 
-def _device(kind: str) -> Device:
+def _device(kind: str) -> MeasurableDevice:
     if kind not in DEVICES:
         raise InputError(f"there is no kind of device `{kind}`", key="device", found=kind, allowed=DEVICES)
     if kind == "cpu":
@@ -224,11 +224,10 @@ def _plan(kind: str, *, quick: bool) -> Any:
     return plan.LARGE_QUICK if quick else plan.LARGE
 
 
-def _preliminary(found_device: Device, name: str, entry_text: str) -> Accelerator:
+def _preliminary(found_device: MeasurableDevice, name: str, entry_text: str) -> Accelerator:
     """The entry of a device that the catalogue does not hold, its bandwidth by one copy, all shares 1."""
-    from railyard.ask.calibrate.calibration import Calibration
+    from railyard.ask.calibrate.calibration import Calibration, overlay
     from railyard.ask.calibrate.device import median_s
-    from railyard.ask.calibrate.overlay import overlay
 
     size = 2**25
     seconds, _ = median_s(found_device, found_device.copy(size), least_s=0.05)
@@ -284,7 +283,7 @@ def _seconds(value: float) -> str:
     return f"{value * 1e9:.3g} ns"
 
 
-def _rate(sample: Sample) -> str:
+def _rate(sample: OperatorSample) -> str:
     rate = sample.work / sample.seconds
     if sample.kind.startswith(("product", "grouped", "attention")):
         return f"{rate / 1e12:.3g} TFLOP/s"

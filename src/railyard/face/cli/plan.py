@@ -6,11 +6,12 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from railyard.ask.plan.growth import change, paths
-from railyard.ask.plan.growth.change import provisions
-from railyard.ask.plan.serving.planning import gain, plan, to_json, why
-from railyard.ask.plan.worth import moved
-from railyard.ask.plan.worth import worth as worths
+from railyard.ask.plan import growth as paths
+from railyard.ask.plan import growth_change
+from railyard.ask.plan import worth as moved
+from railyard.ask.plan import worth as worths
+from railyard.ask.plan.deployments import gain, plan, to_json, why
+from railyard.ask.plan.growth_change import provisions
 from railyard.face.api import numbers
 from railyard.face.api.query import query, selecting
 from railyard.face.cli import terminal
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from railyard.ask.plan.growth.paths import Growth
-    from railyard.ask.plan.serving.planning import OptionRow, Planned
-    from railyard.ask.plan.serving.search import Plan
-    from railyard.ask.plan.worth.worth import Worth
+    from railyard.ask.plan.deployments import OptionRow, PlannedDeployments, TriedDeployment
+    from railyard.ask.plan.growth import Growth
+    from railyard.ask.plan.worth import WorthReport
     from railyard.catalog.types import Range
 
 
@@ -84,7 +84,7 @@ def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: boo
     found = paths.growth(draft)
     result = paths.to_json(found)
     if report is not None:
-        write_text(report, change.page(draft.title, result))
+        write_text(report, growth_change.page(draft.title, result))
     if as_json:
         emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
         return
@@ -183,7 +183,7 @@ def signed(value: float) -> str:
     return f"-{numbers.dollars(-value)}" if value < 0 else numbers.dollars(value)
 
 
-def _moved(found: Worth) -> Table:
+def _moved(found: WorthReport) -> Table:
     table = Table(("what a year of it costs", "USD a year", "low", "high", "of the cluster"), (1, 2, 3, 4))
     for words, one in (
         ("1 us more in every switch", found.hop),
@@ -195,7 +195,7 @@ def _moved(found: Worth) -> Table:
     return table
 
 
-def _nines(found: Worth) -> Table:
+def _nines(found: WorthReport) -> Table:
     heads = ("all servers up", "spares", "few to many failures", "reached", "USD a year", "for this nine", "it gives")
     table = Table(heads, range(1, len(heads)))
     for one in found.nines:
@@ -215,7 +215,7 @@ def _nines(found: Worth) -> Table:
     return table
 
 
-def _network(found: Worth) -> Table:
+def _network(found: WorthReport) -> Table:
     table = Table(("the network is", "typical", "low", "high"), (1, 2, 3))
     one = found.network
     for words, band in (
@@ -228,7 +228,7 @@ def _network(found: Worth) -> Table:
     return table
 
 
-def _carbon(found: Worth) -> Table:
+def _carbon(found: WorthReport) -> Table:
     table = Table(("grid", "g/kWh", "of", "t CO2e a year", "low", "high", "g per million tokens"), range(1, 7))
     for one in found.carbon:
         band = one.tonnes_per_year
@@ -280,7 +280,7 @@ def serving(scenario: Path, *, sets: Sequence[str], write: Path | None, as_json:
         emit(f"\n{_closing(planned, write)}")
 
 
-def _ranking(planned: Planned) -> None:
+def _ranking(planned: PlannedDeployments) -> None:
     stages = list(planned.stages)
     table = Table(("rank", "$/M tokens", "$/h", "in time", "TTFT p90", "TPOT p90", *stages), range(1, 6), turn=True)
     for number, one in enumerate(planned.found.plans[:_SHOWN], 1):
@@ -297,12 +297,12 @@ def _ranking(planned: Planned) -> None:
     table.print()
 
 
-def _cell(one: Plan, stage: str) -> str:
+def _cell(one: TriedDeployment, stage: str) -> str:
     option, counts = next((option, counts) for option, counts in one.choice if option.stage == stage)
     return f"{' + '.join(map(str, counts))} x {option.words}" if counts else option.words
 
 
-def _full(planned: Planned) -> None:
+def _full(planned: PlannedDeployments) -> None:
     """The best plans on all requests, with bands."""
     heads = ("rank", "requests", "in time", "TTFT p50 / p99", "TPOT p50 / p99", "$/M tokens", "$/M input", "$/M output")
     table = Table(heads, range(1, len(heads)), turn=True)
@@ -321,7 +321,7 @@ def _full(planned: Planned) -> None:
     table.print()
 
 
-def _options(planned: Planned) -> None:
+def _options(planned: PlannedDeployments) -> None:
     table = Table(("stage", "option", "$/M tokens", "verdict"), (2,))
     for stage in planned.stages:
         rows = sorted(why(planned, stage), key=_place)
@@ -340,7 +340,7 @@ def _place(row: OptionRow) -> tuple[float, float]:
     return (math.inf if price is None else price, math.inf if least is None else least)
 
 
-def _rates(planned: Planned) -> None:
+def _rates(planned: PlannedDeployments) -> None:
     heads = ("network between pools", "apart, $/M tokens", "together, $/M tokens", "apart saves")
     table = Table(heads, (0, 1, 2, 3))
     for row in planned.rates:
@@ -354,7 +354,7 @@ def _rates(planned: Planned) -> None:
     table.print()
 
 
-def _closing(planned: Planned, write: Path | None) -> str:
+def _closing(planned: PlannedDeployments, write: Path | None) -> str:
     found = planned.found
     sure = "nothing that the plan allows is cheaper" if found.proven else "the search ended before all was looked at"
     kept = "" if write is None else f"\nwritten: {write}, to be run with `railyard run {write}`"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.plan.designs.constraints import shown
-from railyard.ask.plan.designs.judgement import best_words
-from railyard.ask.plan.designs.study import plan
+from railyard.ask.plan.constraints import shown
+from railyard.ask.plan.judgement import best_words
+from railyard.ask.plan.study import plan
 from railyard.face.api import numbers
 from railyard.face.cli import signals, terminal
 from railyard.face.cli.terminal import Progress, Table, emit
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.ask.plan.designs.planned import Planned
-    from railyard.ask.plan.designs.study import Finished
+    from railyard.ask.plan.planned import PlannedDesigns
+    from railyard.ask.plan.study import FinishedPlan
     from railyard.measure.result.answers.plan import PlanAnswer
 
 _LOST = 12
@@ -60,13 +60,13 @@ def _page(answer: PlanAnswer, folder: Path) -> None:
     answer_page(answer, folder)
 
 
-def _so_far(planned: Planned) -> str:
+def _so_far(planned: PlannedDesigns) -> str:
     seen = f"{len(planned.points):,} of {planned.space.size:,} designs were looked at"
     best = best_words(planned) or "no design was found yet"
     return f"{seen}; {best}; the same command goes on from here"
 
 
-def _show(finished: Finished, *, quiet: bool) -> None:
+def _show(finished: FinishedPlan, *, quiet: bool) -> None:
     """The front, why the others lost, and what the choice hangs on; nothing where there is no design."""
     planned, result = finished.planned, finished.answer.plain()
     if result["best"] is None:
@@ -83,7 +83,7 @@ def _show(finished: Finished, *, quiet: bool) -> None:
         emit(f"\n{_closing(planned, result)}\n\nreport: {finished.folder}/plan.html")
 
 
-def _cells(planned: Planned, row: dict[str, Any]) -> list[str]:
+def _cells(planned: PlannedDesigns, row: dict[str, Any]) -> list[str]:
     return [shown(one, row["objectives"][one.name]) for one in planned.objectives]
 
 
@@ -92,7 +92,7 @@ def _chance(row: dict[str, Any]) -> str:
     return "not drawn" if chance is None else numbers.percent(chance)
 
 
-def _front(planned: Planned, result: dict[str, Any]) -> None:
+def _front(planned: PlannedDesigns, result: dict[str, Any]) -> None:
     heads = ("front", *(one.name for one in planned.objectives), "chance of best", "engine", "layout")
     table = Table(heads, range(1, len(planned.objectives) + 2), turn=True)
     for row in result["front"]:
@@ -107,7 +107,7 @@ def _front(planned: Planned, result: dict[str, Any]) -> None:
     table.print()
 
 
-def _lost(planned: Planned, result: dict[str, Any]) -> None:
+def _lost(planned: PlannedDesigns, result: dict[str, Any]) -> None:
     heads = ("runner-up", planned.objectives[0].name, "chance of best", "why not")
     table = Table(heads, (1, 2))
     first = planned.objectives[0]
@@ -120,7 +120,7 @@ def _lost(planned: Planned, result: dict[str, Any]) -> None:
     table.print()
 
 
-def _rivals(planned: Planned, result: dict[str, Any]) -> Table | None:
+def _rivals(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
     """The nearest rivals, on the engine that verified the choice."""
     found, first = result["verified"], planned.objectives[0]
     if found is None or not found["rivals"]:
@@ -133,7 +133,7 @@ def _rivals(planned: Planned, result: dict[str, Any]) -> Table | None:
     return table
 
 
-def _unverified(planned: Planned, result: dict[str, Any]) -> Table | None:
+def _unverified(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
     """Kinds of designs that may win and did not run, so that nobody takes the choice for more than it is."""
     if not result["unverified"]:
         return None
@@ -205,7 +205,7 @@ def _ran(looked: dict[str, Any]) -> str:
     return f"{looked['flow']} runs on flow, {looked['packet']} on packets"
 
 
-def _closing(planned: Planned, result: dict[str, Any]) -> str:
+def _closing(planned: PlannedDesigns, result: dict[str, Any]) -> str:
     looked = result["looked_at"]
     seen = f" ({looked['in_closed_form']:,} looked at)" if looked["in_closed_form"] < looked["designs"] else ""
     text = (

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy.emit.settings import MARK, SERVERS, SYSTEMS, Rendered, rendered
 from railyard.ask.deploy.files import replaced
-from railyard.ask.tune.settings.online import ONLINE, WRITTEN, follow
-from railyard.ask.tune.settings.study import environment, tuner_table
-from railyard.ask.tune.settings.study import tune as tuned
+from railyard.ask.tune.study import ONLINE, WRITTEN, environment, follow, tuner_table
+from railyard.ask.tune.study import tune as tuned
 from railyard.face.api import numbers
 from railyard.face.cli import signals, terminal
 from railyard.face.cli.terminal import Progress, Table, emit, say
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.deploy.emit.settings import Rendered
-    from railyard.ask.tune.settings.online import Followed
-    from railyard.ask.tune.settings.search import Tuned
+    from railyard.ask.tune.search import TuneResult
+    from railyard.ask.tune.study import OnlineResult
     from railyard.work.scenario.load import Draft
 
 
@@ -119,7 +118,7 @@ def tune(
 
 
 def _written(
-    draft: Draft, found: Tuned, env: Path | None, table: Path | None, configs: Path | None, *, quiet: bool
+    draft: Draft, found: TuneResult, env: Path | None, table: Path | None, configs: Path | None, *, quiet: bool
 ) -> Rendered | None:
     """Writes what was asked for; the files of switches and servers are given back."""
     if env is not None:
@@ -129,7 +128,7 @@ def _written(
     return None if configs is None else _configured(draft, found, configs, quiet=quiet)
 
 
-def _configured(draft: Draft, found: Tuned, folder: Path, *, quiet: bool) -> Rendered:
+def _configured(draft: Draft, found: TuneResult, folder: Path, *, quiet: bool) -> Rendered:
     """The files of switches and servers with the settings that were found."""
     with Progress(wanted=not quiet) as progress:
         return write_configured(draft.with_values(found.settings, "railyard tune"), folder, progress)
@@ -157,7 +156,7 @@ def online(scenario: Path, *, sets: Sequence[str], ray: str | None, as_json: boo
         terminal.so_far(f"{len(found.cases)} draws and loads had run")
 
 
-def _print_online(found: Followed) -> None:
+def _print_online(found: OnlineResult) -> None:
     table = Table(("settings", "mean step", "against as written", "worst case", "worst run"), (1, 2, 3, 4))
     for way in found.twins_s:
         apart = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
@@ -173,7 +172,7 @@ def _print_online(found: Followed) -> None:
     emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
 
 
-def _plain(found: Followed) -> dict[str, Any]:
+def _plain(found: OnlineResult) -> dict[str, Any]:
     """As `--json` prints it."""
     mean, low, high = interval(found.gains)
     ends = (low, high) if math.isfinite(low) else (None, None)
@@ -196,7 +195,7 @@ _KINDS = {
 }
 
 
-def _print(found: Tuned) -> None:
+def _print(found: TuneResult) -> None:
     if not found.settings:
         emit(
             f"nothing of {len(found.tried) - 1} that were tried is better than the scenario as written"
@@ -222,7 +221,7 @@ def _print(found: Tuned) -> None:
     emit(f"\n{environment(found)}")
 
 
-def _print_judged(found: Tuned) -> None:
+def _print_judged(found: TuneResult) -> None:
     judged = Table(("judged on what the search had not seen", "cases", "steps", "90 % interval"), (1, 2, 3))
     for kind in found.kinds:
         judged.add(_KINDS[kind], str(len(found.gains(kind))), *_apart(found.gain(kind)))

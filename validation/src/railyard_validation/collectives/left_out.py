@@ -19,8 +19,7 @@ import numpy as np
 
 from railyard.ask.calibrate.nccl import log as nccl_log
 from railyard.ask.calibrate.nccl.constants import CONSTANTS as MEASURED
-from railyard.ask.calibrate.nccl.constants import Constants
-from railyard.ask.calibrate.nccl.priors import CONSTANTS, STEP, constants_of
+from railyard.ask.calibrate.nccl.constants import FITTED, STEP, LaunchConstants, constants_of
 from railyard.ask.calibrate.nccl.rows import chosen_by_plugin, listed_as_odd, number_of, operator_of, validate_log
 from railyard.collective import model_error
 from railyard.kit.errors import InputError
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     F = NDArray[np.float64]
 
 COLUMNS = ("without", "constant", "value")
-_CELLS = {"constant": Column(words=tuple(one.name for one in CONSTANTS)), "value": Column(low=1e-9)}
+_CELLS = {"constant": Column(words=tuple(one.name for one in FITTED)), "value": Column(low=1e-9)}
 LEAST_OPERATORS = 2
 """A band of fewer operators would say how alike one's machines are."""
 
@@ -66,9 +65,9 @@ PRECISION = 1e-4
 
 
 PRIORS = Priors(
-    at=np.log([constant.prior for constant in CONSTANTS]),
-    spread=np.array([constant.spread for constant in CONSTANTS]),
-    high=np.log([constant.most for constant in CONSTANTS]),
+    at=np.log([constant.prior for constant in FITTED]),
+    spread=np.array([constant.spread for constant in FITTED]),
+    high=np.log([constant.most for constant in FITTED]),
 )
 
 
@@ -129,7 +128,7 @@ class Logs:
         """Constants with which a log's predictions move."""
         stands = healthy_rows(log, self.catalog, MEASURED)
         moved = []
-        for index, constant in enumerate(CONSTANTS):
+        for index, constant in enumerate(FITTED):
             ends = (constant.get(MEASURED) * factor for factor in (0.5, 1.5))
             others = (healthy_rows(log, self.catalog, constant.put(MEASURED, end)) for end in ends)
             if any(_times(rows) != _times(stands) for rows in others):
@@ -221,7 +220,7 @@ def _judged(log: NcclLog, without: str) -> bool:
 def judge(known: Logs, fit: FittedWithout) -> LeftOut:
     """The rows of an operator or half year under constants that were fitted without them."""
     mine = [log for log in known.logs if _judged(log, fit.without)]
-    stands = np.log([constant.get(MEASURED) for constant in CONSTANTS])
+    stands = np.log([constant.get(MEASURED) for constant in FITTED])
     return LeftOut(
         fit.without,
         len(mine),
@@ -234,7 +233,7 @@ def kept(known: Logs, operator: str) -> tuple[str, ...]:
     """Names of the constants that an operator's logs feel and no others': without them they keep their priors."""
     mine = {index for log in known.logs if operator_of(log) == operator for index in known.felt(log)}
     others = {index for log in known.logs if operator_of(log) != operator for index in known.felt(log)}
-    return tuple(CONSTANTS[index].name for index in sorted(mine - others))
+    return tuple(FITTED[index].name for index in sorted(mine - others))
 
 
 def errors(rows: Sequence[CollectiveResult]) -> str:
@@ -324,7 +323,7 @@ def write(fits: Sequence[FittedWithout], path: Path) -> None:
     """Writes fitted constants, one a line, in place of what the file held."""
     lines = [",".join(COLUMNS)]
     for fit in fits:
-        values = zip(CONSTANTS, np.exp(fit.x), strict=True)
+        values = zip(FITTED, np.exp(fit.x), strict=True)
         lines += [f"{fit.without},{constant.name},{value:.5g}" for constant, value in values]
     _replace(lines, path)
 
@@ -348,10 +347,10 @@ def read(path: Path) -> list[FittedWithout]:
         found[without][name] = value
     fits = []
     for without, values in found.items():
-        lacking = [constant.name for constant in CONSTANTS if constant.name not in values]
+        lacking = [constant.name for constant in FITTED if constant.name not in values]
         if lacking:
             raise InputError(f"a constant of the fit without {without} is missing", file=path, key=lacking[0])
-        fits.append(FittedWithout(without, np.log([values[constant.name] for constant in CONSTANTS])))
+        fits.append(FittedWithout(without, np.log([values[constant.name] for constant in FITTED])))
     return fits
 
 
@@ -363,7 +362,7 @@ def _fitted(cells: Cells, line: int, header: list[str]) -> tuple[str, str, float
     return text["without"], text["constant"], float(text["value"])
 
 
-def healthy_rows(log: NcclLog, catalog: Catalog, known: Constants) -> list[CollectiveResult]:
+def healthy_rows(log: NcclLog, catalog: Catalog, known: LaunchConstants) -> list[CollectiveResult]:
     """Rows of a log that are predicted, where nothing says that the machine was not healthy."""
     return [row for row in validate_log(log, catalog, known) if row.error is not None and not row.odd]
 

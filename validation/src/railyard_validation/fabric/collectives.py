@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard import catalog
 from railyard.ask.calibrate.nccl.log import bus_factor
-from railyard.ask.calibrate.nccl.machine import Setting
+from railyard.ask.calibrate.nccl.machine import LogMachine
 from railyard.ask.calibrate.nccl.rows import predict
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import RailOptimized
@@ -45,7 +45,7 @@ def _time_us(
         back_end=NetworkSpec(RailOptimized(), FabricSpec(fabric)),
         overrides=own,
     )
-    where = Setting(build(spec, _known()), CollectivePolicy(), ())
+    where = LogMachine(build(spec, _known()), CollectivePolicy(), ())
     return predict(where, collective, ranks, np.array([size_bytes], np.int64))[size_bytes][0]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import railyard
 from railyard import catalog
 from railyard.ask.calibrate.nccl.log import bus_factor
-from railyard.ask.calibrate.nccl.machine import Setting
+from railyard.ask.calibrate.nccl.machine import LogMachine
 from railyard.ask.calibrate.nccl.rows import predict
 from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine, MultiSite
@@ -93,7 +93,7 @@ def _took_us(situation: str, fabric: str, seed: int) -> float:
 
 def _alone_us(cluster: Cluster, kind: str) -> float:
     policy = CollectivePolicy(algorithm={"all-reduce": "ring"})
-    return predict(Setting(cluster, policy, ()), kind, cluster.ranks, np.array([_SIZE], np.int64))[_SIZE][0]
+    return predict(LogMachine(cluster, policy, ()), kind, cluster.ranks, np.array([_SIZE], np.int64))[_SIZE][0]
 
 
 def _built(topology: TopologySpec, fabric: str, seed: int = 0, ranks: int = _RANKS, *, sharp: bool = False) -> Cluster:
@@ -214,5 +214,7 @@ _SMALL = (
 
 def _busbw(ranks: int, size: int, *, sharp: bool) -> float:
     cluster = _built(LeafSpine(), "infiniband", ranks=ranks, sharp=sharp)
-    took = predict(Setting(cluster, CollectivePolicy(), ()), "all-reduce", ranks, np.array([size], np.int64))[size][0]
+    took = predict(LogMachine(cluster, CollectivePolicy(), ()), "all-reduce", ranks, np.array([size], np.int64))[size][
+        0
+    ]
     return size * bus_factor("all-reduce", ranks) / 1e3 / took

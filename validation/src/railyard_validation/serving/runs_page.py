@@ -10,7 +10,7 @@ from railyard_validation.plot import Axis, Curve, Plot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.ask.calibrate.runs.compare import MetricComparison, RunsReport
+    from railyard.ask.calibrate.recorded_fit import MetricComparison, RunsReport
 
 _METRICS = {"ttft": "time to first token", "tpot": "time per output token"}
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from railyard.ask.calibrate.tables import facts
+from railyard.ask.calibrate.kinds import training
 from railyard.kit.errors import InputError
 from railyard.work.training import profiles
 from railyard.work.training.layout import auto, check
@@ -99,7 +99,7 @@ def software_of(
     scopes = tuple(scope for scope in GRAPH_SCOPES if re.search(rf"\b{scope}\b", said))
     if "graphs" in said and "no cuda graphs" not in said:
         changes["graphs"] = scopes or recipe.graphs if recipe else scopes
-    changes |= facts.of_software(row.text)
+    changes |= training.of_software(row.text)
     return dataclasses.replace(found, **changes) if changes else found  # type: ignore[arg-type]
 
 
@@ -229,7 +229,7 @@ def _written(row: Row, defaults: list[str], recipe: Recipe | None) -> Layout:
         overlap_expert=_overlap_expert(row, overlap, recipe),
         context_heads="CP a2a" in overlap,
         **sizes,
-    ).replace(**facts.of_layout(row.text, _OWN))
+    ).replace(**training.of_layout(row.text, _OWN))
 
 
 def _bucket_bytes(row: Row, recipe: Recipe | None) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize
 
-from railyard.ask.calibrate.tables.training_fit import Paces, left_open, paces, predicted
+from railyard.ask.calibrate.kinds.training import StepPaces, left_open, paces, predicted
 from railyard.model.own_runs import TAIL, Scatter, noise
 from railyard.work.training import profiles
 
@@ -44,17 +44,17 @@ class System:
     software: str
     device: str
     cases: tuple[Case, ...]
-    paces: Paces
+    paces: StepPaces
 
     @property
     def measured_s(self) -> F:
         """Seconds of each step."""
         return np.array([case.measured for case in self.cases])
 
-    def part(self, rows: Rows) -> Paces:
+    def part(self, rows: Rows) -> StepPaces:
         """What some of its runs say."""
         of = self.paces
-        return Paces(of.at[rows], of.off[rows], of.slope[rows])
+        return StepPaces(of.at[rows], of.off[rows], of.slope[rows])
 
 
 def systems(cases: Sequence[Case]) -> list[System]:
@@ -86,7 +86,7 @@ def fit_scatter(known: Iterable[System]) -> Scatter:
     return Scatter(*(float(f"{value:.3g}") for value in np.exp(found.x).tolist()))
 
 
-def _cost(found: Paces, widths: Scatter) -> float:
+def _cost(found: StepPaces, widths: Scatter) -> float:
     """Minus the logarithm of how likely a system's errors are."""
     shared, scale = widths.covariance(found.at, found.at), widths.run / found.slope
     gain = np.linalg.solve(shared + np.diag(noise(found.at, found.off, found.slope, widths)), found.off)

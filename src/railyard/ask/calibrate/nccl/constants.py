@@ -5,9 +5,19 @@ The libraries' own constants are the product's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from railyard.collective.measured import MEASURED, LogConstants
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    F = NDArray[np.float64]
+
 
 HOST_GPU_US = 4.2
 """Queueing a kernel for one more accelerator of the same process: 10, 13.8, 16.9, 20.8, 25.2, 29.5 and 33.7 us for 2
@@ -15,7 +25,7 @@ to 8 A100 and one channel (NVIDIA/nccl-tests, issue 123)."""
 
 
 @dataclass(frozen=True)
-class Constants:
+class LaunchConstants:
     """What launches and the network software of clouds add, and the constants of libraries."""
 
     library: LogConstants = MEASURED
@@ -49,5 +59,75 @@ class Constants:
     to 32 GB200."""
 
 
-CONSTANTS = Constants()
+CONSTANTS = LaunchConstants()
 """As they stand."""
+
+
+KIB = 1 << 10
+
+STEP = 0.05
+"""By which the logarithm of a constant is moved for its slope; a protocol's change of size is no slope."""
+
+
+@dataclass(frozen=True)
+class FittedConstant:
+    """One constant that is read off logs.
+
+    Attributes:
+        name: Field of `Constants`, or of its `library`.
+        prior: What it would be had nobody measured it.
+        spread: One standard deviation of the prior's logarithm.
+        source: Where the prior comes from.
+        most: Largest value.
+    """
+
+    name: str
+    prior: float
+    spread: float
+    source: str
+    most: float = np.inf
+
+    def get(self, constants: LaunchConstants) -> float:
+        """Its value among these."""
+        return float(attrgetter(self.name)(constants))
+
+    def put(self, constants: LaunchConstants, value: float) -> LaunchConstants:
+        """These with another value of it."""
+        field = self.name.removeprefix("library.")
+        changed: Any = {field: value}
+        if field == self.name:
+            return replace(constants, **changed)
+        return replace(constants, library=replace(constants.library, **changed))
+
+
+FITTED = (
+    FittedConstant("host_channel_us", 0.1, 1.0, "guess: a work item of some hundred bytes over PCIe"),
+    FittedConstant("host_peer_us", 1.0, 0.5, "guess: a quarter of a kernel's launch"),
+    FittedConstant("python_us", 25.0, 0.5, "guess: calls of PyTorch's dispatcher are tens of us"),
+    FittedConstant("python_events_us", 8.4, 0.5, "two events, each queued as a kernel is (nccl-tests, issue 123)"),
+    FittedConstant("tcpx_efficiency", 0.8, 0.3, "guess: kernel TCP", 1.0),
+    FittedConstant("tcpx_idle_us", 100.0, 1.5, "guess: a sleeping thread"),
+    FittedConstant("put_start_us", 25.0, 0.7, "guess: as a call whose launch nothing hides"),
+    FittedConstant("library.ampere_hop", 1.0, 0.5, "NCCL's constant"),
+    FittedConstant("library.blackwell_hop", 8.5 / 4.5, 0.15, "LL kernels of a domain in NCCL 2.31"),
+    FittedConstant("library.peer_us", 0.4, 0.5, "NCCL's constant for one more peer of CollNetDirect"),
+    FittedConstant("library.rccl_peer_us", 0.4, 1.0, "NCCL's constant for one more peer of CollNetDirect"),
+    FittedConstant("library.efa_us", 3.0, 0.5, "20 us a step in AWS' tuner (aws-ofi-nccl), less proxy and path"),
+    FittedConstant("library.peer_share", 0.92, 0.05, "NCCL's share of kernels that do two things at once", 1.0),
+    FittedConstant("library.switch_share", 0.85, 0.1, "NCCL's efficiency of in-switch reduction", 1.0),
+    FittedConstant("library.switch_sync_us", 3.4, 0.5, "NCCL's step of Simple"),
+    FittedConstant(
+        "library.mesh_share", 0.94, 0.02, "330 of 350 GB/s (MI300X) and 409 of 430 (MI355X), published", 1.0
+    ),
+    FittedConstant("library.channel_gbs", 20.0, 0.2, "NCCL's speed of a channel and link"),
+    FittedConstant("library.fill_bytes", 256.0 * KIB, 0.7, "NCCL's slice of grouped sends is half of 512 KiB"),
+)
+"""Every constant of times that is read off published logs."""
+
+
+def constants_of(x: F) -> LaunchConstants:
+    """The constants of these logarithms."""
+    found = CONSTANTS
+    for constant, value in zip(FITTED, np.exp(x), strict=True):
+        found = constant.put(found, float(value))
+    return found

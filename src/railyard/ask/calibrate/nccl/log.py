@@ -11,6 +11,7 @@ from railyard.kit.files import read_text
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 PLACEMENTS = ("out-of-place", "in-place")
 
 COLLECTIVES = {
@@ -67,7 +68,7 @@ class Malformed:
 
 
 @dataclass
-class Block:
+class LogTable:
     """One table of a log.
 
     Attributes:
@@ -112,7 +113,7 @@ class NcclLog:
     headers: dict[str, str] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
     version: str = ""
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[LogTable] = field(default_factory=list)
     text: str = ""
 
     @property
@@ -178,7 +179,7 @@ class _Reader:
         columns = columns_of(text)
         if columns is not None:
             self.columns = columns
-            block = Block(line=number, title=self.title, gpus_per_process=self.gpus_per_process)
+            block = LogTable(line=number, title=self.title, gpus_per_process=self.gpus_per_process)
             self.log.blocks.append(block)
             return
         if self.columns is not None and _looks_like_row(text):
@@ -309,7 +310,7 @@ def bus_factor(collective: str, ranks: int) -> float:
     return 1.0
 
 
-def ranks_of(block: Block, collective: str) -> float | None:
+def ranks_of(block: LogTable, collective: str) -> float | None:
     """Ranks that the ratio of a table's busbw to its algbw implies; None where it implies none.
 
     Both are printed with two decimals, so the row with the largest bandwidth says most.
@@ -320,3 +321,119 @@ def ranks_of(block: Block, collective: str) -> float | None:
     best = max(usable, key=lambda row: row.algbw_gbs)
     ratio = best.busbw_gbs / best.algbw_gbs / (2 if collective == "all-reduce" else 1)
     return 1 / (1 - ratio) if 0 < ratio < 1 - 1e-4 else None
+
+
+_SIZE = re.compile(r"^\s*([\d.,]+)\s*(B|KiB|KB|MiB|MB|GiB|GB)\s*$", re.IGNORECASE)
+_SCALE = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SECTION = re.compile(r"^#{2,6}\s+(.*)$")
+_RANKS = re.compile(r"(\d{1,6})\s*(?:GPUs|ranks)\b", re.IGNORECASE)
+_ACTIVE = re.compile(r"^\s*(\d{1,6}) active ranks", re.IGNORECASE)
+_PLAIN = re.compile(r"^\s*([\d.]+ (?:B|KB|MB|GB)) \|\s+([\d.]+)\s+([\d.]+)\s+[\d.]+x\s*$")
+_KINDS = re.compile(r"\b(all-?reduce|all-?gather|reduce-?scatter|all-?to-?all|broadcast)\b", re.IGNORECASE)
+_ALGORITHMS = {"ctring": "ring", "ring": "ring", "ctsrd": "halving-doubling"}
+
+
+def size_bytes(text: str) -> int | None:
+    """A size such as `4 KiB` or `4.5 MB`; benchmarks mean powers of two by both spellings. None when it is none."""
+    found = _SIZE.match(text)
+    if found is None:
+        return None
+    number = found.group(1).replace(",", "")
+    if number.count(".") > 1 or not re.search(r"\d", number) or len(number) > 12:
+        return None
+    return round(float(number) * _SCALE[found.group(2)[0].lower()])
+
+
+def markdown_tables(log: NcclLog) -> list[LogTable]:
+    """Tables whose rows are `| size | busbw in GB/s of one algorithm | of another |`, under headings that say so.
+
+    A heading with `busbw` opens the section and names the collective; one with `(8 GPUs)` gives the ranks.
+    """
+    blocks: list[LogTable] = []
+    collective, ranks, columns = "", 0, []  # type: str, int, list[LogTable | None]
+    for number, line in enumerate(log.text.split("\n"), start=1):
+        heading = _SECTION.match(line)
+        if heading:
+            collective, ranks = _heading(heading.group(1), collective, ranks)
+            columns = []
+            continue
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.strip().startswith("|") else []
+        if not cells or not collective or ranks < 2:
+            continue
+        if cells[0].lower() == "size":
+            columns = [_column(cell, collective, ranks, number) for cell in cells[1:]]
+            blocks += [block for block in columns if block is not None]
+        elif columns:
+            _markdown_row(number, cells, columns)
+    return blocks
+
+
+def _heading(text: str, collective: str, ranks: int) -> tuple[str, int]:
+    kind, count = _KINDS.search(text), _RANKS.search(text)
+    if kind and "busbw" in text.lower():
+        return collective_of(kind.group(1)), 0
+    if count:
+        return collective, int(count.group(1))
+    return "", ranks
+
+
+def _column(title: str, collective: str, ranks: int, line: int) -> LogTable | None:
+    """The table of one column; None for a comparison of others."""
+    if not re.match(r"[a-z]", title, re.IGNORECASE):
+        return None
+    algorithm = _ALGORITHMS.get(title.split(maxsplit=1)[0].lower(), "")
+    return LogTable(line=line, title=f"{title}, {ranks} ranks", collective=collective, ranks=ranks, algorithm=algorithm)
+
+
+def _markdown_row(number: int, cells: list[str], columns: list[LogTable | None]) -> None:
+    size = size_bytes(cells[0])
+    if size is None:
+        return
+    for cell, block in zip(cells[1:], columns, strict=False):
+        if block is None:
+            continue
+        busbw = _positive(cell)
+        if busbw is None:
+            block.malformed.append(Malformed(number, f"`{cell}` is no bandwidth", " | ".join(cells)))
+            continue
+        algbw = busbw / bus_factor(block.collective, block.ranks)
+        block.rows.append(Measurement(number, size, "out-of-place", size / algbw / 1e3, algbw, busbw))
+
+
+def _positive(text: str) -> float | None:
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) or float(text) == 0:
+        return None
+    return float(text)
+
+
+def plain_tables(log: NcclLog) -> list[LogTable]:
+    """Tables `size | ms of the stock library, ms of another, speed-up` of a few active ranks of a server.
+
+    The message of an all-gather is one rank's part there: only so do its times fit the links (two ranks of an MI350X
+    server take 19.75 ms for 1 GB, one link's time for 1 GB, as the all-reduce does).
+    """
+    blocks: list[LogTable] = []
+    collective, ranks = "", 0
+    for number, line in enumerate(log.text.split("\n"), start=1):
+        kind, active, row = _KINDS.search(line), _ACTIVE.match(line), _PLAIN.match(line)
+        if kind and not line.startswith("#"):
+            collective, ranks = collective_of(kind.group(1)), 0
+        elif active:
+            ranks = int(active.group(1))
+            blocks.append(
+                LogTable(line=number, title=f"{collective}, {ranks} active ranks", collective=collective, ranks=ranks)
+            )
+        elif row and collective and ranks > 1:
+            _plain_row(number, line, row, blocks[-1])
+    return [block for block in blocks if block.rows or block.malformed]
+
+
+def _plain_row(number: int, line: str, row: re.Match[str], block: LogTable) -> None:
+    size, milliseconds = size_bytes(row.group(1)), _positive(row.group(2))
+    if size is None or milliseconds is None:
+        block.malformed.append(Malformed(number, f"`{row.group(2)}` is no time", line.strip()))
+        return
+    size *= block.ranks if block.collective == "all-gather" else 1
+    algbw = size / milliseconds / 1e6
+    busbw = algbw * bus_factor(block.collective, block.ranks)
+    block.rows.append(Measurement(number, size, "out-of-place", milliseconds * 1e3, algbw, busbw))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import cluster as clusters
-from railyard.ask.calibrate.nccl.constants import CONSTANTS, HOST_GPU_US, Constants
+from railyard.ask.calibrate.nccl.constants import CONSTANTS, HOST_GPU_US, LaunchConstants
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy
 from railyard.collective.machine import machine_of
@@ -19,7 +19,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.ask.calibrate.nccl.log import Block, NcclLog
+    from railyard.ask.calibrate.nccl.log import LogTable, NcclLog
     from railyard.catalog import Catalog, Server
     from railyard.cluster import Cluster
 
@@ -78,7 +78,7 @@ class Launch:
 
 
 def launch_of(
-    log: NcclLog, block: Block, collective: str, ranks: int, constants: Constants = CONSTANTS
+    log: NcclLog, block: LogTable, collective: str, ranks: int, constants: LaunchConstants = CONSTANTS
 ) -> tuple[Launch, tuple[str, ...]]:
     """The launch of a table, and what had to be assumed about it.
 
@@ -150,7 +150,7 @@ _DEFAULT_FABRIC = "roce"
 
 
 @dataclass(frozen=True)
-class Setting:
+class LogMachine:
     """What a table of a log is compared with.
 
     Attributes:
@@ -181,13 +181,13 @@ class _Wish:
 
 def setting(
     log: NcclLog,
-    block: Block,
+    block: LogTable,
     collective: str,
     ranks: int,
     catalog: Catalog,
     *,
-    constants: Constants = CONSTANTS,
-) -> Setting:
+    constants: LaunchConstants = CONSTANTS,
+) -> LogMachine:
     """The cluster of a table.
 
     Args:
@@ -216,13 +216,13 @@ def setting(
         launch = replace(launch, idle_us=constants.tcpx_idle_us)
     policy = _policy(wish, log, block, collective, constants)
     if not re.search(r"\bctran|\bctring\b|\bctsrd\b", log.headers.get("source", "") + text + block.title):
-        return Setting(_built(wish, catalog), policy, tuple(wish.defaults), launch)
+        return LogMachine(_built(wish, catalog), policy, tuple(wish.defaults), launch)
     launch = replace(launch, added_us=launch.added_us + constants.put_start_us)
     built = _built(wish, catalog)
     path_ps = machine_of(built).path_latency_ps
     # The note of a put is written when the put is acknowledged: one more way there and back.
     puts = replace(policy, network_overhead_ps=policy.network_overhead_ps + 2 * path_ps)
-    return Setting(built, puts, tuple(wish.defaults), launch, policy)
+    return LogMachine(built, puts, tuple(wish.defaults), launch, policy)
 
 
 def _server(log: NcclLog, catalog: Catalog) -> tuple[Server, list[str]]:
@@ -318,7 +318,9 @@ def stated_nics(text: str, accelerators: int) -> tuple[int, float] | None:
     return max(found, key=lambda pair: pair[0] * pair[1]) if found else None
 
 
-def _fabric(wish: _Wish, server: Server, text: str, catalog: Catalog, constants: Constants, *, several: bool) -> None:
+def _fabric(
+    wish: _Wish, server: Server, text: str, catalog: Catalog, constants: LaunchConstants, *, several: bool
+) -> None:
     """The fabric by the words of the log, else by the vendor of the NIC."""
     lowered = text.lower()
     vendor = catalog.nic(server.nic).vendor.lower()
@@ -356,7 +358,9 @@ def _network_only(wish: _Wish, server: Server, text: str, ranks: int) -> None:
     wish.defaults.append("scale-up switched off: every rank alone with its NICs")
 
 
-def _policy(wish: _Wish, log: NcclLog, block: Block, collective: str, constants: Constants) -> CollectivePolicy:
+def _policy(
+    wish: _Wish, log: NcclLog, block: LogTable, collective: str, constants: LaunchConstants
+) -> CollectivePolicy:
     """The library's version and what the table forces."""
     algorithm = block.algorithm or _forced(log)
     forced = {collective: algorithm} if algorithm else {}

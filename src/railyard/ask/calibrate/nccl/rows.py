@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.calibrate.nccl import log_tables
-from railyard.ask.calibrate.nccl.constants import CONSTANTS, Constants
-from railyard.ask.calibrate.nccl.log import Block, Measurement, NcclLog, bus_factor, collective_of, ranks_of
-from railyard.ask.calibrate.nccl.machine import PUT_SMALL_BYTES, Setting, setting, stated_version
+from railyard.ask.calibrate.nccl import log as log_tables
+from railyard.ask.calibrate.nccl.constants import CONSTANTS, LaunchConstants
+from railyard.ask.calibrate.nccl.log import LogTable, Measurement, NcclLog, bus_factor, collective_of, ranks_of
+from railyard.ask.calibrate.nccl.machine import PUT_SMALL_BYTES, LogMachine, setting, stated_version
 from railyard.collective import lower_collectives, lower_transfers
 from railyard.collective.machine import Shape
 from railyard.collective.policy import KINDS
@@ -172,7 +172,7 @@ class CollectiveResult:
     bad: bool = False
 
 
-def validate_log(log: NcclLog, catalog: Catalog, constants: Constants = CONSTANTS) -> list[CollectiveResult]:
+def validate_log(log: NcclLog, catalog: Catalog, constants: LaunchConstants = CONSTANTS) -> list[CollectiveResult]:
     """Predicts every row of one log; what cannot be predicted is a skipped row that says why."""
     blocks = [block for block in log.blocks if block.rows or block.malformed]
     blocks = blocks or log_tables.markdown_tables(log) or log_tables.plain_tables(log)
@@ -188,7 +188,7 @@ def validate_log(log: NcclLog, catalog: Catalog, constants: Constants = CONSTANT
     return rows
 
 
-def _block_rows(log: NcclLog, block: Block, catalog: Catalog, constants: Constants) -> list[CollectiveResult]:
+def _block_rows(log: NcclLog, block: LogTable, catalog: Catalog, constants: LaunchConstants) -> list[CollectiveResult]:
     collective = _collective(log, block)
     ranks, assumed = _ranks(log, block, collective)
     blank = CollectiveResult(
@@ -227,7 +227,7 @@ def _block_rows(log: NcclLog, block: Block, catalog: Catalog, constants: Constan
     return [*rows, *(_skipped(known, row, reason) for row in rounded), *_predicted_rows(known, kept, where)]
 
 
-def _collective(log: NcclLog, block: Block) -> str:
+def _collective(log: NcclLog, block: LogTable) -> str:
     """The collective of a table: its own, the log's, or what its rows say where the log lists several."""
     if block.collective:
         return block.collective
@@ -240,7 +240,7 @@ def _collective(log: NcclLog, block: Block) -> str:
     return next((name for name in listed if (name in adds) == block.reduces), listed[0])
 
 
-def _ranks(log: NcclLog, block: Block, collective: str) -> tuple[int, tuple[str, ...]]:
+def _ranks(log: NcclLog, block: LogTable, collective: str) -> tuple[int, tuple[str, ...]]:
     """Ranks of a table, and what had to be assumed: the table's own bandwidths outweigh the log's header."""
     said = log.headers.get("ranks", "")
     header = block.ranks or (int(said[:9]) if said.isascii() and said.isdigit() else 0)
@@ -256,7 +256,7 @@ def _ranks(log: NcclLog, block: Block, collective: str) -> tuple[int, tuple[str,
     return nearest, (f"{nearest} ranks by busbw over algbw",)
 
 
-def _refusal(block: Block, collective: str, ranks: int) -> str | None:
+def _refusal(block: LogTable, collective: str, ranks: int) -> str | None:
     if not collective:
         return "not a collective that nccl-tests has"
     if ranks < 2:
@@ -280,7 +280,7 @@ def _skipped(blank: CollectiveResult, row: Measurement, reason: str) -> Collecti
     )
 
 
-def _predicted_rows(known: CollectiveResult, rows: list[Measurement], where: Setting) -> list[CollectiveResult]:
+def _predicted_rows(known: CollectiveResult, rows: list[Measurement], where: LogMachine) -> list[CollectiveResult]:
     usable = [row for row in rows if row.size_bytes > 0 and math.isfinite(row.time_us) and row.time_us > 0]
     sizes = np.array(sorted({row.size_bytes for row in usable}), np.int64)
     try:
@@ -319,7 +319,9 @@ def _scored(
     )
 
 
-def predict(where: Setting, collective: str, ranks: int, sizes: NDArray[np.int64]) -> dict[int, tuple[float, str, str]]:
+def predict(
+    where: LogMachine, collective: str, ranks: int, sizes: NDArray[np.int64]
+) -> dict[int, tuple[float, str, str]]:
     """Time in us, algorithm and protocol by size.
 
     Args:
@@ -339,7 +341,7 @@ def predict(where: Setting, collective: str, ranks: int, sizes: NDArray[np.int64
 
 
 def _alone(
-    where: Setting, policy: CollectivePolicy, collective: str, ranks: int, sizes: NDArray[np.int64]
+    where: LogMachine, policy: CollectivePolicy, collective: str, ranks: int, sizes: NDArray[np.int64]
 ) -> list[tuple[float, str, str]]:
     """Time in us, algorithm and protocol of each size, without the launch."""
     if collective == "send-receive":
@@ -356,7 +358,7 @@ def _alone(
     return [(float(alone) / 1e6, str(name), str(protocol)) for alone, name, protocol in columns]
 
 
-def _ring_of_sends(where: Setting, ranks: int, size: int) -> tuple[float, str, str]:
+def _ring_of_sends(where: LogMachine, ranks: int, size: int) -> tuple[float, str, str]:
     """Time in us, "transfer" and protocol of `sendrecv_perf`: every rank sends to the next one."""
     source, target = neighbours(Shape.grid(1, ranks))
     table = lower_transfers(

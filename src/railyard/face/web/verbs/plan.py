@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def plan(request: VerbRequest) -> Outcome:
     """The folder of the plan; one that is begun again goes on with what it knows already."""
-    from railyard.ask.plan.designs.study import plan as planned
+    from railyard.ask.plan.study import plan as planned
     from railyard.face.report import answer_page
 
     found = planned(request.draft(), out=request.runs, pool=request.pool, faces=[answer_page], report=request.tell)

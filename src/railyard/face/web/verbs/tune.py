@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def tune(request: VerbRequest) -> Outcome:
     """The folder of the settings."""
-    from railyard.ask.tune.settings.study import tune as tuned
+    from railyard.ask.tune.study import tune as tuned
     from railyard.face.report import keep_answer
 
     _, answer = tuned(request.draft(), engine=request.engine, pool=request.pool, report=request.tell)

@@ -1,0 +1,304 @@
+"""Constants of a serving engine from a few measured loads, with how sure they are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.ask.calibrate.measurements import (
+    Calibrated,
+    CalibratedConstant,
+    Cells,
+    JudgedRow,
+    MeasurementKind,
+    kinds,
+    read_rows,
+)
+from railyard.ask.calibrate.posterior import Prior, posterior
+from railyard.kit.schema.bounds import limits
+from railyard.model.machine import Machine
+from railyard.work.serving.layout import KV_BITS, PRECISIONS, Deployments, ServingLayout
+from railyard.work.serving.memory import sequences
+from railyard.work.serving.software import (
+    CONSTANTS,
+    ENGINES,
+    LEVEL_SPREAD,
+    DeviceProfile,
+    columns,
+    constants,
+    profile,
+    written,
+)
+from railyard.work.serving.steady import ServingDemand, closed_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.ask.calibrate.measurements import MeasurementFile
+    from railyard.catalog import Accelerator, Catalog, Model
+    from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
+
+    F = NDArray[np.float64]
+
+
+NEEDED = ("gpu", "model", "input_tokens", "output_tokens", "concurrency")
+"""Columns without which a row says nothing."""
+METRICS = ("tpot_ms", "ttft_ms")
+"""What was measured: median ms a token behind the first, and mean ms to the first; either or both."""
+_DEGREES = ("tp", "pp", "dp_attention", "ep")
+_WORDS = ("id", "software", "precision", "kv_bits", "max_sequences", "notes")
+COLUMNS = (*NEEDED, *METRICS, *_DEGREES, *_WORDS)
+"""All columns that a table may have."""
+RANGES = {"tpot_ms": limits(1e-3, 3.6e6), "ttft_ms": limits(1e-3, 8.64e7)}
+"""Beyond these nothing was ever measured: a token takes 1 us to an hour, the first one at most a day."""
+_MOST = 1024
+_NIC_BPS = 400e9
+
+
+@dataclass(frozen=True)
+class ServedRow:
+    """One measured load of one replica.
+
+    Attributes:
+        line: In the table, from 1.
+        name: Its id, or its line.
+        software: Engine.
+        device, model, layout, machine: What served on what.
+        prompt, output: Mean tokens of a request.
+        users: Requests in the system at any time.
+        most: Sequences that the engine runs at once.
+        tpot_s, ttft_s: Measured, 0 where not.
+    """
+
+    line: int
+    name: str
+    software: str
+    device: Accelerator
+    model: Model
+    layout: ServingLayout
+    machine: Machine
+    prompt: float
+    output: float
+    users: float
+    most: float
+    tpot_s: float
+    ttft_s: float
+
+
+def rows_of(source: MeasurementFile, catalog: Catalog) -> list[ServedRow]:
+    """The rows of a table.
+
+    Raises:
+        InputError: A column is unknown, or cells are wrong: all of them, each with its line.
+    """
+    return read_rows(source, COLUMNS, lambda line, cells: _Row(line, cells).row(catalog))
+
+
+class _Row(Cells):
+    needed, metrics, ranges, largest = NEEDED, METRICS, RANGES, 10_000_000
+
+    def row(self, catalog: Catalog) -> ServedRow:
+        self.filled()
+        device = catalog.accelerator(self.cells["gpu"])
+        domain = device.scale_up_domain
+        if device.scale_up_kind == "none" and device.server:
+            domain = catalog.server(device.server).accelerators
+        return ServedRow(
+            self.line,
+            self.name,
+            self.choice("software", ENGINES, "vllm"),
+            device,
+            catalog.model(self.cells["model"]),
+            self._layout(),
+            Machine.of_device(device, _NIC_BPS, domain),
+            float(self.count("input_tokens")),
+            float(self.count("output_tokens")),
+            float(self.count("concurrency")),
+            float(self.count("max_sequences")) if "max_sequences" in self.cells else float(_MOST),
+            *(self.number(name) / 1e3 if name in self.cells else 0.0 for name in METRICS),
+        )
+
+    def _layout(self) -> ServingLayout:
+        degrees = {name: self.count(name) for name in _DEGREES if name in self.cells}
+        precision = self.choice("precision", PRECISIONS, "bf16")
+        bits = int(self.choice("kv_bits", tuple(map(str, KV_BITS)), "16"))
+        return ServingLayout(precision=precision, kv_bits=bits, **degrees)
+
+
+SPREAD = 0.03
+"""What one user's measurements of loads leave: nightly runs of one recipe differ by 2 to 4 %."""
+# Constants that say less than this of what was open stay as they are in what is written.
+_SETTLED = 0.05
+# Of drafts, of pools apart and of the closed form alone, a closed loop of one replica says nothing.
+_SILENT = ("acceptance", "split_wave_share", "skew")
+
+
+def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
+    """Constants of each engine and device of a table's rows, from these rows alone.
+
+    Raises:
+        InputError: The table is wrong.
+    """
+    rows = rows_of(source, catalog)
+    moved: list[CalibratedConstant] = []
+    judged: list[JudgedRow] = []
+    profiles = {}
+    for engine, name in dict.fromkeys((row.software, row.device.name) for row in rows):
+        those = [row for row in rows if (row.software, row.device.name) == (engine, name)]
+        found = fitted(loop_of(those), profile(engine, those[0].device))
+        of = [_constant(f"{engine}.{name}", one) for one in zip(*found.by_constant, strict=True)]
+        kept = [one for one in of if one.settled >= _SETTLED]
+        moved += kept
+        judged += _judged(those, found)
+        values = {one.name: one.value for one in kept}
+        text = f"{len(those)} rows of {source.path.name}"
+        profiles[engine, name] = DeviceProfile(engine, name, text, values)
+    judged.sort(key=lambda row: (row.line, row.name))
+    use = "`profiles: FILE` in a scenario's serving section"
+    return Calibrated("serving", "s", tuple(moved), tuple(judged), written(profiles), use)
+
+
+def _constant(of: str, one: tuple[str, float, float, float, float]) -> CalibratedConstant:
+    name, before, value, width, settled = one
+    return CalibratedConstant(of, name, before, value, value * math.exp(-width), value * math.exp(width), settled)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Closed loops of replicas, and what was measured of them.
+
+    Attributes:
+        replicas: Rows.
+        demand: Rows as long.
+        measured_s: [2, row], seconds a token and to the first one; 0 where not measured.
+        queue: [2, row], by what the closed form is to be multiplied where an engine's schedule is known better; 1 else.
+    """
+
+    replicas: Deployments
+    demand: ServingDemand
+    measured_s: F
+    queue: F
+
+    def seconds(self, known: ServingSoftwareColumns) -> F:
+        """[2, row], seconds a token and to the first one, by the closed form."""
+        found = closed_loop(self.replicas, known, self.demand)
+        both: F = np.stack([found.tpot_s, found.ttft_s]) * self.queue
+        return both
+
+
+def loop_of(rows: Sequence[ServedRow]) -> Loop:
+    """Rows as columns."""
+    replicas = Deployments.of(*((row.model, row.layout, row.machine) for row in rows))
+    prompt, output, users, most = (
+        np.array([getattr(row, name) for row in rows]) for name in ("prompt", "output", "users", "most")
+    )
+    none, one = np.zeros_like(users), np.ones_like(users)
+    room = sequences(replicas, prompt + output / 2.0, most * replicas.layout.dp)
+    demand = ServingDemand(users, none, prompt, output, room, none, one, np.full_like(users, np.inf), none)
+    measured = np.array([[row.tpot_s for row in rows], [row.ttft_s for row in rows]])
+    return Loop(replicas, demand, measured, np.ones_like(measured))
+
+
+@dataclass(frozen=True)
+class FittedLoop:
+    """Constants of one engine on one device.
+
+    Attributes:
+        names, before, values, width, settled: Of each constant: shipped, most likely, one standard deviation of the
+            logarithm, share of what was open that the rows settled.
+        seconds: [3, 2, row]: as shipped, with these constants, and each row without itself.
+    """
+
+    names: tuple[str, ...]
+    before: tuple[float, ...]
+    values: tuple[float, ...]
+    width: tuple[float, ...]
+    settled: tuple[float, ...]
+    seconds: F
+
+    @property
+    def by_constant(self) -> tuple[tuple[object, ...], ...]:
+        """The columns of a constant."""
+        return self.names, self.before, self.values, self.width, self.settled
+
+
+def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
+    """The constants that measured loops leave most likely.
+
+    Args:
+        loop: Rows of one engine on one device.
+        shipped: Its constants.
+    """
+    names = tuple(name for name in CONSTANTS if name not in _SILENT)
+    before = np.array([getattr(shipped, name) for name in names])
+    prior = prior_of(names, before)
+    asked = np.flatnonzero(loop.measured_s.ravel() > 0)
+    at = posterior(_misses(loop, shipped, names, asked), prior, SPREAD)
+    moved = np.exp(at.at)
+    shape = loop.measured_s.shape
+    left_out = np.full(loop.measured_s.size, np.nan)
+    left_out[asked] = loop.measured_s.ravel()[asked] * np.exp(at.left_out)
+    seconds = [loop.seconds(_with(loop, shipped, names, each)) for each in (before, moved)]
+    return FittedLoop(
+        names,
+        tuple(before.tolist()),
+        tuple(float(f"{value:.4g}") for value in moved),
+        tuple(at.width.tolist()),
+        tuple((1.0 - (at.width / prior.width) ** 2).tolist()),
+        np.stack([*seconds, left_out.reshape(shape)]),
+    )
+
+
+def prior_of(names: Sequence[str], before: F) -> Prior:
+    """What is known of constants before a user's rows: what ships, as sure as an engine on an architecture is."""
+    known = [constants()[name] for name in names]
+    at = np.log(before)
+    return Prior(
+        at,
+        np.array([max(one.spread, LEVEL_SPREAD) for one in known]),
+        np.minimum(np.log([one.low for one in known]), at),
+        np.maximum(np.log([one.high for one in known]), at),
+    )
+
+
+def _misses(loop: Loop, shipped: ServingSoftware, names: Sequence[str], asked: NDArray[np.int64]) -> Callable[[F], F]:
+    measured = loop.measured_s.ravel()[asked]
+
+    def misses(logs: F) -> F:
+        found = loop.seconds(_with(loop, shipped, names, np.exp(logs))).ravel()[asked]
+        return np.log(found / measured)
+
+    return misses
+
+
+def _with(loop: Loop, shipped: ServingSoftware, names: Sequence[str], values: F) -> ServingSoftwareColumns:
+    changed: dict[str, Any] = dict(zip(names, values.tolist(), strict=True))
+    return columns([replace(shipped, **changed)] * loop.measured_s.shape[1])
+
+
+def _judged(rows: Sequence[ServedRow], found: FittedLoop) -> list[JudgedRow]:
+    judged = []
+    for number, row in enumerate(rows):
+        for metric, name in enumerate(("TPOT", "TTFT")):
+            measured = (row.tpot_s, row.ttft_s)[metric]
+            if measured:
+                before, after, left_out = (float(each[metric, number]) for each in found.seconds)
+                judged.append(JudgedRow(row.line, f"{row.name} {name}", measured, before, after, left_out))
+    return judged
+
+
+kinds.add(
+    "serving",
+    MeasurementKind(
+        name="serving",
+        summary="Serving runs in a closed loop, a row a load: what served on what, and what a token took.",
+        columns=(*NEEDED, " or ".join(METRICS)),
+        recognizes=lambda source: source.has(NEEDED, METRICS),
+        calibrate=calibrate,
+    ),
+)

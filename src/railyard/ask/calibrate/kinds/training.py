@@ -1,0 +1,437 @@
+"""Cells of a table of steps whose column is a key of a scenario's training section, read as a scenario reads them.
+
+A column named like a key of `software` (`cuda_graphs`, `fused_experts`, `attention_precision`, ...), of `parallelism`
+(`bucket`, `schedule`, `context_heads`, ...) or of the section itself (`routing_skew`) says what that key says, with the
+same units, words and ranges. Flags may be written yes, no, 1 or 0, lists with `+` between their items.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from railyard.ask.calibrate.measurements import (
+    Calibrated,
+    CalibratedConstant,
+    Cells,
+    JudgedRow,
+    MeasurementKind,
+    kinds,
+    read_rows,
+)
+from railyard.catalog import Model
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.yaml import Mark, from_plain, resolve
+from railyard.model import architecture
+from railyard.model.machine import Machine
+from railyard.model.own_runs import TAIL, expected, noise
+from railyard.work.scenario import load
+from railyard.work.scenario.section import Section, fields_given, keys_of
+from railyard.work.scenario.workload import ParallelismSection, SoftwareOverrides
+from railyard.work.study.compose import written_layout
+from railyard.work.training import pace as calibrated
+from railyard.work.training import profiles
+from railyard.work.training.designs import estimate
+from railyard.work.training.layout import check
+from railyard.work.training.pace import place, scatter, traits_of
+from railyard.work.training.parameters import check_precision
+from railyard.work.training.spec import RECOMPUTE_MODULES, Layout, Lora, OwnRun, SoftwareProfile, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.ask.calibrate.measurements import MeasurementFile
+    from railyard.catalog import Accelerator, Catalog
+    from railyard.model.own_runs import Scatter
+    from railyard.work.training.columns import Columns
+    from railyard.work.training.spec import Precision
+
+    F = NDArray[np.float64]
+    Job = tuple[Training, Machine]
+
+
+SOFTWARE = tuple(SoftwareOverrides.model_fields)
+"""Columns that are keys of `software`."""
+LAYOUT = tuple(name for name in ParallelismSection.model_fields if name != "auto")
+"""Columns that are keys of `parallelism`."""
+
+_FLAGS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
+_NOWHERE = Mark("")
+
+
+def of_software(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What cells say of the software, by the names of `SoftwareProfile`.
+
+    Raises:
+        InputError: A cell is not what its key may be; the key is the column.
+    """
+    return _read(SoftwareOverrides, SoftwareProfile, {name: cells[name] for name in SOFTWARE if name in cells})
+
+
+def of_layout(cells: Mapping[str, str], skip: frozenset[str]) -> dict[str, Any]:
+    """What cells say of the layout, by the names of `Layout`.
+
+    Args:
+        cells: Of a row, by column.
+        skip: Columns that the table reads in another way.
+
+    Raises:
+        InputError: A cell is not what its key may be; the key is the column.
+    """
+    wanted = {name: cells[name] for name in LAYOUT if name in cells and name not in skip}
+    return _read(ParallelismSection, Layout, wanted)
+
+
+def _read(section: type[Section], record: type[Any], cells: Mapping[str, str]) -> dict[str, Any]:
+    hints = typing.get_type_hints(record)
+    types = {key.name: hints[name] for name, key in keys_of(record).items()}
+    written = {name: _value(types[name], text) for name, text in cells.items()}
+    try:
+        return fields_given(load.check(from_plain(written, _NOWHERE), section), record)
+    except InputError as error:
+        first = {problem.key: problem for problem in reversed(error.problems)}  # a union's cases each have one
+        raise InputError.many(
+            dataclasses.replace(problem, file=None, line=None, column=None, found=problem.found or cells.get(key or ""))
+            for key, problem in first.items()
+        ) from None
+
+
+def _value(kind: Any, text: str) -> Any:
+    if kind is bool:
+        return _FLAGS.get(text.lower(), text)
+    if typing.get_origin(kind) is tuple:
+        return text.replace("+", " ").replace(";", " ").split()
+    return resolve(text)
+
+
+NEEDED = ("gpu", "n_gpu", "model", "seq_len", "global_batch_seqs")
+"""Columns without which a row says nothing."""
+METRICS = ("step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu")
+"""One of these cells says what was measured; the first that is filled counts."""
+
+RANGES = {
+    "step_time_s": limits(1e-4, 86_400.0),
+    "tokens_per_s_per_gpu": limits(1e-3, 1e7),
+    "tflops_per_gpu": limits(1e-3, 1e5),
+    "scale_out_gbps": limits(1e-3, 1e5),
+    "routing_skew": limits(0.0, 4.0),
+}
+"""Beyond these nothing was ever measured: steps of 0.1 ms to a day, one token in 1,000 s to 10 million in one."""
+_SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+_ALIASES = {"vpp": "vp", "seq_parallel": "sequence_parallel"}
+_WORDS = ("id", "software", "precision", "notes", "gated_mlp")
+_NETWORK = ("gpus_per_node", "scale_out_gbps")
+_ADAPTERS = ("lora_rank", "lora_targets")
+COLUMNS = (
+    *dict.fromkeys(
+        (
+            *NEEDED,
+            *METRICS,
+            *_ALIASES,
+            *_SHAPE,
+            *_WORDS,
+            *_NETWORK,
+            *_ADAPTERS,
+            "routing_skew",
+            *LAYOUT,
+            *SOFTWARE,
+        )
+    ),
+)
+"""All columns that a table may have; those of `facts` are keys of a scenario."""
+
+_YES, _NO = ("1", "yes", "true", "on"), ("0", "no", "false", "off")
+_PRECISIONS: dict[str, Precision] = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp8": "fp8",
+    "mxfp8": "fp8",
+    "fp4": "fp4",
+    "nvfp4": "fp4",
+}
+_ZERO = {"0": 0, "none": 0, "1": 1, "2": 2, "3": 3, "fsdp": 3}
+# What collectives reach of a NIC's line rate over a healthy fabric (NCCL logs: 45 to 48 of 50 GB/s).
+_NIC_FRACTION = 0.92
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """One measured training step.
+
+    Attributes:
+        line: In the table, from 1.
+        name: Its id, or its line.
+        training, machine: What ran on what.
+        measured_s: Seconds.
+    """
+
+    line: int
+    name: str
+    training: Training
+    machine: Machine
+    measured_s: float
+
+
+def steps_of(source: MeasurementFile, catalog: Catalog) -> list[MeasuredStep]:
+    """The steps of a table.
+
+    Raises:
+        InputError: A column is unknown, or cells are wrong: all of them, each with its line.
+    """
+    return read_rows(source, COLUMNS, lambda line, cells: _Row(line, cells).step(catalog))
+
+
+class _Row(Cells):
+    needed, metrics, ranges = NEEDED, METRICS, RANGES
+    most: ClassVar = {"layers": 4096, "vocab": 10_000_000, "n_gpu": 10_000_000}
+    largest = 1_000_000_000
+
+    def step(self, catalog: Catalog) -> MeasuredStep:
+        device = catalog.accelerator(self.cells["gpu"])
+        training = self._training(catalog, device)
+        return MeasuredStep(self.line, self.name, training, self._machine(device, catalog), self._seconds(training))
+
+    def _training(self, catalog: Catalog, device: Accelerator) -> Training:
+        model, seq_len = self._model(catalog), self.count("seq_len")
+        software = self._software(device)
+        precision = self.choice("precision", _PRECISIONS, "bf16")
+        check_precision(precision, device)
+        layout = self._layout()
+        check(model, layout, seq_len, self.count("n_gpu"))
+        return Training(
+            model=model,
+            layout=layout,
+            seq_len=seq_len,
+            software=software,
+            precision=precision,
+            routing_skew=self.number("routing_skew") if self.cells.get("routing_skew", "0") != "0" else 0.0,
+            lora=self._lora(),
+        )
+
+    def _lora(self) -> Lora | None:
+        targets = self.choice("lora_targets", {"all": "all", "attention": "attention"}, "all")
+        return Lora(rank=self.count("lora_rank"), targets=targets) if "lora_rank" in self.cells else None
+
+    def _software(self, device: Accelerator) -> SoftwareProfile:
+        name = self.cells.get("software")
+        found = profiles.default(device) if name is None else profiles.profile(name, device)
+        return dataclasses.replace(found, **of_software(self.cells))
+
+    def _model(self, catalog: Catalog) -> Model:
+        shape: dict[str, Any] = {name: self.count(name) for name in _SHAPE if name in self.cells}
+        try:
+            known = catalog.model(self.cells["model"])
+        except InputError:
+            if not {"layers", "hidden", "heads"} <= shape.keys():
+                raise
+        else:
+            return dataclasses.replace(known, **shape) if shape else known
+        gated = self._flag("gated_mlp", default=True)
+        heads, hidden = shape["heads"], shape["hidden"]
+        usual: dict[str, Any] = {"kv_heads": heads, "head_dim": hidden // heads, "ffn": 4 * hidden, "vocab": 51200}
+        return Model(
+            name=self.cells["model"],
+            gated_mlp=gated,
+            tied_embeddings=not gated,
+            norm="rms" if gated else "layer",
+            learned_positions=0 if gated else self.count("seq_len"),
+            max_seq=self.count("seq_len"),
+            **{**usual, **shape},
+        )
+
+    def _layout(self) -> Layout:
+        """As a scenario's; unless told otherwise ZeRO 1, and sequence parallel with tensor parallelism."""
+        named = {key: self.cells[column] for column, key in _ALIASES.items() if column in self.cells}
+        given = of_layout({**self.cells, **named}, frozenset({"zero", "recompute"}))
+        recompute, modules = self._recompute()
+        given |= {"recompute": recompute, "zero": self.choice("zero", _ZERO, "1")}
+        given |= {"recompute_modules": modules} if modules else {}
+        given.setdefault("sequence_parallel", given.get("tp", 1) > 1)
+        given.setdefault("reshard", given.get("pp", 1) == 1)
+        return written_layout(given, self.count("global_batch_seqs"), self.count("n_gpu"))
+
+    def _recompute(self) -> tuple[Any, tuple[str, ...]]:
+        text = self.cells.get("recompute", "none")
+        if text in ("none", "selective", "full"):
+            return text, ()
+        modules = tuple(text.replace("+", " ").replace(";", " ").split())
+        for module in modules:
+            if module not in RECOMPUTE_MODULES:
+                allowed = ("none", "selective", "full", *RECOMPUTE_MODULES)
+                raise InputError(
+                    f"nothing that is recomputed is called `{module}`",
+                    key="recompute",
+                    found=text,
+                    allowed=allowed,
+                    hint=did_you_mean(module, allowed),
+                )
+        return "none", modules
+
+    def _machine(self, device: Accelerator, catalog: Catalog) -> Machine:
+        server = catalog.server(device.server)
+        per_node = self.count("gpus_per_node") if "gpus_per_node" in self.cells else server.accelerators
+        domain = max(per_node, device.scale_up_domain)
+        nics_bps = catalog.nic(server.nic).rate_bps * server.nics_per_accelerator
+        gbps = self.number("scale_out_gbps") if "scale_out_gbps" in self.cells else nics_bps / 1e9
+        return dataclasses.replace(
+            Machine.of_device(device, gbps * 1e9 * _NIC_FRACTION, domain),
+            scale_up_peers=device.scale_up_domain - 1 if device.scale_up_kind == "mesh" else 0,
+            nvls=device.nvls,
+        )
+
+    def _seconds(self, training: Training) -> float:
+        filled = self.filled()
+        value, ranks = self.number(filled), self.count("n_gpu")
+        if filled == "step_time_s":
+            return value
+        if filled == "tokens_per_s_per_gpu":
+            return training.step_tokens / (value * ranks)
+        of, frozen = (training.model, training.seq_len), training.lora is not None
+        useful = architecture.model_flops_per_token(*of, causal=True, frozen=frozen) * training.step_tokens
+        return useful / (value * 1e12 * ranks)
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        text = self.cells.get(name, "yes" if default else "no").lower()
+        if text not in (*_YES, *_NO):
+            raise InputError("expected yes or no", key=name, found=text, allowed=", ".join((*_YES, *_NO)))
+        return text in _YES
+
+
+# The least share of a step that a pace moves: of steps that are all network, a run says next to nothing.
+_LEAST = 0.05
+# Bounds of a run's pace, and the rounds in which it is found.
+_FASTEST, _SLOWEST, _ROUNDS = 0.2, 5.0, 8
+_STEP = 1e-3
+
+
+@dataclass(frozen=True)
+class StepPaces:
+    """What measured steps say.
+
+    Attributes:
+        at: Places of the runs, [run, trait].
+        off: Logarithm of the pace at which the prediction meets the measurement, [run].
+        slope: Share of the step that the pace moves, [run].
+    """
+
+    at: F
+    off: F
+    slope: F
+
+
+def paces(jobs: Sequence[Job], measured_s: F) -> StepPaces:
+    """The pace at which each prediction meets its measurement, by Newton's method.
+
+    Args:
+        jobs: What ran on what.
+        measured_s: How long each took, seconds.
+    """
+    at = np.stack([place(traits_of(training)) for training, _ in jobs])
+    start = np.log(predicted(jobs, np.ones(len(jobs))))
+    slope = np.maximum((np.log(predicted(jobs, np.full(len(jobs), math.exp(_STEP)))) - start) / _STEP, _LEAST)
+    off, wanted = np.zeros(len(jobs)), np.log(measured_s)
+    for _ in range(_ROUNDS):
+        off = np.clip(off + (wanted - start) / slope, math.log(_FASTEST), math.log(_SLOWEST))
+        start = np.log(predicted(jobs, np.exp(off)))
+    return StepPaces(at, off, slope)
+
+
+def predicted(jobs: Sequence[Job], pace: F) -> F:
+    """Step seconds where ranks take so many times as long."""
+
+    def change(columns: Columns) -> Columns:
+        return dataclasses.replace(columns, job=dataclasses.replace(columns.job, pace=pace))
+
+    return estimate([training for training, _ in jobs], [machine for _, machine in jobs], change=change).step_s
+
+
+def own_runs(jobs: Sequence[Job], names: Sequence[str], found: StepPaces, widths: Scatter) -> tuple[OwnRun, ...]:
+    """Steps of one system as records that a profile can know."""
+    spread = np.sqrt(noise(found.at, found.off, found.slope, widths))
+    return tuple(
+        OwnRun(machine.accelerator.name, name, math.exp(pace), width, traits_of(training))
+        for (training, machine), name, pace, width in zip(jobs, names, found.off.tolist(), spread.tolist(), strict=True)
+    )
+
+
+def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
+    """The pace of each system, software on a device, of a table's rows, from these rows alone.
+
+    Raises:
+        InputError: The table is wrong.
+    """
+    systems: dict[tuple[str, str], list[MeasuredStep]] = {}
+    for step in steps_of(source, catalog):
+        system = profiles.key_of(step.training.software), step.machine.accelerator.name
+        systems.setdefault(system, []).append(step)
+    constants: list[CalibratedConstant] = []
+    judged: list[JudgedRow] = []
+    runs: dict[str, tuple[OwnRun, ...]] = {}
+    for (key, device), those in systems.items():
+        jobs, widths = [(step.training, step.machine) for step in those], scatter()
+        found = paces(jobs, np.array([step.measured_s for step in those]))
+        runs[key] = (*runs.get(key, ()), *own_runs(jobs, [step.name for step in those], found, widths))
+        constants.append(_typical(f"{key} on {device}", found, widths))
+        judged += _judged(those, jobs, found, widths)
+    judged.sort(key=lambda row: row.line)
+    use = "`software: {constants: FILE}` in a scenario's training section"
+    text = calibrated.written(runs, source.path.name)
+    return Calibrated("training", "s", tuple(constants), tuple(judged), text, use)
+
+
+def _typical(of: str, found: StepPaces, widths: Scatter) -> CalibratedConstant:
+    """The mean pace of the measured runs, and how sure that of a run like them is, without what is its own."""
+    each, variances = expected(found.at, found.off, noise(found.at, found.off, found.slope, widths), found.at, widths)
+    value, variance = float(np.mean(each)), float(np.mean(variances))
+    low, high = (math.exp(value + sign * math.sqrt(variance)) for sign in (-1, 1))
+    settled = 1.0 - variance / (widths.system**2 + widths.alike**2)
+    return CalibratedConstant(of, "pace", 1.0, math.exp(value), low, high, settled)
+
+
+def _judged(steps: Sequence[MeasuredStep], jobs: Sequence[Job], found: StepPaces, widths: Scatter) -> list[JudgedRow]:
+    after, _ = expected(found.at, found.off, noise(found.at, found.off, found.slope, widths), found.at, widths)
+    left_out = np.full(len(steps), np.nan)
+    for number in range(len(steps) if len(steps) > 1 else 0):
+        others = np.arange(len(steps)) != number
+        at, off, slope = found.at[others], found.off[others], found.slope[others]
+        left_out[number] = expected(at, off, noise(at, off, slope, widths), found.at[~others], widths)[0][0]
+    known = np.where(np.isnan(left_out), 0.0, left_out)
+    columns = [predicted(jobs, np.exp(each)).tolist() for each in (np.zeros(len(steps)), after, known)]
+    columns[2] = np.where(np.isnan(left_out), np.nan, columns[2]).tolist()
+    return [
+        JudgedRow(step.line, step.name, step.measured_s, *values) for step, *values in zip(steps, *columns, strict=True)
+    ]
+
+
+def left_open(found: StepPaces, spread: F, at: F, slope: F, widths: Scatter) -> tuple[F, F]:
+    """Logarithm of the pace of other runs, and one standard deviation of the logarithm of their measured step.
+
+    Args:
+        found: What known runs say.
+        spread: Variance of each.
+        at: Places of the others, [other, trait].
+        slope: Share of their step that the pace moves, [other].
+        widths: How runs scatter.
+    """
+    pace, variance = expected(found.at, found.off, spread, at, widths)
+    return pace, np.sqrt(slope**2 * variance + widths.run**2 * TAIL / (TAIL - 2.0))
+
+
+kinds.add(
+    "training",
+    MeasurementKind(
+        name="training",
+        summary="Training steps, a row a run: what ran where, laid out how, and how long a step took.",
+        columns=(*NEEDED, " or ".join(METRICS)),
+        recognizes=lambda source: source.has(NEEDED, METRICS),
+        calibrate=calibrate,
+    ),
+)

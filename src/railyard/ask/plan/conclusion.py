@@ -1,0 +1,323 @@
+"""The end of a plan: its front, how sure the first is, what constraints cost; or why there is no design to choose."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.plan import service
+from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.confidence import break_even, judged, port_prices
+from railyard.ask.plan.constraints import contradiction, relaxed
+from railyard.ask.plan.judgement import able, front, good, looked, pool, products, unverified, values
+from railyard.ask.plan.outcome import Verified, layout_of
+from railyard.ask.plan.price import priced
+from railyard.ask.plan.uncertainty import DesignChoice, Uncertainty, missed_of_step
+from railyard.kit.errors import InputError
+from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from railyard.ask.plan.objectives import DesignObjective
+    from railyard.ask.plan.planned import PlannedDesigns
+
+
+HOPS_PER_S = 5e6
+"""Packets times links that a core simulates in a second, about (docs/explanation/packet.md)."""
+
+_LEAST_HOPS = 20e6
+"""Fewer say nothing of a step: packets are not run for less."""
+
+_ROOM = 1.5
+"""What is allowed for a whole step over its estimate, so that no packet is left out."""
+
+
+def finalists(planned: PlannedDesigns, rivals: int, refused: Collection[int] = ()) -> list[int]:
+    """The best design and its nearest rivals by the first objective, as they are known now.
+
+    Args:
+        planned: What was found so far.
+        rivals: How many, at most.
+        refused: Points that the engine cannot run.
+    """
+    chosen = [point for point in pool(planned) if point not in refused]
+    if not chosen:
+        return []
+    best = chosen[int(np.lexsort(values(planned, chosen).T[::-1])[0])]
+    others = [point for point in good(planned) if point != best and point not in refused]
+    if not others:
+        return [best]
+    order = np.argsort(values(planned, others)[:, 0], kind="stable")
+    return [best, *(others[int(at)] for at in order[:rivals])]
+
+
+def verified(planned: PlannedDesigns, rivals: int) -> Verified | None:
+    """What ran of the best design and its nearest rivals; None where the best did not run."""
+    chosen = finalists(planned, rivals, [point for point in good(planned) if not planned.ran(point)])
+    if not chosen:
+        return None
+    engine = "packet" if all(planned.ran(point, "packet") for point in chosen) else planned.engine
+    runs = [(point, demand) for point in chosen for demand in range(len(planned.shares))]
+    what = planned.objectives[0]
+    return Verified(
+        chosen[0],
+        engine,
+        max(planned.outcomes[point, demand, engine].sliced for point, demand in runs),
+        tuple(chosen[1:]),
+        tuple(what.sign * (planned.figures(point, engine) or {})[what.name] for point in chosen),
+        0.0 if engine == "packet" else _hops(planned, runs) / HOPS_PER_S,
+    )
+
+
+def budget_of(planned: PlannedDesigns, runs: Sequence[tuple[int, int]], time_s: float) -> float:
+    """Packets times links that each of some runs may take; 0 where that is too little to say anything.
+
+    Args:
+        planned: With these runs on flow.
+        runs: Points and demands.
+        time_s: Of one core, for all of them: what is run does not depend on the machine.
+    """
+    hops = time_s * HOPS_PER_S
+    if hops >= _hops(planned, runs):
+        return _ROOM * max(planned.outcomes[point, demand, planned.engine].hops for point, demand in runs)
+    each = hops / len(runs)
+    return each if each >= _LEAST_HOPS else 0.0
+
+
+def _hops(planned: PlannedDesigns, runs: Sequence[tuple[int, int]]) -> float:
+    """Packets times links of whole steps, all runs together."""
+    return sum(planned.outcomes[point, demand, planned.engine].hops for point, demand in runs)
+
+
+_SHOWN = 3
+_LEAST = 0.0005
+"""Differences below a twentieth of a percent explain nothing."""
+
+_TIMED = frozenset({"step", "jct", "tokens_per_s", "mfu", "cpmt", "tokens_per_watt", "carbon"})
+"""Objectives that a longer step makes worse."""
+
+
+def why(best: DesignChoice, other: DesignChoice, objectives: Sequence[DesignObjective], shares: Sequence[float]) -> str:
+    """Why a design lost to another, in one line.
+
+    Args:
+        best: The choice.
+        other: The design that lost.
+        objectives: The first ranks.
+        shares: Of the demands.
+    """
+    what = objectives[0]
+    mine, theirs = best.figures[what.name], other.figures[what.name]
+    apart = theirs / mine - 1.0 if mine else 0.0
+    better = [
+        one.name for one in objectives[1:] if one.sign * other.figures[one.name] < one.sign * best.figures[one.name]
+    ]
+    terms = _terms(best, other, what.name, shares)
+    parts = ", ".join(f"{name} {share:+.1%}" for name, share in terms[:_SHOWN])
+    # Nothing is a share of a figure that is zero, as the best design's regret: then the difference itself is given.
+    text = (f"{what.name} {apart:+.1%}" if mine else f"{what.name} {theirs - mine:+.3g}") + (
+        f": {parts}" if parts else ""
+    )
+    return text + (f"; better in {', '.join(better)}" if better else "")
+
+
+def _terms(best: DesignChoice, other: DesignChoice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:
+    """What sets two designs apart, as shares of the first objective."""
+    found: dict[str, float] = defaultdict(float)
+    if figure in _PARTS and best.priced:
+        for name, share in _PARTS[figure](best, other).items():
+            found[name] += share
+    if figure in _TIMED and not _serves(best):
+        for number, weight in enumerate(shares):
+            for name, share in _time(best, other, number).items():
+                found[name] += weight * share
+    if figure in _TIMED and _serves(best):
+        found["tokens in time"] = best.figures["tokens_per_s"] / other.figures["tokens_per_s"] - 1.0
+    rows = [(name, share) for name, share in found.items() if abs(share) >= _LEAST]
+    return sorted(rows, key=lambda row: (-abs(row[1]), row[0]))
+
+
+def _serves(choice: DesignChoice) -> bool:
+    """Whether a design answers requests: then goodput sets designs apart, and no step does."""
+    return "attainment" in choice.figures
+
+
+def _money(best: DesignChoice, other: DesignChoice) -> dict[str, float]:
+    """Parts of the dollars of an hour, each over all of the best design's."""
+    one, two = best.priced[0], other.priced[0]
+    total = one.usd_per_h
+    hourly = [each.hourly for each in (one, two)]
+    paid = [each["capital"] + each["operations"] for each in hourly]
+    lines: dict[str, float] = {}
+    for name, components in (
+        ("accelerators", (ACCELERATORS,)),
+        ("servers", (SERVERS, MANAGEMENT)),
+        ("network's capital", NETWORK_COMPONENTS),
+        ("storage", (STORAGE,)),
+    ):
+        part = []
+        for each, usd in zip((one, two), paid, strict=True):
+            capital = math.fsum(each.capex.line(component).typical for component in components)
+            all_parts = math.fsum(
+                each.capex.line(component).typical
+                for component in (ACCELERATORS, SERVERS, MANAGEMENT, STORAGE, *NETWORK_COMPONENTS)
+            )
+            part.append(usd * capital / all_parts)
+        lines[name] = (part[1] - part[0]) / total
+    for name in ("energy", "space"):
+        lines[name] = (hourly[1][name] - hourly[0][name]) / total
+    return lines
+
+
+def _bought(best: DesignChoice, other: DesignChoice) -> dict[str, float]:
+    """Components of the capital, each over all of the best design's."""
+    one, two = best.priced[0].capex, other.priced[0].capex
+    total = one.total_usd.typical
+    names = dict.fromkeys(line.name for line in (*one.lines, *two.lines))
+    return {name: (two.line(name).typical - one.line(name).typical) / total for name in names}
+
+
+def _drawn(best: DesignChoice, other: DesignChoice) -> dict[str, float]:
+    """Components of the power, cooling too, each over all of the best design's."""
+    one, two = best.priced[0].power, other.priced[0].power
+    total = one.total_w.typical
+    before = {line.name: line.power_w.typical for line in one.lines}
+    return {f"power of {line.name}": (line.power_w.typical - before[line.name]) / total for line in two.lines}
+
+
+_PARTS = {
+    **dict.fromkeys(("cpmt", "usd_per_h"), _money),
+    **dict.fromkeys(("capex",), _bought),
+    **dict.fromkeys(("power", "tokens_per_watt", "carbon"), _drawn),
+}
+"""What objectives are made of beside time."""
+
+
+def _time(best: DesignChoice, other: DesignChoice, demand: int) -> dict[str, float]:
+    """Causes of the step, each over all of the best design's; the layouts where they differ."""
+    one, two = best.outcomes[demand], other.outcomes[demand]
+    found: dict[str, float] = defaultdict(float)
+    for outcome, sign in ((two, 1.0), (one, -1.0)):
+        for cause, group, _phase, share in outcome.time:
+            words = {"compute": "computing", "dependency": "host"}.get(cause, cause)
+            label = f"{words} ({group})" if group else words
+            found[label] += sign * share * outcome.step_s / one.step_s
+    return found
+
+
+_CHOICES = 24
+"""Designs whose chances are worked out."""
+
+
+def refusal(planned: PlannedDesigns) -> InputError:
+    """Why no design can be chosen."""
+    points = able(planned)
+    if points:
+        return InputError(contradiction(planned.constraints, [looked(planned, point) for point in points]), key=_BOUNDS)
+    reasons = list(dict.fromkeys(planned.failed.values()))
+    more = f"; and {len(reasons) - 3} other reasons" if len(reasons) > 3 else ""
+    seen = f"{planned.space.size:,}"
+    if len(planned.points) < planned.space.size:
+        seen = f"{len(planned.points):,} that were looked at of {seen}"
+    return InputError(f"none of the {seen} designs can be: {'; '.join(reasons[:3])}{more}", key="plan.space")
+
+
+_BOUNDS = "plan.constraints"
+
+
+def conclude_at_once(planned: PlannedDesigns, *, rivals: int) -> None:
+    """The front and its runners-up as they are known, without chances and what they need; nothing where nothing is.
+
+    Args:
+        planned: As far as it came.
+        rivals: Of the best design, that verify it.
+    """
+    planned.sure, planned.relaxed, planned.even, planned.ports = None, [], (), ()
+    planned.choices, planned.on_front, planned.unverified, planned.verified = [], [], [], None
+    if good(planned):
+        chosen, on_front = _chosen(planned)
+        planned.choices = [_unpriced(planned, point) for point in chosen]
+        planned.on_front = [point in on_front for point in chosen]
+        planned.unverified = unverified(planned)
+        planned.verified = verified(planned, rivals)
+
+
+def conclude(planned: PlannedDesigns, *, draws: int, seed: int, rivals: int) -> None:
+    """The front, its runners-up, and how sure they are.
+
+    Args:
+        planned: With at least one point that keeps all constraints.
+        draws: Samples of what is not known.
+        seed: Of these.
+        rivals: Of the best design, that verify it.
+    """
+    chosen, on_front = _chosen(planned)
+    bench = DesignBench(planned.space)
+    planned.choices = [_choice(planned, bench, point) for point in chosen]
+    planned.on_front = [point in on_front for point in chosen]
+    doubts = Uncertainty.of(planned.choices, planned.closed_form[:2])
+    planned.sure = judged(planned.choices, doubts, planned.objectives, planned.shares, draws=draws, seed=seed)
+    if planned.objectives[0].name == "cpmt":
+        planned.even = break_even(planned.choices, planned.shares)
+        planned.ports = port_prices(planned.choices, planned.shares)
+    planned.unverified = unverified(planned)
+    planned.verified = verified(planned, rivals)
+    if planned.constraints:
+        every = products(planned, able(planned))
+        planned.relaxed = relaxed(planned.constraints, [looked(planned, point) for point in every])
+
+
+def _chosen(planned: PlannedDesigns) -> tuple[list[int], set[int]]:
+    """Points to work chances out of, the best first, and which of them are on the front."""
+    points = pool(planned)
+    table = values(planned, points)
+    kept = front(table)
+    order = [points[at] for at in np.lexsort(table.T[::-1])]
+    on_front = {points[at] for at in np.flatnonzero(kept)}
+    chosen = [point for point in order if point in on_front]
+    chosen += [point for point in order if point not in on_front][: max(0, _CHOICES - len(chosen))]
+    return sorted(chosen[: max(_CHOICES, len(on_front))], key=order.index), on_front
+
+
+def _unpriced(planned: PlannedDesigns, point: int) -> DesignChoice:
+    """A design with what was found of it and nothing more."""
+    found = [planned.seen(point, demand) for demand in range(len(planned.space.demands))]
+    outcomes = tuple(one for one in found if one is not None)
+    layouts = tuple(str(layout_of(one.layouts[0])) if one.layouts[0] else "" for one in outcomes)
+    name, figures = planned.space.name(point), planned.figures(point) or {}
+    return DesignChoice(point, name, (), layouts, outcomes, (), (), figures)
+
+
+def _choice(planned: PlannedDesigns, bench: DesignBench, point: int) -> DesignChoice:
+    """A design with everything that chances are worked out of."""
+    if planned.engine == "serving":
+        return service.choice(planned, bench, point)
+    hardware, layouts, outcomes, money, missed = [], [], [], [], []
+    for demand in range(len(planned.space.demands)):
+        outcome = planned.seen(point, demand)
+        if outcome is None:
+            raise AssertionError("only designs with outcomes are chosen")
+        layout = layout_of(outcome.layouts[0])
+        design = bench.design(point, demand)
+        training = design.jobs[0].replace(layout=layout)
+        seated = bench.seated(point, demand, layout)
+        hardware.append(seated)
+        layouts.append(str(training.layout))
+        missed.append(missed_of_step(seated, training, outcome))
+        outcomes.append(outcome)
+        delivery_s = bench.delivery_s(seated)
+        money.append(priced(seated.cluster, training, outcome, seated.parts, design.assumptions, delivery_s=delivery_s))
+    name, figures = planned.space.name(point), planned.figures(point) or {}
+    return DesignChoice(
+        *(point, name),
+        tuple(hardware),
+        tuple(layouts),
+        tuple(outcomes),
+        tuple(money),
+        tuple(missed),
+        figures,
+    )

@@ -1,0 +1,346 @@
+"""How sure a choice is: chances of being best, what would change it, what a measurement is worth, break-even prices."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.plan.objectives import measured_by, regrets
+from railyard.ask.plan.price import Goodputs
+from railyard.ask.plan.uncertainty import worth
+from railyard.measure.cost.capital import NETWORK_COMPONENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from railyard.ask.plan.objectives import DesignObjective
+    from railyard.ask.plan.uncertainty import DesignChoice, Uncertainty
+
+    F = NDArray[np.float64]
+
+
+_BINS = 20
+"""Slices of a factor within which the best choice is looked for: a hundred draws each at 2,000."""
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How sure a choice is.
+
+    Attributes:
+        best: Chance of each choice to be the best, by objective.
+        bands: 10th, 50th and 90th percentile of each choice, by objective: float64[choices, 3].
+        tornado: What each factor does to the lead of the first choice.
+        measure: What knowing a factor is worth.
+    """
+
+    best: Mapping[str, F]
+    bands: Mapping[str, F]
+    tornado: tuple[Swing, ...]
+    measure: tuple[Worthwhile, ...]
+
+
+@dataclass(frozen=True)
+class Swing:
+    """One factor from its low to its high end, all else typical.
+
+    Attributes:
+        factor: In words.
+        kind: `price`, `power`, `assumption`, `model`.
+        low, high: Its ends.
+        lead_low, lead_high: By which share the best other design is behind the first choice there; below 0: before it.
+        best_low, best_high: The best design there.
+    """
+
+    factor: str
+    kind: str
+    low: float
+    high: float
+    lead_low: float
+    lead_high: float
+    best_low: str
+    best_high: str
+
+    @property
+    def width(self) -> float:
+        """How far the lead moves."""
+        return abs(self.lead_high - self.lead_low)
+
+
+@dataclass(frozen=True)
+class Worthwhile:
+    """What it is worth to know a factor before choosing.
+
+    Attributes:
+        factor: In words.
+        kind: `price`, `power`, `assumption`, `model`.
+        gain: Expected gain in the first objective, as a share of it.
+        changes: Chance that knowing it changes the choice.
+    """
+
+    factor: str
+    kind: str
+    gain: float
+    changes: float
+
+
+def judged(
+    choices: Sequence[DesignChoice],
+    doubts: Uncertainty,
+    objectives: Sequence[DesignObjective],
+    shares: Sequence[float],
+    *,
+    draws: int,
+    seed: int,
+) -> Confidence:
+    """How sure it is that the first of some choices is the best of them.
+
+    Args:
+        choices: That may be chosen, the best first.
+        doubts: What is not known of them.
+        objectives: The first ranks.
+        shares: Of the demands.
+        draws: Samples.
+        seed: Of the samples.
+    """
+    values = doubts.sampled(draws, seed)
+    best, bands, table = chances(choices, values, objectives, shares)
+    return Confidence(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))
+
+
+def chances(
+    choices: Sequence[DesignChoice],
+    values: Mapping[str, F],
+    objectives: Sequence[DesignObjective],
+    shares: Sequence[float],
+) -> tuple[dict[str, F], dict[str, F], F]:
+    """Chances of each choice to be the best and its bands, by objective, for draws of the factors.
+
+    Args:
+        choices: That may be chosen.
+        values: float64[draws] by factor.
+        objectives: The first ranks.
+        shares: Of the demands.
+
+    Returns:
+        Chances and bands as in `Sure`, and the first objective: float64[choices, draws], less is better.
+    """
+    draws = len(next(iter(values.values()))) if values else 1
+    drawn = compared(choices, values, objectives, shares)
+    best, bands = {}, {}
+    table = np.empty((0, 0))
+    for number, what in enumerate(objectives):
+        rows = np.array(
+            [
+                row[what.name] if what.name in row else np.full(draws, choice.figures[what.name])
+                for row, choice in zip(drawn, choices, strict=True)
+            ]
+        )
+        if number == 0:
+            table = what.sign * rows
+        best[what.name] = _chances(what.sign * rows)
+        bands[what.name] = np.percentile(rows, (10, 50, 90), axis=1).T
+    return best, bands, table
+
+
+def compared(
+    choices: Sequence[DesignChoice],
+    values: Mapping[str, F],
+    objectives: Sequence[DesignObjective],
+    shares: Sequence[float],
+) -> list[dict[str, F]]:
+    """Objectives of each choice for values of the factors, those that compare choices too where one is asked for."""
+    goodputs = Goodputs()
+    found = [worth(choice, values, shares, goodputs) for choice in choices]
+    rows = [dict(one.figures) for one in found]
+    what = measured_by(objectives)
+    if any(one.of is None for one in objectives) and what.name in rows[0]:
+        late = regrets([[what.sign * row[what.name] for row in one.by_demand] for one in found], shares)
+        for at, row in enumerate(rows):
+            row.update({name: each[at] for name, each in late.items()})
+    return rows
+
+
+def _chances(table: F) -> F:
+    """Share of the draws in which each choice is the best, draws with several best ones divided among them.
+
+    Args:
+        table: float64[choices, draws], less is better.
+    """
+    winners = table <= table.min(axis=0) * (1 + 1e-12) if (table > 0).all() else table == table.min(axis=0)
+    found: F = (winners / winners.sum(axis=0)).mean(axis=1)
+    return found
+
+
+def _tornado(
+    choices: Sequence[DesignChoice], doubts: Uncertainty, objectives: Sequence[DesignObjective], shares: Sequence[float]
+) -> tuple[Swing, ...]:
+    if len(choices) < 2 or not doubts.factors:
+        return ()
+    what = objectives[0]
+    rows = [row.get(what.name) for row in compared(choices, doubts.ends(), objectives, shares)]
+    if any(row is None for row in rows):
+        return ()
+    table = what.sign * np.array(rows)
+    others = table[[not np.allclose(row, table[0], rtol=1e-12, atol=0.0) for row in table]]
+    if not len(others):
+        return ()
+    lead = others.min(axis=0) - table[0]
+    if what.of is not None:  # regret is a share already, and that of the best may be 0
+        lead = lead / np.abs(table[0])
+    first = np.argmin(table, axis=0)
+    swings = []
+    for number, (name, factor) in enumerate(doubts.factors.items()):
+        low, high = 1 + 2 * number, 2 + 2 * number
+        names = (choices[int(first[low])].name, choices[int(first[high])].name)
+        swings.append(Swing(name, factor.kind, factor.low, factor.high, float(lead[low]), float(lead[high]), *names))
+    return tuple(sorted((one for one in swings if one.width > 1e-9), key=lambda one: (-one.width, one.factor)))
+
+
+def _measure(table: F, doubts: Uncertainty, values: Mapping[str, F]) -> tuple[Worthwhile, ...]:
+    """Expected value of knowing one factor, the most worth first.
+
+    By slices of its value (Strong and Oakley 2013). Slices are of finitely many draws, so that the best of their means
+    is too good by chance: half of a slice chooses and the other half says what that is worth, so that no gain is
+    promised which a new draw would not give. What is within twice its standard error of nothing is left out.
+    """
+    expected = table.mean(axis=1)
+    chosen = int(np.argmin(expected))
+    scale = abs(float(expected[chosen]))
+    if scale == 0.0 or len(table) < 2:
+        return ()
+    found = []
+    for name, factor in doubts.factors.items():
+        gain, error, changes = _sliced(table, np.argsort(values[name], kind="stable"), chosen)
+        if gain > 2 * error:
+            found.append(Worthwhile(name, factor.kind, gain / scale, changes))
+    return tuple(sorted(found, key=lambda one: (-one.gain, one.factor)))
+
+
+def _sliced(table: F, order: NDArray[np.int64], chosen: int) -> tuple[float, float, float]:
+    """Choosing anew in every slice of an order.
+
+    Args:
+        table: float64[choices, draws], less is better.
+        order: Of the draws, by the value of a factor.
+        chosen: The choice without knowing it.
+
+    Returns:
+        The gain, its standard error, and the share of slices in which it is another choice.
+    """
+    gains, changes = [], []
+    for slice_ in np.array_split(order, _BINS):
+        halves = [table[:, part] - table[chosen, part] for part in (slice_[::2], slice_[1::2])]
+        for mine, other in (halves, halves[::-1]):
+            best = int(np.argmin(mine.mean(axis=1)))
+            gains.append(-other[best])
+            changes.append(best != chosen)
+    each = np.concatenate(gains)
+    means = np.array([part.mean() for part in gains])
+    within = float(np.mean([part.var() for part in gains]))
+    return float(means.mean()), math.sqrt(within / len(each)), float(np.mean(changes))
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The price of a part at which a runner-up is as good as the first choice.
+
+    Attributes:
+        choice: The runner-up.
+        part: Whose price.
+        price_usd: Typical, of one.
+        even_usd: At which they are equal.
+        dearer: Whether the runner-up wins above it, rather than below.
+    """
+
+    choice: str
+    part: str
+    price_usd: float
+    even_usd: float
+    dearer: bool
+
+
+def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[BreakEven, ...]:
+    """Prices of parts at which a runner-up draws level in dollars per token, the nearest to today's first.
+
+    A cost is linear in the price of one part, so that two points give the line.
+
+    Args:
+        choices: The best first.
+        shares: Of the demands.
+    """
+    if len(choices) < 2:
+        return ()
+    goodputs, found = Goodputs(), []
+    for other in choices[1:]:
+        for name, price, count in _apart(choices[0], other):
+            del count
+            at = {f"price of {name}": np.array([price, 2 * price])}
+            mine, theirs = (worth(each, at, shares, goodputs).figures["cpmt"] for each in (choices[0], other))
+            gap, slope = theirs[0] - mine[0], ((theirs[1] - mine[1]) - (theirs[0] - mine[0])) / price
+            even = price - gap / slope if slope else -1.0
+            if even > 0:
+                found.append(BreakEven(other.name, name, price, float(even), bool(slope < 0)))
+    return tuple(sorted(found, key=lambda row: abs(np.log(row.even_usd / row.price_usd))))
+
+
+@dataclass(frozen=True)
+class PortPrice:
+    """What the network of a runner-up may cost for each NIC of an accelerator to be as good as the first choice.
+
+    Attributes:
+        choice: The runner-up.
+        ports: NICs of its back-end.
+        usd_per_port: Its network's parts over them, typical.
+        even_usd_per_port: At which both cost the same; None where no price of zero or more does.
+    """
+
+    choice: str
+    ports: int
+    usd_per_port: float
+    even_usd_per_port: float | None
+
+
+def port_prices(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[PortPrice, ...]:
+    """What runners-up may cost a port, in their order: all their network's parts moved by one factor.
+
+    The first choice keeps its prices. A cost is linear in the factor, so that two points give the line.
+
+    Args:
+        choices: The best first.
+        shares: Of the demands.
+    """
+    goodputs, found = Goodputs(), []
+    for other in choices[1:]:
+        parts = [part for part in other.hardware[0].parts if part.component in NETWORK_COMPONENTS]
+        at = {f"price of {part.name}": np.array([1.0, 2.0]) * part.price_usd.typical for part in parts}
+        if not at:
+            continue
+        best = worth(choices[0], {}, shares, goodputs).figures["cpmt"][0]
+        once, twice = worth(other, at, shares, goodputs).figures["cpmt"]
+        plan = other.hardware[0].cluster.plans["back_end"]
+        ports = plan.nics * other.hardware[0].cluster.servers
+        today = sum(part.count * part.price_usd.typical for part in parts) / ports
+        even = today * (1.0 + float((best - once) / (twice - once)))
+        found.append(PortPrice(other.name, ports, today, even if even >= 0 else None))
+    return tuple(found)
+
+
+def _apart(one: DesignChoice, other: DesignChoice) -> list[tuple[str, float, float]]:
+    """Parts of which two designs have different numbers: name, typical price, difference."""
+    counts: dict[str, list[float]] = {}
+    prices: dict[str, float] = {}
+    for side, choice in enumerate((one, other)):
+        for part in choice.hardware[0].parts:
+            counts.setdefault(part.name, [0.0, 0.0])[side] += part.count
+            prices[part.name] = part.price_usd.typical
+    return [
+        (name, prices[name], theirs - mine)
+        for name, (mine, theirs) in sorted(counts.items())
+        if theirs != mine and prices[name] > 0
+    ]

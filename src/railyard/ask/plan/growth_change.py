@@ -1,0 +1,266 @@
+"""From one cluster to the next: parts that stay, are bought or left over, and cables that stay, move or are new."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.plan.objectives import excess
+from railyard.ask.plan.pages import bars, document, usd
+from railyard.cluster import bill_of
+from railyard.measure.cost.assumptions import HOURS_PER_YEAR
+from railyard.measure.cost.capital import NETWORK_COMPONENTS, component_of
+from railyard.measure.cost.cost import usd_per_h
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from railyard.ask.plan.price import TrainingPrice
+    from railyard.catalog import Range
+    from railyard.cluster import Cluster
+    from railyard.cluster.plan import NetworkPlan
+
+    Ends = tuple[str, int, str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class GrowthStage:
+    """The cluster from a time on.
+
+    Attributes:
+        name: How it is called.
+        at_s: When it begins.
+        until_s: When the next begins, or the horizon.
+        cluster: The machine.
+        layout: Of the job in closed form, in words.
+        priced: Money and power at work.
+        batch: Sequences of a step.
+    """
+
+    name: str
+    at_s: float
+    until_s: float
+    cluster: Cluster
+    layout: str
+    priced: TrainingPrice
+    batch: int
+
+
+@dataclass(frozen=True)
+class SizeRegret:
+    """One size that may be built.
+
+    Attributes:
+        built: The stage that has it.
+        usd_per_year: By demand, typical.
+        regret_usd: Beyond the best size for that demand.
+    """
+
+    built: str
+    usd_per_year: tuple[float, ...]
+    regret_usd: tuple[float, ...]
+
+    @property
+    def bound_usd(self) -> float:
+        """The largest regret."""
+        return max(self.regret_usd)
+
+
+def provisions(stages: Sequence[GrowthStage]) -> tuple[SizeRegret, ...]:
+    """Every size under every demand, the least of the largest regrets first.
+
+    Args:
+        stages: Sizes; what each makes is a demand.
+    """
+    costs = [[_cost(built, wanted) for wanted in stages] for built in stages]
+    found = [
+        SizeRegret(stage.name, tuple(row), tuple(late))
+        for stage, row, late in zip(stages, costs, excess(costs).tolist(), strict=True)
+    ]
+    return tuple(sorted(found, key=lambda one: one.bound_usd))
+
+
+def _cost(built: GrowthStage, wanted: GrowthStage) -> float:
+    """Dollars a year."""
+    hourly = usd_per_h(built.priced.typical)
+    have, want = built.priced.tokens_per_s, wanted.priced.tokens_per_s
+    own = hourly["capital"] + hourly["space"] + hourly["operations"] + hourly["energy"] * min(1.0, want / have)
+    each = want / wanted.cluster.ranks
+    rented = max(0.0, want - have) / each * wanted.cluster.accelerator.rental_usd_per_h.typical
+    return (own + rented) * HOURS_PER_YEAR
+
+
+ROOM = 2.4
+"""Of the longest bar: what is stranded is written behind it."""
+
+WORDS = {
+    "rent": "rent: accelerators for three years",
+    "incremental": "incremental: what is missing is bought, cables that the next topology does not have are pulled",
+    "forklift": "forklift: the network but its NICs anew at every stage",
+    "ahead": "ahead: the last stage's network with the first",
+    "beside": "beside: each stage's accelerators under a fabric of their own, a job on each",
+}
+
+
+def page(name: str, found: dict[str, Any]) -> str:
+    """One page, offline.
+
+    Args:
+        name: Of the scenario.
+        found: As `to_json` of paths gives it.
+    """
+    stages = [stage["name"] for stage in found["stages"]]
+    parts = [
+        f"<h1>{html.escape(name)}: how it grows</h1>",
+        "<p>Present values at the cost of capital. A future ends after a stage: the others never come.</p>",
+    ]
+    for number, stage in enumerate(found["stages"]):
+        parts.append(
+            f"<h2>Dollars a million tokens where growth ends after {html.escape(stage['name'])}"
+            f" (day {stage['at_days']:g}, {stage['accelerators']:,} accelerators)</h2>"
+        )
+        rows = []
+        for path in found["paths"]:
+            price, late = path["usd_per_million_by_future"][number], path["regret_by_future"][number]
+            words = f"${price:.3g}, {late:+.1%}" if late else f"${price:.3g}, the cheapest"
+            rows.append((path["name"], price, price, price, words))
+        parts.append(bars(rows))
+    parts.append("<h2>Bought at each stage, and what it leaves</h2>")
+    rows = []
+    for path in found["paths"]:
+        for step in path["steps"]:
+            left = []
+            if step["stranded_usd"]:
+                left.append(f"stranded {usd(step['stranded_usd'])} ({usd(step['written_off_usd'])} on the books)")
+            if step["stopped_h"]:
+                left.append(f"jobs stop {step['stopped_h']:.3g} h")
+            capital = step["capital_usd"]
+            words = "; ".join([usd(capital), *left])
+            rows.append((f"{path['name']}, {step['stage']}", capital, capital, capital, words))
+    parts.append(bars(rows, most=ROOM * max((row[3] for row in rows), default=1.0)))
+    parts.append(
+        "<h2>Too much or too little: regret of each size, dollars a year</h2><p>Bought at once; what is too much stands"
+        " idle, what is too little is rented on demand. Largest over the demands, which are what each stage makes.</p>"
+    )
+    worst = [(row["built"], row["largest_regret_usd"]) for row in found["provisioning"]]
+    parts.append(bars([(built, regret, regret, regret, usd(regret)) for built, regret in worst]))
+    parts += [f"<p>{html.escape(WORDS[path['name']])}</p>" for path in found["paths"]]
+    parts += [f"<p>{html.escape(row['name'])} cannot be: {html.escape(row['reason'])}</p>" for row in found["left_out"]]
+    parts.append(f"<p>Largest regret over {html.escape(', '.join(stages))} ranks the paths.</p>")
+    return document(f"{name}: growth", parts)
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Pieces of one catalogue entry.
+
+    Attributes:
+        name: Of the entry.
+        component: As bills have it.
+        count: Pieces.
+        price_usd: Of one.
+    """
+
+    name: str
+    component: str
+    count: float
+    price_usd: Range
+
+    @property
+    def network(self) -> bool:
+        """Whether it belongs to the network."""
+        return self.component in NETWORK_COMPONENTS
+
+
+def lots(cluster: Cluster) -> dict[str, Lot]:
+    """What a cluster is made of, by catalogue name."""
+    found: dict[str, Lot] = {}
+    for row in bill_of(cluster):
+        before = found.get(row.name)
+        count = row.count + (0.0 if before is None else before.count)
+        found[row.name] = Lot(row.name, component_of(row.kind), count, row.price_usd)
+    return found
+
+
+def cables(cluster: Cluster) -> Counter[Ends]:
+    """Every cable of the networks by its ends: `server` with number, or a role with number, of a network."""
+    found: Counter[Ends] = Counter()
+    for plan in cluster.plans.values():
+        names = _names(plan)
+        wiring = plan.wiring
+        for source, target in zip(wiring.source[::2].tolist(), wiring.target[::2].tolist(), strict=True):
+            one, other = sorted((names[source], names[target]))
+            found[(*one, *other)] += 1
+    return found
+
+
+def _names(plan: NetworkPlan) -> dict[int, tuple[str, int]]:
+    """Nodes of a network as they are called at any size: a server's NIC, the n-th switch of a role."""
+    wiring = plan.wiring
+    names = {
+        int(port): (f"{plan.name} NIC {nic}", server)
+        for server, ports in enumerate(wiring.port_of.tolist())
+        for nic, port in enumerate(ports)
+    }
+    names |= {int(port): (f"{plan.name} port", at) for at, port in enumerate(wiring.extra.tolist())}
+    count: Counter[str] = Counter()
+    node = wiring.ports
+    for group in wiring.groups:
+        for _ in range(group.count):
+            names[node] = (f"{plan.name} {group.role}", count[group.role])
+            count[group.role] += 1
+            node += 1
+    return {at: names.get(at, (f"{plan.name} free", at)) for at in range(wiring.nodes)}
+
+
+@dataclass(frozen=True)
+class GrowthChange:
+    """What a step of growth does.
+
+    Attributes:
+        bought: Pieces by name.
+        stranded: Pieces that were paid for and are of no use any more, by name.
+        kept: Cables that nobody touches.
+        moved: Cables that were there and are pulled, while the cluster is in use.
+        laid: Cables that are new.
+    """
+
+    bought: Mapping[str, Lot]
+    stranded: Mapping[str, Lot]
+    kept: int
+    moved: int
+    laid: int
+
+    def usd(self, lots: Iterable[Lot], *, network: bool | None = None) -> float:
+        """Typical price of some lots, of the network alone where that is asked for."""
+        chosen = [lot for lot in lots if network is None or lot.network is network]
+        return sum(lot.count * lot.price_usd.typical for lot in chosen)
+
+
+def change(before: Cluster | None, after: Cluster, *, rebuilt: bool) -> GrowthChange:
+    """What leads from one cluster to another.
+
+    Args:
+        before: None: there is nothing yet.
+        after: The next.
+        rebuilt: Whether the network is bought anew, rather than what is missing of it.
+    """
+    old, new = ({} if before is None else lots(before)), lots(after)
+    bought, stranded = {}, {}
+    for name in sorted({*old, *new}):
+        one, other = old.get(name), new.get(name)
+        had = 0.0 if one is None else one.count
+        wanted = 0.0 if other is None else other.count
+        lot = other or one
+        if lot is None:
+            continue
+        kept = 0.0 if rebuilt and lot.network and lot.component != "NICs" else min(had, wanted)
+        if wanted > kept:
+            bought[name] = Lot(name, lot.component, wanted - kept, lot.price_usd)
+        if had > kept:
+            stranded[name] = Lot(name, lot.component, had - kept, lot.price_usd)
+    mine, theirs = (Counter() if before is None else cables(before)), cables(after)
+    same = 0 if rebuilt else (mine & theirs).total()
+    return GrowthChange(bought, stranded, same, mine.total() - same, theirs.total() - same)

@@ -1,0 +1,274 @@
+"""Regret: how far each choice is behind the best of all in each future, and what to make of several futures.
+
+Several futures are judged by the largest regret over them (Savage 1951: choose the least of these), or by the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.cost.capital import NETWORK_COMPONENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    F = NDArray[np.float64]
+    from collections.abc import Callable, Iterator, Mapping
+
+    from railyard.ask.plan.price import DesignPrice, ServicePrice
+
+
+def excess(costs: ArrayLike) -> F:
+    """float64[choices, futures, ...] of costs of that shape, 0 for the best choice of a future."""
+    table = np.asarray(costs, np.float64)
+    found: F = table - table.min(axis=0)
+    return found
+
+
+def relative(costs: ArrayLike) -> F:
+    """The excess as a share of the least cost."""
+    table = np.asarray(costs, np.float64)
+    found: F = excess(table) / np.abs(table.min(axis=0))
+    return found
+
+
+def largest(found: F) -> F:
+    """float64[choices, ...]: the largest over the futures."""
+    worst: F = found.max(axis=1)
+    return worst
+
+
+def expected(found: F, odds: Sequence[float]) -> F:
+    """float64[choices, ...]: the mean over the futures.
+
+    Args:
+        found: float64[choices, futures, ...].
+        odds: Of the futures; they add up to 1.
+    """
+    mean: F = np.tensordot(np.asarray(odds), found, axes=(0, 1))
+    return mean
+
+
+@dataclass(frozen=True)
+class DesignObjective:
+    """One figure of a design.
+
+    Attributes:
+        name: As written.
+        words: What it is.
+        unit: Of its values.
+        of: Reads it, None where what it needs is missing; None: it comes of comparing designs.
+        large: Whether more is better.
+        needs: Of `NEEDED`, a key of the scenario without which no engine gives it.
+        work: Kinds of work that have it.
+    """
+
+    name: str
+    words: str
+    unit: str
+    of: Callable[[Any], float | None] | None
+    large: bool = False
+    needs: str = ""
+    work: tuple[str, ...] = ("training", "serving")
+
+    @property
+    def sign(self) -> float:
+        """What values are multiplied by so that less is better."""
+        return -1.0 if self.large else 1.0
+
+
+_STEPS = ("training",)
+_REQUESTS = ("serving",)
+_LATENCIES = {
+    "ttft": "time to the first token",
+    "tpot": "mean time of each further token of a request",
+    "e2e": "time to the last token",
+}
+_SHARES = (("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"))
+
+
+def _latency(name: str, share: str) -> Callable[[ServicePrice], float | None]:
+    return lambda priced: priced.latencies[name, share]
+
+
+def _of_requests() -> Iterator[DesignObjective]:
+    """What a service is judged by beside its money."""
+    yield DesignObjective(
+        "attainment",
+        "share of the requests that keep all limits of `slo`",
+        "",
+        lambda priced: priced.attainment,
+        large=True,
+        work=_REQUESTS,
+    )
+    yield DesignObjective(
+        "goodput",
+        "requests a second that keep all limits of `slo`",
+        "1/s",
+        lambda priced: priced.goodput_per_s,
+        large=True,
+        work=_REQUESTS,
+    )
+    for name, words in _LATENCIES.items():
+        for share, which in _SHARES:
+            yield DesignObjective(f"{name}_{share}", f"{words}, {which}", "s", _latency(name, share), work=_REQUESTS)
+
+
+def _network_share(priced: DesignPrice) -> float:
+    usd = sum(priced.capex.line(name).typical for name in NETWORK_COMPONENTS)
+    return usd / max(priced.capex.total_usd.typical, 1e-300)
+
+
+OBJECTIVES: Mapping[str, DesignObjective] = {
+    one.name: one
+    for one in (
+        DesignObjective("cpmt", "cost per million goodput tokens", "USD", lambda priced: priced.cpmt),
+        DesignObjective(
+            "jct", "time until the job is done", "s", lambda priced: priced.jct_s, needs="tokens", work=_STEPS
+        ),
+        DesignObjective(
+            "done",
+            "time from the order until the job is done, deliveries included",
+            "s",
+            lambda priced: priced.delivery_s + priced.jct_s,
+            needs="tokens",
+            work=_STEPS,
+        ),
+        DesignObjective(
+            "delivery", "time from the order until the last part is there", "s", lambda priced: priced.delivery_s
+        ),
+        DesignObjective("step", "mean step", "s", lambda priced: priced.step_s, work=_STEPS),
+        DesignObjective(
+            "tokens_per_s", "goodput tokens a second", "1/s", lambda priced: priced.tokens_per_s, large=True
+        ),
+        DesignObjective(
+            "tokens_per_watt",
+            "goodput tokens a second and watt drawn, which is a joule",
+            "1/J",
+            lambda priced: priced.tokens_per_s / priced.power.total_w.typical,
+            large=True,
+        ),
+        DesignObjective("capex", "capital, with installation", "USD", lambda priced: priced.capex.total_usd.typical),
+        DesignObjective(
+            "power", "drawn by the site at work, with cooling", "W", lambda priced: priced.power.total_w.typical
+        ),
+        DesignObjective("provisioned", "nameplate IT power", "W", lambda priced: priced.power.provisioned_w.typical),
+        DesignObjective("racks", "racks by nameplate power", "", lambda priced: priced.racks),
+        DesignObjective("usd_per_h", "dollars an hour", "USD/h", lambda priced: priced.usd_per_h),
+        DesignObjective(
+            "mfu", "model FLOP/s over the dense peak", "", lambda priced: priced.mfu, large=True, work=_STEPS
+        ),
+        DesignObjective(
+            "utilization",
+            "share of a step in which accelerators compute",
+            "",
+            lambda priced: priced.busy,
+            large=True,
+            work=_STEPS,
+        ),
+        *_of_requests(),
+        DesignObjective("network_capex_share", "the network's share of the capital", "", _network_share),
+        DesignObjective(
+            "network_power_share",
+            "share of NICs, switches and optics in the IT power",
+            "",
+            lambda priced: priced.power.data_movement_share,
+        ),
+        DesignObjective(
+            "carbon",
+            "CO2 equivalent of the electricity for a million goodput tokens",
+            "g",
+            lambda priced: priced.carbon,
+            needs="grid",
+        ),
+        DesignObjective("regret", "largest excess over the best design for a demand", "", None),
+        DesignObjective("expected_regret", "mean excess over the best design for each demand", "", None),
+    )
+}
+
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "tokens": ("of a job without end", "write `tokens: 15 T` under `workload.training`"),
+    "grid": ("without a grid", "write `grid: Norway` under `economics`, or with each of its `sites`"),
+}
+"""What objectives need: what a scenario is without it, and what to write."""
+
+_OF_OTHERS = {
+    "ttft": "serving",
+    "tpot": "serving",
+    "e2e": "serving",
+    "attainment": "serving",
+    "goodput": "serving",
+    "fct": "packets",
+    "convergence": "learning",
+    "accuracy": "learning",
+    "loss": "learning",
+}
+
+
+def objective(
+    name: str, key: str, *, demands: int, lacks: frozenset[str] = frozenset(), work: str = "training"
+) -> DesignObjective:
+    """An objective by its name.
+
+    Args:
+        name: As written.
+        key: Where.
+        demands: How many the plan has.
+        lacks: What of `NEEDED` the scenario does not have.
+        work: Kind of what runs.
+
+    Raises:
+        InputError: No engine gives it.
+    """
+    found = OBJECTIVES.get(name)
+    if found is None or work not in found.work:
+        allowed = sorted(one.name for one in OBJECTIVES.values() if work in one.work)
+        about = next((what for word, what in _OF_OTHERS.items() if name.startswith(word)), "")
+        about = about if found is None else " and ".join(found.work)
+        hint = did_you_mean(name, allowed) if about in ("", work) else f"it is a figure of {about}"
+        raise InputError(f"no engine gives the objective `{name}` of {work}", key=key, allowed=allowed, hint=hint)
+    if found.needs in lacks:
+        without, write = NEEDED[found.needs]
+        raise InputError(f"no engine gives `{name}` {without}", key=key, hint=write)
+    if found.of is None and demands < 2:
+        raise InputError(f"`{name}` compares demands, and the plan has one", key=key, hint="write two under `demand`")
+    return found
+
+
+def measured_by(objectives: Sequence[DesignObjective]) -> DesignObjective:
+    """What regret is an excess of: the first objective that is read off a design, else dollars per token."""
+    return next((one for one in objectives if one.of is not None), OBJECTIVES["cpmt"])
+
+
+def regrets(costs: ArrayLike, shares: Sequence[float]) -> dict[str, NDArray[np.float64]]:
+    """Objectives that compare designs, each float64[designs, ...].
+
+    Args:
+        costs: float64[designs, demands, ...], less is better.
+        shares: Of the demands.
+    """
+    behind = relative(costs)
+    return {"regret": largest(behind), "expected_regret": expected(behind, shares)}
+
+
+def figures_of(priced: DesignPrice, work: str = "training") -> dict[str, float]:
+    """Every objective of a kind of work that is read off one design."""
+    read = {name: one.of(priced) for name, one in OBJECTIVES.items() if one.of is not None and work in one.work}
+    return {name: float(value) for name, value in read.items() if value is not None}
+
+
+def merged(rows: Sequence[Mapping[str, float]], shares: Sequence[float]) -> dict[str, float]:
+    """Figures under all demands together: the mean by their shares.
+
+    Args:
+        rows: Figures under each demand.
+        shares: Of the demands.
+    """
+    return {name: math.fsum(row[name] * share for row, share in zip(rows, shares, strict=True)) for name in rows[0]}

@@ -1,1 +1,0 @@
-"""What a vendor's pilot pod has to show before a plan's recommendation is bought."""

@@ -1,0 +1,389 @@
+"""A plan from its first point to its choice: closed form for all, an engine for the promising and the rivals."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.ask.plan import evaluate, judgement
+from railyard.ask.plan.ahead import Ahead
+from railyard.ask.plan.conclusion import budget_of, conclude, finalists, refusal
+from railyard.ask.plan.judgement import DesignJournal, judge, promising, rivals_of, sorted_out
+from railyard.ask.plan.lessons import Lessons
+from railyard.ask.plan.objectives import merged
+from railyard.ask.plan.outcome import DesignOutcome
+from railyard.kit.errors import InputError
+from railyard.work.study.tasks import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from railyard.ask.plan.planned import PlannedDesigns
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.plan_section import PlanSection
+    from railyard.work.study.folder import Journal
+    from railyard.work.study.tasks import Workers
+
+    Report = Callable[[str, float], None]
+    Pair = tuple[int, int]
+    Run = tuple[int, int, Mapping[str, Any]]
+
+
+_CHUNK = 24
+"""Points of a task of the sweep: the same on any number of cores, so that results are."""
+
+_BATCH = 4
+"""Runs on the engine between two looks at what they teach: the same on any number of cores."""
+
+_AGAIN = 0.01
+"""A design runs again with another layout where that is thought to be faster by this share."""
+
+_LOOKS_S = 2.0
+"""From one look for the best design so far to the next, at least."""
+
+_LOOKING = 0.05
+"""Share of the plan's time that these looks may take."""
+
+
+class _TimeIsUp(Exception):
+    """The plan's time is spent."""
+
+
+@dataclass
+class DesignPlanner:
+    """Works a plan out.
+
+    Attributes:
+        draft: The scenario.
+        planned: What was found so far.
+        section: How much may be spent.
+        workers: Where tasks run.
+        known: What is on disk.
+        report: Called with what is being done, and how much of the plan is over, from 0 to 1.
+        ahead: What is left.
+        until: Of the monotonic clock, when the plan's time is spent.
+        lessons: What the closed form misses.
+        raw: What it found, by point and demand.
+        refused: Points that the engine could not run.
+        taken: Keys of what was run, or was known of an earlier run, in this one.
+        best: The best design so far, in words.
+        looks_at: Of the monotonic clock, when it is looked for again.
+    """
+
+    draft: Draft
+    planned: PlannedDesigns
+    section: PlanSection
+    workers: Workers
+    known: DesignJournal
+    report: Report
+    ahead: Ahead
+    until: float = math.inf
+    lessons: Lessons = field(default_factory=Lessons)
+    raw: dict[Pair, DesignOutcome] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    best: str = ""
+    looks_at: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        draft: Draft,
+        planned: PlannedDesigns,
+        section: PlanSection,
+        workers: Workers,
+        journal: Journal,
+        *,
+        report: Report = lambda _what, _share: None,
+    ) -> DesignPlanner:
+        """For a plan as `begin` gives it; its time runs from now on."""
+        excluded = sorted(frozenset().union(*(one.names for one in planned.constraints)))
+        until = time.monotonic() + section.effort.time if section.effort.time else math.inf
+        known = DesignJournal(draft, planned.space, tuple(excluded), journal)
+        return cls(draft, planned, section, workers, known, report, Ahead.of(planned, section, _CHUNK), until)
+
+    def run(self) -> PlannedDesigns:
+        """All of it; what was found so far where its time is spent.
+
+        Raises:
+            InputError: No point can be built, or none keeps the constraints.
+        """
+        self._work()
+        self._conclude()
+        return self.planned
+
+    def _work(self) -> None:
+        for step in (self._cover, self._learn, self._run_promising, self._run_rivals, self._run_bound):
+            self.ahead.step()
+            try:
+                step()
+            except _TimeIsUp:
+                self.planned.stopped = "time"
+                self.workers.close()
+                sorted_out(self.planned)
+                return
+
+    def _conclude(self) -> None:
+        planned, effort = self.planned, self.section.effort
+        if not judgement.good(planned):
+            raise self.draft.blame(self._too_short() if planned.stopped else refusal(planned))
+        self.ahead.step()
+        self._tell("chances")
+        conclude(planned, draws=effort.draws, seed=self.draft.seed, rivals=effort.rivals)
+
+    def _tell(self, what: str) -> None:
+        """Reports what is done now, with the best design so far, which is looked for now and then."""
+        now = time.monotonic()
+        if now >= self.looks_at:
+            sorted_out(self.planned)
+            self.best = judgement.best_words(self.planned)
+            cost_s = time.monotonic() - now
+            self.looks_at = now + max(_LOOKS_S, cost_s / _LOOKING)
+        self.report(f"{what}; {self.best}" if self.best else what, self.ahead.share(self.until))
+
+    def _too_short(self) -> InputError:
+        seen, size = len(self.planned.points), self.planned.space.size
+        return InputError(
+            f"the time was spent before a design was found that keeps all constraints ({seen:,} of {size:,} looked at)",
+            key="plan.effort.time",
+            hint="the same command goes on from here",
+        )
+
+    # The space in closed form.
+
+    def _cover(self) -> None:
+        """Every point of a small space; of a large one those that an optimizer asks for."""
+        space, effort = self.planned.space, self.section.effort
+        if space.size <= effort.designs:
+            self._look(range(space.size))
+            return
+        from railyard.ask.plan.lessons import search
+
+        for points in search(self.planned, effort.samples, self.draft.seed):
+            self._look(points)
+
+    def _look(self, points: Sequence[int]) -> None:
+        """Some points under every demand."""
+        space = self.planned.space
+        pairs = [(point, demand) for demand in range(len(space.demands)) for point in points]
+        keys = {pair: self.known.key(*pair, "analytic") for pair in pairs}
+        left = []
+        for pair in pairs:
+            row = self.known.kept(keys[pair])
+            if row is None:
+                left.append(pair)
+            else:
+                self._take(row, pair)
+        heads = frozenset({"cluster", "catalog"})
+        left.sort(key=lambda pair: (str(space.part(pair[0], pair[1], heads)), pair))
+        self._swept(self._swept(left, keys, _CHUNK), keys, 1)
+        sorted_out(self.planned)
+
+    def _swept(self, left: Sequence[Pair], keys: Mapping[Pair, str], together: int) -> list[Pair]:
+        """Points in closed form, some of them together.
+
+        Returns:
+            Points of tasks that failed, for one of them may be to blame; none where each was alone.
+        """
+        again: list[Pair] = []
+        chunks = list(self._chunks(left, together))
+        for done in self._done([Task(evaluate.SWEEP, self._sweeping(chunk)) for chunk in chunks], "closed form"):
+            chunk = chunks[done.number]
+            if done.error and together > 1:
+                again += chunk
+                continue
+            rows = {(row["point"], row["demand"]): row for row in done.value or ()}
+            for point, demand in chunk:
+                row = rows.get((point, demand)) or DesignOutcome(point, demand, "analytic", error=done.error).plain()
+                self._take(row, (point, demand))
+                self.known.keep(keys[point, demand], row, done.error, sync=(point, demand) == chunk[-1])
+        return sorted(again)
+
+    def _chunks(self, left: Sequence[Pair], together: int) -> Iterator[Sequence[Pair]]:
+        """Points of each task; where nothing is known the first has one design, so that a best one is known soon."""
+        first = 0 if self.raw else min(len(self.planned.space.demands), together)
+        if first and left:
+            yield left[:first]
+        yield from (left[at : at + together] for at in range(first, len(left), together))
+
+    def _sweeping(self, pairs: Sequence[Pair]) -> dict[str, Any]:
+        return {
+            "plan": self.known.plan,
+            "points": [list(pair) for pair in pairs],
+            "exclude": list(self.known.excluded),
+        }
+
+    def _take(self, row: Mapping[str, Any], pair: Pair) -> None:
+        outcome = replace(DesignOutcome.of(row), point=pair[0], demand=pair[1])
+        self.planned.outcomes[*pair, outcome.engine] = outcome
+        if not outcome.error:
+            self.raw[pair] = outcome
+
+    # The engine.
+
+    def _learn(self) -> None:
+        """Layouts of the most promising point on `flow`: what the closed form misses of them, all points' layouts have.
+
+        The layout that may be fastest by the lower end of what is known runs next, a few at a time.
+        """
+        good, effort = judgement.good(self.planned), self.section.effort
+        if not good or not effort.layouts or not effort.flow or self.planned.engine != "flow":
+            return
+        anchor = good[promising(judgement.values(self.planned, good), 1)[0]]
+        for demand in range(len(self.planned.space.demands)):
+            first = self.planned.outcomes[anchor, demand, "analytic"]
+            ran = 0
+            while ran < effort.layouts and len(first.layouts) > 1:
+                chosen = self.lessons.next_ones(self.raw[anchor, demand], demand, min(_BATCH, effort.layouts - ran))
+                if not chosen:
+                    break
+                self._engine("flow", [(anchor, demand, layout) for layout in chosen])
+                ran += len(chosen)
+        self._correct()
+
+    def _run_promising(self) -> None:
+        """The most promising points on `flow`; what they teach is taken from the others, and the next are chosen."""
+        left = self._runs
+        while left > 0:
+            good = [point for point in judgement.good(self.planned) if point not in self.refused and self._open(point)]
+            if not good:
+                return
+            hoped = self._hoped(good)
+            first = [good[at] for at in promising(hoped, min(left, _BATCH))]
+            # Half of a batch is for families of which none ran yet, so that no rival is dismissed by its closed form.
+            rivals = [one.point for one in rivals_of(self.planned, good, hoped[:, 0])]
+            chosen = list(dict.fromkeys([first[0], *rivals[: _BATCH // 2], *first]))[: min(left, _BATCH)]
+            self._run_points(chosen)
+            left -= len(chosen)
+
+    @property
+    def _runs(self) -> int:
+        """Points that run, at most."""
+        effort = self.section.effort
+        return effort.serving if self.planned.engine == "serving" else effort.flow
+
+    def _run_bound(self) -> None:
+        """What no product reaches, judged as those are that run: what is left to gain."""
+        point = judgement.best_bound(self.planned)
+        if point is not None and self._runs:
+            self._engine(self.planned.engine, [(point, demand, layout) for demand, layout in self._open(point)])
+            judge(self.planned)
+
+    def _run_rivals(self) -> None:
+        """The nearest rivals of the best design, on the same engine, and all of them on packets where time allows."""
+        planned, effort, chosen = self.planned, self.section.effort, list[int]()
+        while self._runs:
+            chosen = finalists(planned, effort.rivals, self.refused)
+            left = [point for point in chosen if not planned.ran(point)][:_BATCH]
+            if not left:
+                break
+            self._run_points(left)
+        if not effort.verify or not chosen:
+            return
+        runs = [
+            (point, demand, planned.outcomes[point, demand, planned.engine].layouts[0])
+            for point in chosen
+            for demand in range(len(planned.space.demands))
+        ]
+        budget_hops = budget_of(planned, [(point, demand) for point, demand, _ in runs], effort.verify)
+        if budget_hops:
+            self._engine("packet", runs, budget_hops)
+            whole = [planned.outcomes[point, demand, "packet"].whole for point, demand, _ in runs]
+            if len(chosen) > 1 and all(whole):  # slices of steps are no measure for designs that are near to each other
+                planned.engines = ("packet", *planned.engines)
+            judge(planned)
+
+    def _run_points(self, points: Sequence[int]) -> None:
+        """Points on the engine, each with its layouts that are open; what they teach is taken from the others."""
+        self._engine(
+            self.planned.engine, [(point, demand, layout) for point in points for demand, layout in self._open(point)]
+        )
+        self.refused.update(point for point in points if not self.planned.ran(point))
+        self._correct()
+
+    def _open(self, point: int) -> list[tuple[int, Mapping[str, Any]]]:
+        """Demands under which a point has not run, or has with a layout that is no longer thought its fastest."""
+        found: list[tuple[int, Mapping[str, Any]]] = []
+        for demand in range(len(self.planned.space.demands)):
+            closed = self.planned.outcomes[point, demand, "analytic"]
+            engine = self.planned.engine
+            ran = self.planned.outcomes.get((point, demand, engine))
+            known = self.known.key(point, demand, engine, closed.layouts[0]) in self.taken
+            if ran is None or (not ran.error and not known and closed.step_s < ran.step_s * (1.0 - _AGAIN)):
+                found.append((demand, closed.layouts[0]))
+        return found
+
+    def _hoped(self, points: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+        """float64[n, objectives] with what an open run may find, less is better."""
+        planned, rows = self.planned, []
+        for point in points:
+            hoped = {demand for demand, _ in self._open(point)}
+            each = [
+                planned.outcomes[point, demand, "analytic"] if demand in hoped else planned.seen(point, demand)
+                for demand in range(len(planned.space.demands))
+            ]
+            figures = merged([one.figures for one in each if one is not None], planned.shares)
+            figures |= planned.regret.get(point, {})
+            rows.append([one.sign * figures[one.name] for one in planned.objectives])
+        return np.array(rows)
+
+    def _correct(self) -> None:
+        """Takes what the closed form was seen to miss from all points, and judges anew."""
+        if self.planned.engine == "flow":
+            for pair, outcome in self.raw.items():
+                self.planned.outcomes[*pair, "analytic"] = self.lessons.corrected(outcome)
+        apart = self.lessons.left() if self.planned.engine == "flow" else self._apart()
+        if len(apart) >= 3:
+            self.planned.closed_form = (float(np.mean(apart)), max(float(np.std(apart, ddof=1)), 0.005), len(apart))
+        judge(self.planned)
+
+    def _apart(self) -> list[float]:
+        """By how much the engine's answers take longer than in closed form, as logarithms."""
+        ran = [(key[:2], one) for key, one in self.planned.outcomes.items() if key[2] == self.planned.engine]
+        return [math.log(one.step_s / self.raw[pair].step_s) for pair, one in ran if not one.error]
+
+    def _engine(self, engine: str, runs: Sequence[Run], budget_hops: float = 0.0) -> None:
+        keys = [self.known.key(point, demand, engine, layout, budget_hops) for point, demand, layout in runs]
+        self.taken.update(keys)
+        rows = {at: self.known.kept(key) for at, key in enumerate(keys)}
+        found = {at: row for at, row in rows.items() if row is not None}
+        left = [at for at in range(len(runs)) if at not in found]
+        tasks = []
+        for at in left:
+            point, demand, layout = runs[at]
+            argument = {"plan": self.known.plan, "point": point, "demand": demand, "engine": engine}
+            argument |= {"layout": dict(layout), "budget_hops": budget_hops}
+            tasks.append(Task(evaluate.RUN, argument))
+        for at, row in found.items():
+            self._found(row, runs[at][:2])
+        for done in self._done(tasks, engine):
+            at = left[done.number]
+            found[at] = done.value or DesignOutcome(runs[at][0], runs[at][1], engine, error=done.error).plain()
+            self.known.keep(keys[at], found[at], done.error)
+            self._found(found[at], runs[at][:2])
+        for at in sorted(found):  # in an order that does not depend on which ended first
+            outcome = DesignOutcome.of(found[at])
+            if engine == "flow" and not outcome.error:
+                self.lessons.learn(replace(outcome, demand=runs[at][1]), self.raw[runs[at][:2]])
+
+    def _found(self, row: Mapping[str, Any], pair: Pair) -> None:
+        """Keeps the fastest of a point's runs on an engine."""
+        outcome = replace(DesignOutcome.of(row), point=pair[0], demand=pair[1])
+        before = self.planned.outcomes.get((*pair, outcome.engine))
+        if before is None or before.error or (not outcome.error and outcome.step_s < before.step_s):
+            self.planned.outcomes[*pair, outcome.engine] = outcome
+
+    def _done(self, tasks: Sequence[Task], what: str) -> Iterator[Any]:
+        ended = 0
+        if tasks:
+            self._tell(f"{what}: 0 of {len(tasks)}")
+        for ended, done in enumerate(self.workers.run(tasks, self.until), 1):
+            self.ahead.ended(what)
+            yield done
+            self._tell(f"{what}: {ended} of {len(tasks)}")
+        if ended < len(tasks) or time.monotonic() >= self.until:
+            raise _TimeIsUp

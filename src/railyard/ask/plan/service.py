@@ -1,0 +1,261 @@
+"""Designs of a service: clusters and layouts of pools together, in closed form and on the engine `serving`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.ask.plan.build import PlannedHardware
+from railyard.ask.plan.objectives import figures_of
+from railyard.ask.plan.outcome import DesignOutcome, reason
+from railyard.ask.plan.price import ServicePrice, kept_of
+from railyard.ask.plan.uncertainty import DesignChoice, TimeError, modelled
+from railyard.engine.serving.closed_form import expected, unknown_of
+from railyard.kit.errors import InputError, SimulationError
+from railyard.measure.cost.cost import hourly_inputs
+from railyard.measure.cost.deployment import Use, deployment_cost
+from railyard.measure.cost.serving import PaidGoodput
+from railyard.measure.model_error import serving_error
+from railyard.measure.serving.journeys import DONE, Served, quantiles
+from railyard.measure.serving.objective import goodput
+from railyard.work.scenario.variants import Variant
+from railyard.work.serving.figures import drawn_w, idle_of, parts_of_bill, uses_of
+from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of
+from railyard.work.serving.prepare import job_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from railyard.ask.plan.build import DesignBench
+    from railyard.ask.plan.planned import PlannedDesigns
+    from railyard.engine.serving.closed_form import Expected, PoolTotals
+    from railyard.work.serving.placing import PlacedPool
+    from railyard.work.serving.prepare import ServingJob
+
+
+_SHOWN = ("p50", "p90", "p99")
+
+
+def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozenset[str]) -> Iterator[DesignOutcome]:
+    """Points in closed form, those that cannot be with their error.
+
+    Args:
+        bench: Builds them.
+        points: Numbers of points and demands.
+        exclude: Makers and catalogue names to look for.
+    """
+    for point, demand in points:
+        try:
+            yield _closed(bench, point, demand, exclude)
+        except InputError as error:
+            yield DesignOutcome(point, demand, "analytic", error=reason(error))
+
+
+def served(bench: DesignBench, point: int, demand: int) -> DesignOutcome:
+    """A point under a demand on the engine; with its error where it cannot run."""
+    try:
+        job = _job(bench, point, demand)
+        run = job.run(job.requests)
+        found = latencies(job, job.requests, run)
+        span_s = max(goodput(found, objective_of(job)).span_s, SHORTEST_S)
+        return _judged(bench, (point, demand, "serving"), job, found, uses_of(job, run, span_s))
+    except InputError as error:
+        text = reason(error)
+    except SimulationError as error:
+        text = str(error).splitlines()[0]
+    return DesignOutcome(point, demand, "serving", error=text, layouts=({},))
+
+
+def choice(planned: PlannedDesigns, bench: DesignBench, point: int) -> DesignChoice:
+    """A design with everything that chances are worked out of."""
+    hardware, layouts, outcomes, money, missed = [], [], [], [], []
+    for demand in range(len(planned.space.demands)):
+        outcome = planned.seen(point, demand)
+        if outcome is None:
+            raise AssertionError("only designs with outcomes are chosen")
+        job = _job(bench, point, demand)
+        hardware.append(_hardware(job))
+        layouts.append(words(job.pools))
+        outcomes.append(outcome)
+        money.append(_again(bench, (point, demand), job, outcome))
+        missed.append(_missed(job))
+    name, figures = planned.space.name(point), planned.figures(point) or {}
+    return DesignChoice(
+        *(point, name),
+        tuple(hardware),
+        tuple(layouts),
+        tuple(outcomes),
+        tuple(money),
+        tuple(missed),
+        figures,
+    )
+
+
+def replica(bench: DesignBench, point: int, demand: int) -> tuple[int, int]:
+    """Accelerators of one replica of each pool together, and the most replicas of a pool."""
+    pools = _job(bench, point, demand).pools
+    return sum(int(pool.ranks.size) // pool.replicas for pool in pools), max(pool.replicas for pool in pools)
+
+
+def words(pools: Sequence[PlacedPool]) -> str:
+    """Pools in words: `8 x tp 4`, `prefill 6 x tp 4 and decode 5 x tp 8`."""
+    found = []
+    for pool in pools:
+        role = "" if pool.role == "both" else f"{pool.role} "
+        found.append(f"{role}{pool.replicas} x {pool.layout}")
+    return " and ".join(found)
+
+
+def _job(bench: DesignBench, point: int, demand: int) -> ServingJob:
+    space = bench.space
+    variant = Variant(space.name(point), space.settings(point), space.draft(point, demand))
+    return job_of(variant, bench.memo())
+
+
+def _hardware(job: ServingJob) -> PlannedHardware:
+    found = PlannedHardware.bought(job.cluster, parts_of_bill(job))
+    machines = [machine for pool in job.pools for machine, _ in pool.separate]
+    makers = {entry.vendor for one in machines for entry in (one.accelerator, one.nic)}
+    return replace(found, names=found.names | makers)
+
+
+def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]) -> DesignOutcome:
+    job = _job(bench, point, demand)
+    unknown = "users of a closed loop" if job.section.requests.users else unknown_of(job.deployment)
+    if unknown:
+        raise InputError(f"a plan knows no closed form of {unknown}")
+    entered = replace(job.requests, arrival_ps=job.requests.arrival_ps + job.entry_ps)
+    found = expected(entered, job.deployment)
+    seen = _seen(job, found)
+    uses = _uses(job, found.pools, max(goodput(seen, objective_of(job)).span_s, SHORTEST_S))
+    outcome = _judged(bench, (point, demand, "analytic"), job, seen, uses)
+    hardware = _hardware(job)
+    return replace(outcome, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
+
+
+def _seen(job: ServingJob, found: Expected) -> Served:
+    """The closed form's requests as an engine's are seen."""
+    requests, none = job.requests, np.zeros(len(job.requests))
+    arrival_s, ttft = np.asarray(requests.arrival_ps * 1e-12, np.float64), found.ttft_s + job.entry_ps * 1e-12
+    return Served(
+        arrival_s=arrival_s,
+        done_s=found.done_s,
+        input_tokens=requests.input_tokens.astype(np.int64),
+        output_tokens=requests.output_tokens.astype(np.int64),
+        cached_tokens=np.zeros(len(requests), np.int64),
+        ttft_s=ttft,
+        **dict.fromkeys(("queue_s", "transfer_s", "collectives_s", "compute_s", "decode_collectives_s"), none),
+        tpot_s=found.tpot_s,
+        e2e_s=found.done_s - arrival_s,
+        status=np.full(len(requests), DONE, np.uint8),
+    )
+
+
+def _uses(job: ServingJob, pools: Sequence[PoolTotals], span_s: float) -> list[Use]:
+    """How accelerators spend their time by the totals of the closed form; the law of power is the engine's."""
+    uses = []
+    for pool, made, did in zip(job.pools, job.deployment.pools, pools, strict=True):
+        cost = made.cost
+        energy = cost.idle_w * span_s * pool.replicas + cost.busy_w * did.busy_s + cost.joule_per_token * did.tokens
+        energy += cost.joule_per_kv_token * did.kv_tokens + cost.joule_per_pair * did.pairs
+        device, total_s, count = pool.cluster.accelerator, span_s * pool.replicas, int(pool.ranks.size)
+        shares = did.prompt_s / total_s, max(did.busy_s - did.prompt_s, 0.0) / total_s
+        uses.append(Use(device, count, drawn_w(device, energy, count, span_s), *shares))
+    return [*uses, *_idle(job)]
+
+
+def _judged(
+    bench: DesignBench, place: tuple[int, int, str], job: ServingJob, found: Served, uses: Sequence[Use]
+) -> DesignOutcome:
+    """What came of the requests, in figures."""
+    objective = objective_of(job)
+    good = goodput(found, objective)
+    if not objective.met(found).any():
+        raise InputError("no request is in time")
+    sold = sold_of(found, objective, good)
+    each = {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
+    seen = {(name, share): value for name, times in each.items() for share, value in quantiles(times).items()}
+    served_so = _Come(
+        sold.tokens_per_h("total") / 3600,
+        good.attainment,
+        good.requests_per_s,
+        {key: value for key, value in seen.items() if key[1] in _SHOWN},
+        kept_of(found, objective, good),
+    )
+    service = _service(bench, place[:2], job, uses, served_so)
+    mean_s = float(np.mean(found.e2e_s[found.done]))
+    return DesignOutcome(
+        *place,
+        step_s=mean_s,
+        layouts=({},),
+        steps_s=(mean_s,),
+        tried=1,
+        figures=figures_of(service, "serving"),
+        kept=service.kept,
+        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(job.pools)]),
+    )
+
+
+@dataclass(frozen=True)
+class _Come:
+    """What came of requests, as `Service` has it."""
+
+    good_tokens_per_s: float
+    attainment: float
+    goodput_per_s: float
+    latencies: Mapping[tuple[str, str], float | None]
+    kept: tuple[float, ...]
+
+
+def _service(
+    bench: DesignBench, pair: tuple[int, int], job: ServingJob, uses: Sequence[Use], came: _Come
+) -> ServicePrice:
+    assumptions = bench.assumptions(*pair)
+    sold = PaidGoodput(came.good_tokens_per_s, 0.0, 1.0, came.attainment)
+    cost = deployment_cost(uses=uses, parts=parts_of_bill(job), goodput=sold, assumptions=assumptions)
+    return ServicePrice(
+        capex=cost.capex,
+        power=cost.power,
+        bands=hourly_inputs(cost.capex, cost.power, assumptions),
+        rack_w=job.cluster.catalog.price("rack-power").range.typical,
+        good_tokens_per_s=came.good_tokens_per_s,
+        attainment=came.attainment,
+        goodput_per_s=came.goodput_per_s,
+        latencies=came.latencies,
+        kept=came.kept,
+        delivery_s=bench.delivery_s(_hardware(job)),
+        site=assumptions.site,
+        grid=assumptions.grid,
+    )
+
+
+def _again(bench: DesignBench, pair: tuple[int, int], job: ServingJob, outcome: DesignOutcome) -> ServicePrice:
+    """The money of a design whose requests are known already: nothing is simulated again."""
+    uses = []
+    for pool, watts in zip(job.pools, outcome.drawn_w, strict=True):
+        device, count = pool.cluster.accelerator, int(pool.ranks.size)
+        uses.append(Use(device, count, drawn_w(device, watts * count, count, 1.0)))
+    tokens_per_s, attainment, per_s = (outcome.figures[name] for name in ("tokens_per_s", "attainment", "goodput"))
+    came = _Come(tokens_per_s, attainment, per_s, {}, outcome.kept)
+    return _service(bench, pair, job, [*uses, *_idle(job)], came)
+
+
+def _idle(job: ServingJob) -> list[Use]:
+    """Accelerators that belong to no pool."""
+    counts = [(cluster.accelerator, idle_of(job, number)) for number, cluster in enumerate(job.networks.clusters)]
+    return [Use(device, count, device.idle_power_w) for device, count in counts if count]
+
+
+def _missed(job: ServingJob) -> tuple[TimeError, ...]:
+    """What the model may miss of a service: its iterations, and how layouts differ in that."""
+    error = serving_error("tpot", **judged_as(job))
+    bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
+    devices = " and ".join(dict.fromkeys(pool.cluster.accelerator.name for pool in job.pools))
+    layout = math.log1p(error.between) / math.sqrt(2)
+    return (
+        TimeError(modelled(f"iterations of {job.model.name} on {devices}", bias, error.scatter)),
+        TimeError(modelled(f"layout {words(job.pools)} of {job.model.name}", 0.0, layout)),
+    )
