@@ -44,12 +44,22 @@ def main() -> None:
 
 
 def _table(items: Iterable[Item]) -> list[str]:
-    out = ["| table | case | item | published | ours | difference | cause |", "|---|---|---|---|---|---|---|"]
-    for one in items:
-        ours = "none" if one.ours is None else f"{one.ours:,g}"
-        apart = f"{one.difference:+,g}" if one.difference else ""
-        out.append(f"| {one.table} | {one.case} | {one.item} | {one.published:,g} | {ours} | {apart} | {one.cause} |")
+    """A row a case: what is equal in one cell, what is not in another, with its cause."""
+    out = ["| table | case | equal | published, ours and why |", "|---|---|---|---|"]
+    for (table, case), rows in groupby(items, key=lambda one: (one.table, one.case)):
+        mine = list(rows)
+        equal = (f"{one.item} {one.published:,g}{_why(one)}" for one in mine if not one.difference)
+        others = (f"{one.item} {one.published:,g}, {_ours(one)}{_why(one)}" for one in mine if one.difference)
+        out.append(f"| {table} | {case} | {', '.join(equal)} | {'; '.join(others)} |")
     return out
+
+
+def _ours(one: Item) -> str:
+    return "none" if one.ours is None else f"{one.ours:,g}"
+
+
+def _why(one: Item) -> str:
+    return f" ({one.cause})" if one.cause else ""
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
+LEAST_PAIRS = 8
 PAGE = ROOT / "docs" / "validation" / "fabrics.md"
 HEAD = """# Fabrics against published figures
 
@@ -61,10 +62,12 @@ def page(report: FabricReport) -> str:
     for name in dict.fromkeys(row.figure for row in report.rows):
         what = FIGURES[name]
         parts.append(f"\n## {name}: {what.claim}\n\n*Run*: {what.scenario}.\n\n*Published by*: {what.source}.\n\n")
-        parts.append("| case | expected | found | tolerance | engine | verdict |\n|---|---|---|---|---|---|\n")
         rows = [row for row in report.rows if row.figure == name]
+        if any(row.status != "shown" for row in rows):
+            parts.append("| case | expected | found | tolerance | engine | verdict |\n|---|---|---|---|---|---|\n")
         notes = list(dict.fromkeys(row.note for row in rows if row.note))
-        parts += [_line(row, notes) for row in rows]
+        parts += [_line(row, notes) for row in rows if row.status != "shown"]
+        parts += _shown([row for row in rows if row.status == "shown"], notes)
         parts += ["\n" if notes else "", *(f"{number}. {text}.\n" for number, text in enumerate(notes, start=1))]
     return "".join(parts)
 
@@ -75,6 +78,36 @@ def _summary(name: str, report: FabricReport) -> str:
     why = "; ".join(dict.fromkeys(f"{row.case}: {row.note.split('. ')[0]}" for row in off))
     agree = sum(row.status == "ok" for row in rows)
     return f"| {name} | {FIGURES[name].source} | {agree} | {len(off)} | {why} |\n"
+
+
+def _shown(rows: Sequence[Row], notes: list[str]) -> list[str]:
+    """Rows without an expected value: a table where cases are pairs, such as `ring: uec`, else a sentence."""
+    said = []
+    for engine in dict.fromkeys(row.engine for row in rows):
+        mine = [row for row in rows if row.engine == engine]
+        marks = sorted({notes.index(row.note) + 1 for row in mine if row.note})
+        mark = f" ({', '.join(map(str, marks))})" if marks else ""
+        said.append(f"\nFor comparison, by `{engine}`{mark}: {_pairs(mine) or _sentence(mine)}")
+    return said
+
+
+def _sentence(rows: Sequence[Row]) -> str:
+    return "; ".join(f"{row.case} {row.found:,.1f} {row.unit}" for row in rows) + ".\n"
+
+
+def _pairs(rows: Sequence[Row]) -> str:
+    for separator in (": ", ", "):
+        found = {tuple(row.case.rpartition(separator)[::2]): f"{row.found:,.1f} {row.unit}" for row in rows}
+        lines, columns = ({pair[side]: None for pair in found} for side in (0, 1))
+        if (
+            len(found) >= LEAST_PAIRS
+            and 2 * len(found) > len(lines) * len(columns)
+            and min(len(columns), len(lines)) > 1
+        ):
+            head = f"\n\n| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}\n"
+            cells = {line: " | ".join(found.get((line, column), "") for column in columns) for line in lines}
+            return head + "".join(f"| {line or 'as it is'} | {row} |\n" for line, row in cells.items())
+    return ""
 
 
 def _line(row: Row, notes: list[str]) -> str:

@@ -19,12 +19,13 @@ TEXT = """# Trials
 Questions that Railyard once answered wrongly, asked again in variants that nobody chose: other sizes, fabrics, models,
 places. Each trial draws {variants} variants from seed 25, runs the commands that a user would run, and judges the
 answers by what must come out: closed forms, hand calculation, contracts. Trials were committed before what they look
-for was mended. `railyard validate trials --only NAME` runs one.
+for was fixed. `railyard validate trials --only NAME` runs one.
 
-*First run* is the first one after the mending; where it is empty, its result was not kept. Where *last run* is empty
-too, no result is on record.
+**{right} of {all} variants on record come out as they should.** All {variants} of:
 
-**{right} of {all} variants on record come out as they should.**
+{good}
+
+The others, or those whose first run after the fix missed some:
 
 | trial | what must come out | first run | last run | what was corrected, or is left |
 |---|---|---|---|---|
@@ -43,13 +44,19 @@ def records() -> dict[str, dict[str, str]]:
 def page() -> str:
     """All of it."""
     known = records()
+    good: dict[str, list[str]] = {}
     lines = []
     for name, trial in trials.items():
         row = known.get(name, {})
-        cells = (name, trial.expected, _of(row.get("first", "")), _of(row.get("now", "")), row.get("correction", ""))
-        lines.append("| " + " | ".join(cells) + " |")
+        first, now, correction = row.get("first", ""), row.get("now", ""), row.get("correction", "")
+        if now == str(VARIANTS) and first in ("", now) and not correction:
+            topic, _, rest = name.partition("-")
+            good.setdefault(topic, []).append(f"`{rest or name}` ({trial.expected.rstrip('.')})")
+        else:
+            lines.append("| " + " | ".join((name, trial.expected, _of(first), _of(now), correction)) + " |")
     now = [int(row["now"]) for row in known.values() if row["now"]]
-    return TEXT.format(variants=VARIANTS, right=sum(now), all=VARIANTS * len(now), rows="\n".join(lines))
+    listed = "\n".join(f"- {topic}: {'; '.join(items)}." for topic, items in good.items())
+    return TEXT.format(variants=VARIANTS, right=sum(now), all=VARIANTS * len(now), good=listed, rows="\n".join(lines))
 
 
 def _of(right: str) -> str:

@@ -255,7 +255,7 @@ def _warnings(job: Learning, log: RoundLog, count: int) -> Iterator[str]:
         and any(one.loss for one in job.section.clients.regions)
         and job.transport.name == "cubic"
     ):
-        yield "loss on the way bounds CUBIC's goodput: `transport: bbr` is compared in docs/explanation/edge-figures.md"
+        yield "loss on the way bounds CUBIC's goodput: `transport: bbr` is compared in docs/how-to/edge.md"
 
 
 def _differs(job: Learning) -> Iterator[str]:
