@@ -11,7 +11,7 @@ from typing import Any
 from generated import write
 
 from railyard.face.web import documents
-from railyard.measure.result.answers.answer import NAMES
+from railyard.measure.result.answers import NAMES
 from railyard.measure.result.reading import Result
 
 SOURCES = Path(__file__).parent.parent / "frontend" / "src"

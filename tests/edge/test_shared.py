@@ -12,7 +12,7 @@ from tests.edge.test_study import ROUNDS, SITES, refused, run
 
 from railyard.cluster.edge.clients import Network, SharedLink
 from railyard.engine.rounds.waiting import Rule, Tree, close
-from railyard.work.study.wide import Began, added_s, shared_of
+from railyard.work.study.distributed import Began, added_s, shared_of
 
 
 class Rows:

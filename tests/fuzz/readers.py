@@ -273,7 +273,7 @@ def _results(path: Path) -> Any:
 
 
 def _result(path: Path) -> Any:
-    from railyard.work.study.kept import read_result
+    from railyard.work.study.folder import read_result
 
     return read_result(path)
 

@@ -6,7 +6,7 @@ import pytest
 
 from railyard.measure.result.network import NetworkFigures
 from railyard.measure.result.step import StepFigures
-from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.result.variants import TrainingVariant
 from railyard.measure.verdict import unexercised
 
 

@@ -14,7 +14,7 @@ from railyard.measure.result.network import FaultFigures, NetworkFigures
 from railyard.measure.result.section import Band
 from railyard.measure.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
 from railyard.measure.result.step import StepFigures, TaxFigures, UtilizationFigures
-from railyard.measure.result.variants.work import ServedVariant, TrainingVariant
+from railyard.measure.result.variants import ServedVariant, TrainingVariant
 from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
 
 # Half the width of the band is 40 %: e^-0.2 to e^0.6.

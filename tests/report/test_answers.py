@@ -8,16 +8,16 @@ import pytest
 
 from railyard.face.report import answer_html, keep_answer
 from railyard.kit.errors import InputError
-from railyard.measure.result.answers.answer import NAMES, answer_from
-from railyard.measure.result.answers.check import AuditAnswer, DiagnosisAnswer, FindingRow, PicturePlace, SuspectRow
-from railyard.measure.result.answers.placement import (
-    KindGain,
-    SeenGain,
-    SettingChange,
-    TuneAnswer,
-    UnseenCase,
-    UnseenGain,
+from railyard.measure.result.answers import (
+    NAMES,
+    AuditAnswer,
+    DiagnosisAnswer,
+    FindingRow,
+    PicturePlace,
+    SuspectRow,
+    answer_from,
 )
+from railyard.measure.result.choices import KindGain, SeenGain, SettingChange, TuneAnswer, UnseenCase, UnseenGain
 
 from .test_html import embedded
 

@@ -13,7 +13,7 @@ from railyard.graph import Record
 from railyard.measure.network import packet_section
 from railyard.measure.result.reading import Result
 from railyard.measure.result.section import ProvenanceFigures
-from railyard.measure.result.variants.work import TrafficVariant
+from railyard.measure.result.variants import TrafficVariant
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Record(

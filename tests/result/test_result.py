@@ -12,7 +12,7 @@ import pytest
 import railyard
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import FORMAT, STEPS, Result, result_from
-from railyard.measure.result.variants.variant import BaseVariant
+from railyard.measure.result.variants import BaseVariant
 from railyard.work import kinds
 
 CLUSTER = {"accelerators": 32, "server": "hgx-h100", "back_end": {"topology": "rail-optimized", "fabric": "roce"}}

@@ -9,7 +9,7 @@ from railyard.measure.result.reading import Result
 from railyard.measure.result.section import Band
 from railyard.measure.result.serving import ModelServing, ObjectiveFigures, RequestsFigures
 from railyard.measure.result.step import ServingTax, ServingTaxShares
-from railyard.measure.result.variants.work import ServingVariant
+from railyard.measure.result.variants import ServingVariant
 from railyard.measure.verdict import verdict_of
 
 NONE = ServingTaxShares(goodput_lost=0.0, ttft={}, tpot={})

@@ -6,7 +6,7 @@ import pytest
 
 from railyard.face.api.served import bottleneck
 from railyard.measure.result.serving import ModelServing, ObjectiveFigures, Percentiles, ReplicaTrial
-from railyard.measure.result.variants.work import ServingVariant
+from railyard.measure.result.variants import ServingVariant
 
 
 def variant(*trials: ReplicaTrial) -> ServingVariant:

@@ -13,7 +13,7 @@ from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.measure.result.serving import ModelServing
-from railyard.measure.result.variants.work import ServingVariant
+from railyard.measure.result.variants import ServingVariant
 
 SCENARIO = {
     "name": "small",

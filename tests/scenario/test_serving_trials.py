@@ -16,7 +16,7 @@ from railyard.measure.result.serving import (
     RequestsFigures,
     ThroughputFigures,
 )
-from railyard.measure.result.variants.work import ServingVariant
+from railyard.measure.result.variants import ServingVariant
 from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective
 from railyard.work.serving.capacity import with_curve

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import railyard
 from railyard.kit.errors import InputError
 from railyard.work.study import repricing
-from railyard.work.study.kept import read_result
+from railyard.work.study.folder import read_result
 
 SMALL = {
     "name": "small",

@@ -13,7 +13,7 @@ from railyard.face import api
 from railyard.graph import Record
 from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.network import packet_section
-from railyard.measure.result.variants.work import TrafficVariant
+from railyard.measure.result.variants import TrafficVariant
 from railyard.work import kinds as files
 from railyard.work.study import study
 from railyard.work.study.kind import StudyKind, kinds

@@ -14,7 +14,7 @@ from railyard.kit.errors import SimulationError
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
 from railyard.work.study import repricing, study, sweep
-from railyard.work.study.kept import read_result
+from railyard.work.study.folder import read_result
 from railyard.work.study.kind import StudyKind
 from railyard.work.study.tasks import Done, call
 
@@ -43,7 +43,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name not in ("report.html", ".railyard-files")}
 
 
-def ran(out: Path, **more: Any) -> study.Finished:
+def ran(out: Path, **more: Any) -> study.FinishedStudy:
     return study.run(load.from_values(SCENARIO), VARIES, engine="analytic", out=out, searched=False, **more)
 
 

@@ -13,7 +13,7 @@ from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.ask.deploy.emit.labs import netlist
 from railyard.face import api
 from railyard.face.report import keep_answer
-from railyard.measure.result.answers.answer import answer_from
+from railyard.measure.result.answers import answer_from
 from railyard.work.scenario import load
 from railyard.work.study import compose
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from railyard.measure.result.answers.answer import answer_from
+from railyard.measure.result.answers import answer_from
 
 from .conftest import LONG, SMALL, serving
 from .server import until

@@ -10,7 +10,7 @@ from railyard.face import api
 from railyard.work.scenario import load
 
 if TYPE_CHECKING:
-    from railyard.measure.result.wide import FederatedFigures
+    from railyard.measure.result.distributed import FederatedFigures
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "validation" / "data" / "edge"

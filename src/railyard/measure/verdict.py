@@ -31,15 +31,14 @@ from typing import TYPE_CHECKING, Literal
 from railyard.measure.model_error import collectives_scatter, slowed_error, unknown_error
 from railyard.measure.result.money import Difference, Unexercised, Verdict
 from railyard.measure.result.section import SAME
-from railyard.measure.result.variants.variant import StepVariant
-from railyard.measure.result.variants.work import ServedVariant
+from railyard.measure.result.variants import ServedVariant, StepVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.section import Band
-    from railyard.measure.result.variants.variant import ComparedVariant
+    from railyard.measure.result.variants import ComparedVariant
 
 
 _SPINES = frozenset({"fabric", "oversubscription", "qps", "topology"})

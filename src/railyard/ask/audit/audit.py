@@ -21,7 +21,7 @@ from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.measure.picture import tiered
-from railyard.measure.result.answers.check import AuditAnswer, CableEnds, FindingRow
+from railyard.measure.result.answers import AuditAnswer, CableEnds, FindingRow
 from railyard.work.scenario import load
 from railyard.work.study.provenance import version
 

@@ -20,7 +20,7 @@ from railyard.kit.errors import InputError
 from railyard.kit.quantities import percentile
 from railyard.measure.cost.assumptions import HOURS_PER_YEAR, Assumptions
 from railyard.measure.cost.capital import capex, capital_recovery_factor, parts_of_rows
-from railyard.work.scenario.bring_up import BringUpSection
+from railyard.work.scenario.plan_section import BringUpSection
 from railyard.work.study import compose
 
 if TYPE_CHECKING:

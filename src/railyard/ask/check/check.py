@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.check.assertion import FIGURES, Assertion, Subject, assertions
 from railyard.ask.deploy.files import Case
 from railyard.kit.errors import InputError, Interrupted, did_you_mean, suggest
-from railyard.measure.result.answers.check import CheckAnswer, CheckRow
+from railyard.measure.result.answers import CheckAnswer, CheckRow
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.variants import expand
 from railyard.work.study import study

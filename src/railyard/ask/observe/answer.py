@@ -21,7 +21,7 @@ from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.decompose import TimeRow, decompose
 from railyard.measure.picture import drawing_of
-from railyard.measure.result.answers.check import DiagnosisAnswer, SuspectRow, TestStep
+from railyard.measure.result.answers import DiagnosisAnswer, SuspectRow, TestStep
 from railyard.work.scenario import load, problems
 from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.study.provenance import version
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.measure.cost.power import StepShares
     from railyard.measure.picture import Drawing
-    from railyard.measure.result.answers.check import PicturePlace
+    from railyard.measure.result.answers import PicturePlace
 
 
 def cluster_of(path: Path) -> Cluster:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.observe.expected import expected_s
 from railyard.ask.observe.kernels import BUSBW
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.result.answers.check import EVEN
+from railyard.measure.result.answers import EVEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

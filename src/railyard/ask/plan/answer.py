@@ -11,7 +11,7 @@ import numpy as np
 from railyard.ask.plan.conclusion import why
 from railyard.ask.plan.judgement import able, best_bound, dominator, ended, products
 from railyard.ask.plan.objectives import measured_by
-from railyard.measure.result.answers.plan import PlanAnswer
+from railyard.measure.result.choices import PlanAnswer
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     DeploymentChoice = tuple[tuple[StageOption, tuple[int, ...]], ...]
     from collections.abc import Iterator
 
-    from railyard.measure.result.variants.work import ServedVariant
+    from railyard.measure.result.variants import ServedVariant
     from railyard.work.scenario.load import Draft
 
     Report = Callable[[str, float], None]

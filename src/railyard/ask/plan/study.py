@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.plan.planned import PlannedDesigns
-    from railyard.measure.result.answers.plan import PlanAnswer
+    from railyard.measure.result.choices import PlanAnswer
     from railyard.work.scenario.load import Draft
 
     Face = Callable[[PlanAnswer, Path], None]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.plan.pages import Row
     from railyard.measure.result.section import Band
-    from railyard.measure.result.variants.work import TrainingVariant
+    from railyard.measure.result.variants import TrainingVariant
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import WorthSection
 

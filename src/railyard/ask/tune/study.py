@@ -20,7 +20,7 @@ from railyard.ask.tune.trials import STEP, curves, tail_gains
 from railyard.collective.tuner import nccl
 from railyard.engine.packet.fabrics import ROCE, following
 from railyard.kit.errors import InputError, Interrupted
-from railyard.measure.result.answers.placement import TuneAnswer
+from railyard.measure.result.choices import TuneAnswer
 from railyard.work.scenario import load
 from railyard.work.scenario.model import TuneSection
 from railyard.work.study.provenance import version

@@ -109,8 +109,8 @@ def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = "runs")
         InputError: A run cannot be read, one stands twice, or they are of different kinds of work.
     """
     from railyard.face.report import write_report
+    from railyard.work.study.folder import read_all
     from railyard.work.study.joined import joined
-    from railyard.work.study.kept import read_all
     from railyard.work.study.study import keep
 
     result = joined(read_all([Path(run) for run in runs]))

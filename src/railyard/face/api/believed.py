@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.money import Difference, ErrorRow, Verdict
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants.variant import BaseVariant
+    from railyard.measure.result.variants import BaseVariant
 
 
 HEADINGS = (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from http.client import HTTPResponse
 
-    from railyard.measure.result.answers.answer import Answer
+    from railyard.measure.result.answers import Answer
     from railyard.measure.result.reading import Result
 
 PREFIX = "/api/v1"
@@ -269,7 +269,7 @@ class Client:
             InputError: The job has given nothing that can be read here: a deployment is a folder of `files`.
             ServerError: The server refuses, or does not answer.
         """
-        from railyard.measure.result.answers.answer import answer_from
+        from railyard.measure.result.answers import answer_from
         from railyard.measure.result.reading import result_from
 
         given = of.outcome if isinstance(of, Job) else Outcome("run", of) if isinstance(of, str) else of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.face.api import numbers
-from railyard.measure.result.variants.jobs import ServingFigure
+from railyard.measure.result.variants import ServingFigure
 from railyard.work.study.deaths import listed, span
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.network import FaultCost, FaultFigures
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants.jobs import JobRow, JobsVariant, SteppedFigure
-    from railyard.measure.result.variants.variant import StepVariant
+    from railyard.measure.result.variants import JobRow, JobsVariant, SteppedFigure, StepVariant
 
 
 HEADINGS = (

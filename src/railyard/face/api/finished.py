@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
-from railyard.measure.result.answers.answer import NAMES, answer_from
+from railyard.measure.result.answers import NAMES, answer_from
 from railyard.measure.result.reading import result_from
 
 if TYPE_CHECKING:

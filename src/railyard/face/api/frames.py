@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_frame
-from railyard.measure.result.variants.variant import BaseVariant, StepVariant
-from railyard.measure.result.variants.work import (
+from railyard.measure.result.variants import (
+    BaseVariant,
     EdgeVariant,
     FederatedVariant,
     LocalVariant,
     OperateVariant,
     ServedVariant,
+    StepVariant,
 )
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from railyard.face.api import numbers
 from railyard.kit.quantities import format_memory
-from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.result.variants import TrainingVariant
 
 if TYPE_CHECKING:
-    from railyard.measure.result.variants.variant import StepVariant
+    from railyard.measure.result.variants import StepVariant
 
 HEADINGS = ("layout", "step", "against the chosen", "memory of the fullest rank", "step is")
 RIGHT = (1, 2, 3)

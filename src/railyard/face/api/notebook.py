@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants.variant import StepVariant
+    from railyard.measure.result.variants import StepVariant
 
 MOST_VARIANTS = 24
 MOST_PARTS = 8

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.operate import DrawBand, OperateFigures, ServiceRow, SpreadFigures
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants.work import OperateVariant
+    from railyard.measure.result.variants import OperateVariant
 
 LITTLE = 0.0005
 """Of all time: less is shown as 0.0 %."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from railyard.face.api.finished import Run
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.files import die_with_parent, limit_memory, readable
-from railyard.work.study.kept import read_result, result_file
+from railyard.work.study.folder import read_result, result_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

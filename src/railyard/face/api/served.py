@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.face.api import believed, numbers
-from railyard.measure.result.variants.work import ServingVariant
+from railyard.measure.result.variants import ServingVariant
 from railyard.measure.verdict import may_be_in_time
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         ServingFigures,
     )
     from railyard.measure.result.step import ServingTax, ServingTaxShares
-    from railyard.measure.result.variants.work import ServedVariant
+    from railyard.measure.result.variants import ServedVariant
 
 HEADINGS = (
     "variant",

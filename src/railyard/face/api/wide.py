@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from railyard.face.api import numbers
 from railyard.face.api.operated import Sheet
 from railyard.kit.quantities import format_rate
-from railyard.measure.result.variants.work import EdgeVariant, FederatedVariant, LocalVariant
+from railyard.measure.result.variants import EdgeVariant, FederatedVariant, LocalVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from railyard.measure.result.distributed import CauseRow, PlaceRow, SpreadRow
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.wide import CauseRow, PlaceRow, SpreadRow
 
 _LEAST_SEEN = 0.005
 _DETAILED = 2

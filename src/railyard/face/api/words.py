@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from railyard.face.api import believed, faults, numbers, operated, served, wide
 from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
-from railyard.measure.result.variants.work import TraceVariant
+from railyard.measure.result.variants import TraceVariant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.measure.result.step import TaxShares
-    from railyard.measure.result.variants.variant import StepVariant
+    from railyard.measure.result.variants import StepVariant
 
 
 LEAST_SEEN = 0.0005

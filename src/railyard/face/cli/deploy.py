@@ -201,7 +201,7 @@ def _forwarding(figures: dict[str, Any]) -> None:
 def work(found: Audit) -> None:
     """The work list: repairs in the order in which they pay."""
     if not found.findings:
-        from railyard.measure.result.answers.check import without_findings
+        from railyard.measure.result.answers import without_findings
 
         emit(without_findings(len(found.design["doubts"]) + len(found.problems)))
         return

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers
-from railyard.face.api.difference import difference, read
-from railyard.face.api.difference.figures import shown, shown_change
+from railyard.face.api import difference, numbers
+from railyard.face.api.difference import read
+from railyard.face.api.figures import shown, shown_change
 from railyard.face.cli.terminal import Table, emit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from railyard.measure.result.answers.diff import DiffAnswer, DiffFigure, DiffOneSided
+    from railyard.measure.result.answers import DiffAnswer, DiffFigure, DiffOneSided
 
 _FIGURES, _PARTS, _CAUSES, _NAMED, _LONG = 16, 8, 16, 8, 60
 

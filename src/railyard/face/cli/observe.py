@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.observe.next_tests import Step
-    from railyard.measure.result.answers.check import DiagnosisAnswer, TestStep
+    from railyard.measure.result.answers import DiagnosisAnswer, TestStep
 
 SHOWN = 20
 

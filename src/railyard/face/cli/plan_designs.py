@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.plan.planned import PlannedDesigns
     from railyard.ask.plan.study import FinishedPlan
-    from railyard.measure.result.answers.plan import PlanAnswer
+    from railyard.measure.result.choices import PlanAnswer
 
 _LOST = 12
 _ROWS = 6

@@ -10,13 +10,13 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from railyard.kit.files import write_text
-from railyard.measure.result.answers.answer import NAMES
+from railyard.measure.result.answers import NAMES
 from railyard.work.study import folder as folders
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.measure.result.answers.answer import Answer
+    from railyard.measure.result.answers import Answer
     from railyard.measure.result.reading import Result
     from railyard.measure.result.section import Figures
 

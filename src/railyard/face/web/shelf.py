@@ -16,7 +16,7 @@ from railyard.face.web.documents import AnswerRow, FileRow, FileText, InputRow, 
 from railyard.graph.parquet import is_record
 from railyard.kit.errors import InputError
 from railyard.kit.files import locked, opened, read_bytes, read_text, write_text
-from railyard.measure.result.answers.answer import NAMES, answer_from
+from railyard.measure.result.answers import NAMES, answer_from
 from railyard.measure.result.reading import kind_of, result_from
 
 if TYPE_CHECKING:

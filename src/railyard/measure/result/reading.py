@@ -11,16 +11,17 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 from railyard.kit.errors import InputError, Problem, causes
 from railyard.measure.result.money import Verdict
 from railyard.measure.result.section import Figures, ProvenanceFigures, Values
-from railyard.measure.result.variants.jobs import JobsVariant
-from railyard.measure.result.variants.variant import BaseVariant, StepVariant
-from railyard.measure.result.variants.work import (
+from railyard.measure.result.variants import (
+    BaseVariant,
     EdgeVariant,
     FederatedVariant,
+    JobsVariant,
     LocalVariant,
     OperateVariant,
     PipelineVariant,
     ServedVariant,
     ServingVariant,
+    StepVariant,
     TraceVariant,
     TrafficVariant,
     TrainingVariant,

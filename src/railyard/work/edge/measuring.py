@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.ranges import of_entry
+from railyard.measure.result.distributed import CauseRow, EdgeFigures, OffloadFigures, OffloadRow, PlaceRow
 from railyard.measure.result.section import Band
-from railyard.measure.result.variants.work import EdgeVariant
-from railyard.measure.result.wide import CauseRow, EdgeFigures, OffloadFigures, OffloadRow, PlaceRow
+from railyard.measure.result.variants import EdgeVariant
 from railyard.work.edge.simulate import DEVICE
-from railyard.work.study.wide import HOUR_S, TERA, spread
+from railyard.work.study.distributed import HOUR_S, TERA, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

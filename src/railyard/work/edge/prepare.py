@@ -12,9 +12,9 @@ from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
+from railyard.work.study.distributed import HOUR_S, clients_of
 from railyard.work.study.kind import kinds
 from railyard.work.study.provenance import Memo
-from railyard.work.study.wide import HOUR_S, clients_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

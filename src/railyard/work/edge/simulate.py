@@ -12,8 +12,8 @@ from railyard.cluster.edge.transport import carried_s, transfer_s
 from railyard.engine.rounds import waiting
 from railyard.kit.quantities import format_memory
 from railyard.work.serving.arrivals import LogNormal
+from railyard.work.study.distributed import far_s, shared_of
 from railyard.work.study.kind import kinds
-from railyard.work.study.wide import far_s, shared_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

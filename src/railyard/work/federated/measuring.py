@@ -10,8 +10,7 @@ import numpy as np
 
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.ranges import of_entry
-from railyard.measure.result.variants.work import FederatedVariant
-from railyard.measure.result.wide import (
+from railyard.measure.result.distributed import (
     AccuracyFigures,
     CauseRow,
     FederatedFigures,
@@ -22,13 +21,14 @@ from railyard.measure.result.wide import (
     SharedRow,
     TrafficFigures,
 )
-from railyard.work.study.wide import HOUR_S, TERA, band, cost, spread
+from railyard.measure.result.variants import FederatedVariant
+from railyard.work.study.distributed import HOUR_S, TERA, band, cost, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.measure.cost.ranges import Source
-    from railyard.measure.result.wide import CostFigures
+    from railyard.measure.result.distributed import CostFigures
     from railyard.work.federated.messages import Learning, RoundLog
     from railyard.work.federated.simulate import Learned
 

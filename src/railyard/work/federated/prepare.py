@@ -19,8 +19,8 @@ from railyard.work.federated.messages import Learning, Model, Privacy, Scheme, c
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
+from railyard.work.study.distributed import HOUR_S, clients_of
 from railyard.work.study.provenance import Memo
-from railyard.work.study.wide import HOUR_S, clients_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from railyard.kit.errors import SimulationError
 from railyard.work.federated.algorithm import STREAM_FLOP_PER_BYTE, Candidates
 from railyard.work.federated.known import Known, cohort, drawn, expected_s, together
 from railyard.work.federated.messages import PARTS, RoundLog
-from railyard.work.study.wide import HOUR_S, Began, Shared, added_s, shared_of
+from railyard.work.study.distributed import HOUR_S, Began, Shared, added_s, shared_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from railyard.measure.cost.ranges import band_of
 from railyard.measure.decompose import decompose
 from railyard.measure.job import Checkpointing
 from railyard.measure.result.serving import Percentiles
-from railyard.measure.result.variants.jobs import (
+from railyard.measure.result.variants import (
     CostRow,
     JobRow,
     JobsVariant,

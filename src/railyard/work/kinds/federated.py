@@ -9,9 +9,9 @@ from railyard.work.federated.measuring import measure
 from railyard.work.federated.prepare import prepare
 from railyard.work.federated.simulate import simulate
 from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study.distributed import refuse_engine
 from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
-from railyard.work.study.wide import refuse_engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from railyard.work.local.measuring import LocalRun, MeasuredSites, measure
 from railyard.work.local.prepare import prepare
 from railyard.work.local.sync import sync_times
 from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study.distributed import refuse_engine
 from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
-from railyard.work.study.wide import refuse_engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.result.variants import TrainingVariant
 from railyard.work.remedies.changed import PARALLELISM
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs, write_timeline

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from railyard.catalog.types import Range
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.ranges import of_entry
+from railyard.measure.result.distributed import CauseRow, EdgeRow, LocalFigures, SiteRow
 from railyard.measure.result.section import Band
-from railyard.measure.result.variants.work import LocalVariant
-from railyard.measure.result.wide import CauseRow, EdgeRow, LocalFigures, SiteRow
+from railyard.measure.result.variants import LocalVariant
 from railyard.work.local.sync import SyncTimes, break_even_bps, relay_bps
-from railyard.work.study.wide import HOUR_S, TERA, band, cost
+from railyard.work.study.distributed import HOUR_S, TERA, band, cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.measure.cost.ranges import Source
-    from railyard.measure.result.wide import CostFigures
+    from railyard.measure.result.distributed import CostFigures
     from railyard.work.local.prepare import LocalJob, Site
 
 LEFT_OUT = (

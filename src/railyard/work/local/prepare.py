@@ -18,8 +18,8 @@ from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
+from railyard.work.study.distributed import far_s
 from railyard.work.study.provenance import Memo
-from railyard.work.study.wide import far_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

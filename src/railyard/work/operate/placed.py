@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.measure.result.answers.placement import PlacedRow, PlacementAnswer, PolicyRow
+from railyard.measure.result.choices import PlacedRow, PlacementAnswer, PolicyRow
 from railyard.work.operate.advice import LAST, Advice, Question, advise, question
 from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import Free

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, Interrupted
 from railyard.kit.files import signals_held, write_text
-from railyard.measure.result.variants.work import OperateVariant
+from railyard.measure.result.variants import OperateVariant
 from railyard.work.operate import files, saving
 from railyard.work.operate.draws import draw_figures, draw_row
 from railyard.work.operate.prepare import prepare

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record, RequestTable
-    from railyard.measure.result.variants.work import ServedVariant
+    from railyard.measure.result.variants import ServedVariant
     from railyard.measure.serving.journeys import Served
     from railyard.work.pipeline.batched import BuiltHardware
     from railyard.work.pipeline.model_stage import PipelineJob

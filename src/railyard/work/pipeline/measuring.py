@@ -28,7 +28,7 @@ from railyard.measure.result.serving import (
     StageHardware,
     StageRow,
 )
-from railyard.measure.result.variants.work import PipelineVariant
+from railyard.measure.result.variants import PipelineVariant
 from railyard.measure.serving.journeys import Served, counted, parts_of, quantiles, spent, spent_at, spent_until
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.work.pipeline.model_stage import Answer, nics_of

@@ -9,11 +9,10 @@ from pydantic_core import PydanticCustomError
 
 from railyard.kit.errors import InputError
 from railyard.kit.schema.bounds import Bounds, limits
-from railyard.work.scenario.bring_up import BringUpSection
 from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.scenario.conditions import CollectivesSection, CompareSection, JitterSection, RecoverySection
 from railyard.work.scenario.economics import EconomicsSection
-from railyard.work.scenario.plan_section import PlanSection
+from railyard.work.scenario.plan_section import BringUpSection, PlanSection
 from railyard.work.scenario.quantity import (
     SOME_PS,
     SOME_SIZE,

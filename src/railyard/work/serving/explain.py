@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
-from railyard.measure.result.variants.work import ServedVariant, ServingVariant
+from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.scenario import load
 from railyard.work.serving.capacity import trial
 from railyard.work.serving.measuring import as_served, objective_of

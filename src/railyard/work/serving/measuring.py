@@ -25,7 +25,7 @@ from railyard.measure.result.serving import (
     PoolQueueRow,
     ReuseRow,
 )
-from railyard.measure.result.variants.work import ServedVariant, ServingVariant
+from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.measure.serving.journeys import UNFINISHED, Served, counted, served
 from railyard.measure.serving.objective import Objective, goodput, serving_errors
 from railyard.measure.serving.queues import PoolRoom, queues, serving_tax

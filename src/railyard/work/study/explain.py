@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
-from railyard.measure.result.variants.work import ServedVariant
+from railyard.measure.result.variants import ServedVariant
 from railyard.work.serving import explain as serving
 from railyard.work.study import study
-from railyard.work.study.kept import read_result, result_file
+from railyard.work.study.folder import read_result, result_file
 from railyard.work.study.kind import kinds
 from railyard.work.training import explain as training
 

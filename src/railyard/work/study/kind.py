@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from railyard.work.study.tasks import Control
 
 
-class Document(Protocol):
+class StudyDocument(Protocol):
     """What a study is made of: a scenario, or traffic over a network."""
 
     @property
@@ -86,7 +86,7 @@ class Failed:
     error: str
 
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=StudyDocument)
 V = TypeVar("V", bound=Named)
 P = TypeVar("P")
 O = TypeVar("O")  # noqa: E741 - prepared, outcome, measured

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
-    from railyard.work.study.kind import Document, Failed, Measured
+    from railyard.work.study.kind import Failed, Measured, StudyDocument
 
 
 def estimates(model: Model) -> Iterator[str]:
@@ -63,7 +63,7 @@ def version() -> str:
 
 
 def result_of(
-    document: Document,
+    document: StudyDocument,
     plain: dict[str, object],
     engine: str,
     measured: Sequence[Measured],
@@ -115,7 +115,7 @@ def result_of(
 
 
 def _warned(variant: Figures, words: Sequence[str]) -> Figures:
-    from railyard.measure.result.variants.work import TrafficVariant
+    from railyard.measure.result.variants import TrafficVariant
 
     written = () if isinstance(variant, TrafficVariant) else variant.warnings
     return variant.model_copy(update={"warnings": (*words, *written)}) if words else variant

@@ -17,7 +17,7 @@ from railyard.measure.cost.assumptions import PRICES, Assumptions
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.measure.cost.cost import BREAKDOWN, input_end, usd_per_h
 from railyard.measure.cost.ranges import ENDS, End, at, exactly
-from railyard.measure.result.variants.work import ServingVariant, TrainingVariant
+from railyard.measure.result.variants import ServingVariant, TrainingVariant
 from railyard.work.scenario import load, variants
 from railyard.work.study import compose
 
@@ -83,7 +83,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class PriceLedger:
     """All that the price of a variant's tokens follows from.
 
     Attributes:
@@ -112,7 +112,7 @@ class Ledger:
         return 1.0 if price in FACTORS else self.inputs[price].typical
 
 
-def ledgers(result: Result, folder: Path) -> list[Ledger]:
+def ledgers(result: Result, folder: Path) -> list[PriceLedger]:
     """The ledgers of a run's variants that have a price.
 
     Args:
@@ -149,7 +149,7 @@ def checked(changes: Mapping[str, float]) -> dict[str, float]:
     return dict(changes)
 
 
-def turns(rows: Sequence[Ledger], changes: Mapping[str, float]) -> list[Turn]:
+def turns(rows: Sequence[PriceLedger], changes: Mapping[str, float]) -> list[Turn]:
     """Where the cheapest variant stops being the cheapest: of each other one and price, nearest first.
 
     The cost is a + b x in each price x of `LINEAR`, so two variants cross at (a2 - a1) / (b1 - b2).
@@ -169,13 +169,13 @@ def turns(rows: Sequence[Ledger], changes: Mapping[str, float]) -> list[Turn]:
     return sorted(found, key=lambda turn: abs(math.log(max(turn.value, 1e-9) / max(turn.now, 1e-9))))
 
 
-def _line(row: Ledger, changes: Mapping[str, float], price: str) -> tuple[float, float]:
+def _line(row: PriceLedger, changes: Mapping[str, float], price: str) -> tuple[float, float]:
     """Cost at a price of zero, and how much it grows with the price."""
     zero, one = (row.at_prices({**changes, price: value}).cpmt.typical for value in (0.0, 1.0))
     return zero, one - zero
 
 
-def _ledger(variant: Variant, draft: Draft) -> Ledger | None:
+def _ledger(variant: Variant, draft: Draft) -> PriceLedger | None:
     if isinstance(variant, TrainingVariant) and variant.cpmt is not None:
         count = next(row.count for row in variant.capex.components if row.name == ACCELERATORS)
         hourly = _range(variant.cpmt.usd_per_gpu_h).scaled(count)
@@ -186,7 +186,7 @@ def _ledger(variant: Variant, draft: Draft) -> Ledger | None:
     return None
 
 
-def _of(name: str, draft: Draft, bill: tuple[CapexFigures, PowerFigures], hourly: Range, cost: Band) -> Ledger:
+def _of(name: str, draft: Draft, bill: tuple[CapexFigures, PowerFigures], hourly: Range, cost: Band) -> PriceLedger:
     """The ledger, once an hour costs what it cost in the run."""
     bought, drawn = bill
     world = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
@@ -202,7 +202,7 @@ def _of(name: str, draft: Draft, bill: tuple[CapexFigures, PowerFigures], hourly
                 hint="run it again: the catalogue or the scenario's files have changed since",
             )
     tokens = Range(*(at(hourly, end) / dollars * 1e6 for end, dollars in zip(ENDS, cost.ends, strict=True)))
-    return Ledger(name, inputs, tokens)
+    return PriceLedger(name, inputs, tokens)
 
 
 def _hour(inputs: Mapping[str, Range], end: End) -> float:

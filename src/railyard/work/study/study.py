@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
-    from railyard.work.study.kind import Document, Measured, Named, StudyKind
+    from railyard.work.study.kind import Measured, Named, StudyDocument, StudyKind
     from railyard.work.study.sweep import Sweep
     from railyard.work.study.tasks import Progress, Workers
 
@@ -69,7 +69,7 @@ def _gathered(futures: Sequence[Future[T]]) -> list[T]:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedStudy:
     """A study that is done.
 
     Attributes:
@@ -89,7 +89,7 @@ class Finished:
 
 
 def run(
-    document: Document,
+    document: StudyDocument,
     varies: Sequence[str] = (),
     *,
     engine: str | None = None,
@@ -99,7 +99,7 @@ def run(
     searched: bool = True,
     prepared: Sequence[Any] | None = None,
     pool: Callable[[], Workers] | None = None,
-) -> Finished:
+) -> FinishedStudy:
     """Runs a document with every variant that it compares.
 
     Of several variants each is kept as it ends: after a kill the same call goes on, and one that fails takes no other
@@ -135,7 +135,7 @@ def run(
         else:
             measured, failed = _swept(sweep, kind, prepared, folder, meter)
         related: Sequence[Measured] = kind.relate(measured)
-        finished = Finished(
+        finished = FinishedStudy(
             None if out is None else out / name,
             tuple(related),
             partial(
@@ -158,7 +158,7 @@ def run(
     return finished
 
 
-def prepare(document: Document, varies: Sequence[str] = (), engine: str | None = None) -> list[Any]:
+def prepare(document: StudyDocument, varies: Sequence[str] = (), engine: str | None = None) -> list[Any]:
     """Every variant of a document, ready to run, as its kind prepares it.
 
     Raises:
@@ -184,7 +184,7 @@ def keep(result: Result, out: Path, *faces: Face) -> Path:
 
 def _prepared(
     kind: AnyKind,
-    document: Document,
+    document: StudyDocument,
     varies: Sequence[str],
     engine: str | None,
     prepared: Sequence[Any] | None = None,
@@ -214,7 +214,7 @@ def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:
 
 
 def _sweep_of(
-    document: Document,
+    document: StudyDocument,
     variants: Sequence[Any],
     engine: str | None,
     out: Path | None,

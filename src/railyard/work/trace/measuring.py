@@ -19,9 +19,8 @@ from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.network import FaultCost
-from railyard.measure.result.step import TimeShare
-from railyard.measure.result.training import MemoryFigures, StorageFigures
-from railyard.measure.result.variants.work import TraceFigures, TraceVariant
+from railyard.measure.result.step import MemoryFigures, StorageFigures, TimeShare
+from railyard.measure.result.variants import TraceFigures, TraceVariant
 from railyard.measure.utilization import utilization
 from railyard.work.study.deaths import listed, words
 from railyard.work.training.collectives import collective_rows, packets_of

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.measure.result.network import PacketFigures
-    from railyard.measure.result.variants.work import TrafficVariant
+    from railyard.measure.result.variants import TrafficVariant
     from railyard.work.traffic.report import Report
     from railyard.work.traffic.simulate import TrafficRun
 
@@ -59,7 +59,7 @@ class MeasuredTraffic:
     @cached_property
     def variant(self) -> TrafficVariant:
         """The figures; made when they are first asked for, for `railyard packet` prints without them."""
-        from railyard.measure.result.variants.work import TrafficVariant
+        from railyard.measure.result.variants import TrafficVariant
 
         return TrafficVariant(
             name=self.traffic.preset.name, settings=changed(self.traffic), packet=section(self.report)

@@ -13,10 +13,9 @@ from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError, SimulationError, did_you_mean
 from railyard.measure import bottleneck
 from railyard.measure.causes import OUTAGE
-from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.result.variants import TrainingVariant
 from railyard.work.scenario import load
-from railyard.work.study.folder import of_variant
-from railyard.work.study.kept import read_result, result_file
+from railyard.work.study.folder import of_variant, read_result, result_file
 from railyard.work.study.study import prepare
 from railyard.work.training.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.work.training.faults import JobFaults, sorted_out

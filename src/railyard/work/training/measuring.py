@@ -19,16 +19,16 @@ from railyard.measure.model_error import beyond_scatter, judged_software, power_
 from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.network import FaultCost
-from railyard.measure.result.step import TimeShare
-from railyard.measure.result.training import (
+from railyard.measure.result.step import (
     CommunicationFigures,
     LayoutFigures,
     LayoutRow,
     MemoryFigures,
     MemoryStage,
     StorageFigures,
+    TimeShare,
 )
-from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.result.variants import TrainingVariant
 from railyard.measure.utilization import StepWork, utilization
 from railyard.work.study.compose import completed, given_keys
 from railyard.work.study.deaths import listed

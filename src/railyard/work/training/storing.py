@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.graph import Kind, Stream, TaskGraph
 from railyard.measure.job import best_interval_s
-from railyard.measure.result.training import CheckpointFigures, DataFigures
+from railyard.measure.result.step import CheckpointFigures, DataFigures
 from railyard.work.training import stored
 from railyard.work.training.loading import cores_of, load_of, mean_step_s, readers
 

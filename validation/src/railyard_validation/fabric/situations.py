@@ -16,7 +16,7 @@ from railyard.ask.calibrate.nccl.rows import predict
 from railyard.cluster import Cluster, ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine, MultiSite
 from railyard.collective import CollectivePolicy
-from railyard.measure.result.variants.work import TrainingVariant
+from railyard.measure.result.variants import TrainingVariant
 from railyard_validation.fabric.figure import Case, Row, figure
 
 if TYPE_CHECKING:

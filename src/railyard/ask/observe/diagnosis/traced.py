@@ -19,7 +19,7 @@ from railyard.ask.observe.diagnosis.episodes import MOST_SHOWN, Episode, Series,
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
 from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, stalls_of, work_of
 from railyard.ask.observe.kernels import ATTENTION, COMMUNICATION, EXPERT, GEMM, WORDS
-from railyard.measure.result.answers.check import ALL_RANKS
+from railyard.measure.result.answers import ALL_RANKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,8 @@ from fastapi.responses import FileResponse, Response
 from railyard.face.web.documents import PageRow, RunRow
 from railyard.face.web.routes.asking import Asked
 from railyard.face.web.shelf import RESULT, Missing
+from railyard.work.study.folder import read_all, read_result
 from railyard.work.study.joined import joined
-from railyard.work.study.kept import read_all, read_result
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,12 +17,12 @@ from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_table
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_bytes, read_text
-from railyard.measure.result.answers.answer import NAMES, answer_from
-from railyard.measure.result.answers.check import AuditAnswer, DiagnosisAnswer
-from railyard.measure.result.variants.variant import StepVariant
+from railyard.measure.result.answers import NAMES, AuditAnswer, DiagnosisAnswer, answer_from
+from railyard.measure.result.variants import StepVariant
 from railyard.work.scenario import load, variants
-from railyard.work.study import compose, kept
+from railyard.work.study import compose
 from railyard.work.study import folder as inputs
+from railyard.work.study import folder as kept
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.deploy.cabling import Plan
     from railyard.cluster import Cluster
-    from railyard.measure.result.answers.answer import Answer
+    from railyard.measure.result.answers import Answer
     from railyard.work.scenario.load import Draft
 
 

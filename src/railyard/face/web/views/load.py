@@ -13,7 +13,7 @@ from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_table
 from railyard.kit.errors import InputError
 from railyard.measure.picture import drawing_of
-from railyard.work.study import kept
+from railyard.work.study import folder as kept
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

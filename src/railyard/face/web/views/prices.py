@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure.cost.assumptions import PRICES
-from railyard.work.study import kept, repricing
+from railyard.work.study import folder as kept
+from railyard.work.study import repricing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.catalog import Range
-    from railyard.work.study.repricing import Ledger
+    from railyard.work.study.repricing import PriceLedger
 
 _RUNS = 20
 
@@ -37,11 +38,11 @@ def repriced(question: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _turns(rows: Sequence[Ledger], changes: dict[str, float]) -> Sequence[repricing.Turn]:
+def _turns(rows: Sequence[PriceLedger], changes: dict[str, float]) -> Sequence[repricing.Turn]:
     return repricing.turns(rows, changes) if len(rows) > 1 else []
 
 
-def _named(folder: Path, *, alone: bool) -> list[Ledger]:
+def _named(folder: Path, *, alone: bool) -> list[PriceLedger]:
     file = folder / "result.json"
     found = _ledgers(folder, file.stat().st_mtime_ns)
     if alone:
@@ -53,7 +54,7 @@ def _named(folder: Path, *, alone: bool) -> list[Ledger]:
 
 
 @lru_cache(maxsize=_RUNS)
-def _ledgers(folder: Path, changed_ns: int) -> list[Ledger]:
+def _ledgers(folder: Path, changed_ns: int) -> list[PriceLedger]:
     del changed_ns
     return repricing.ledgers(kept.read_result(folder / "result.json"), folder)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.graph import CollectiveKind
 from railyard.kit.quantities import format_memory
-from railyard.measure.result.training import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
+from railyard.measure.result.step import BytesPair, CommunicationFigures, PublishedEffect, UsedPart
 from railyard.work.training.stages import PipelineRanks
 from railyard.work.training.sync.graph import asked_of
 from railyard.work.training.sync.shapes import (

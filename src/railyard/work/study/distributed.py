@@ -13,8 +13,8 @@ from railyard.cluster.edge.transport import Presence
 from railyard.engine.rounds import waiting
 from railyard.engine.rounds.waiting import Tree
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.result.distributed import CostFigures, SpreadRow
 from railyard.measure.result.section import Band, NamedBand
-from railyard.measure.result.wide import CostFigures, SpreadRow
 from railyard.work.scenario.load import blaming
 
 if TYPE_CHECKING:

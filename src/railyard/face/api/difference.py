@@ -1,4 +1,4 @@
-"""Two documents set against each other: the figures that moved, where the step moved, and what was changed."""
+"""How two results of the same question differ: figures that moved, and what was changed between them."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.api import numbers
-from railyard.face.api.difference.figures import (
+from railyard.face.api.figures import (
     CHOICES,
     ROUNDING,
     Choice,
+    Document,
     by_kind,
     moved,
     one_sided,
     parts,
+    read,
     shown_change,
     shown_pair,
 )
 from railyard.kit.errors import InputError
-from railyard.measure.result.answers.diff import DiffAnswer
+from railyard.measure.result.answers import DiffAnswer
 from railyard.measure.result.section import missing, same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from railyard.face.api.difference.documents import Document
-    from railyard.face.api.difference.figures import Moved, OneSided, Part
+    from railyard.face.api.figures import Moved, OneSided, Part
     from railyard.measure.result.section import Leaf
 
     Leaves = Mapping[str, Leaf]
@@ -411,3 +412,6 @@ def _only(pairs: list[_Pair], side: str, renamed: set[str]) -> list[str]:
 def _counted(pairs: list[_Pair]) -> tuple[int, int]:
     both = [same(value, pair.new[path]) for pair in pairs for path, value in pair.old.items() if path in pair.new]
     return sum(both), len(both) - sum(both)
+
+
+__all__ = ["Document", "difference", "read"]

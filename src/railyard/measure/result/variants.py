@@ -1,0 +1,311 @@
+"""Variants of a result, one file a kind of work: the file has the name of the kind in `railyard.work.kinds`."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from railyard.measure.result.distributed import EdgeFigures, FederatedFigures, LocalFigures
+from railyard.measure.result.money import CapexFigures, ErrorRow, HourlyCost, StepPower, TrainingCost
+from railyard.measure.result.network import (
+    CollectiveRow,
+    FaultCost,
+    FaultFigures,
+    NetworkFigures,
+    PacketFigures,
+    TopologyFigures,
+)
+from railyard.measure.result.operate import OperateFigures
+from railyard.measure.result.section import Band, Count, Figures, Values, require_equal
+from railyard.measure.result.serving import ModelServing, Percentiles, PipelineServing, ServingFigures
+from railyard.measure.result.step import (
+    BottleneckFigures,
+    CommunicationFigures,
+    JobTimeFigures,
+    LayoutFigures,
+    LayoutRow,
+    LockstepFigures,
+    MemoryFigures,
+    ServingTax,
+    StepFigures,
+    StorageFigures,
+    TaxFigures,
+    TimelineFigures,
+    TimeShare,
+    UtilizationFigures,
+)
+
+
+class BaseVariant(Figures):
+    """One variant of a study."""
+
+    kind: ClassVar[str]
+    """Kind of work."""
+
+    name: str = Field(description="how it is called in tables")
+    settings: Values = Field(description="what sets it apart")
+    model_error: tuple[ErrorRow, ...] | None = Field(
+        default=None,
+        description="bands of the predicted figures, from left-out measurements; absent where none was validated",
+    )
+
+
+class ComparedVariant(BaseVariant):
+    """A variant that can be ranked."""
+
+    bound: bool = Field(description="whether nobody sells its network (`ideal`): a bound of what products reach")
+
+
+class StepVariant(ComparedVariant):
+    """Ranks that compute and communicate: a training step, or a trace."""
+
+    outcome: Literal["finished", "died", "stalled"] = Field(
+        description="died: a fault ended the job, which starts again after the repair; stalled: a fault stopped its "
+        "traffic, though nothing is dead, until the job was aborted",
+    )
+    step: StepFigures = Field(description="how long it takes")
+    utilization: UtilizationFigures = Field(description="how busy accelerators are")
+    tax: TaxFigures = Field(description="tokens lost to the scale-out network, and next to it to scale-up")
+    time: tuple[TimeShare, ...] = Field(min_length=1, description="where the step goes; shares add up to 1")
+    lockstep: LockstepFigures = Field(description="what lateness costs")
+    jct: JobTimeFigures | None = Field(description="null where the scenario names no token budget")
+    power: StepPower = Field(description="what the cluster draws")
+    capex: CapexFigures = Field(description="what the cluster costs to buy")
+    cpmt: TrainingCost | None = Field(description="cost per million goodput tokens; null where the work makes none")
+    bottleneck: BottleneckFigures = Field(description="what would help most")
+    network: NetworkFigures = Field(description="what scale-up and scale-out links carried")
+    memory: MemoryFigures = Field(description="of a rank, by pipeline stage")
+    timeline: TimelineFigures = Field(description="of a few ranks")
+    topology: TopologyFigures = Field(description="of the back-end network")
+    storage: StorageFigures = Field(description="what storage does to the step")
+    collectives: tuple[CollectiveRow, ...] = Field(description="the most time-consuming first")
+    packet: PacketFigures | None = Field(default=None, description="absent where another engine ran")
+    faults: tuple[FaultFigures, ...] | None = Field(
+        default=None, description="each fault and what it cost; absent without faults, and for traces"
+    )
+    fault_cost: FaultCost | None = Field(
+        default=None, description="what all faults cost together; absent without faults"
+    )
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the timeline")
+
+    @model_validator(mode="after")
+    def _sums(self) -> Self:
+        require_equal("time: the shares do not add up to the step", math.fsum(row.share for row in self.time), 1.0)
+        if len(self.step.samples) == 1:
+            seconds = math.fsum(row.seconds for row in self.time)
+            require_equal("time: the seconds do not add up to the step", seconds, self.step.seconds)
+        labels = len(self.timeline.labels)
+        outside = sorted({task[2] for track in self.timeline.tracks for task in track.tasks if task[2] >= labels})
+        if outside:
+            raise ValueError(f"timeline: a track names label {outside[0]}; allowed 0 to {labels - 1}")
+        return self
+
+
+class EdgeVariant(BaseVariant):
+    """One model answered from several places."""
+
+    kind: ClassVar[str] = "edge"
+    edge: EdgeFigures = Field(description="what was found")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")
+
+
+class FederatedVariant(BaseVariant):
+    """Rounds of learning on clients."""
+
+    kind: ClassVar[str] = "federated"
+    federated: FederatedFigures = Field(description="what was found")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")
+
+
+class LocalVariant(BaseVariant):
+    """Training on sites that meet now and then."""
+
+    kind: ClassVar[str] = "local"
+    local: LocalFigures = Field(description="what was found")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")
+
+
+class OperateVariant(BaseVariant):
+    """A cluster in time, under one set of rules."""
+
+    kind: ClassVar[str] = "operate"
+    operate: OperateFigures = Field(description="what it did")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of every allocation")
+    stopped: str | None = Field(
+        default=None,
+        description="where Ctrl-C or SIGTERM ended it: figures are of what was played by then; absent where it ended",
+    )
+
+
+class ServedVariant(ComparedVariant):
+    """Requests that were answered, by one model or through stages."""
+
+    serving: ServingFigures = Field(description="what became of the requests")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run")
+
+
+class ServingVariant(ServedVariant):
+    """One model that answers requests."""
+
+    kind: ClassVar[str] = "serving"
+    model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
+    tax: ServingTax = Field(description="what the scale-out network takes, and next to it scale-up")
+    serving: ModelServing = Field(description="what became of the requests")
+
+
+class PipelineVariant(ServedVariant):
+    """Stages that requests go through."""
+
+    kind: ClassVar[str] = "pipeline"
+    serving: PipelineServing = Field(description="what became of the requests")
+
+
+class TraceFigures(Figures):
+    """The file that was run."""
+
+    file: str = Field(description="as the scenario names it")
+    format: str = Field(description="chakra, goal, ...")
+    ranks: Count = Field(description="of the trace")
+    computations: Count = Field(description="tasks")
+    transfers: Count = Field(description="tasks")
+    collectives: Count = Field(description="tasks")
+    lacks: tuple[str, ...] = Field(description="what a complete trace would have said")
+
+
+class TraceVariant(StepVariant):
+    """A trace: it says nothing of tokens, so cost is by the hour and by the run."""
+
+    kind: ClassVar[str] = "trace"
+    trace: TraceFigures = Field(description="what was run")
+    jct: None = Field(description="a trace has no token budget")
+    cost: HourlyCost = Field(description="by the hour and by the run")
+    cpmt: None = Field(description="a trace makes no tokens")
+
+
+class TrafficVariant(BaseVariant):
+    """Given flows, without a model of training."""
+
+    kind: ClassVar[str] = "traffic"
+    packet: PacketFigures = Field(description="what became of the flows")
+
+
+class TrainingVariant(StepVariant):
+    """A training step, what it costs and what would help."""
+
+    kind: ClassVar[str] = "training"
+    model_error: tuple[ErrorRow, ...] = Field(description="bands of the predicted figures, from left-out measurements")
+    layout: LayoutFigures = Field(description="how the step is spread over the accelerators")
+    layouts: tuple[LayoutRow, ...] | None = Field(
+        default=None, description="the layout that `auto` chose and its runners-up; absent where one is written out"
+    )
+    cpmt: TrainingCost = Field(description="cost per million goodput tokens")
+    communication: CommunicationFigures | None = Field(
+        default=None, description="price of compressing or postponing communication; absent where the job does neither"
+    )
+
+
+class PlacementFigures(Figures):
+    """How a job got its accelerators."""
+
+    policy: str = Field(description="packed, scattered, ...")
+    seed: Count = Field(description="of a policy that draws")
+
+
+class SteppedFigure(Figures):
+    """A job of steps, alone or beside others."""
+
+    step_s: float = Field(description="mean of the steps counted, s")
+    steps: Count = Field(description="those that lie in the time in which all jobs run")
+    tax: TaxFigures = Field(description="tokens lost to the scale-out network, other jobs on it included")
+    exposed_s: float | None = Field(default=None, description="communication that a step waits for, s")
+    usd_per_h: Band | None = Field(default=None, description="the job's share of the machine; absent for a trace")
+    usd_per_mtoken: Band | None = Field(default=None, description="per million tokens; absent for a trace")
+
+
+class ServingFigure(Figures):
+    """A job that answers requests, alone or beside others."""
+
+    ttft_s: Percentiles = Field(description="time to first token")
+    tpot_s: Percentiles = Field(description="time of each further token")
+    transfers: Count = Field(description="that were put on the fabric")
+    transfer_s: float = Field(description="their mean time there, s")
+    transfer_slowdown: float = Field(description="how many times as long they take as with no other job")
+    usd_per_h: Band = Field(description="the job's share of the machine")
+    usd_per_mtoken: Band | None = Field(description="per million tokens in time; null where none was")
+
+
+class CostRow(Figures):
+    """What another job costs this one: all jobs together against all without that one."""
+
+    job: str = Field(description="the other")
+    seconds: float = Field(description="of the step or the median time to first token, s")
+    share: float = Field(description="of what it takes without the other")
+    transfer_share: float | None = Field(default=None, description="the same of transfers of a serving job")
+
+
+class JobRow(Figures):
+    """One of the jobs."""
+
+    name: str = Field(description="as the scenario calls it")
+    kind: Literal["training", "serving", "trace"] = Field(description="what it is")
+    accelerators: Count = Field(description="that it has for itself")
+    placement: PlacementFigures = Field(description="how it got them")
+    leafs: Count = Field(description="switches that they are joined to")
+    start_s: float = Field(description="when it starts, s")
+    alone: SteppedFigure | ServingFigure = Field(description="with the machine to itself")
+    together: SteppedFigure | ServingFigure = Field(description="with all others")
+    slowdown: float = Field(description="of the step, or the median time to first token")
+    costs: tuple[CostRow, ...] = Field(description="a row for each other job")
+
+
+class SharedTier(Figures):
+    """Links of one kind."""
+
+    name: str = Field(description="of the tier")
+    links: Count = Field(description="one way each")
+    mean_utilization: float = Field(description="over links and time")
+    max_utilization: float = Field(description="of the busiest link over time")
+    bytes: float = Field(description="on all its wires")
+
+
+class SharedLink(Figures):
+    """One of the busiest links."""
+
+    name: str = Field(description="from where to where")
+    utilization: float = Field(description="over time")
+
+
+class SharedNetwork(Figures):
+    """What all jobs together put on the network."""
+
+    span_s: float = Field(description="how long they ran, s")
+    tiers: tuple[SharedTier, ...] = Field(description="from the accelerators upwards")
+    hot_links: tuple[SharedLink, ...] = Field(description="the busiest first")
+
+
+class RoundsFigures(Figures):
+    """How serving and fabric came to agree."""
+
+    count: Count = Field(description="turns that they took")
+    moved: float = Field(description="share by which the last of them moved any figure")
+    agree: bool = Field(description="whether that is less than 1 %")
+
+
+class JobsVariant(BaseVariant):
+    """Several jobs on one cluster."""
+
+    kind: ClassVar[str] = "jobs"
+    engine: str = Field(description="of the fabric")
+    jobs: tuple[JobRow, ...] = Field(min_length=1, description="in the order of the scenario")
+    network: SharedNetwork | None = Field(description="null where nothing was sent")
+    rounds: RoundsFigures = Field(description="of serving and fabric")
+    warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
+    digest: str = Field(description="fingerprint of the run of all jobs")
