@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import difference, numbers
-from railyard.face.api.difference import read
+from railyard.face.api import numbers
+from railyard.face.api.difference import difference, read
 from railyard.face.api.figures import shown, shown_change
 from railyard.face.cli.terminal import Table, emit
 

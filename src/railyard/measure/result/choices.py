@@ -1,4 +1,4 @@
-"""Which nodes jobs get by a scheduler's rule: what `placement.json` holds."""
+"""Choices that commands make and keep: designs of a plan, placements of jobs, settings of a tuning."""
 
 from __future__ import annotations
 
