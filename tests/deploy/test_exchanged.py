@@ -12,7 +12,6 @@ from railyard.ask.audit.absent import Series, every_port, grid_gap
 from railyard.ask.audit.audit import audit, audit_documented, audit_plan
 from railyard.ask.audit.loads import Tables
 from railyard.ask.audit.price import StepPricing, Wrong, recabled
-from railyard.ask.audit.symptom import Names
 from railyard.ask.deploy.cabling import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, lldp
 from railyard.cluster.asbuilt.discovery import DIALECTS, Twins, hardware_address
@@ -286,7 +285,7 @@ def test_one_address_of_parts_of_two_hosts_is_named_and_bonds_are_not():
              ("node0001", "eth0", "b8:3f:d2:00:00:01"), ("node0001", "bond0", "b8:3f:d2:00:00:01"),
              ("node0002", "docker0", "02:42:ac:11:00:01"), ("node0001", "docker0", "02:42:ac:11:00:01")]  # fmt: skip
     reports = Reports(parts=[Part(host, "nic", name, address=hardware_address(text)) for host, name, text in parts])
-    (symptom,) = evidence.identity_symptoms(Names(found), reports)
+    (symptom,) = evidence.identity_symptoms(found, reports)
     assert (symptom.finding.kind, symptom.finding.a, symptom.finding.b) == (
         "duplicate-guid", "node0000 mlx5_0", "node0003 mlx5_1",
     )  # fmt: skip

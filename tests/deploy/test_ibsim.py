@@ -15,7 +15,6 @@ from railyard.ask.accept.planned import between_switches, cables, labelled
 from railyard.ask.accept.results import Results
 from railyard.ask.accept.tests import COUNTERS
 from railyard.ask.audit.audit import audit, audit_plan
-from railyard.ask.audit.blocks import Found
 from railyard.ask.audit.forwarding import dumped, min_hop
 from railyard.ask.audit.loads import Tables
 from railyard.ask.deploy.cabling import dialects, drawn
@@ -136,8 +135,7 @@ def test_tables_of_opensm_are_imported_and_predicted(tmp_path, engine):
         fabric.manage(engine)
         seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
     said = gather([tmp_path / "opensm-lfts.dump"], [])
-    network = Found.of(seen)
-    theirs, ours = dumped(network, said.forwarding), min_hop(network)
+    theirs, ours = dumped(seen, said.forwarding), min_hop(seen)
     assert theirs.reached.all()
     assert ours.reached.all()
     counts = ours.destinations()

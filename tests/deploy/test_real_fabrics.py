@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railyard.ask.audit.audit import answer_of, audit
-from railyard.ask.audit.blocks import Found, levels
+from railyard.ask.audit.blocks import levels
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.face.cli import guard
 from railyard.kit.errors import NAMED
@@ -165,8 +165,8 @@ def test_a_cable_inside_a_director_is_missed_all_the_same():
 def test_a_board_without_cables_from_below_is_no_core():
     """Line board 5 has none: what is above the spine boards is a board like the others."""
     text = director([tuple(line % 5 for line in lines) for lines in IRREGULAR])
-    found = Found.of(ibnetdiscover.read(text, "director"))
-    level = dict(zip([device.name for device in found.discovery.devices], levels(found).tolist(), strict=True))
+    found = ibnetdiscover.read(text, "director")
+    level = dict(zip([device.name for device in found.devices], levels(found).tolist(), strict=True))
     assert {level[f"D{at}/L{line}"] for at in range(2) for line in range(6)} == {2}
     assert max(level.values()) == 3
 

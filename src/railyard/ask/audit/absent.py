@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.blocks import Found
 from railyard.ask.audit.infer import tier_name
 from railyard.cluster.asbuilt.discovery import FoundDevice
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.audit.blocks import Block
     from railyard.ask.audit.infer import Design, Group
+    from railyard.cluster.asbuilt.discovery import Discovery
 
 
 MOST = 4
@@ -163,7 +163,7 @@ class Absent:
     words: str
 
 
-def completed(found: Found, design: Design) -> tuple[Found, Design, tuple[Absent, ...]]:
+def completed(found: Discovery, design: Design) -> tuple[Discovery, Design, tuple[Absent, ...]]:
     """A network with the switches that are absent, without cables, and its design with theirs.
 
     Args:
@@ -179,9 +179,9 @@ def completed(found: Found, design: Design) -> tuple[Found, Design, tuple[Absent
     absent = list(known.values())
     if not absent:
         return found, design, ()
-    first = len(found.discovery.devices)
+    first = len(found.devices)
     fresh = tuple(FoundDevice(f"absent {one.name}", one.name, "switch") for one in absent)
-    whole = Found.of(replace(found.discovery, devices=(*found.discovery.devices, *fresh)))
+    whole = replace(found, devices=(*found.devices, *fresh))
     level, blocks, ports = [*design.level.tolist()], list(design.blocks), list(design.ports)
     for device, one in enumerate(absent, first):
         block = blocks[one.block]
@@ -232,21 +232,21 @@ class _Tier:
     after: list[str]
 
     @classmethod
-    def of(cls, found: Found, design: Design, number: int, *, low: bool) -> _Tier | None:
+    def of(cls, found: Discovery, design: Design, number: int, *, low: bool) -> _Tier | None:
         """A side of a block; None where names of ports do not count."""
         block, ports = design.blocks[number], design.ports[number]
         near, far = (block.low, block.high) if low else (block.high, block.low)
         mine = {port for listed in (ports.down if low else ports.up).values() for port in listed}
-        count = {found.device(one).ports for one in far.tolist()}
-        used = {port for one in np.flatnonzero(found.switch).tolist() for port in found.ports_of[one]}
+        count = {found.devices[one].ports for one in far.tolist()}
+        used = {port for one in np.flatnonzero(found.switch).tolist() for port in found.cables_of[one]}
         at = {port: place for place, port in enumerate(every_port(used, count.pop() if len(count) == 1 else 0))}
         if not mine or not mine <= at.keys() or not block.trunk:
             return None
-        taken = {port for one in far.tolist() for port in found.ports_of[one]}
+        taken = {port for one in far.tolist() for port in found.cables_of[one]}
         free, places = [port for port in at if port not in taken], [at[port] for port in mine]
-        names = [found.device(one).name for one in near.tolist()]
+        names = [found.devices[one].name for one in near.tolist()]
         others = (design.level > 0) & (design.level != block.tier + (not low))
-        base = Series.of(found.device(one).name for one in np.flatnonzero(others).tolist())
+        base = Series.of(found.devices[one].name for one in np.flatnonzero(others).tolist())
         return cls(
             number,
             block,
@@ -301,7 +301,7 @@ class _Tier:
         return Absent(self.number, low=self.low, name=name, ports=ports, hosts=0, words=f"{free_on}{why}")
 
 
-def _above(found: Found, design: Design, number: int) -> list[Absent]:
+def _above(found: Discovery, design: Design, number: int) -> list[Absent]:
     """Upper switches of a block for which all lower ones have the same ports free."""
     tier = _Tier.of(found, design, number, low=False)
     if tier is None or len(tier.block.low) < 2:
@@ -312,20 +312,20 @@ def _above(found: Found, design: Design, number: int) -> list[Absent]:
     return [tier.trailing("after its peers, and with it as much leads up as down")]
 
 
-def _evens_out(found: Found, tier: _Tier) -> bool:
+def _evens_out(found: Discovery, tier: _Tier) -> bool:
     """Whether what is below is no multiple of half of what is above, and is one of all with an upper switch more.
 
     Only where one of the two tiers has no other port free: else there may be few hosts as yet.
     """
     block = tier.block
-    spines_full = all(found.device(one).ports == len(found.ports_of[one]) for one in block.high.tolist())
+    spines_full = all(found.devices[one].ports == len(found.cables_of[one]) for one in block.high.tolist())
     if block.tier > 1 or not (spines_full or len(tier.after) == block.trunk):
         return False
     down, up = int(np.bincount(found.hosts_of[block.low]).argmax()), block.trunk * len(block.high)
     return down > 0 and 2 * down % up > 0 and down % (up + block.trunk) == 0
 
 
-def _below(found: Found, design: Design, number: int) -> list[Absent]:
+def _below(found: Discovery, design: Design, number: int) -> list[Absent]:
     """Lower switches of a block for which all upper ones have the same ports free, with the hosts that lack them."""
     tier = _Tier.of(found, design, number, low=True)
     if tier is None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding
-from railyard.cluster.asbuilt.discovery import same_port
+from railyard.cluster.asbuilt.discovery import UNKNOWN
 
 if TYPE_CHECKING:
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.asbuilt.discovery import Discovery, End
 
 LENGTH = 0.1
 """A cable is of another length when it differs by more than this share, and half a metre."""
@@ -27,8 +26,6 @@ ROCE_HEADERS = 96
 
 WIRE_HEADER = 82
 """Bytes around a payload on the wire: the fabric `roce`'s."""
-
-_End = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -65,74 +62,39 @@ class Difference:
     moved: tuple[Moved, ...] = ()
 
 
-@dataclass
-class _Side:
-    """Cables of one discovery by their ends."""
-
-    discovery: Discovery
-    ends: list[tuple[_End, _End]] = field(default_factory=list)
-    at: dict[_End, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, discovery: Discovery) -> _Side:
-        side = cls(discovery)
-        side.ends = ends_of(discovery)
-        for number, ends in enumerate(side.ends):
-            for end in ends:
-                side.at.setdefault(end, number)
-        return side
-
-    def far(self, end: _End) -> _End | None:
-        number = self.at.get(end)
-        if number is None:
-            return None
-        one, other = self.ends[number]
-        return other if one == end else one
-
-
-def ends_of(discovery: Discovery) -> list[tuple[_End, _End]]:
-    """Device and port at both ends of each cable, in one spelling."""
-    names = [device.described for device in discovery.devices]
-    return [
-        ((names[cable.a], same_port(cable.a_port)), (names[cable.b], same_port(cable.b_port)))
-        for cable in discovery.cables
-    ]
-
-
-def text(end: _End) -> str:
+def text(end: End) -> str:
     """`leaf1[5]`."""
     return f"{end[0]}[{end[1]}]"
 
 
 def matched(planned: Discovery, found: Discovery) -> float:
     """Share of a plan's ends that a discovery has, by name."""
-    plan, there = _Side.of(planned), _Side.of(found)
-    return sum(end in there.at for end in plan.at) / max(len(plan.at), 1)
+    return sum(end in found.cable_at for end in planned.cable_at) / max(len(planned.cable_at), 1)
 
 
 def compare(planned: Discovery, found: Discovery) -> list[Difference]:
     """All differences; ends are those of the file where it has them, else of the plan."""
-    return _Comparison(_Side.of(planned), _Side.of(found)).differences()
+    return _Comparison(planned, found).differences()
 
 
 class _Comparison:
-    def __init__(self, plan: _Side, found: _Side) -> None:
+    def __init__(self, plan: Discovery, found: Discovery) -> None:
         self.plan, self.found = plan, found
-        self.known = {device.described: device.kind for device in plan.discovery.devices}
+        self.known = {device.described: device.kind for device in plan.devices}
         self.right: list[tuple[int, int]] = []
         self.wrong: dict[int, None] = {}
         self.gone: dict[int, None] = {}
 
     def differences(self) -> list[Difference]:
         kept = {}
-        for number, (one, other) in enumerate(self.found.ends):
-            planned = self.plan.at.get(one)
-            if planned is not None and self.plan.far(one) == other:
+        for number, (one, other) in enumerate(self.found.named_ends):
+            planned = self.plan.cable_at.get(one)
+            if planned is not None and self.plan.far_end(one) == other:
                 kept[planned] = number
             else:
                 self.wrong[number] = None
         self.right = sorted(kept.items())
-        self.gone = dict.fromkeys(number for number in range(len(self.plan.ends)) if number not in kept)
+        self.gone = dict.fromkeys(number for number in range(len(self.plan.named_ends)) if number not in kept)
         out = [*self._swaps(), *self._turns(), *self._relabelled(), *self._moves(), *self._renumbered()]
         out += [self._left(number) for number in list(self.wrong)]
         out += self._absent()
@@ -143,8 +105,8 @@ class _Comparison:
         """One end where it belongs, the other in another port of the right device."""
         out = []
         for number in list(self.wrong):
-            for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
-                meant, planned = self.plan.far(one), self.plan.at.get(one)
+            for one, other in (self.found.named_ends[number], self.found.named_ends[number][::-1]):
+                meant, planned = self.plan.far_end(one), self.plan.cable_at.get(one)
                 if meant is not None and planned in self.gone and meant[0] == other[0]:
                     out.append(self._mislabelled(number, planned))
                     break
@@ -155,18 +117,18 @@ class _Comparison:
         out = []
         pairs: dict[frozenset[str], list[int]] = defaultdict(list)
         for planned in self.gone:
-            one, other = self.plan.ends[planned]
+            one, other = self.plan.named_ends[planned]
             pairs[frozenset((one[0], other[0]))].append(planned)
         for number in list(self.wrong):
-            one, other = self.found.ends[number]
+            one, other = self.found.named_ends[number]
             open_ = pairs.get(frozenset((one[0], other[0])))
             if open_:
                 out.append(self._mislabelled(number, open_.pop(0)))
         return out
 
     def _mislabelled(self, number: int, planned: int) -> Difference:
-        one, other = self.found.ends[number]
-        meant = self.plan.ends[planned]
+        one, other = self.found.named_ends[number]
+        meant = self.plan.named_ends[planned]
         del self.wrong[number], self.gone[planned]
         words = f"planned: {text(meant[0])} to {text(meant[1])}; the same two devices, so that only papers are wrong"
         return Difference(Finding("mislabelled", text(one), text(other), words))
@@ -198,7 +160,7 @@ class _Comparison:
 
     def _exchanged(self, numbers: list[int], planned: tuple[int, ...]) -> Difference:
         """Cables that have one another's ends; of hosts they carry what their new places let them."""
-        ends = [self.found.ends[number] for number in numbers]
+        ends = [self.found.named_ends[number] for number in numbers]
         (a, b), far = ends[0], ends[1]
         moved = [one for number in numbers if (one := self._moved(number)) is not None]
         for number in numbers:
@@ -218,36 +180,36 @@ class _Comparison:
 
     def _moved(self, number: int) -> Moved | None:
         """Where a wrong cable of a host is; None where it is no host's, or its switch is not in the plan."""
-        for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
-            cable = self.plan.at.get(one)
+        for one, other in (self.found.named_ends[number], self.found.named_ends[number][::-1]):
+            cable = self.plan.cable_at.get(one)
             if cable is not None and self.known[one[0]] == "host" and self.known.get(other[0]) == "switch":
-                return Moved(cable, other[0], self.plan.at.get(other))
+                return Moved(cable, other[0], self.plan.cable_at.get(other))
         return None
 
     def _leaves(self, moved: Moved) -> bool:
         """Whether a cable is in another switch than planned, or in a port of another rate."""
-        cables, ends = self.plan.discovery.cables, self.plan.ends[moved.cable]
+        cables, ends = self.plan.cables, self.plan.named_ends[moved.cable]
         same = moved.switch in (ends[0][0], ends[1][0])
         return not same or (moved.place is not None and cables[moved.place].rate_bps != cables[moved.cable].rate_bps)
 
     def _slowed(self, number: int, moved: Moved) -> list[tuple[int, float]]:
         """What a cable has of its planned rate in its new place, where that is less."""
-        there, meant = self.found.discovery.cables[number].rate_bps, self.plan.discovery.cables[moved.cable].rate_bps
+        there, meant = self.found.cables[number].rate_bps, self.plan.cables[moved.cable].rate_bps
         return [(moved.cable, there / meant)] if 0 < there < meant else []
 
     def _partner(self, number: int) -> tuple[int, tuple[int, int]] | None:
         """Another wrong cable with which this one makes two right ones, and those two of the plan."""
-        for one in self.found.ends[number]:
-            meant = self.plan.far(one)
-            other = None if meant is None else self.found.at.get(meant)
+        for one in self.found.named_ends[number]:
+            meant = self.plan.far_end(one)
+            other = None if meant is None else self.found.cable_at.get(meant)
             if other is None or other == number or other not in self.wrong:
                 continue
-            third = self.found.far(meant) if meant is not None else None
-            fourth = self.found.far(one)
+            third = self.found.far_end(meant) if meant is not None else None
+            fourth = self.found.far_end(one)
             if third is None or fourth is None or meant is None or meant[0] == fourth[0]:
                 continue  # of the same devices: only papers are wrong
-            if self.plan.far(third) == fourth:
-                lost = self.plan.at[one], self.plan.at[third]
+            if self.plan.far_end(third) == fourth:
+                lost = self.plan.cable_at[one], self.plan.cable_at[third]
                 if all(planned in self.gone for planned in lost):
                     return other, lost
         return None
@@ -256,14 +218,19 @@ class _Comparison:
         """One end where it belongs, the other in a port that is not its own while that is free."""
         out = []
         for number in list(self.wrong):
-            for one, other in (self.found.ends[number], self.found.ends[number][::-1]):
-                meant = self.plan.far(one)
-                planned = self.plan.at.get(one)
-                if meant is None or planned not in self.gone or meant in self.found.at or other[0] not in self.known:
+            for one, other in (self.found.named_ends[number], self.found.named_ends[number][::-1]):
+                meant = self.plan.far_end(one)
+                planned = self.plan.cable_at.get(one)
+                if (
+                    meant is None
+                    or planned not in self.gone
+                    or meant in self.found.cable_at
+                    or other[0] not in self.known
+                ):
                     continue
                 del self.wrong[number], self.gone[planned]
                 words = f"move the plug from {text(other)} to {text(meant)}"
-                near, far = map(text, self.found.ends[number])
+                near, far = map(text, self.found.named_ends[number])
                 finding, moved = Finding("misplaced", near, far, words), self._moved(number)
                 if moved is None or moved.cable != planned:
                     out.append(Difference(finding, (planned,), (), ((one[0], other[0]),)))
@@ -273,11 +240,11 @@ class _Comparison:
         return out
 
     def _left(self, number: int) -> Difference:
-        one, other = self.found.ends[number]
+        one, other = self.found.named_ends[number]
         stranger = next((end for end in (one, other) if end[0] not in self.known), None)
         if stranger is not None:
             words = f"the plan has no {stranger[0]}"
-            lost = tuple(self.plan.at[end] for end in (one, other) if self.plan.at.get(end) in self.gone)
+            lost = tuple(self.plan.cable_at[end] for end in (one, other) if self.plan.cable_at.get(end) in self.gone)
             for planned in lost:
                 del self.gone[planned]
             return Difference(Finding("unknown-neighbour", text(one), text(other), words), lost)
@@ -286,14 +253,14 @@ class _Comparison:
 
     def _absent(self) -> list[Difference]:
         """Switches and hosts with no cable found, where several were planned: each is one finding."""
-        devices = self.found.discovery.devices
-        there = {devices[end].name for cable in self.found.discovery.cables for end in (cable.a, cable.b)}
+        devices = self.found.devices
+        there = {devices[end].name for cable in self.found.cables for end in (cable.a, cable.b)}
         out = []
         for kind in ("switch", "host"):
             lost: dict[str, list[int]] = defaultdict(list)
             for number in self.gone:
-                cable = self.plan.discovery.cables[number]
-                for device in (self.plan.discovery.devices[cable.a], self.plan.discovery.devices[cable.b]):
+                cable = self.plan.cables[number]
+                for device in (self.plan.devices[cable.a], self.plan.devices[cable.b]):
                     if device.kind == kind and device.name not in there:
                         lost[device.name].append(number)
             for name, numbers in lost.items():
@@ -307,13 +274,13 @@ class _Comparison:
         return out
 
     def _missing(self, number: int) -> Difference:
-        one, other = self.plan.ends[number]
+        one, other = self.plan.named_ends[number]
         return Difference(Finding("missing", text(one), text(other), "planned, and not found"), (number,))
 
     def _properties(self, planned: int, number: int) -> list[Difference]:
         """What is otherwise than planned of a cable in its place."""
-        meant, there = self.plan.discovery.cables[planned], self.found.discovery.cables[number]
-        near, far = map(text, self.plan.ends[planned])
+        meant, there = self.plan.cables[planned], self.found.cables[number]
+        near, far = map(text, self.plan.named_ends[planned])
         out = []
         if there.rate_bps and meant.rate_bps and there.rate_bps != meant.rate_bps:
             share = there.rate_bps / meant.rate_bps
@@ -333,20 +300,20 @@ class _Comparison:
 
     def _frames(self, planned: int, number: int) -> list[Difference]:
         """Ends that take smaller or larger frames; what is sent across a switch that takes less is dropped."""
-        meant, there = self.plan.discovery.cables[planned], self.found.discovery.cables[number]
-        devices = self.plan.discovery.devices
-        turned = self.found.ends[number][0] != self.plan.ends[planned][0]
+        meant, there = self.plan.cables[planned], self.found.cables[number]
+        devices = self.plan.devices
+        turned = self.found.named_ends[number][0] != self.plan.named_ends[planned][0]
         found = (there.b_mtu, there.a_mtu) if turned else (there.a_mtu, there.b_mtu)
         words, share = [], 1.0
         for end, device, mine, wanted in zip(
-            self.plan.ends[planned], (meant.a, meant.b), found, (meant.a_mtu, meant.b_mtu), strict=True
+            self.plan.named_ends[planned], (meant.a, meant.b), found, (meant.a_mtu, meant.b_mtu), strict=True
         ):
             if mine and wanted and mine not in (wanted, wanted + FRAME_HEADER):
                 words.append(f"{text(end)} takes frames of {mine} bytes, planned {wanted}")
                 share = min(share, frames_share(mine, wanted, host=devices[device].kind == "host"))
         if not words:
             return []
-        near, far = map(text, self.plan.ends[planned])
+        near, far = map(text, self.plan.named_ends[planned])
         words += ["full packets are dropped there"] if share == 0 else []
         lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
         return [Difference(Finding("wrong-mtu", near, far, "; ".join(words)), lost, slow)]

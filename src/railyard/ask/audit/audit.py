@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard import catalog as catalogs
 from railyard.ask.audit.absent import completed
-from railyard.ask.audit.blocks import Found, levels
+from railyard.ask.audit.blocks import levels
 from railyard.ask.audit.differences import differences
 from railyard.ask.audit.evidence import evidence
 from railyard.ask.audit.infer import infer, tier_name
@@ -86,7 +86,7 @@ def answer_of(audit: Audit, name: str) -> AuditAnswer:
     loss, usd = float(audit.design["loss"]), float(audit.design["usd_per_month"])
     per_loss = usd / loss if loss > 0 else 0.0
     drawing = _drawing(audit.network)
-    number = {device.described: at for at, device in enumerate(audit.network.discovery.devices)}
+    number = {device.described: at for at, device in enumerate(audit.network.devices)}
     cables = audit.cables or ((),) * len(audit.findings)
     return AuditAnswer(
         format="railyard-audit/1",
@@ -105,7 +105,7 @@ def answer_of(audit: Audit, name: str) -> AuditAnswer:
     )
 
 
-def _drawing(found: Found) -> Drawing:
+def _drawing(found: Discovery) -> Drawing:
     """Hosts below, switches by their tier; what no leaf reaches is not drawn."""
     level = levels(found).astype(np.int64)
     row = np.where(found.host, 0, np.where(level > 0, level, -1))
@@ -113,7 +113,7 @@ def _drawing(found: Found) -> Drawing:
     lower = np.full(max(there, default=0) + 2, -1, np.int64)
     lower[there] = np.arange(len(there))
     titles = ["hosts" if tier == 0 else tier_name(tier) for tier in there]
-    names = [device.described for device in found.discovery.devices]
+    names = [device.described for device in found.devices]
     return tiered(names, lower[row], titles, found.ends.T.astype(np.int64))
 
 
@@ -164,7 +164,7 @@ class Audit:
     design: dict[str, Any]
     repairs: tuple[float, ...]
     problems: tuple[Problem, ...]
-    network: Found
+    network: Discovery
     cables: tuple[tuple[int, ...], ...] = ()
 
 
@@ -175,16 +175,15 @@ def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
         discovery: The network.
         reports: What else its devices say.
     """
-    there = Found.of(discovery)
-    found, design, absent = completed(there, infer(there))
+    found, design, absent = completed(discovery, infer(discovery))
     pricing = Pricing(found, design, price_of(found, catalogs.load()))
-    seen, places = evidence(there, reports), Places(design)
+    seen, places = evidence(discovery, reports), Places(design)
     listed = differences(found, design, absent) + [placed(found, places, one) for one in seen.symptoms]
     findings = in_order([pricing.priced(finding) for finding in listed])
     left = pricing.left(findings)
     figures = _design(found, design, pricing, findings) | {"loss": left[0], "usd_per_month": pricing.price.usd(left[0])}
     problems = discovery.problems + seen.problems
-    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, there)
+    return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, discovery)
 
 
 def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:
@@ -237,21 +236,19 @@ def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None
     from railyard.ask.audit.planned import LEFT
 
     there = pricing.there
-    built = Found.of(discovery)
-    seen = evidence(built, reports, there.plan)
+    seen = evidence(discovery, reports, there.plan)
     listed = compare(there.discovery, discovery) + [pricing.difference(discovery, one) for one in seen.symptoms]
     pairs = [(pricing.priced(one), one) for one in listed]
     pairs.sort(key=lambda pair: _rank(pair[0]))
     differences = [one for _, one in pairs]
     loss, usd = pricing.together(differences)
     left = [pricing.together(differences[done:])[0] for done in range(1, len(pairs) + 1)] if len(pairs) <= LEFT else []
-    found = Found.of(there.discovery)
-    figures = _design(found, pricing.design, pricing.reference, ()) | {
+    figures = _design(there.discovery, pricing.design, pricing.reference, ()) | {
         "source": "planned",
         "networks": there.networks,
         "cables": len(there.discovery.cables),
         "kinds": dict(Counter(finding.kind for finding, _ in pairs)),
-        "uneven": uneven(built),
+        "uneven": uneven(discovery),
         "remarks": there.plan.remarks if there.plan is not None else [],
         "loss": loss,
         "usd_per_month": usd,
@@ -260,7 +257,7 @@ def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None
     problems = discovery.problems + seen.problems
     listed_findings = tuple(finding for finding, _ in pairs)
     cables = tuple(_rows(there, one) for one in differences) if there.plan is not None else ()
-    return Audit(listed_findings, figures | seen.figures, tuple(left), problems, found, cables)
+    return Audit(listed_findings, figures | seen.figures, tuple(left), problems, there.discovery, cables)
 
 
 def _rows(there: Expected, difference: Difference) -> tuple[int, ...]:
@@ -269,7 +266,7 @@ def _rows(there: Expected, difference: Difference) -> tuple[int, ...]:
     return tuple(there.rows[numbers].tolist())
 
 
-def uneven(found: Found) -> list[dict[str, Any]]:
+def uneven(found: Discovery) -> list[dict[str, Any]]:
     """Switches that reach the tier above over unequally many cables: equal-cost paths of unequal width."""
     level = levels(found)
     ends = found.ends[found.between]
@@ -279,7 +276,7 @@ def uneven(found: Found) -> list[dict[str, Any]]:
         if 0 < level[low] < level[high]:
             above.setdefault(low, Counter())[high] += 1
     return [
-        {"switch": found.device(low).described, "widths": sorted(count.values())}
+        {"switch": found.devices[low].described, "widths": sorted(count.values())}
         for low, count in sorted(above.items())
         if len(set(count.values())) > 1
     ]
@@ -295,7 +292,7 @@ def _rank(one: Finding) -> tuple[float, float, bool, str, str]:
     return -one.usd_per_month, -(one.band[1] if one.band else 0.0), not one.unpriced, one.a, one.b
 
 
-def _design(found: Found, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:
+def _design(found: Discovery, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "source": "inferred",
         "regular": design.regular,

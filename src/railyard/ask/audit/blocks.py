@@ -4,96 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.cluster.asbuilt.discovery import UNKNOWN, natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.asbuilt.discovery import Discovery, FoundDevice
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """Devices by number and cables by number.
-
-    Attributes:
-        discovery: What was read; devices and cables have its numbers.
-        switch: bool[devices].
-        host: bool[devices], ports of hosts; what is neither does not count.
-        ends: int32[cables, 2], devices.
-        rate_bps: int64[cables], 0 where unknown.
-    """
-
-    discovery: Discovery
-    switch: NDArray[np.bool_]
-    host: NDArray[np.bool_]
-    ends: NDArray[np.int32]
-    rate_bps: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, discovery: Discovery) -> Found:
-        """The columns of a discovery."""
-        kinds = np.array([device.kind for device in discovery.devices], dtype=object)
-        ends = np.array([(cable.a, cable.b) for cable in discovery.cables], np.int32).reshape(-1, 2)
-        rate = np.array([cable.rate_bps for cable in discovery.cables], np.int64)
-        return cls(discovery, kinds == "switch", kinds == "host", ends, rate)
-
-    def device(self, number: int) -> FoundDevice:
-        """A device."""
-        return self.discovery.devices[number]
-
-    def port(self, cable: int, device: int) -> str:
-        """Port of a cable at one of its devices."""
-        found = self.discovery.cables[cable]
-        return found.a_port if found.a == device else found.b_port
-
-    @cached_property
-    def between(self) -> NDArray[np.int64]:
-        """Cables between two switches."""
-        return np.flatnonzero(self.switch[self.ends].all(axis=1) & (self.ends[:, 0] != self.ends[:, 1]))
-
-    @cached_property
-    def access(self) -> NDArray[np.int64]:
-        """Cables between a switch and a host."""
-        one, other = self.ends[:, 0], self.ends[:, 1]
-        mixed = (self.switch[one] & self.host[other]) | (self.host[one] & self.switch[other])
-        return np.flatnonzero(mixed)
-
-    @cached_property
-    def access_ends(self) -> NDArray[np.int32]:
-        """int32[access cables, 2], switch and host."""
-        ends = self.ends[self.access]
-        turned = self.host[ends[:, 0]]
-        return np.where(turned[:, None], ends[:, ::-1], ends)
-
-    @cached_property
-    def hosts_of(self) -> NDArray[np.int64]:
-        """int64[devices], cables to hosts of each switch."""
-        return np.bincount(self.access_ends[:, 0], minlength=len(self.switch))
-
-    @cached_property
-    def ports_of(self) -> list[set[str]]:
-        """Ports of each device that have a cable."""
-        out: list[set[str]] = [set() for _ in self.switch]
-        for device, port in self.taken:
-            out[device].add(port)
-        return out
-
-    @cached_property
-    def taken(self) -> dict[tuple[int, str], int]:
-        """The cable in each port that has one."""
-        out: dict[tuple[int, str], int] = {}
-        for number, cable in enumerate(self.discovery.cables):
-            out[cable.a, cable.a_port] = number
-            out[cable.b, cable.b_port] = number
-        return out
+    from railyard.cluster.asbuilt.discovery import Discovery
 
 
 FEW = 0.25
@@ -103,7 +25,7 @@ ALIKE = 0.75
 """A switch without hosts that shares this part of its neighbours with the leafs is a leaf that waits for its hosts."""
 
 
-def levels(found: Found) -> NDArray[np.int8]:
+def levels(found: Discovery) -> NDArray[np.int8]:
     """int8[devices], tier of each switch; 0 for hosts and for switches that no leaf reaches."""
     near = _near(found)
     level = np.zeros(len(found.switch), np.int8)
@@ -127,7 +49,7 @@ def _lowered(level: NDArray[np.int8], near: list[set[int]], tier: int) -> None:
             level[number] = tier - 2
 
 
-def _near(found: Found) -> list[set[int]]:
+def _near(found: Discovery) -> list[set[int]]:
     near: list[set[int]] = [set() for _ in found.switch]
     for one, other in found.ends[found.between].tolist():
         near[one].add(other)
@@ -159,8 +81,6 @@ def _waits(mine: set[int], near: list[set[int]], above: dict[int, set[int]]) -> 
 AGREED = 0.6
 """Share of the switches that must use a port alike: at least two of them, or the only other one."""
 
-UNKNOWN = "?"
-
 
 @dataclass(frozen=True)
 class PortMap:
@@ -179,7 +99,7 @@ class PortMap:
     down: dict[int, list[str]]
 
     @classmethod
-    def of(cls, found: Found, block: Block) -> PortMap:
+    def of(cls, found: Discovery, block: Block) -> PortMap:
         """What the switches of a block agree on."""
         inside = set(block.low.tolist()) | set(block.high.tolist())
         lows = set(block.low.tolist())
@@ -212,14 +132,14 @@ class PortMap:
             return replace(self, kind={**self.kind, device: trunk}, down={**self.down, device: list(ports)})
         return replace(self, up={**self.up, **{(one, device): list(ports) for one in set(self.kind.values())}})
 
-    def free(self, found: Found, low: int, high: int, count: int) -> list[tuple[str, str]]:
+    def free(self, found: Discovery, low: int, high: int, count: int) -> list[tuple[str, str]]:
         """Ports, lower and upper, of cables that are missing between two switches; `?` where nothing is agreed on."""
-        below = [port for port in self.up.get((self.kind[low], high), []) if (low, port) not in found.taken]
-        above = [port for port in self.down.get(low, []) if (high, port) not in found.taken]
+        below = [port for port in self.up.get((self.kind[low], high), []) if port not in found.cables_of[low]]
+        above = [port for port in self.down.get(low, []) if port not in found.cables_of[high]]
         pad = [UNKNOWN] * count
         return list(zip((below + pad)[:count], (above + pad)[:count], strict=True))
 
-    def least_fitting(self, found: Found, low: int, high: int, count: int) -> list[int]:
+    def least_fitting(self, found: Discovery, low: int, high: int, count: int) -> list[int]:
         """The cables of a pair that fit least to what ports are for: those that are too many."""
 
         def fits(cable: int) -> int:
@@ -287,7 +207,7 @@ class Block:
         return 1 - self.wrong / max(int(np.maximum(self.meant, self.found).sum()), 1)
 
 
-def blocks(found: Found, level: NDArray[np.int8]) -> list[Block]:
+def blocks(found: Discovery, level: NDArray[np.int8]) -> list[Block]:
     """Blocks between each tier and the next."""
     out: list[Block] = []
     ends = found.ends[found.between]

@@ -10,19 +10,18 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit.against import frames_share
-from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding, Setting, Symptom
 from railyard.ask.deploy.cabling import is_infiniband
 from railyard.ask.deploy.emit.intent import on_the_way, switches
 from railyard.ask.deploy.emit.read_back import READERS, facts_of, headroom_words, wrong_facts, wrong_ports
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.cluster.asbuilt.discovery import DIALECTS, UNKNOWN
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
-    from railyard.ask.audit.symptom import Names
     from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.intent import SwitchIntent
     from railyard.ask.deploy.emit.read_back import Facts
+    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Configuration, Reports
 
 
@@ -175,22 +174,22 @@ LIKE = 3
 """Switches that must agree before another one is held against them."""
 
 
-def among(names: Names, found: list[tuple[str, str, Facts]]) -> list[Symptom]:
+def among(network: Discovery, found: list[tuple[str, str, Facts]]) -> list[Symptom]:
     """What is unlike the others, or too small by any reckoning.
 
     Args:
-        names: Of the network.
+        network: Of the network.
         found: Device, operating system and facts of each configuration.
     """
     out = []
     for dialect in sorted({one for _, one, _ in found}):
         like = [(device, facts) for device, one, facts in found if one == dialect]
-        out += _unlike(names, like)
-        out += [symptom for device, facts in like for symptom in _small(names, device, facts)]
+        out += _unlike(network, like)
+        out += [symptom for device, facts in like for symptom in _small(network, device, facts)]
     return out
 
 
-def _unlike(names: Names, like: list[tuple[str, Facts]]) -> list[Symptom]:
+def _unlike(network: Discovery, like: list[tuple[str, Facts]]) -> list[Symptom]:
     out = []
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for device, facts in like:
@@ -205,14 +204,14 @@ def _unlike(names: Names, like: list[tuple[str, Facts]]) -> list[Symptom]:
         for device, value in mine.items():
             if value != usual:
                 words = f"{WORDS.get(key, key)}: {value}, where {times} of its like have {usual}"
-                out.append(_alike_symptom(names, (device, key), words, facts_of[device], right))
+                out.append(_alike_symptom(network, (device, key), words, facts_of[device], right))
     return out
 
 
-def _alike_symptom(names: Names, where: tuple[str, str], words: str, facts: Facts, right: Facts) -> Symptom:
+def _alike_symptom(network: Discovery, where: tuple[str, str], words: str, facts: Facts, right: Facts) -> Symptom:
     device, key = where
-    settings = _settings(names, device, key, facts, right)
-    cables = _small_frames(names, device, facts, right) if key == "mtu" else ()
+    settings = _settings(network, device, key, facts, right)
+    cables = _small_frames(network, device, facts, right) if key == "mtu" else ()
     why = UNPRICED.get(key, "")
     if key in ("pfc", "ecn") and not settings:
         why = "it does more than its like: what that adds is not simulated"
@@ -220,8 +219,8 @@ def _alike_symptom(names: Names, where: tuple[str, str], words: str, facts: Fact
     return Symptom(finding, cables)
 
 
-def _settings(names: Names, device: str, key: str, facts: Facts, right: Facts) -> tuple[Setting, ...]:
-    leaf = _is_leaf(names, device)
+def _settings(network: Discovery, device: str, key: str, facts: Facts, right: Facts) -> tuple[Setting, ...]:
+    leaf = _is_leaf(network, device)
     if key == "roce":
         pause, mark = Setting(device, (), "pause", 0.0, leaf), Setting(device, (), "mark", 0.0, leaf)
         return tuple(one for one, fact in ((pause, "pfc"), (mark, "ecn")) if right.get(fact))
@@ -234,26 +233,24 @@ def _settings(names: Names, device: str, key: str, facts: Facts, right: Facts) -
     return (Setting(device, (), "pause" if key == "pfc" else "mark", 0.0, leaf, wrong, wrong),)
 
 
-def _is_leaf(names: Names, device: str) -> bool:
-    number = names.device(device)
-    devices = names.discovery.devices
-    return any(
-        number in (one.a, one.b) and "host" in (devices[one.a].kind, devices[one.b].kind)
-        for one in names.discovery.cables
-    )
+def _is_leaf(network: Discovery, device: str) -> bool:
+    number = network.number(device)
+    return number is not None and bool(network.host[network.ends[list(network.cables_of[number].values())]].any())
 
 
-def _small_frames(names: Names, device: str, facts: Facts, right: Facts) -> tuple[tuple[int, float], ...]:
+def _small_frames(network: Discovery, device: str, facts: Facts, right: Facts) -> tuple[tuple[int, float], ...]:
     """Cables of ports whose frames are smaller than those of the others."""
-    number, usual = names.device(device), max(right["mtu"].values())
+    number, usual = network.number(device), max(right["mtu"].values())
     if number is None:
         return ()
-    listed = [(names.at(number, port), frames_share(mtu, usual, host=False)) for port, mtu in facts["mtu"].items()]
+    listed = [
+        (network.cable_in(number, port), frames_share(mtu, usual, host=False)) for port, mtu in facts["mtu"].items()
+    ]
     return tuple((cable, share) for cable, share in listed if cable is not None and share < 1)
 
 
-def _small(names: Names, device: str, facts: Facts) -> list[Symptom]:
-    """Headroom that is smaller than what may come over the cables that the file itself names."""
+def _small(network: Discovery, device: str, facts: Facts) -> list[Symptom]:
+    """Headroom that is smaller than what may come over the cables that the file itself network."""
     length, rate = facts.get("length_m", {}), facts.get("rate_bps", {})
     wrong: dict[tuple[int, int], list[str]] = {}
     for port, sizes in facts.get("headroom", {}).items():
@@ -266,10 +263,10 @@ def _small(names: Names, device: str, facts: Facts) -> list[Symptom]:
     for (found, least), listed in wrong.items():
         words = (
             f"headroom: xoff {found:,} bytes on {len(listed)} ports ({listed[0]} and so on); over the cables that the"
-            f" file names {least:,} may come after a pause"
+            f" file network {least:,} may come after a pause"
         )
         part = len(listed) / ports
-        setting = Setting(device, tuple(listed), "headroom", found / least, _is_leaf(names, device), part, part)
+        setting = Setting(device, tuple(listed), "headroom", found / least, _is_leaf(network, device), part, part)
         out.append(Symptom(Finding("wrong-qos", device, UNKNOWN, words, settings=(setting,))))
     return out
 
@@ -291,12 +288,12 @@ def _comparable(facts: Facts) -> dict[str, Any]:
 SHOWN = 4
 
 
-def symptoms(names: Names, reports: Reports, plan: Plan | None) -> list[Symptom]:
+def symptoms(network: Discovery, reports: Reports, plan: Plan | None) -> list[Symptom]:
     """A finding a switch and fact that is otherwise."""
     found = _by_device(reports)
     if plan is not None:
-        return _against(names, found, plan, reports)
-    return among(names, [(one.device, one.dialect, facts) for one, facts in found.values()])
+        return _against(network, found, plan, reports)
+    return among(network, [(one.device, one.dialect, facts) for one, facts in found.values()])
 
 
 def _by_device(reports: Reports) -> dict[str, tuple[Configuration, Facts]]:
@@ -325,40 +322,40 @@ def _facts(one: Configuration, reports: Reports) -> Facts | None:
 
 
 def _against(
-    names: Names, found: dict[str, tuple[Configuration, Facts]], plan: Plan, reports: Reports
+    network: Discovery, found: dict[str, tuple[Configuration, Facts]], plan: Plan, reports: Reports
 ) -> list[Symptom]:
     out = []
     waiting = dict(found)
-    for network in range(len(plan.networks)):
-        if is_infiniband(plan, network):
+    for number in range(len(plan.networks)):
+        if is_infiniband(plan, number):
             continue
         for dialect in {one.dialect for one, _ in found.values()}:
-            for intent in switches(plan, network, DIALECTS[dialect]):
+            for intent in switches(plan, number, DIALECTS[dialect]):
                 if intent.name not in waiting or waiting[intent.name][0].dialect != dialect:
                     continue
                 _, facts = waiting.pop(intent.name)
                 want = facts_of(intent, dialect)
-                out += [_symptom(names, intent, key, want, facts) for key in wrong_facts(want, facts)]
+                out += [_symptom(network, intent, key, want, facts) for key in wrong_facts(want, facts)]
     for one, _ in waiting.values():
         reports.problems.append(Problem("the plan has no such switch", file=one.file, found=one.device))
     return out
 
 
-def _symptom(names: Names, intent: SwitchIntent, key: str, wanted: Facts, facts: Facts) -> Symptom:
+def _symptom(network: Discovery, intent: SwitchIntent, key: str, wanted: Facts, facts: Facts) -> Symptom:
     want, found = wanted[key], facts.get(key)
     ports = wrong_ports(want, found) if key == "headroom" else _ports(want, found)
     words = f"{WORDS.get(key, key)}: {_said(found, ports)}, planned {_said(want, ports)}"
     if key == "headroom":
         words = f"{WORDS[key]}: {headroom_words(want, found or {})}"
-    number = names.device(intent.name)
+    number = network.number(intent.name)
     lost = prefixes_of(intent, found) if key == "announced" else cables_of(key, want, found)
     settings = settings_of(intent, key, want, found)
     why = "" if lost or settings else reason(key, want, found, pauses=intent.pauses)
     ends = (intent.name, UNKNOWN)
     if len(ports) == 1 and number is not None and key != "announced":
-        ends = names.ends(number, ports[0])
+        ends = network.cable_words(number, ports[0])
     finding = Finding(KIND.get(key, "wrong-setting"), *ends, words, settings=settings, unpriced=why)
-    cables = [(names.at(number, port), share) for port, share in lost] if number is not None else []
+    cables = [(network.cable_in(number, port), share) for port, share in lost] if number is not None else []
     return Symptom(finding, tuple((cable, share) for cable, share in cables if cable is not None and share < 1))
 
 

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.blocks import UNKNOWN, usual_rate
+from railyard.ask.audit.blocks import usual_rate
 from railyard.ask.audit.loads import Change
 from railyard.ask.audit.symptom import Finding, Places
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.cluster.asbuilt.discovery import UNKNOWN, natural
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.ask.audit.absent import Absent
-    from railyard.ask.audit.blocks import Block, Found, PortMap
+    from railyard.ask.audit.blocks import Block, PortMap
     from railyard.ask.audit.infer import Design, Group, HostPort
+    from railyard.cluster.asbuilt.discovery import Discovery
 
 RARE = 0.1
 """Share of the hosts' cables up to which a lower rate is a fault, and not another kind of host."""
@@ -26,7 +27,7 @@ RARE = 0.1
 _Pair = tuple[int, int]
 
 
-def differences(found: Found, design: Design, absent: Sequence[Absent] = ()) -> list[Finding]:
+def differences(found: Discovery, design: Design, absent: Sequence[Absent] = ()) -> list[Finding]:
     """All faults, unpriced.
 
     Args:
@@ -49,20 +50,15 @@ def differences(found: Found, design: Design, absent: Sequence[Absent] = ()) -> 
     return out + _narrow(found, out)
 
 
-def end(found: Found, device: int, port: str) -> str:
-    """`leaf1[5]`: a device as the file names it, and a port."""
-    return f"{found.device(device).described}[{port}]"
-
-
-def end_of(found: Found, cable: int, device: int) -> str:
+def end_of(found: Discovery, cable: int, device: int) -> str:
     """The end of a cable at one of its devices."""
-    return end(found, device, found.port(cable, device))
+    return found.end_words(device, found.port(cable, device))
 
 
 class _Cabling:
     """Cables too few and too many of one block, joined to swaps and moves where that explains two at once."""
 
-    def __init__(self, found: Found, block: Block, ports: PortMap, number: int) -> None:
+    def __init__(self, found: Discovery, block: Block, ports: PortMap, number: int) -> None:
         self.found, self.block, self.ports, self.number = found, block, ports, number
         self.row = {device: row for row, device in enumerate(block.low.tolist())}
         self.column = {device: column for column, device in enumerate(block.high.tolist())}
@@ -120,7 +116,7 @@ class _Cabling:
             self.few[target] -= 1
             a, b = self._ends(pair, cable)
             side = 1 if target[0] == pair[0] else 0
-            words = f"move the plug from {(a, b)[side]} to {end(self.found, target[side], port[side])}"
+            words = f"move the plug from {(a, b)[side]} to {self.found.end_words(target[side], port[side])}"
             changes = (self._change(pair, 1), self._change(target, -1))
             out.append(Finding("misplaced", a, b, words, None, self.number, changes))
         return out
@@ -137,12 +133,12 @@ class _Cabling:
             there = int(self.block.found[self.row[pair[0]], self.column[pair[1]]])
             words = f"{there} of {there + count} cables between the two are there"
             for low, high in self.ports.free(self.found, *pair, count):
-                ends = end(self.found, pair[0], low), end(self.found, pair[1], high)
+                ends = self.found.end_words(pair[0], low), self.found.end_words(pair[1], high)
                 out.append(Finding("missing", *ends, words, None, self.number, (self._change(pair, -1),)))
         return out
 
 
-def _switches(found: Found, block: Block, number: int, absent: Sequence[Absent]) -> list[Finding]:
+def _switches(found: Discovery, block: Block, number: int, absent: Sequence[Absent]) -> list[Finding]:
     """A finding for each switch of a block that is missing completely."""
     out = []
     for device in block.absent:
@@ -156,7 +152,7 @@ def _switches(found: Found, block: Block, number: int, absent: Sequence[Absent])
     return out
 
 
-def _slow_uplinks(found: Found, block: Block, ports: PortMap, number: int) -> list[Finding]:
+def _slow_uplinks(found: Discovery, block: Block, ports: PortMap, number: int) -> list[Finding]:
     out = []
     row = {device: at for at, device in enumerate(block.low.tolist())}
     column = {device: at for at, device in enumerate(block.high.tolist())}
@@ -171,9 +167,9 @@ def _slow_uplinks(found: Found, block: Block, ports: PortMap, number: int) -> li
     return out
 
 
-def _speed(found: Found, cable: int) -> str:
+def _speed(found: Discovery, cable: int) -> str:
     """Its rate, and its lanes where some have failed."""
-    lanes = found.discovery.cables[cable].lanes
+    lanes = found.cables[cable].lanes
     return _gigabit(int(found.rate_bps[cable])) + (
         f" on {lanes} of {PORT_LANES} lanes" if 0 < lanes < PORT_LANES else ""
     )
@@ -183,34 +179,34 @@ def _gigabit(rate: int) -> str:
     return f"{rate / 1e9:g} Gb/s"
 
 
-def _loops(found: Found) -> list[Finding]:
+def _loops(found: Discovery) -> list[Finding]:
     same = np.flatnonzero(found.ends[:, 0] == found.ends[:, 1])
-    cables = [found.discovery.cables[one] for one in same.tolist() if found.switch[found.ends[one, 0]]]
+    cables = [found.cables[one] for one in same.tolist() if found.switch[found.ends[one, 0]]]
     words = "both ends are in this switch"
-    return [Finding("extra", end(found, c.a, c.a_port), end(found, c.b, c.b_port), words) for c in cables]
+    return [Finding("extra", found.end_words(c.a, c.a_port), found.end_words(c.b, c.b_port), words) for c in cables]
 
 
-def _narrow(found: Found, named: list[Finding]) -> list[Finding]:
+def _narrow(found: Discovery, named: list[Finding]) -> list[Finding]:
     """Cables on one lane among wider ones that nothing above names: ports are split in halves, never in quarters."""
     known = {frozenset((one.a, one.b)) for one in named if one.kind == "degraded"}
-    lanes = np.array([cable.lanes for cable in found.discovery.cables])
+    lanes = np.array([cable.lanes for cable in found.cables])
     out = []
     for number in np.flatnonzero(lanes == 1).tolist() if lanes.max(initial=0) > 1 else []:
-        cable = found.discovery.cables[number]
-        a, b = end(found, cable.a, cable.a_port), end(found, cable.b, cable.b_port)
+        cable = found.cables[number]
+        a, b = found.end_words(cable.a, cable.a_port), found.end_words(cable.b, cable.b_port)
         if frozenset((a, b)) not in known:
             unpriced = "which traffic takes it is not known: it is in no regular part of the design"
             out.append(Finding("degraded", a, b, _speed(found, number), unpriced=unpriced))
     return out
 
 
-def _stray(found: Found, cable: int) -> Finding:
+def _stray(found: Discovery, cable: int) -> Finding:
     one, other = found.ends[cable].tolist()
     words = "these two switches are not joined in the design"
     return Finding("extra", end_of(found, cable, one), end_of(found, cable, other), words)
 
 
-def _hosts(found: Found, design: Design, holes: dict[int, list[str]]) -> list[Finding]:
+def _hosts(found: Discovery, design: Design, holes: dict[int, list[str]]) -> list[Finding]:
     """Ports of hosts that are on another leaf than those of their like, and those that are not there.
 
     A port that is not there takes one of the holes of its leaf.
@@ -230,7 +226,7 @@ def _hosts(found: Found, design: Design, holes: dict[int, list[str]]) -> list[Fi
     return out
 
 
-def _crossed(found: Found, places: Places, wrong: list[HostPort], meant_leaf: Mapping[int, int]) -> list[Finding]:
+def _crossed(found: Discovery, places: Places, wrong: list[HostPort], meant_leaf: Mapping[int, int]) -> list[Finding]:
     out = []
     left = list(wrong)
     while left:
@@ -238,10 +234,10 @@ def _crossed(found: Found, places: Places, wrong: list[HostPort], meant_leaf: Ma
         meant = meant_leaf[port.cable]
         partner = next((one for one in left if one.leaf == meant and meant_leaf[one.cable] == port.leaf), None)
         a, b = end_of(found, port.cable, port.host), end_of(found, port.cable, port.leaf)
-        like = f"its peers are on {found.device(meant).name}"
+        like = f"its peers are on {found.devices[meant].name}"
         moves = [places.move(port.host, meant, port.leaf)]
         if partner is None:
-            kind, words, far = "misplaced", f"move the plug from {b} to {found.device(meant).name}: {like}", None
+            kind, words, far = "misplaced", f"move the plug from {b} to {found.devices[meant].name}: {like}", None
         else:
             left.remove(partner)
             far = end_of(found, partner.cable, partner.host), end_of(found, partner.cable, partner.leaf)
@@ -263,7 +259,7 @@ def _lack(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
 
 
 def _absent(
-    found: Found,
+    found: Discovery,
     group: Group,
     lack: Mapping[str, tuple[int, int]],
     about: tuple[frozenset[int], dict[int, list[str]]],
@@ -280,14 +276,14 @@ def _absent(
             if part in ports or len(ports) >= usual:
                 continue
             words = f"{hosts - few} of {hosts} like hosts have it"
-            a = f"{name} {part}[1]" if found.device(next(iter(ports.values())).host).part else f"{name}[{part}]"
+            a = f"{name} {part}[1]" if found.devices[next(iter(ports.values())).host].part else f"{name}[{part}]"
             slower = usual / max(len(ports), 1)
             port = holes[leaf].pop(0) if holes.get(leaf) else UNKNOWN
-            out.append(Finding("missing", a, end(found, leaf, port), words, slower=slower))
+            out.append(Finding("missing", a, found.end_words(leaf, port), words, slower=slower))
     return out
 
 
-def _holes(found: Found, design: Design) -> dict[int, list[str]]:
+def _holes(found: Discovery, design: Design) -> dict[int, list[str]]:
     """Ports of leafs without a host where most leafs have one, and all of those that are as full as most."""
     absent = [device for block in design.blocks for device in block.absent]
     leafs = np.setdiff1d(np.flatnonzero(design.level == 1), absent)
@@ -301,20 +297,20 @@ def _holes(found: Found, design: Design) -> dict[int, list[str]]:
     for leaf in short.tolist():
         others = Counter(port for other, ports in used.items() if other not in short for port in ports)
         gone = sorted((port for port, times in others.items() if times == len(leafs) - len(short)), key=natural)
-        out[leaf] = [port for port in gone if (leaf, port) not in found.taken]
+        out[leaf] = [port for port in gone if port not in found.cables_of[leaf]]
     return out
 
 
-def _hole(found: Found, leaf: int, port: str) -> Finding:
+def _hole(found: Discovery, leaf: int, port: str) -> Finding:
     words = "every other leaf has a host in this port"
-    return Finding("missing", end(found, leaf, port), UNKNOWN, words, idle=1.0)
+    return Finding("missing", found.end_words(leaf, port), UNKNOWN, words, idle=1.0)
 
 
 GROUP_OF_LEAFS = 3
 """Leafs that must be alike before a free port on one of them says anything."""
 
 
-def _host_ports(found: Found, leafs: set[int]) -> dict[int, set[str]]:
+def _host_ports(found: Discovery, leafs: set[int]) -> dict[int, set[str]]:
     used: dict[int, set[str]] = {leaf: set() for leaf in leafs}
     for cable, (leaf, _) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True):
         if leaf in used:
@@ -322,7 +318,7 @@ def _host_ports(found: Found, leafs: set[int]) -> dict[int, set[str]]:
     return used
 
 
-def _slow_hosts(found: Found) -> list[Finding]:
+def _slow_hosts(found: Discovery) -> list[Finding]:
     rate = found.rate_bps[found.access]
     usual = usual_rate(rate)
     slow = np.flatnonzero((rate > 0) & (rate < usual))

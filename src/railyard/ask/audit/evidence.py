@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit import configuration, forwarding, host_parts
-from railyard.ask.audit.symptom import Finding, Names, Symptom
+from railyard.ask.audit.symptom import Finding, Symptom
 from railyard.cluster.asbuilt.discovery import MAC_DIGITS, same_port
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.ask.audit.blocks import Found
     from railyard.ask.deploy.cabling import Plan
     from railyard.cluster.asbuilt.discovery import Discovery, Twins
     from railyard.cluster.asbuilt.reported.reports import Reports
@@ -44,7 +43,7 @@ UNCOUNTED = "packets are not counted, so that the part that is lost is not known
 _SPELLED = {"LinkErrorRecovery": "LinkErrorRecoveryCounter", "LinkDowned": "LinkDownedCounter"}
 
 
-def counter_symptoms(names: Names, reports: Reports) -> list[Symptom]:
+def counter_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
     """A finding for each bad port; counters of devices that the network does not have are problems of the reports."""
     ports: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for one in reports.counts:
@@ -52,7 +51,7 @@ def counter_symptoms(names: Names, reports: Reports) -> list[Symptom]:
     out = []
     for (where, port), counts in ports.items():
         bad = {name: counts[name] for name, most in THRESHOLD.items() if counts.get(name, 0) > _most(name, most)}
-        device = names.device(where)
+        device = network.number(where)
         if not bad:
             continue
         if device is None:
@@ -63,11 +62,11 @@ def counter_symptoms(names: Names, reports: Reports) -> list[Symptom]:
         lost = _lost(counts)
         share = 1.0 / (1.0 + lost * IN_FLIGHT) if lost is not None else 1.0
         words = _words(bad) + _price_words(bad, lost)
-        cable = names.at(device, port)
+        cable = network.cable_in(device, port)
         cables = ((cable, share),) if cable is not None and share < 1 else ()
         kind = "flapping" if set(bad) == {"LinkDownedCounter"} else "errors"
         why = FLAPPING if kind == "flapping" else UNCOUNTED if lost is None else ""
-        out.append(Symptom(Finding(kind, *names.ends(device, port), words, unpriced=why), cables))
+        out.append(Symptom(Finding(kind, *network.cable_words(device, port), words, unpriced=why), cables))
     return out
 
 
@@ -104,38 +103,26 @@ DO = {
 }
 
 
-def identity_symptoms(names: Names, reports: Reports | None) -> list[Symptom]:
-    """Findings of a discovery, and of what hosts say of their parts.
-
-    Args:
-        names: Of the network.
-        reports: What devices say; None: nothing.
-    """
-    discovery = names.discovery
-    found = [_symptom(discovery, one) for one in discovery.twins if len(one.devices) > 1]
-    known = {frozenset(discovery.devices[number].name for number in one.devices) for one in discovery.twins}
-    return found + ([] if reports is None else _of_parts(names, reports, known))
+def identity_symptoms(network: Discovery, reports: Reports | None) -> list[Symptom]:
+    """Devices that share an identity, by the discovery and by what hosts say of their parts."""
+    found = [_symptom(network, one) for one in network.twins if len(one.devices) > 1]
+    known = {frozenset(network.devices[number].name for number in one.devices) for one in network.twins}
+    return found + ([] if reports is None else _of_parts(network, reports, known))
 
 
-def _symptom(discovery: Discovery, twins: Twins) -> Symptom:
+def _symptom(network: Discovery, twins: Twins) -> Symptom:
     """All but the first of them are not reached."""
-    cables: dict[int, list[int]] = defaultdict(list)
-    for number, cable in enumerate(discovery.cables):
-        cables[cable.a].append(number)
-        cables[cable.b].append(number)
-    ends = [_end(discovery, device, cables[device]) for device in twins.devices]
-    lost = () if twins.what == "name" else tuple((n, 0.0) for one in twins.devices[1:] for n in cables[one])
-    return Symptom(_finding(twins.what, twins.value, ends), lost)
+    ends = [_end(network, device) for device in twins.devices]
+    lost = [n for one in twins.devices[1:] if twins.what != "name" for n in network.cables_of[one].values()]
+    return Symptom(_finding(twins.what, twins.value, ends), tuple((number, 0.0) for number in lost))
 
 
-def _end(discovery: Discovery, device: int, cables: Sequence[int]) -> tuple[str, str]:
+def _end(network: Discovery, device: int) -> tuple[str, str]:
     """A device with its port, and where that is plugged in."""
-    name = discovery.devices[device].described
-    if len(cables) != 1:
-        return name, f"{len(cables)} cables"
-    one = discovery.cables[cables[0]]
-    mine, far, port = (one.a_port, one.b, one.b_port) if one.a == device else (one.b_port, one.a, one.a_port)
-    return f"{name}[{mine}]", f"{discovery.devices[far].described}[{port}]"
+    ports = list(network.cables_of[device])
+    if len(ports) != 1:
+        return network.devices[device].described, f"{len(ports)} cables"
+    return network.cable_words(device, ports[0])
 
 
 def _finding(what: str, value: str, ends: Sequence[tuple[str, str]]) -> Finding:
@@ -143,7 +130,7 @@ def _finding(what: str, value: str, ends: Sequence[tuple[str, str]]) -> Finding:
     return Finding(KINDS[what], ends[0][0], ends[1][0], f"one {what} {value}, at {where}; {DO[what]}")
 
 
-def _of_parts(names: Names, reports: Reports, known: set[frozenset[str]]) -> list[Symptom]:
+def _of_parts(network: Discovery, reports: Reports, known: set[frozenset[str]]) -> list[Symptom]:
     """Addresses that parts of several hosts share, except where that is known; those of one host may be bonded."""
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for one in reports.parts:
@@ -155,42 +142,38 @@ def _of_parts(names: Names, reports: Reports, known: set[frozenset[str]]) -> lis
             continue
         what = "MAC address" if len(address) == MAC_DIGITS else "GUID"
         ends = [(f"{host} {part}", "its host says so") for host, part in sorted(parts.items())]
-        device = [names.device(end) for end, _ in ends]
-        lost = tuple(
-            (number, 0.0)
-            for number, cable in enumerate(names.discovery.cables)
-            if any(one is not None and one in (cable.a, cable.b) for one in device[1:])
-        )
-        out.append(Symptom(_finding(what, address, ends), lost))
+        device = [network.number(end) for end, _ in ends[1:]]
+        lost = {number for one in device if one is not None for number in network.cables_of[one].values()}
+        out.append(Symptom(_finding(what, address, ends), tuple((number, 0.0) for number in sorted(lost))))
     return out
 
 
 SHOWN = 3
-"""Prefixes that a finding names."""
+"""Prefixes that a finding network."""
 
 
-def routing_symptoms(names: Names, reports: Reports) -> list[Symptom]:
+def routing_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
     """Of sessions and of routes; that nothing is routed over a session that is down is no finding of its own."""
-    down = _sessions(names, reports)
+    down = _sessions(network, reports)
     dead = {cable for symptom in down for cable, _ in symptom.cables}
-    return [*down, *_Paths(names, reports, dead).symptoms()]
+    return [*down, *_Paths(network, reports, dead).symptoms()]
 
 
-def _sessions(names: Names, reports: Reports) -> list[Symptom]:
+def _sessions(network: Discovery, reports: Reports) -> list[Symptom]:
     """A session that is down, once for both ends: nothing is routed over its cable."""
     out = []
     seen: set[int] = set()
     for one in reports.sessions:
-        device = names.device(one.device)
+        device = network.number(one.device)
         if one.state == "Established":
             continue
         if device is None:
             reports.problems.append(Problem("sessions of a device that the network does not have", found=one.device))
             continue
-        cable = names.at(device, one.port)
+        cable = network.cable_in(device, one.port)
         if cable is not None and cable in seen:
             continue
-        a, b = names.ends(device, one.port)
+        a, b = network.cable_words(device, one.port)
         if cable is not None:
             seen.add(cable)
         elif one.neighbour:
@@ -203,12 +186,12 @@ def _sessions(names: Names, reports: Reports) -> list[Symptom]:
 class _Paths:
     """Next hops as installed, against all first cables of shortest paths."""
 
-    def __init__(self, names: Names, reports: Reports, dead: set[int]) -> None:
-        self.names = names
+    def __init__(self, network: Discovery, reports: Reports, dead: set[int]) -> None:
+        self.network = network
         owners: dict[str, set[int]] = defaultdict(set)
         self.hops: dict[tuple[int, str], tuple[str, ...]] = {}
         for one in reports.routes:
-            device = names.device(one.device)
+            device = network.number(one.device)
             if device is None:
                 continue
             if one.connected:
@@ -216,14 +199,12 @@ class _Paths:
             elif one.ports:
                 self.hops[device, one.prefix] = one.ports
         self.owner = {prefix: next(iter(whose)) for prefix, whose in owners.items() if len(whose) == 1}
-        self.host = [device.kind != "switch" for device in names.discovery.devices]
-        self.near: dict[int, list[int]] = defaultdict(list)
+        self.host = ~network.switch
         self.ports: dict[int, list[tuple[str, int]]] = defaultdict(list)
-        for number, cable in enumerate(names.discovery.cables):
+        for number, cable in enumerate(network.cables):
             if number not in dead:
-                for here, port, far in ((cable.a, cable.a_port, cable.b), (cable.b, cable.b_port, cable.a)):
-                    self.ports[here].append((port, far))
-                    self.near[here].append(far)
+                self.ports[cable.a].append((cable.a_port, cable.b))
+                self.ports[cable.b].append((cable.b_port, cable.a))
 
     def symptoms(self) -> list[Symptom]:
         unused: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
@@ -249,7 +230,7 @@ class _Paths:
         while edge:
             reached = []
             for one in edge:
-                for other in self.near[one]:
+                for _, other in self.ports[one]:
                     if other not in away:
                         away[other] = away[one] + 1
                         if not self.host[other]:
@@ -258,14 +239,14 @@ class _Paths:
         return away
 
     def _symptom(self, device: int, gone: tuple[str, ...], prefixes: list[str], all_prefixes: int) -> Symptom:
-        name = self.names.discovery.devices[device].described
+        name = self.network.devices[device].described
         shown = ", ".join(sorted(prefixes)[:SHOWN]) + (" ..." if len(prefixes) > SHOWN else "")
         words = (
             f"{len(prefixes)} of {all_prefixes} prefixes ({shown}) do not use {', '.join(gone)}, which is as near as"
             " the ports that they use"
         )
-        cables = tuple((cable, 0.0) for port in gone if (cable := self.names.at(device, port)) is not None)
-        a, b = self.names.ends(device, gone[0])
+        cables = tuple((cable, 0.0) for port in gone if (cable := self.network.cable_in(device, port)) is not None)
+        a, b = self.network.cable_words(device, gone[0])
         if len(gone) > 1:
             a, b = f"{name}[{', '.join(gone)}]", "?"
         return Symptom(Finding("ecmp", a, b, words), cables, len(prefixes) / max(all_prefixes, 1))
@@ -286,20 +267,19 @@ class Evidence:
     problems: tuple[Problem, ...] = ()
 
 
-def evidence(found: Found, reports: Reports | None, plan: Plan | None = None) -> Evidence:
+def evidence(found: Discovery, reports: Reports | None, plan: Plan | None = None) -> Evidence:
     """Faults that devices tell of themselves, in the discovery and in reports."""
-    names = Names(found.discovery)
-    twins = identity_symptoms(names, reports)
+    twins = identity_symptoms(found, reports)
     if reports is None:
         return Evidence(tuple(twins))
     tables, figures = forwarding.symptoms(found, reports)
     listed = [
         *twins,
-        *counter_symptoms(names, reports),
+        *counter_symptoms(found, reports),
         *tables,
-        *routing_symptoms(names, reports),
-        *configuration.symptoms(names, reports, plan),
-        *host_parts.symptoms(names, reports, plan),
+        *routing_symptoms(found, reports),
+        *configuration.symptoms(found, reports, plan),
+        *host_parts.symptoms(found, reports, plan),
     ]
     read: dict[str, int] = {}
     for what in reports.read.values():

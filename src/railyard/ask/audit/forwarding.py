@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.infer import by_name
 from railyard.ask.audit.reference import MOST
 from railyard.ask.audit.symptom import Finding, Symptom
+from railyard.cluster.asbuilt.discovery import UNKNOWN
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.blocks import Found
+    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Reports
 
 
@@ -47,7 +47,7 @@ class Matrix:
         known: bool[switches], which have a table at all.
     """
 
-    found: Found
+    found: Discovery
     switch: NDArray[np.int64]
     host: NDArray[np.int64]
     access: NDArray[np.int64]
@@ -150,7 +150,7 @@ class Matrix:
         return out
 
 
-def _hosts(found: Found) -> dict[str, NDArray[Any]]:
+def _hosts(found: Discovery) -> dict[str, NDArray[Any]]:
     pairs = {
         host: (cable, leaf)
         for cable, (leaf, host) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True)
@@ -166,14 +166,14 @@ def _hosts(found: Found) -> dict[str, NDArray[Any]]:
     }
 
 
-def dumped(found: Found, tables: Mapping[str, Mapping[str, int]]) -> Matrix | None:
+def dumped(found: Discovery, tables: Mapping[str, Mapping[str, int]]) -> Matrix | None:
     """Tables as they were read; None where no switch of the network has one.
 
     Args:
         found: The network.
         tables: Of each switch by GUID: port by the destination's GUID.
     """
-    addresses = found.discovery.addresses
+    addresses = found.addresses
     columns = _hosts(found)
     column = {host: at for at, host in enumerate(columns["host"].tolist())}
     place = {guid: column[device] for guid, (device, _) in addresses.items() if device in column}
@@ -185,7 +185,7 @@ def dumped(found: Found, tables: Mapping[str, Mapping[str, int]]) -> Matrix | No
         if device not in row:
             continue
         known[row[device]] = True
-        cable_of = {int(p): n for (where, p), n in found.taken.items() if where == device and p.isdecimal()}
+        cable_of = {int(port): cable for port, cable in found.cables_of[device].items() if port.isdecimal()}
         mine = out[row[device]]
         for destination, port in table.items():
             if destination in place:
@@ -193,7 +193,7 @@ def dumped(found: Found, tables: Mapping[str, Mapping[str, int]]) -> Matrix | No
     return Matrix(found=found, next=out, known=known, **columns) if known.any() else None
 
 
-def min_hop(found: Found, order: NDArray[np.int64] | None = None) -> Matrix:
+def min_hop(found: Discovery, order: NDArray[np.int64] | None = None) -> Matrix:
     """Tables as OpenSM's min-hop makes them.
 
     For one destination after another, each switch takes among its ports on shortest paths the one that fewest
@@ -228,7 +228,7 @@ def min_hop(found: Found, order: NDArray[np.int64] | None = None) -> Matrix:
 
 
 def _ports(
-    found: Found, switch: NDArray[np.int64], row: NDArray[np.int64]
+    found: Discovery, switch: NDArray[np.int64], row: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[switches, ports], cables to other switches in the order of the ports, and rows of the far ends, or -1."""
     mine: dict[int, list[tuple[tuple[int, str], int, int]]] = defaultdict(list)
@@ -263,7 +263,7 @@ UNEVEN = 1.1
 """Tables under which shift permutations take longer than this, against min-hop's on the same cables, are a fault."""
 
 
-def symptoms(found: Found, reports: Reports) -> tuple[list[Symptom], dict[str, Any]]:
+def symptoms(found: Discovery, reports: Reports) -> tuple[list[Symptom], dict[str, Any]]:
     """Destinations that are not reached, and tables that are worse than min-hop's would be; with figures."""
     matrix = dumped(found, reports.forwarding) if reports.forwarding else None
     if matrix is None:
@@ -300,7 +300,7 @@ def symptoms(found: Found, reports: Reports) -> tuple[list[Symptom], dict[str, A
     return out, {"forwarding": figures}
 
 
-def _speeds(found: Found) -> dict[int, float]:
+def _speeds(found: Discovery) -> dict[int, float]:
     """Cables between switches that are slower than most."""
     rate = found.rate_bps[found.between]
     usual = np.median(rate[rate > 0]) if (rate > 0).any() else 0
@@ -322,8 +322,8 @@ def _unreached(matrix: Matrix) -> list[Symptom]:
     for row in np.unique(stuck[stuck >= 0]).tolist():
         gone = np.flatnonzero((stuck == row).any(axis=0))
         kinds = matrix.next[row, gone]
-        device = matrix.found.device(int(matrix.switch[row]))
-        names = [matrix.found.device(int(matrix.host[one])).described for one in gone[:2].tolist()]
+        device = matrix.found.devices[int(matrix.switch[row])]
+        names = [matrix.found.devices[int(matrix.host[one])].described for one in gone[:2].tolist()]
         shown = ", ".join(names) + (" ..." if len(gone) > 2 else "")
         count = Counter(_why(int(kind)) for kind in kinds.tolist())
         words = f"{len(gone)} of {len(matrix.host)} destinations ({shown}): {', '.join(count)}"
@@ -343,7 +343,7 @@ def _uneven(matrix: Matrix, slower: float) -> Symptom:
     leafs = {int(matrix.switch[row]) for row in matrix.leafs}
     counts = {d: c for d, c in matrix.destinations().items() if d in leafs and len(c)}
     worst = max(counts, key=lambda one: (int(counts[one].max() - counts[one].min()), -one))
-    name = matrix.found.device(worst).described
+    name = matrix.found.devices[worst].described
     least, most = int(counts[worst].min()), int(counts[worst].max())
     words = (
         f"its cables upwards carry {least} to {most} destinations; all shift permutations take {slower:.2f} times as"

@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.audit.blocks import UNKNOWN
 from railyard.ask.audit.symptom import Finding, Symptom
+from railyard.cluster.asbuilt.discovery import UNKNOWN
 from railyard.cluster.nccl.machines import GT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from railyard.ask.audit.symptom import Names
     from railyard.ask.deploy.cabling import Plan
+    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Part, Reports
 
 
@@ -28,21 +28,21 @@ LIKE = 3
 """Hosts that must be alike before another one is held against them."""
 
 
-def symptoms(names: Names, reports: Reports, plan: Plan | None) -> list[Symptom]:
+def symptoms(network: Discovery, reports: Reports, plan: Plan | None) -> list[Symptom]:
     """Findings of all hosts."""
     hosts: dict[str, list[Part]] = defaultdict(list)
     for one in reports.parts:
         hosts[one.host].append(one)
     ranks = plan.cluster.ranks_per_server if plan is not None else 0
     return [
-        *_counts(names, hosts, ranks),
-        *_narrow(names, hosts),
-        *(symptom for figure in _FIGURES for symptom in _unlike(names, hosts, figure)),
+        *_counts(network, hosts, ranks),
+        *_narrow(network, hosts),
+        *(symptom for figure in _FIGURES for symptom in _unlike(network, hosts, figure)),
         *_down(hosts),
     ]
 
 
-def _counts(names: Names, hosts: dict[str, list[Part]], ranks: int) -> list[Symptom]:
+def _counts(network: Discovery, hosts: dict[str, list[Part]], ranks: int) -> list[Symptom]:
     """Hosts with fewer accelerators or NICs than planned, or than most."""
     out = []
     for kind in ("accelerator", "nic"):
@@ -53,7 +53,10 @@ def _counts(names: Names, hosts: dict[str, list[Part]], ranks: int) -> list[Symp
             if usual and number < usual:
                 words = f"{number} of {usual} {kind}s are there"
                 out.append(
-                    Symptom(Finding("missing-part", host, UNKNOWN, words), tuple((n, 0.0) for n in names.of_host(host)))
+                    Symptom(
+                        Finding("missing-part", host, UNKNOWN, words),
+                        tuple((n, 0.0) for n in network.cables_of_host(host)),
+                    )
                 )
     return out
 
@@ -72,7 +75,7 @@ def pcie_bps(gt_s: float, lanes: int) -> float:
     return gt_s * 1e9 * GT_S.get(gt_s, 128 / 130) * lanes
 
 
-def _narrow(names: Names, hosts: dict[str, list[Part]]) -> list[Symptom]:
+def _narrow(network: Discovery, hosts: dict[str, list[Part]]) -> list[Symptom]:
     """PCIe links with fewer lanes or less speed than both ends can, or than most of their like have."""
     usual: dict[tuple[str, str], Any] = {}
     like: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
@@ -93,22 +96,21 @@ def _narrow(names: Names, hosts: dict[str, list[Part]]) -> list[Symptom]:
             if not few and not slow:
                 continue
             words = f"PCIe x{one.pcie_lanes} at {one.pcie_gt_s or speed:g} GT/s, its like have x{lanes} at {speed:g}"
-            out.append(_waits(names, host, one, words, pcie_bps(one.pcie_gt_s or speed, one.pcie_lanes)))
+            out.append(_waits(network, host, one, words, pcie_bps(one.pcie_gt_s or speed, one.pcie_lanes)))
     return out
 
 
-def _waits(names: Names, host: str, part: Part, words: str, bits: float) -> Symptom:
+def _waits(network: Discovery, host: str, part: Part, words: str, bits: float) -> Symptom:
     """A NIC behind a narrow link carries less than its cable; an accelerator's own wait for that is not known."""
-    device = names.device(f"{host} {part.name}")
-    device = names.device(host) if device is None else device
+    device = network.number(f"{host} {part.name}")
+    device = network.number(host) if device is None else device
     why = "" if part.kind == "nic" and device is not None else "what waits for this link is not known"
     finding = Finding("degraded", f"{host} {part.name}", UNKNOWN, words, unpriced=why)
     if why:
         return Symptom(finding)
     assert device is not None
-    mine = [n for n, cable in enumerate(names.discovery.cables) if device in (cable.a, cable.b)]
-    mine = [n for n in mine if names.discovery.cables[n].rate_bps > bits]
-    rate = max((names.discovery.cables[n].rate_bps for n in mine), default=0)
+    mine = [n for n in network.cables_of[device].values() if network.cables[n].rate_bps > bits]
+    rate = max((network.cables[n].rate_bps for n in mine), default=0)
     return Symptom(finding, tuple((n, bits / rate) for n in mine[:1])) if rate else Symptom(finding)
 
 
@@ -130,7 +132,7 @@ _FIGURES = (
 )
 
 
-def _unlike(names: Names, hosts: dict[str, list[Part]], figure: _Figure) -> list[Symptom]:
+def _unlike(network: Discovery, hosts: dict[str, list[Part]], figure: _Figure) -> list[Symptom]:
     """Parts that have another figure than most of their model; interfaces by the name that they have in their hosts."""
     like: dict[tuple[str, str], list[tuple[str, Part, Any]]] = defaultdict(list)
     for host, parts in hosts.items():
@@ -147,14 +149,14 @@ def _unlike(names: Names, hosts: dict[str, list[Part]], figure: _Figure) -> list
                 why = UNPRICED.get(figure.field, "")
                 finding = Finding(figure.finding, f"{host} {one.name}", UNKNOWN, words, unpriced=why)
                 slow = figure.field == "rate_bps" and value < usual
-                out.append(Symptom(finding, _slow(names, finding.a, value / usual) if slow else ()))
+                out.append(Symptom(finding, _slow(network, finding.a, value / usual) if slow else ()))
     return out
 
 
-def _slow(names: Names, part: str, share: float) -> tuple[tuple[int, float], ...]:
-    device = names.device(part)
-    mine = [n for n, cable in enumerate(names.discovery.cables) if device in (cable.a, cable.b)]
-    return tuple((number, share) for number in mine[:1])
+def _slow(network: Discovery, part: str, share: float) -> tuple[tuple[int, float], ...]:
+    device = network.number(part)
+    mine = [] if device is None else network.cables_of[device].values()
+    return tuple((number, share) for number in mine)[:1]
 
 
 def _number(value: Any) -> str:

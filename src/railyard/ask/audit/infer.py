@@ -15,7 +15,7 @@ from railyard.cluster.asbuilt.discovery import natural
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.blocks import Found
+    from railyard.cluster.asbuilt.discovery import Discovery
 
 
 GROUP = 3
@@ -55,7 +55,7 @@ class Group:
     leaf_of: dict[str, int]
 
 
-def groups(found: Found) -> tuple[list[Group], set[int]]:
+def groups(found: Discovery) -> tuple[list[Group], set[int]]:
     """Groups of hosts with several ports, and the leafs that have ports of hosts without a name of their own."""
     hosts, nameless = _named(found)
     leafs = {name: [port.leaf for port in ports.values()] for name, ports in hosts.items() if len(ports) > 1}
@@ -69,12 +69,12 @@ def groups(found: Found) -> tuple[list[Group], set[int]]:
     return [_group({name: hosts[name] for name in sorted(names, key=natural)}) for names in members.values()], nameless
 
 
-def _named(found: Found) -> tuple[dict[str, dict[str, HostPort]], set[int]]:
+def _named(found: Discovery) -> tuple[dict[str, dict[str, HostPort]], set[int]]:
     hosts: dict[str, dict[str, HostPort]] = defaultdict(dict)
     nameless: set[int] = set()
     twice: set[str] = set()
     for cable, (leaf, host) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True):
-        device = found.device(host)
+        device = found.devices[host]
         part = device.part or found.port(cable, host)
         if _NAMELESS.fullmatch(device.name):
             nameless.add(leaf)
@@ -153,7 +153,7 @@ class Design:
         return int(np.count_nonzero(self.level == tier))
 
 
-def infer(found: Found) -> Design:
+def infer(found: Discovery) -> Design:
     """The design of a network as found."""
     level = levels(found)
     every = blocks(found, level)
@@ -178,7 +178,7 @@ def tier_name(tier: int) -> str:
     return _TIERS.get(tier, f"tier {tier}")
 
 
-def _stray(found: Found, sure: list[Block]) -> tuple[int, ...]:
+def _stray(found: Discovery, sure: list[Block]) -> tuple[int, ...]:
     """Cables between switches of tiers that have blocks, but not of one."""
     inside: set[tuple[int, int]] = set()
     for block in sure:
@@ -197,35 +197,35 @@ def _stray(found: Found, sure: list[Block]) -> tuple[int, ...]:
     )
 
 
-def _into_board(found: Found, low: int, high: int) -> bool:
+def _into_board(found: Discovery, low: int, high: int) -> bool:
     """Whether the upper switch is a board of a director that the lower one stands outside of."""
-    chassis = found.device(high).chassis
-    return bool(chassis) and chassis != found.device(low).chassis
+    chassis = found.devices[high].chassis
+    return bool(chassis) and chassis != found.devices[low].chassis
 
 
-def _into_boards(found: Found, block: Block) -> bool:
+def _into_boards(found: Discovery, block: Block) -> bool:
     return any(
         _into_board(found, int(block.low[row]), int(block.high[column])) for row, column in np.argwhere(block.found)
     )
 
 
-def _boards(found: Found, free: list[Block]) -> list[str]:
+def _boards(found: Discovery, free: list[Block]) -> list[str]:
     if not free:
         return []
     lows = {low for block in free for low in block.low.tolist()}
-    directors = {found.device(high).chassis for block in free for high in block.high.tolist()} - {""}
+    directors = {found.devices[high].chassis for block in free for high in block.high.tolist()} - {""}
     return [
         f"{len(lows)} switches are cabled to boards of {len(directors)} directors in no regular order, and any board"
         " leads to all others: nothing is said to be missing or misplaced there"
     ]
 
 
-def _doubts(found: Found, level: NDArray[np.int8], every: list[Block]) -> list[str]:
+def _doubts(found: Discovery, level: NDArray[np.int8], every: list[Block]) -> list[str]:
     out = []
     for block in every:
         lower, upper = tier_name(block.tier), tier_name(block.tier + 1)
         if block.sure < SURE:
-            first = found.device(int(block.low[0])).name
+            first = found.devices[int(block.low[0])].name
             out.append(
                 f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on are joined"
                 f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): nothing is said to be"
@@ -240,16 +240,16 @@ def _doubts(found: Found, level: NDArray[np.int8], every: list[Block]) -> list[s
     return out
 
 
-def _odd(found: Found, block: Block, one: int) -> str:
+def _odd(found: Discovery, block: Block, one: int) -> str:
     """A switch with a number of cables of its own."""
     below = one in block.low
     rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
     far = tier_name(block.tier + 1) if below else tier_name(block.tier)
     mine = int(np.bincount(rows[0]).argmax())
-    return f"{found.device(one).name} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
+    return f"{found.devices[one].name} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
 
 
-def _partly(found: Found, sure: list[Block]) -> list[str]:
+def _partly(found: Discovery, sure: list[Block]) -> list[str]:
     """Few switches that are joined to a part of what more of their like are joined to: meant so, or half gone."""
     out = []
     for block in sure:
@@ -257,7 +257,7 @@ def _partly(found: Found, sure: list[Block]) -> list[str]:
         larger = [one for one in sure if one.tier == block.tier and len(one.low) > len(block.low)]
         whole = next((one for one in larger if mine < set(one.high.tolist())), None)
         if whole is not None:
-            names = ", ".join(found.device(low).name for low in block.low.tolist())
+            names = ", ".join(found.devices[low].name for low in block.low.tolist())
             upper = tier_name(block.tier + 1)
             out.append(
                 f"{names}: joined to {len(mine)} of the {len(whole.high)} {upper} switches that {len(whole.low)} like"
@@ -266,7 +266,7 @@ def _partly(found: Found, sure: list[Block]) -> list[str]:
     return out
 
 
-def _paired(found: Found, level: NDArray[np.int8], stray: tuple[int, ...]) -> tuple[tuple[int, ...], list[str]]:
+def _paired(found: Discovery, level: NDArray[np.int8], stray: tuple[int, ...]) -> tuple[tuple[int, ...], list[str]]:
     """Cables inside a tier, where most of its switches have some: peers that are meant to be joined."""
     inside = [number for number in stray if len(set(level[found.ends[number]].tolist())) == 1]
     joined: dict[int, set[int]] = {}
@@ -280,7 +280,7 @@ def _paired(found: Found, level: NDArray[np.int8], stray: tuple[int, ...]) -> tu
     return kept, words
 
 
-def _headless(found: Found, level: NDArray[np.int8]) -> list[str]:
+def _headless(found: Discovery, level: NDArray[np.int8]) -> list[str]:
     """Switches that nothing of the next tier is joined to, where their like have something."""
     ends = found.ends[found.between]
     tiers = level[ends]
@@ -289,13 +289,13 @@ def _headless(found: Found, level: NDArray[np.int8]) -> list[str]:
         up[ends[tiers[:, near] < tiers[:, far], near]] = True
     alone = np.flatnonzero((level > 0) & (level < level.max(initial=0)) & ~up).tolist()
     return [
-        f"{found.device(one).name} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
+        f"{found.devices[one].name} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
         for one in alone
         if up[level == level[one]].any()
     ]
 
 
-def _strange(found: Found, level: NDArray[np.int8]) -> list[str]:
+def _strange(found: Discovery, level: NDArray[np.int8]) -> list[str]:
     if not len(found.between):
         return [] if level.any() else ["no host is cabled to a switch: no design can be inferred"]
     ends = level[found.ends[found.between]]
@@ -308,6 +308,6 @@ def _strange(found: Found, level: NDArray[np.int8]) -> list[str]:
     ]
 
 
-def by_name(found: Found, devices: list[int]) -> list[int]:
+def by_name(found: Discovery, devices: list[int]) -> list[int]:
     """Devices in the order of their names, those without one by their addresses."""
-    return sorted(devices, key=lambda one: (natural(found.device(one).described), found.device(one).key))
+    return sorted(devices, key=lambda one: (natural(found.devices[one].described), found.devices[one].key))

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import catalog as catalogs
-from railyard.ask.audit.against import Difference, ends_of, matched
-from railyard.ask.audit.blocks import Found
+from railyard.ask.audit.against import Difference, matched
 from railyard.ask.audit.infer import infer
 from railyard.ask.audit.price import StepPricing, Wrong
 from railyard.ask.audit.price import priced as settings_price
@@ -103,14 +102,13 @@ class PlanPricing:
 
     def __init__(self, draft: Draft | None, there: Expected) -> None:
         self.there = there
-        planned = Found.of(there.discovery)
+        planned = there.discovery
         self.design = infer(planned)
         catalog = catalogs.load() if draft is None else compose.catalog_of(draft)
         fabric = None if there.plan is None else next(iter(there.plan.cluster.plans.values())).fabric
         self.reference = Pricing(planned, self.design, price_of(planned, catalog), fabric)
         self.place = {device.described: number for number, device in enumerate(there.discovery.devices)}
         self.places = Places(self.design)
-        self.cable_at = {end: number for number, ends in enumerate(ends_of(there.discovery)) for end in ends}
         self.step: StepPricing | None = None
         self.words = ""
         if draft is not None and there.plan is not None:
@@ -181,7 +179,11 @@ class PlanPricing:
         assert self.there.plan is not None
         wanted = {(one.device, same_port(port)) for one in settings for port in one.ports}
         every = {one.device for one in settings if not one.ports}
-        rows = [self.there.rows[number] for end, number in self.cable_at.items() if end in wanted or end[0] in every]
+        rows = [
+            self.there.rows[number]
+            for end, number in self.there.discovery.cable_at.items()
+            if end in wanted or end[0] in every
+        ]
         first = self.there.plan.cables.link[np.unique(rows)]
         links: list[int] = np.concatenate([first, first + 1]).tolist()
         return links
@@ -249,7 +251,7 @@ class PlanPricing:
         network = self.there.plan.cluster.back_end
         wiring = network.wiring
         here = next(
-            (self._port(n) for n, ends in enumerate(ends_of(self.there.discovery)) if moved.switch == ends[1][0]), -1
+            (self._port(n) for n, ends in enumerate(self.there.discovery.named_ends) if moved.switch == ends[1][0]), -1
         )
         if here < 0:
             return None
@@ -293,10 +295,9 @@ class PlanPricing:
 
     def difference(self, found: Discovery, symptom: Symptom) -> Difference:
         """A symptom with the planned cables that it takes away or slows; cables that were not planned cost nothing."""
-        ends = ends_of(Discovery(found.file, found.devices, tuple(found.cables[n] for n, _ in symptom.cables)))
-        lost, slow = [], []
-        for (_, share), pair in zip(symptom.cables, ends, strict=True):
-            planned = next((self.cable_at[end] for end in pair if end in self.cable_at), None)
+        lost, slow, cable_at = [], [], self.there.discovery.cable_at
+        for number, share in symptom.cables:
+            planned = next((cable_at[end] for end in found.named_ends[number] if end in cable_at), None)
             if planned is not None and share > 0:
                 slow.append((planned, share))
             elif planned is not None:

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.blocks import Found
     from railyard.ask.audit.infer import Design
     from railyard.ask.audit.symptom import Setting
     from railyard.cluster import Cluster
+    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.fabric import Fabric
     from railyard.cluster.fault import Fault
     from railyard.engine.packet.records import PacketNetwork
@@ -214,7 +214,7 @@ class SettingPrice:
     words: str
 
 
-def rack_of(found: Found, design: Design, fabric: Fabric | None) -> Rack | None:
+def rack_of(found: Discovery, design: Design, fabric: Fabric | None) -> Rack | None:
     """The rack that stands for a network: ports of its usual leaf; None where nothing of it can be set.
 
     Args:

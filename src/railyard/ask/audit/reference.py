@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.blocks import Block, Found
+    from railyard.ask.audit.blocks import Block
     from railyard.ask.audit.infer import Design
     from railyard.ask.audit.symptom import Finding
     from railyard.catalog import Catalog
+    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.fabric import Fabric
 
 NO_PAUSES = "packets of this fabric have no pauses, marks and headroom by port: what that does is not simulated"
@@ -80,7 +81,7 @@ class Played:
 class Site:
     """One block with its destinations, played once as designed and then fault by fault."""
 
-    def __init__(self, found: Found, block: Block, meant: Mapping[int, int]) -> None:
+    def __init__(self, found: Discovery, block: Block, meant: Mapping[int, int]) -> None:
         self.block = block
         below = _below(found, block, meant)
         self.place: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -142,7 +143,7 @@ class Site:
         return float((up / np.maximum(left, 1.0)).max())
 
 
-def _below(found: Found, block: Block, meant: Mapping[int, int]) -> list[tuple[int, int]]:
+def _below(found: Discovery, block: Block, meant: Mapping[int, int]) -> list[tuple[int, int]]:
     """Each port below a block with its lower switch: of hosts by name, or of cables of the tier below, by switch.
 
     Args:
@@ -196,7 +197,7 @@ class Price:
         return loss * self.accelerators * self.usd_per_hour * HOURS_PER_MONTH
 
 
-def price_of(found: Found, catalog: Catalog) -> Price:
+def price_of(found: Discovery, catalog: Catalog) -> Price:
     """An accelerator for each port of a host, at the rent of what has such ports."""
     known = found.rate_bps[found.access]
     rate = float(known.max(initial=0)) or 400e9
@@ -212,7 +213,7 @@ def price_of(found: Found, catalog: Catalog) -> Price:
 class Pricing:
     """Prices of faults of one network."""
 
-    def __init__(self, found: Found, design: Design, price: Price, fabric: Fabric | None = None) -> None:
+    def __init__(self, found: Discovery, design: Design, price: Price, fabric: Fabric | None = None) -> None:
         self.price = price
         self.rack = rack_of(found, design, fabric)
         self.sites = [Site(found, block, design.meant_leaf) for block in design.blocks]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.kit.errors import Problem
 
@@ -160,20 +164,25 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
+UNKNOWN = "?"
+"""In words about a cable: an end that is not known."""
+
+End = tuple[str, str]
+"""A device as its file calls it, and a port."""
+
+
 @dataclass(frozen=True)
 class FoundDevice:
     """A switch, or a port of a host.
 
     Attributes:
-        key: What the discovery calls it, unique in it (a GUID, a chassis).
-        name: Of the switch, or of the host that it belongs to.
+        key: Unique in its file: a GUID, a chassis.
+        name: Of the switch, or of the host that the port belongs to.
         kind: "switch", "host", or "aggregation" for the reduction engine inside a switch.
-        part: Of a host: the interface's name, such as mlx5_0; else empty.
-        ports: How many it says that it has; 0: unknown.
-        line: Where it stands in the file.
-        label: What the file calls it, word by word; its name where that is empty.
-        file: Which file describes it, where there are several.
-        chassis: Key of the director that it is a board of; empty for a switch in a box by itself.
+        part: Interface of a host, such as mlx5_0; else empty.
+        ports: Number of ports; 0 if the file does not say.
+        label: What the file calls it, if that is not its name.
+        chassis: Key of the director of which it is a board; empty for a switch in its own box.
     """
 
     key: str
@@ -194,16 +203,11 @@ class FoundDevice:
 
 @dataclass(frozen=True)
 class FoundCable:
-    """A cable, each once; ends are numbers of devices.
+    """A cable, each once.
 
     Attributes:
-        a, b: Devices, the lower number first.
-        a_port, b_port: Ports as the devices count or name them.
-        rate_bps: Data rate in bits per second; 0: not said.
-        line: Where it stands first.
-        a_mtu, b_mtu: Largest frame that each end takes, in bytes; 0: not said.
-        length_m: What its modules say of its length; 0: nothing.
-        lanes: That carry data; 0: not said.
+        a, b: Rows of its devices, the lower first.
+        rate_bps, a_mtu, b_mtu, length_m, lanes: 0 if not known; frames in bytes.
     """
 
     a: int
@@ -220,13 +224,7 @@ class FoundCable:
 
 @dataclass(frozen=True)
 class Twins:
-    """Devices that give the same identity as theirs, where each should have its own.
-
-    Attributes:
-        what: "GUID", "MAC address" or "name".
-        value: That they share.
-        devices: Their numbers.
-    """
+    """Devices that share an identity (`what`: "GUID", "MAC address" or "name") that each should have alone."""
 
     what: str
     value: str
@@ -235,16 +233,14 @@ class Twins:
 
 @dataclass(frozen=True)
 class Discovery:
-    """A network as found.
+    """Devices and the cables between them, found or planned, as rows and as columns.
 
     Attributes:
         file: Where it was read.
-        devices: In the order of the file.
-        cables: In the order of the file.
-        problems: What could not be read, with its place; the rest is there all the same.
-        addresses: Device and port by what other tools of the same network call them: `lid 6`, or a port's GUID in
-            hexadecimal digits, `100019`. The port of a switch's address is empty.
-        twins: Devices with the same name for themselves; each is a device here.
+        problems: What could not be read, with its place.
+        addresses: Device and port by what other tools call them: `lid 6`, or a port's GUID in hexadecimal digits,
+            `100019`. The port of a switch's address is empty.
+        twins: Devices that share an identity; each is a row.
     """
 
     file: str
@@ -254,10 +250,137 @@ class Discovery:
     addresses: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     twins: tuple[Twins, ...] = ()
 
+    @cached_property
+    def switch(self) -> NDArray[np.bool_]:
+        """bool[devices]."""
+        return np.array([device.kind == "switch" for device in self.devices], np.bool_)
+
+    @cached_property
+    def host(self) -> NDArray[np.bool_]:
+        """bool[devices], ports of hosts."""
+        return np.array([device.kind == "host" for device in self.devices], np.bool_)
+
+    @cached_property
+    def ends(self) -> NDArray[np.int32]:
+        """int32[cables, 2], devices."""
+        return np.array([(cable.a, cable.b) for cable in self.cables], np.int32).reshape(-1, 2)
+
+    @cached_property
+    def rate_bps(self) -> NDArray[np.int64]:
+        """int64[cables], 0 if not known."""
+        return np.array([cable.rate_bps for cable in self.cables], np.int64)
+
+    @cached_property
+    def between(self) -> NDArray[np.int64]:
+        """Cables between two switches."""
+        return np.flatnonzero(self.switch[self.ends].all(axis=1) & (self.ends[:, 0] != self.ends[:, 1]))
+
+    @cached_property
+    def access(self) -> NDArray[np.int64]:
+        """Cables between a switch and a host."""
+        one, other = self.ends[:, 0], self.ends[:, 1]
+        return np.flatnonzero((self.switch[one] & self.host[other]) | (self.host[one] & self.switch[other]))
+
+    @cached_property
+    def access_ends(self) -> NDArray[np.int32]:
+        """int32[access cables, 2], switch and host."""
+        ends = self.ends[self.access]
+        return np.where(self.host[ends[:, 0]][:, None], ends[:, ::-1], ends)
+
+    @cached_property
+    def hosts_of(self) -> NDArray[np.int64]:
+        """int64[devices], cables to hosts of each switch."""
+        return np.bincount(self.access_ends[:, 0], minlength=len(self.switch))
+
+    @cached_property
+    def cables_of(self) -> list[dict[str, int]]:
+        """Of each device, the cable in each port that has one."""
+        out: list[dict[str, int]] = [{} for _ in self.devices]
+        for number, cable in enumerate(self.cables):
+            out[cable.a][cable.a_port] = number
+            out[cable.b][cable.b_port] = number
+        return out
+
+    @cached_property
+    def named_ends(self) -> list[tuple[End, End]]:
+        """Device and port at both ends of each cable, with one spelling for each port."""
+        names = [device.described for device in self.devices]
+        return [
+            ((names[cable.a], same_port(cable.a_port)), (names[cable.b], same_port(cable.b_port)))
+            for cable in self.cables
+        ]
+
+    @cached_property
+    def cable_at(self) -> dict[End, int]:
+        """The first cable at each named end."""
+        out: dict[End, int] = {}
+        for number, ends in enumerate(self.named_ends):
+            for end in ends:
+                out.setdefault(end, number)
+        return out
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        out: dict[str, int] = {}
+        for number, device in enumerate(self.devices):
+            for name in (device.described, device.key, device.name):
+                out.setdefault(name.lower(), number)
+        for name, (number, _) in self.addresses.items():
+            out.setdefault(name, number)
+        return out
+
+    @cached_property
+    def _in_port(self) -> dict[tuple[int, str], int]:
+        return {
+            end: number
+            for number, one in enumerate(self.cables)
+            for end in ((one.a, same_port(one.a_port)), (one.b, same_port(one.b_port)))
+        }
+
+    def number(self, name: str) -> int | None:
+        """Row of a device by its name, key, address or GUID."""
+        name = name.lower()
+        return self._numbers.get(name, self._numbers.get(name.removeprefix("0x").lstrip("0")))
+
+    def cable_in(self, device: int, port: str) -> int | None:
+        """The cable in a port, whichever way the port's name is spelled."""
+        return self._in_port.get((device, same_port(port)))
+
+    def port(self, cable: int, device: int) -> str:
+        """Port of a cable at one of its devices."""
+        found = self.cables[cable]
+        return found.a_port if found.a == device else found.b_port
+
+    def far_end(self, end: End) -> End | None:
+        """The other end of the cable at an end."""
+        number = self.cable_at.get(end)
+        if number is None:
+            return None
+        one, other = self.named_ends[number]
+        return other if one == end else one
+
+    def end_words(self, device: int, port: str) -> str:
+        """`leaf1[5]`: a device as its file calls it, and a port."""
+        return f"{self.devices[device].described}[{port}]"
+
+    def cable_words(self, device: int, port: str) -> tuple[str, str]:
+        """A port and the far end of its cable in words; `UNKNOWN` if it has none."""
+        mine, number = self.end_words(device, port), self.cable_in(device, port)
+        if number is None:
+            return mine, UNKNOWN
+        cable = self.cables[number]
+        near = cable.a == device and same_port(cable.a_port) == same_port(port)
+        return mine, self.end_words(cable.b, cable.b_port) if near else self.end_words(cable.a, cable.a_port)
+
+    def cables_of_host(self, name: str) -> tuple[int, ...]:
+        """Cables of all ports of a host."""
+        mine = {number for number, device in enumerate(self.devices) if device.name == name}
+        return tuple(number for number, one in enumerate(self.cables) if one.a in mine or one.b in mine)
+
     def neighbours(self) -> list[list[int]]:
         """Devices at the other ends of each device's cables, as often as there are cables."""
         found: list[list[int]] = [[] for _ in self.devices]
-        for cable in self.cables:
-            found[cable.a].append(cable.b)
-            found[cable.b].append(cable.a)
+        for one, other in self.ends.tolist():
+            found[one].append(other)
+            found[other].append(one)
         return found

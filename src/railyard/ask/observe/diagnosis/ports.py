@@ -278,12 +278,13 @@ def _leads_to(cabling: Discovery | None, where: str, port: str) -> str:
     here = None if cabling is None else located(cabling, where, port)
     if cabling is None or here is None:
         return ""
-    for cable in cabling.cables:
-        for mine, far in (((cable.a, cable.a_port), cable.b), ((cable.b, cable.b_port), cable.a)):
-            if mine == here:
-                near = cabling.devices[here[0]].described
-                return f"; the cable from {near} port {here[1]} to {cabling.devices[far].described}"
-    return ""
+    device, name = here
+    number = cabling.cables_of[device].get(name)
+    if number is None:
+        return ""
+    cable = cabling.cables[number]
+    far = cable.b if cable.a == device else cable.a
+    return f"; the cable from {cabling.devices[device].described} port {name} to {cabling.devices[far].described}"
 
 
 def _waits(
