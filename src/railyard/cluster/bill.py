@@ -43,10 +43,6 @@ class BillRow:
         kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper, active optical), `optic`, `fibre`, `trunk`,
             `panel` (patch panels), `terminal`, `amplifier`, `route` (lines between sites), `storage`, `memory-pool`,
             `management-server`, `fabric-manager`, `pdu` or `rack`.
-        name: Catalogue name.
-        count: How many.
-        price_usd: Of one.
-        power_w: Of one, at work.
         network: `back-end`, `front-end`, `storage`, `in-band`, `out-of-band`, or empty.
         tier: Tier of links, role of switches, `idle` for what the job leaves unused, or empty.
     """
@@ -75,7 +71,6 @@ class BillOfMaterials:
     """Everything in a cluster that has a catalogue entry.
 
     Attributes:
-        rows: The items.
         unpriced: What the catalogue has no part for, in words: links longer than any module reaches.
     """
 
@@ -240,7 +235,6 @@ def _line_rows(cluster: Cluster, plan: NetworkPlan, index: int, run: CableRun) -
 
 
 def _site_pairs(plan: NetworkPlan, index: int) -> int:
-    """Pairs of sites that long links join."""
     wiring = plan.wiring
     first, count = next((group.first, group.count) for group in wiring.groups if group.role == "border")
     sites = max(2, round(wiring.ports / max(wiring.pod_ports, 1)))

@@ -118,8 +118,6 @@ class CableRun:
     """The cables of one tier.
 
     Attributes:
-        length_m: Length of each.
-        delay_ps: Propagation, one way.
         lanes: Links that share one cable: 8 lanes of a cell fabric, else 1.
         cable: Copper cable or optical module; None where the catalogue has nothing of this rate and reach.
         fibre: Fibre between two modules; None with copper.

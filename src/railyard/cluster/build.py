@@ -46,14 +46,11 @@ class _Block:
     reach_bps: ArrayLike = np.inf
 
     def column(self, name: str) -> NDArray[Any]:
-        """One column at full length."""
         return np.broadcast_to(np.asarray(getattr(self, name)), self.rate_bps.shape)
 
 
 @dataclass
 class _Rows:
-    """Links collected block by block."""
-
     blocks: list[_Block] = field(default_factory=list)
     tiers: list[str] = field(default_factory=list)
     count: int = 0
@@ -68,7 +65,6 @@ class _Rows:
     def table(
         self, bundle_of: NDArray[np.int32], moved: NDArray[np.float64], remaining_efficiency: NDArray[np.float64]
     ) -> LinkTable:
-        """The finished table."""
 
         def column(name: str, kind: type[np.generic]) -> NDArray[Any]:
             return np.concatenate([block.column(name) for block in self.blocks]).astype(kind)
@@ -324,7 +320,6 @@ def _pool_ports(
 
 
 def _even(rate_bps: float, tier: int, source: NDArray[np.int64], target: NDArray[np.int64]) -> _Block:
-    """Links alike, without latency of their own."""
     rate = np.full(len(source), rate_bps)
     return _Block(rate_bps=rate, line_bps=rate, latency_ps=0, tier=tier, source=source, target=target)
 
@@ -390,11 +385,6 @@ def _network(item: _Placed, links: LinkTable, first_bundle: int) -> Network:
 
 def build(spec: ClusterSpec, catalog: Catalog, placement: Placement = PACKED) -> Cluster:
     """Builds a cluster.
-
-    Args:
-        spec: What is asked for.
-        catalog: Where names are looked up.
-        placement: In which order the servers are numbered.
 
     Raises:
         InputError: A name is unknown or the cluster cannot be built; keys are relative to the cluster

@@ -32,15 +32,9 @@ class ScaleUp:
     none:     domains of one rank; nothing can be reached.
 
     Attributes:
-        kind: How a domain is joined.
-        ranks: Ranks of the cluster.
-        domain: Ranks of a domain.
         rate_bps: One way, all links of a rank together.
-        latency_ps: One way, from rank to rank.
-        first_link: Id of the first of its links.
         nvls: Whether the switches multicast and reduce.
         peers: Of a mesh: to how many others a rank's rate is divided; not fewer in a partly used domain.
-        torus: Of a torus: its links.
     """
 
     kind: Kind
@@ -222,12 +216,7 @@ class Hardware:
 
     Attributes:
         accelerator: Catalogue entry with the scenario's overrides.
-        server: The same.
         nic: The same; back-end NIC.
-        front_end_nic: NIC to storage and users.
-        ranks: Accelerators in the cluster.
-        per_server: Accelerators in use in each server.
-        nics: Back-end NICs in use in each server.
         nic_bps: What one back-end NIC can move between the wire and memory, bit/s, one way: its rate or its share of
             PCIe.
         scale_up: Domains, with links counted from 0.

@@ -36,8 +36,6 @@ class StorageServers:
     """Where data comes from and checkpoints go.
 
     Attributes:
-        entry: Catalogue entry of one node.
-        count: Nodes.
         local: Whether a node is the server's own disk, reached without a network; node `s` then belongs to server `s`.
         ports: int32[count, ports of a node], ports on the storage network; none when local.
         read_link: int32[count], link that every byte read from a node crosses.
@@ -65,24 +63,12 @@ class Cluster:
     order of the racks, or (`arranged`) in that in which a job fills them: then rank and accelerator are one.
 
     Attributes:
-        spec: What was asked for.
-        ranks: Accelerators.
-        servers: Servers.
-        ranks_per_server: Accelerators of a server.
-        scale_up_domain: Accelerators of a scale-up domain.
         accelerator: Catalogue entry, with overrides and what-if factors.
-        server: Catalogue entry.
-        nic: Back-end NIC.
-        links: All directed links and bundles.
-        back_end: Network between accelerators.
         front_end: Network between hosts, or None.
         storage: Network on which storage lies (may be another of the networks), or None.
         storage_servers: Storage nodes, or None.
         memory_pool: Memory beyond the accelerators' own, or None.
-        scale_up: Domains and their links.
-        hardware: Counts and parts.
         plans: How each network was planned, by key.
-        catalog: Where its parts come from.
         nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
         placement: The order in which it numbers its servers.
         scale_out_latency: What-if factor on latencies of the back-end, the library's steps through NICs included.
@@ -178,11 +164,7 @@ class Cluster:
         )
 
     def without(self, links: NDArray[np.int64]) -> Cluster:
-        """The same machine whose routes keep off some links; where none is left they go on to lead to a dead one.
-
-        Args:
-            links: Ids of physical links.
-        """
+        """The same machine whose routes keep off some links; where none is left they go on to lead to a dead one."""
         return self.with_networks(lambda network: network.without(links))
 
     def credited(self, scheme: str) -> Cluster:

@@ -46,11 +46,7 @@ class Item:
     """Pieces of one catalogue entry.
 
     Attributes:
-        kind: As in a bill.
-        part: Catalogue entry.
-        count: Pieces.
         network: `in-band`, `out-of-band`, the network that a fabric manager is cabled to, or empty.
-        tier: What it joins or stands for.
     """
 
     kind: str
@@ -65,9 +61,7 @@ class Management:
     """All of it.
 
     Attributes:
-        items: What is bought.
         racks: Racks of servers, and of everything else.
-        missing: What does not fit, in words.
     """
 
     items: tuple[Item, ...]
@@ -96,8 +90,6 @@ def check(spec: ManagementSpec, catalog: Catalog) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Entries by the names of the spec."""
-
     server: Appliance
     fabric_manager: Appliance
     pdu: Appliance
@@ -132,8 +124,6 @@ class _Parts:
 
 @dataclass(frozen=True)
 class _Design:
-    """One cluster's."""
-
     cluster: Cluster
     spec: ManagementSpec
     parts: _Parts
@@ -191,7 +181,6 @@ class _Design:
         return math.ceil(devices / room)
 
     def _ports(self, managers: int, pairs: int, pdus: int) -> dict[str, int]:
-        """Management ports by what has them: one of each box."""
         switches = sum(group.count for plan in self.cluster.plans.values() for group in plan.wiring.groups)
         stored = self.cluster.storage_servers
         return {
@@ -231,7 +220,6 @@ class _Design:
         return [plan for plan in plans if "infiniband" in plan.fabric.families]
 
     def _missing(self) -> Iterator[str]:
-        """Fabric managers that find no free port on a leaf."""
         wanted = 2 * self.parts.fabric_manager.fabric_ports
         for plan in self._infiniband():
             free = sum(row.free for row in ports_of(plan) if row.role == "leaf")
@@ -259,7 +247,6 @@ class _Design:
         return [Item("cable", cable, count, OUT_OF_BAND, tier) for tier, count in ports.items()]
 
     def _rest(self, managers: int, pairs: int, out: int) -> _Rest:
-        """Everything but servers of accelerators."""
         stored, parts = self.cluster.storage_servers, self.parts
         boxes = [
             (switch_units(plan.switches[group.box]), plan.switches[group.box].power_w.high, group.count)
@@ -282,7 +269,6 @@ class _Design:
         return _Rest(racks, drawn)
 
     def _pdus(self, servers: int, rest: _Rest) -> int:
-        """Of each rack as many as its power needs, and one more."""
         rating = self.parts.pdu.rating_w
         full = servers_per_rack(self.cluster) * watts(self.cluster)
         of_others = math.ceil(rest.watts / rest.racks / rating) + 1
@@ -298,5 +284,4 @@ class _Rest:
 
 
 def _cores(pairs: int) -> int:
-    """In-band cores above so many pairs of leafs."""
     return 2 if pairs > 1 else 0

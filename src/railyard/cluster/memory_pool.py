@@ -31,9 +31,6 @@ class PooledMemory:
 
     Attributes:
         entry: Catalogue entry of a unit; None for the hosts' own memory.
-        network: How it is reached.
-        capacity_bytes: Of a unit.
-        latency_ps: Of a load, without the network.
         load_bps: From a unit, of all servers together.
         store_bps: To a unit; the hosts' own memory has one rate for both together.
         load_link: int32[units], link that every byte loaded from a unit crosses.
@@ -41,7 +38,6 @@ class PooledMemory:
         ports: int32[units, ports of each] on the network; none where there is none.
         unit: int32[servers, units of each] by CXL or in the host; none on a network.
         port_load: int32[servers, units of each], link of a server's CXL port towards the server; none without CXL.
-        port_store: The same away from it.
         port_bps: Of a CXL port, or of all NICs of a unit.
     """
 
@@ -81,10 +77,8 @@ class PoolPlan:
     """What is asked for, with its catalogue entry, checked.
 
     Attributes:
-        network: How it is reached.
         entry: None for the hosts' own memory.
         unit: int32[servers, units of each]; none on a network.
-        units: How many.
     """
 
     network: PoolNetwork

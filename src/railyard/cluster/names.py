@@ -152,9 +152,6 @@ class Ports:
 
     Attributes:
         role: `leaf`, `spine`, `core`, `router`, `border`.
-        box: Catalogue name.
-        count: Boxes.
-        used: Ports with a link, of all boxes.
         free: Ports without, at the highest rate of their links: what the capacity that is left would make.
     """
 
@@ -230,7 +227,6 @@ def _crosses(cluster: Cluster, servers: int) -> bool:
 
 
 def _share_a_switch(wiring: Wiring, rail: int) -> bool:
-    """Whether some switch has a link of every NIC of a rail."""
     ports = wiring.port_of[:, rail]
     own = np.isin(wiring.source, ports)
     pairs = np.unique(np.stack([wiring.source[own], wiring.target[own]]), axis=1)

@@ -53,7 +53,6 @@ def spread(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[
 
 
 def _middle_ports(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int32]:
-    """A used port in each intermediate group, flow-major."""
     one, other = src // detour.group_ports, dst // detour.group_ports
     pair = one.astype(np.uint64) * np.uint64(detour.groups) + other.astype(np.uint64)
     begin = routes.pick(routes.mix(pair), np.full(len(pair), detour.groups - 2, np.int32))
@@ -81,9 +80,7 @@ class Network:
 
     Attributes:
         name: `back-end`, `front-end` or `storage`.
-        topology: Name of the family.
         wiring: Links and routes in the network's own numbers.
-        fabric: What runs on it.
         port_of_rank: int32[ranks, NICs of a rank], ports by which each rank sends and receives.
         extra_ports: int32[], further ports (storage servers).
         node_offset: Added to a node of the network gives a node of the cluster.
@@ -91,7 +88,6 @@ class Network:
         bundle_offset: Id of the first bundle of this network.
         bundles: The folded network of a spraying fabric, or None.
         link_latency_ps: int64[links of the cluster], the link table's column.
-        seed: Seed of the switches' hash salts.
         crossbar: On `ideal` over a network without switches: the first of the crossbar's links, which are one out of
             every port and then one into every port; else None.
         steering: Who chooses paths where switches hash; None: nobody.
@@ -362,7 +358,6 @@ class Network:
         return long_links
 
     def _crossbar_latency_ps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The sender's link, one switch, the receiver's link."""
         out_ptr, out = self._out
         in_ptr, into = self._in
         crossed: NDArray[np.int64] = (
@@ -377,12 +372,10 @@ def _int32(values: NDArray[np.int32]) -> NDArray[np.int32]:
 
 
 def _one_each(ports: int, first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One link for every port, as CSR."""
     return np.arange(ports + 1), first + np.arange(ports)
 
 
 def _by_port(end: NDArray[np.int32], ports: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Links by the port at one of their ends, as CSR."""
     link = np.flatnonzero(end < ports)
     link = link[np.argsort(end[link], kind="stable")]
     return np.searchsorted(end[link], np.arange(ports + 1)), link
@@ -391,7 +384,6 @@ def _by_port(end: NDArray[np.int32], ports: int) -> tuple[NDArray[np.int64], NDA
 def _fan(
     flow: NDArray[np.int64], port: NDArray[np.int32], ptr: NDArray[np.int64], link: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """All links of each flow's port, with even shares."""
     count = ptr[port + 1] - ptr[port]
     begin = np.concatenate([[0], np.cumsum(count)])
     within = np.arange(begin[-1]) - np.repeat(begin[:-1], count)

@@ -61,7 +61,6 @@ def encryption_notes(plan: NetworkPlan) -> Iterator[str]:
 
 
 def _unknown(plan: NetworkPlan) -> Iterator[str]:
-    """Devices that encrypt, and of which no rate is known."""
     encryption = plan.spec.encryption
     if encryption.core_bps is not None:
         return
@@ -119,7 +118,6 @@ def _rounded(plan: NetworkPlan) -> Iterator[str]:
 
 
 def _limited(plan: NetworkPlan) -> Iterator[str]:
-    """Links of a rate that no port has."""
     port_bps = taken_bps(plan.link_bps)
     if port_bps > plan.link_bps * (1 + 1e-6) and not plan.fabric.model_of:
         yield (
@@ -143,7 +141,6 @@ def empty_leafs(cluster: Cluster) -> Iterator[str]:
 
 
 def _slowed(cluster: Cluster, plan: NetworkPlan) -> Iterator[str]:
-    """Long links whose credits run out."""
     tiers = cluster.links.tiers
     name = plan.wiring.tiers[plan.long_tier].name
     tier = tiers.index(name if plan.name == "back-end" else f"{plan.name} {name}")
@@ -157,7 +154,6 @@ def _slowed(cluster: Cluster, plan: NetworkPlan) -> Iterator[str]:
 
 
 def _lossy(plan: NetworkPlan) -> Iterator[str]:
-    """Long links that a pause does not stop in time."""
     needed, had = plan.headroom_needed_bytes, plan.headroom_had_bytes
     if needed > had and plan.border is not None:
         keeps = plan.crowded_share

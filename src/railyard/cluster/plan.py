@@ -45,13 +45,6 @@ class NetworkPlan:
 
     Attributes:
         name: `back-end`, `front-end` or `storage`.
-        spec: What was asked for.
-        fabric: With its overrides.
-        switches: Catalogue entries by name.
-        nic: NIC of the servers.
-        nics: NICs of each server.
-        wiring: Links and routes.
-        runs: Cables of each tier.
         link_bps: Rate of a NIC's link, bit/s.
         host: What the host lets each NIC of a server move.
         port_of_rank: int32[ranks, NICs of a rank].
@@ -176,7 +169,6 @@ def plan_networks(
 
 
 def _storage_nic(storage: StorageSpec, front: Nic, catalog: Catalog) -> Nic:
-    """NIC of the servers on a network that storage has to itself."""
     if storage.nics < 1:
         raise InputError("each server has a NIC on the network of storage", key="storage.nics", found=storage.nics)
     if storage.nic is None:
@@ -234,14 +226,11 @@ def _check_storage(storage: StorageSpec) -> None:
 
 
 def _ports_for(rate_bps: float, link_bps: float) -> int:
-    """Ports that carry a rate."""
     return max(1, math.ceil(rate_bps / link_bps * (1 - 1e-9)))
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What is needed to wire one network."""
-
     key: str
     network: NetworkSpec
     nic: Nic
@@ -280,7 +269,6 @@ class _Job:
         )
 
     def _pool_ports(self, link_bps: float) -> tuple[int, int]:
-        """Units of the memory pool on this network, and ports of each."""
         if self.pool is None or self.pool.entry is None:
             return 0, 0
         return self.pool.units, _ports_for(self.pool.entry.port_bps, link_bps)

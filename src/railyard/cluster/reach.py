@@ -42,9 +42,6 @@ def headroom_share(needed: float) -> float:
 
     What arrives beyond the headroom after a pause is lost, and with it a round trip of what was sent. The law is that
     of packet runs; it is not derived.
-
-    Args:
-        needed: Headroom needed, over what there is.
     """
     return 1.0 / (1.0 + max(needed - 1.0, 0.0) / HEADROOMS)
 

@@ -187,7 +187,6 @@ def _walk(
 def _assembled(
     flows: int, steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """CSR from the link that each flow took at each hop."""
     length = np.zeros(flows, np.int64)
     for flow, _ in steps:
         length[flow] += 1
@@ -246,7 +245,6 @@ def _fanned(
 def _met(
     nodes: int, flow: NDArray[np.int64], node: NDArray[np.int32], share: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
-    """Adds up the parts of a flow that arrive at the same node."""
     keys, inverse = np.unique(flow * nodes + node, return_inverse=True)
     total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
     return keys // nodes, (keys % nodes).astype(np.int32), total
@@ -301,7 +299,6 @@ class Routes:
 
     @cached_property
     def _end(self) -> int:
-        """One past the last port that a record leads to."""
         return int(self.hi.max(initial=1))
 
     @cached_property
@@ -330,11 +327,7 @@ class Routes:
 
 @dataclass
 class RouteBuilder:
-    """Collects choices and records in any order and sorts them into `Routes`.
-
-    Attributes:
-        ports: Number of destination ports.
-    """
+    """Collects choices and records in any order and sorts them into `Routes`."""
 
     ports: int
     _choices: list[NDArray[np.int32]] = field(default_factory=list)

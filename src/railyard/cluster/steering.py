@@ -31,20 +31,13 @@ if TYPE_CHECKING:
 
 
 class _Piece(NamedTuple):
-    """Destinations that a node reaches by the same links."""
-
     lo: int
     hi: int
     links: tuple[int, ...]
 
 
 def withdrawn(wiring: Wiring, dead: NDArray[np.int64]) -> Routes:
-    """The routes of a network without some of its links.
-
-    Args:
-        wiring: The network.
-        dead: Its own numbers of the links that carry nothing.
-    """
+    """The routes of a network without some of its links."""
     found = _Withdrawal(wiring, frozenset(dead.tolist()), neighbours(wiring))
     found.spread()
     return found.routes()
@@ -79,9 +72,6 @@ class _Withdrawal:
     """The search for nodes whose routes change.
 
     Attributes:
-        wiring: The network.
-        dead: Links.
-        near: Nodes with a link to each node.
         lost: Destinations that a node cannot reach any more, by node, as ranges.
         left: What is left of the routes of every node whose routes change.
     """

@@ -38,9 +38,7 @@ class Series:
     """Names that differ in one number.
 
     Attributes:
-        head, tail: Before and after the number.
         width: Of the number, with zeros before it; 1: none.
-        numbers: That are there.
     """
 
     head: str
@@ -149,10 +147,8 @@ class Absent:
     Attributes:
         block: Number of the block that it belongs to; -1: none, of a network of leafs alone.
         low: Whether it is one of the lower switches.
-        name: As its like are called.
         ports: That the switches at the far ends have free for it.
         hosts: Ports of hosts that have no cable for want of it.
-        words: How that is known.
     """
 
     block: int
@@ -164,12 +160,7 @@ class Absent:
 
 
 def completed(found: Discovery, design: Design) -> tuple[Discovery, Design, tuple[Absent, ...]]:
-    """A network with the switches that are absent, without cables, and its design with theirs.
-
-    Args:
-        found: The network as found.
-        design: Inferred of what is there.
-    """
+    """A network with the switches that are absent, without cables, and its design with theirs."""
     absent: list[Absent] = []
     for number in range(len(design.blocks)):
         absent += [*_above(found, design, number), *_below(found, design, number)]
@@ -196,7 +187,6 @@ def completed(found: Discovery, design: Design) -> tuple[Discovery, Design, tupl
 
 
 def _with(block: Block, one: Absent, device: int) -> Block:
-    """A block with one more switch that has no cables."""
     axis = 0 if one.low else 1
     shape = (1, block.found.shape[1]) if one.low else (block.found.shape[0], 1)
     return replace(
@@ -214,8 +204,6 @@ class _Tier:
     """One side of a block, and the ports that all switches of the other side have free.
 
     Attributes:
-        number, block, low: Which side of which block.
-        names: Of its switches.
         series: Of their names; None where they do not count.
         first: From which number the names of other tiers count; None where they do not.
         before, between, after: Free ports by where they are to those of this side; before and after the nearest first.
@@ -261,7 +249,6 @@ class _Tier:
 
     @property
     def most(self) -> int:
-        """Switches that may be absent."""
         return max(1, len(self.names) // FEW)
 
     def inside(self) -> list[Absent]:
@@ -275,7 +262,6 @@ class _Tier:
         return [self._absent(at, name, self.between, "between its peers") for at, name in enumerate(names)]
 
     def leading(self) -> list[Absent]:
-        """Those whose names, and ports, are before those of their like."""
         names = self.series.before(self.first) if self.series and self.first is not None else []
         needed = self.block.trunk * len(names)
         if not 0 < len(names) <= self.most or len(self.before) < needed:
@@ -285,12 +271,10 @@ class _Tier:
         return [self._absent(at, name, ports, why) for at, name in enumerate(names)]
 
     def trailing(self, why: str) -> Absent:
-        """One whose ports come after those of its peers."""
         return self._absent(0, self.series.after if self.series else f"a {self.word} switch", self.after, why)
 
     @property
     def word(self) -> str:
-        """What its switches are."""
         return tier_name(self.block.tier + (not self.low))
 
     def _absent(self, at: int, name: str, free: list[str], why: str) -> Absent:

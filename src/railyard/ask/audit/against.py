@@ -33,8 +33,6 @@ class Moved:
     """A cable of a host that is in another switch than planned, and works there.
 
     Attributes:
-        cable: Of the plan, by number.
-        switch: The one that it is in.
         place: The planned cable whose port it has there; None: a port that the plan leaves free.
     """
 
@@ -48,7 +46,6 @@ class Difference:
     """A finding with the planned cables that it takes away or slows.
 
     Attributes:
-        finding: What is wrong.
         lost: Cables of the plan, by number, that do not carry what they should.
         slow: Cables of the plan that are there, by number, and what they have of their rate.
         added: Pairs of names of devices that are joined by a cable more than planned.
@@ -278,7 +275,6 @@ class _Comparison:
         return Difference(Finding("missing", text(one), text(other), "planned, and not found"), (number,))
 
     def _properties(self, planned: int, number: int) -> list[Difference]:
-        """What is otherwise than planned of a cable in its place."""
         meant, there = self.plan.cables[planned], self.found.cables[number]
         near, far = map(text, self.plan.named_ends[planned])
         out = []

@@ -77,12 +77,7 @@ def _whole(found: Discovery, path: Path) -> Discovery:
 
 
 def answer_of(audit: Audit, name: str) -> AuditAnswer:
-    """The document.
-
-    Args:
-        audit: What was found.
-        name: Of what was read.
-    """
+    """The document."""
     loss, usd = float(audit.design["loss"]), float(audit.design["usd_per_month"])
     per_loss = usd / loss if loss > 0 else 0.0
     drawing = _drawing(audit.network)
@@ -152,10 +147,8 @@ class Audit:
     """What an audit found.
 
     Attributes:
-        findings: Dearest first.
         design: Against what, in figures; `doubts` says what is not sure.
         repairs: Loss that is left after each repair, in the order of the findings.
-        problems: What of the input could not be read.
         network: What findings are shown on: the plan where there is one, else what was found.
         cables: Rows of the plan's cables that each finding takes away or slows; empty without a plan.
     """
@@ -169,12 +162,7 @@ class Audit:
 
 
 def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
-    """The audit of a network without a plan: against the regular design that explains it best.
-
-    Args:
-        discovery: The network.
-        reports: What else its devices say.
-    """
+    """The audit of a network without a plan: against the regular design that explains it best."""
     found, design, absent = completed(discovery, infer(discovery))
     pricing = Pricing(found, design, price_of(found, catalogs.load()))
     seen, places = evidence(discovery, reports), Places(design)
@@ -188,11 +176,6 @@ def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
 
 def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:
     """The audit of a network against the plan of a scenario; by its shape where it has other names.
-
-    Args:
-        discovery: The network.
-        draft: The scenario.
-        reports: What else its devices say.
 
     Raises:
         InputError: The scenario's cluster cannot be built.
@@ -209,11 +192,6 @@ def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = Non
 
 def audit_documented(discovery: Discovery, papers: Discovery, reports: Reports | None = None) -> Audit:
     """The audit of a network against papers, such as NetBox's cables; priced by a job of reference.
-
-    Args:
-        discovery: The network.
-        papers: What was planned.
-        reports: What else its devices say.
 
     Raises:
         InputError: No device and port of the papers is in the network.
@@ -261,7 +239,6 @@ def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None
 
 
 def _rows(there: Expected, difference: Difference) -> tuple[int, ...]:
-    """Of the plan's cables, those that a difference concerns."""
     numbers = [*difference.lost, *(number for number, _ in difference.slow)]
     return tuple(there.rows[numbers].tolist())
 
@@ -338,8 +315,6 @@ class Evidence:
     """What there is of a network.
 
     Attributes:
-        ibnetdiscover: Output of that.
-        lldp: Folder of LLDP neighbours.
         netbox: Its cables: alone as found, else as what was planned.
         plan: A scenario: what was planned; None: the design is inferred.
         reports: What devices say: counters, tables, BGP, settings, parts.

@@ -120,14 +120,7 @@ class PortMap:
         return cls(dict(cables), kind, agreed, _agreed(down, len(block.high)))
 
     def with_switch(self, device: int, ports: tuple[str, ...], *, low: bool, trunk: int) -> PortMap:
-        """The same with a switch more, for which those at the far ends have some ports free.
-
-        Args:
-            device: Its number.
-            ports: That are free for it.
-            low: Whether it is a lower one.
-            trunk: Cables that it has to each.
-        """
+        """The same with a switch more, for which those at the far ends have some ports free."""
         if low:
             return replace(self, kind={**self.kind, device: trunk}, down={**self.down, device: list(ports)})
         return replace(self, up={**self.up, **{(one, device): list(ports) for one in set(self.kind.values())}})
@@ -173,13 +166,11 @@ class Block:
     """Two tiers in which every lower switch is joined to every upper one.
 
     Attributes:
-        tier: Of the lower switches.
         low, high: int64[], device numbers.
         found: int64[lows, highs], cables that are there.
         meant: int64[lows, highs], cables of the design.
         rate_bps: Of most of its cables; 0 where unknown.
         odd: Switches that have a number of parallel cables of their own, by number.
-        absent: Missing switches, by number.
     """
 
     tier: int
@@ -283,7 +274,6 @@ def _meant(there: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[NDArray[n
 
 
 def _mode(values: Iterable[int]) -> int:
-    """The most frequent number, the higher of two."""
     count = Counter(values)
     return max(count, key=lambda value: (count[value], value))
 

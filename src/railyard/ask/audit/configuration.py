@@ -112,7 +112,6 @@ def settings_of(intent: SwitchIntent, key: str, want: Any, found: Any) -> tuple[
 
 
 def _class(intent: SwitchIntent) -> tuple[Setting, ...]:
-    """RoCE in another class than the one that is paused and marked."""
     listed = []
     if intent.pauses:
         listed.append(_setting(intent, [], "pause"))
@@ -161,7 +160,6 @@ def reason(key: str, want: Any, found: Any, *, pauses: bool) -> str:
 
 
 def _fewer(want: Any, found: Any) -> bool:
-    """Whether the file has less than intended of something."""
     if isinstance(want, dict):
         return any(found.get(port, value) < value for port, value in want.items() if not isinstance(value, dict))
     return bool(want - found)
@@ -360,7 +358,6 @@ def _symptom(network: Discovery, intent: SwitchIntent, key: str, wanted: Facts, 
 
 
 def _ports(want: Any, found: Any) -> list[str]:
-    """Ports for which the two differ."""
     if isinstance(want, dict) and isinstance(found, dict):
         return sorted(port for port in want.keys() | found.keys() if want.get(port) != found.get(port))
     if isinstance(want, set) and isinstance(found, set):
@@ -369,7 +366,6 @@ def _ports(want: Any, found: Any) -> list[str]:
 
 
 def _said(value: Any, ports: list[str]) -> str:
-    """What differs, in words that are short enough."""
     if isinstance(value, dict):
         listed = [f"{port} {value.get(port, 'nothing')}" for port in ports[:SHOWN]]
         return ", ".join(listed) + (f" and {len(ports) - SHOWN} more" if len(ports) > SHOWN else "")

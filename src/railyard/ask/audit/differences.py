@@ -168,7 +168,6 @@ def _slow_uplinks(found: Discovery, block: Block, ports: PortMap, number: int) -
 
 
 def _speed(found: Discovery, cable: int) -> str:
-    """Its rate, and its lanes where some have failed."""
     lanes = found.cables[cable].lanes
     return _gigabit(int(found.rate_bps[cable])) + (
         f" on {lanes} of {PORT_LANES} lanes" if 0 < lanes < PORT_LANES else ""

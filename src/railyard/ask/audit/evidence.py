@@ -111,14 +111,12 @@ def identity_symptoms(network: Discovery, reports: Reports | None) -> list[Sympt
 
 
 def _symptom(network: Discovery, twins: Twins) -> Symptom:
-    """All but the first of them are not reached."""
     ends = [_end(network, device) for device in twins.devices]
     lost = [n for one in twins.devices[1:] if twins.what != "name" for n in network.cables_of[one].values()]
     return Symptom(_finding(twins.what, twins.value, ends), tuple((number, 0.0) for number in lost))
 
 
 def _end(network: Discovery, device: int) -> tuple[str, str]:
-    """A device with its port, and where that is plugged in."""
     ports = list(network.cables_of[device])
     if len(ports) != 1:
         return network.devices[device].described, f"{len(ports)} cables"
@@ -257,8 +255,6 @@ class Evidence:
     """What reports say.
 
     Attributes:
-        symptoms: Faults, unpriced.
-        figures: For the design's.
         problems: What could not be read, or is of no device of the network.
     """
 

@@ -38,7 +38,6 @@ class Matrix:
     """Next cables.
 
     Attributes:
-        found: The network.
         switch: int64[switches], devices.
         host: int64[destinations], devices, in the order of their names.
         access: int64[destinations], the cable of each.
@@ -301,7 +300,6 @@ def symptoms(found: Discovery, reports: Reports) -> tuple[list[Symptom], dict[st
 
 
 def _speeds(found: Discovery) -> dict[int, float]:
-    """Cables between switches that are slower than most."""
     rate = found.rate_bps[found.between]
     usual = np.median(rate[rate > 0]) if (rate > 0).any() else 0
     slow = (rate > 0) & (rate < usual)
@@ -339,7 +337,6 @@ def _why(kind: int) -> str:
 
 
 def _uneven(matrix: Matrix, slower: float) -> Symptom:
-    """The switch whose cables are used least evenly stands for all."""
     leafs = {int(matrix.switch[row]) for row in matrix.leafs}
     counts = {d: c for d, c in matrix.destinations().items() if d in leafs and len(c)}
     worst = max(counts, key=lambda one: (int(counts[one].max() - counts[one].min()), -one))

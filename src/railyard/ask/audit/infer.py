@@ -29,13 +29,7 @@ _NAMELESS = re.compile(r"MT\d+|localhost.*|ubuntu|host|debian|centos|\(none\)|")
 
 @dataclass(frozen=True)
 class HostPort:
-    """A cable of a host.
-
-    Attributes:
-        cable: Its number.
-        host: Device number of the host's port.
-        leaf: Device number of its switch.
-    """
+    """A cable of a host."""
 
     cable: int
     host: int
@@ -47,7 +41,6 @@ class Group:
     """Hosts that were meant to have the same leafs.
 
     Attributes:
-        hosts: By name, their ports by part.
         leaf_of: The leaf of each part, as most of them have it.
     """
 
@@ -116,11 +109,9 @@ class Design:
     Attributes:
         level: int8[devices], tier of each switch, 0 for others.
         blocks: Pairs of tiers that are joined completely, those that are sure.
-        ports: What each block's ports are for.
         groups: Hosts with several ports that have the same leafs.
         nameless: Leafs with ports of hosts without a name of their own.
         stray: Cables between switches that belong to no block.
-        doubts: What is not sure, in words.
     """
 
     level: NDArray[np.int8]
@@ -241,7 +232,6 @@ def _doubts(found: Discovery, level: NDArray[np.int8], every: list[Block]) -> li
 
 
 def _odd(found: Discovery, block: Block, one: int) -> str:
-    """A switch with a number of cables of its own."""
     below = one in block.low
     rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
     far = tier_name(block.tier + 1) if below else tier_name(block.tier)

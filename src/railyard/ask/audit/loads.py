@@ -28,7 +28,6 @@ class Change:
     """What makes a network differ from its design.
 
     Attributes:
-        low, high: Switches of the block.
         cables: Cables more (1) or less (-1) between the two; 0 where one is slow.
         speed: Share of its rate that the slow one has.
     """
@@ -41,13 +40,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Move:
-    """A port of a host that is on another lower switch of its block than in the design.
-
-    Attributes:
-        host: Number of the device.
-        low: The lower switch of the design.
-        to: The one that it is on.
-    """
+    """A port of a host that is on another lower switch of its block than in the design."""
 
     host: int
     low: int

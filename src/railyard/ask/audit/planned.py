@@ -51,7 +51,6 @@ class Expected:
         plan: The plan; None where papers are all that there is.
         discovery: Its networks that are in the file, as found.
         rows: int64[cables of the discovery], rows of the plan's cables.
-        networks: Which they are, and in what dialect.
     """
 
     plan: Plan | None
@@ -175,7 +174,6 @@ class PlanPricing:
         return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words, step_s=step_s)
 
     def _cables_of(self, settings: tuple[Setting, ...]) -> list[int]:
-        """Links of wrong ports, both directions."""
         assert self.there.plan is not None
         wanted = {(one.device, same_port(port)) for one in settings for port in one.ports}
         every = {one.device for one in settings if not one.ports}

@@ -74,10 +74,7 @@ class Rack:
     """The switches that are played.
 
     Attributes:
-        constants: Of the fabric's packets, by name.
         below, above: Ports of a leaf to servers and to spines.
-        rate_bps: Of all of them.
-        hop_ps: From one queue to the next.
     """
 
     constants: tuple[tuple[str, Any], ...]
@@ -118,13 +115,7 @@ class Slower:
 
 @cache
 def slower(rack: Rack, settings: tuple[Setting, ...], *, crowded: bool) -> Slower:
-    """What settings of one switch do to the standard load.
-
-    Args:
-        rack: The switches.
-        settings: What is wrong at one of them.
-        crowded: Whether some ports are the targets of many.
-    """
+    """What settings of one switch do to the standard load."""
     times = [(_played(rack, settings, seed, crowded), _played(rack, (), seed, crowded)) for seed in SEEDS]
     ratio = [wrong / right for wrong, right in times]
     return Slower(min(ratio), sum(wrong for wrong, _ in times) / sum(right for _, right in times), max(ratio))
@@ -163,7 +154,6 @@ def _flows(hosts: int, ports: int, seed: int, crowded: bool) -> tuple[NDArray[An
 
 
 def _faults(network: PacketNetwork, ports: int, settings: Sequence[Setting]) -> Iterator[LinkFault]:
-    """Of the first leaf, or the first spine."""
     leafs = network.hosts // ports
     for setting in settings:
         node = network.hosts + (0 if setting.leaf else leafs)
@@ -206,7 +196,6 @@ class SettingPrice:
     Attributes:
         loss: Share of the accelerators' time where `CROWDED_SHARE` of communication is crowded, in the mean of draws.
         band: Where none of it is, and where all of it is, in the worst draw.
-        words: Engines and loads.
     """
 
     loss: float
@@ -282,12 +271,7 @@ class Wrong:
 
 
 def recabled(cluster: Cluster, ports: Mapping[int, int]) -> Cluster:
-    """A cluster some of whose ranks have other ports of the back-end, and so other leafs, than planned.
-
-    Args:
-        cluster: As planned.
-        ports: The port in place of each.
-    """
+    """A cluster some of whose ranks have other ports of the back-end, and so other leafs, than planned."""
     if not ports:
         return cluster
     back_end = cluster.back_end
@@ -297,12 +281,7 @@ def recabled(cluster: Cluster, ports: Mapping[int, int]) -> Cluster:
 
 
 def as_built(cluster: Cluster, dead: NDArray[np.int64]) -> Cluster:
-    """A cluster some of whose links carry nothing, around which routes lead.
-
-    Args:
-        cluster: As planned.
-        dead: Ids of links.
-    """
+    """A cluster some of whose links carry nothing, around which routes lead."""
     if not len(dead):
         return cluster
     rate = cluster.links.rate_bps.copy()
@@ -312,12 +291,7 @@ def as_built(cluster: Cluster, dead: NDArray[np.int64]) -> Cluster:
 
 
 def parted(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
-    """Whether two ports in use do not reach each other any more, so that a job hangs.
-
-    Args:
-        cluster: As planned.
-        dead: Ids of links.
-    """
+    """Whether two ports in use do not reach each other any more, so that a job hangs."""
     network = cluster.back_end
     wiring = network.wiring
     if wiring.detour is not None:
@@ -362,7 +336,6 @@ class StepCost:
     Attributes:
         step_s: Step of the job; of what is left of it where servers are cut off; None where it hangs.
         loss: Share of the accelerators' time, against the plan.
-        usd_per_month: The same in dollars.
     """
 
     step_s: float | None

@@ -173,14 +173,7 @@ def _below(found: Discovery, block: Block, meant: Mapping[int, int]) -> list[tup
 
 @dataclass(frozen=True)
 class Price:
-    """What an hour is worth.
-
-    Attributes:
-        accelerators: How many wait.
-        usd_per_hour: Of one.
-        share: Of a step that is communication.
-        words: Where that comes from.
-    """
+    """What an hour is worth."""
 
     accelerators: int
     usd_per_hour: float
@@ -239,7 +232,6 @@ class Pricing:
         return replace(finding, **figures)
 
     def _set(self, finding: Finding) -> Finding:
-        """Of wrong settings: by packets, under the standard load."""
         if self.rack is None:
             return replace(finding, unpriced=NO_PAUSES)
         words = f"that is {self.price.share:.0%} of a step"

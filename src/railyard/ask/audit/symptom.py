@@ -20,7 +20,6 @@ class Symptom:
     Attributes:
         finding: What is wrong, unpriced but for `slower` and `idle`.
         cables: Cables as found, by number, and what they have of their rate; 0: they carry nothing.
-        part: Of the traffic for which that holds.
     """
 
     finding: Finding
@@ -88,12 +87,10 @@ class Setting:
     """Ports of a switch that do otherwise than the fabric needs.
 
     Attributes:
-        device: Name of the switch.
         ports: Its wrong ports, by name; empty: all.
         what: `pause`: they neither pause nor obey; `mark`: their queues mark nothing; `headroom`: of what may still
             come after a pause they hold `kept`.
         kept: 0 to 1.
-        leaf: Whether servers are joined to it.
         below, above: Shares of its ports to what is below it, and to what is above it, that are wrong.
     """
 
@@ -143,16 +140,11 @@ class Finding:
     Attributes:
         kind: One of `KINDS`.
         a, b: Ends of the cable, as the file names them, with ports in brackets; `?` where a port is not known.
-        detail: In words.
-        other: Ends of the second cable of a swap.
         block: Number of the block in which it changes the tables; -1: none.
-        changes: What it changes there.
         slower: Factor on the time of all communication of those who wait for it, besides the tables.
         idle: Accelerators that it leaves without a network.
-        part: Of the traffic that it concerns.
         loss: Share of the accelerators' time that it costs by itself, or of the cluster's price where the parts that
             are absent cost more; from 0 to 1.
-        usd_per_month: The same in dollars.
         worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.
         all_reduce: Time of an all-reduce by recursive halving and doubling with it over that without.
         step_s: Step of the scenario with this fault alone; None without a scenario.

@@ -33,11 +33,9 @@ class Figure:
     """One figure of a variant.
 
     Attributes:
-        meaning: What it is.
         kinds: Kinds of work that have it, as under `workload`.
         path: Where it stands in the variant, names joined by dots.
         reader: From the text of a bound to the figure's unit.
-        words: The figure for people.
         scale: The figure's unit over that of the result.
         band: Its name among the bands of the model's error; empty where none was validated.
         planned: Gives it of a scenario and its cluster; None where it takes a run.
@@ -170,8 +168,6 @@ class Outcome:
     """What was found of one assertion.
 
     Attributes:
-        found: In words, with units.
-        holds: Whether the assertion does.
         remark: What to know before it is believed; empty where nothing.
     """
 
@@ -185,10 +181,6 @@ class Subject:
     """One variant of a scenario; what is costly is made when an assertion asks for it.
 
     Attributes:
-        name: Of the variant.
-        draft: Its scenario, without a comparison.
-        prepared: Gives it ready to run.
-        measured: Gives the variant of the result.
         progress: Takes what is being done, and its share from 0 to 1.
     """
 

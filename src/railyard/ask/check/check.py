@@ -137,13 +137,7 @@ def forms() -> list[str]:
 
 @dataclass(frozen=True)
 class Checked:
-    """One assertion of one variant.
-
-    Attributes:
-        assertion: As the scenario writes it.
-        variant: Of which it was judged.
-        outcome: What was found.
-    """
+    """One assertion of one variant."""
 
     assertion: str
     variant: str

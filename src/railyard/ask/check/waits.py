@@ -20,9 +20,6 @@ def waits(wiring: Wiring) -> NDArray[np.int64]:
     A pair is there where some port can send through both, one after the other, on its way to some other. Links out of
     ports wait, and nothing waits for them; links into ports are waited for, and wait for nothing: both are in no
     circle, and left out.
-
-    Args:
-        wiring: A network whose ports pass nothing on.
     """
     table = wiring.routing
     groups, widths = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -148,8 +145,6 @@ class Cuts:
     """What parts two ports of different servers when it is lost.
 
     Attributes:
-        switches: By node: two ports that it parts.
-        links: By link, in its direction.
         turned: Cables that ways to one destination use in both directions: of these nothing is said.
     """
 

@@ -97,11 +97,9 @@ class PlannedTier:
         name: `nic`, `leaf-spine`, ...
         medium: Catalogue name of the copper cable or module; empty where the catalogue has none.
         fibre: Of the fibre between two modules; else empty.
-        reach_m: Of the medium.
         copper_m: Longest copper cable of the rate.
         access: Whether a server is at its lower end.
         budget_db: Loss of light that its modules bear; 0 where not known or of copper.
-        db_per_m: Lost in its fibre.
     """
 
     network: str
@@ -117,16 +115,7 @@ class PlannedTier:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is built.
-
-    Attributes:
-        cluster: Of what.
-        devices: Servers and switches.
-        racks: Where they stand.
-        cables: Between them.
-        networks: Names of networks.
-        tiers: Kinds of cables.
-    """
+    """What is built."""
 
     cluster: Cluster
     devices: Devices
@@ -153,7 +142,6 @@ class Plan:
         return out + self._dim()
 
     def _dim(self) -> list[str]:
-        """Tiers of which links lose more light than their modules bear."""
         out, lost = [], self.loss_db
         for number, tier in enumerate(self.tiers):
             mine = lost[self.cables.tier == number]

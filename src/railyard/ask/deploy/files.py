@@ -78,9 +78,7 @@ class Case:
     """One verdict.
 
     Attributes:
-        name: Of what was judged.
         failure: Why it failed; None where it did not.
-        words: What was found.
     """
 
     name: str
@@ -89,12 +87,7 @@ class Case:
 
 
 def junit(suite: str, cases: Sequence[Case]) -> str:
-    """The report: a case a verdict.
-
-    Args:
-        suite: Its name.
-        cases: The verdicts.
-    """
+    """The report: a case a verdict."""
     failed = str(sum(one.failure is not None for one in cases))
     counts = {"tests": str(len(cases)), "failures": failed, "errors": "0"}
     root = ElementTree.Element("testsuites", counts)

@@ -33,8 +33,6 @@ class Vrf:
     """A tenant's table of routes.
 
     Attributes:
-        name: Of the tenant.
-        number: Its VLAN or VNI.
         row: Its number among all tenants, from 0.
     """
 
@@ -78,7 +76,6 @@ class Shared:
     """A network's tenants.
 
     Attributes:
-        plan: The plan.
         tenancy: Who shares the network; None: nobody.
         owner: int32[cables], of servers' cables their tenant; -1: nobody's, or no server's.
         carried: bool[devices, tenants], whose routes a switch has to have.
@@ -165,12 +162,9 @@ class Demand:
 
     Attributes:
         role: `leaf`, `spine`, ...
-        box: Catalogue name of the switch.
         table: One of `TABLES`.
         rows: Needed, IPv4.
-        switch: Where.
         most: That the box has; None: none is published.
-        source: Of that.
     """
 
     role: str
@@ -215,7 +209,6 @@ def demands(plan: Plan, key: str = "back_end") -> list[Demand]:
 
 
 def _rows(plan: Plan, number: int, shared: Shared) -> Iterator[tuple[int, dict[str, int]]]:
-    """Rows of every table, switch by switch."""
     cables, devices = plan.cables, plan.devices
     mine = cables.network == number
     switches = np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[number]))

@@ -94,20 +94,13 @@ def seed_of(path: Path) -> int:
 
 
 def _catalog(path: Path, tree: yaml.Node) -> catalogs.Catalog:
-    """The catalogue, with the file's entries over it."""
     extra = tree.value.get("catalog")
     return catalogs.load() if extra is None else catalogs.load(path.parent / str(extra.value))
 
 
 @dataclass(frozen=True)
 class Spent:
-    """How time was spent, as the price of energy needs it.
-
-    Attributes:
-        ranks: Accelerators.
-        step_s: Length of what was measured.
-        rows: Computation and the rest.
-    """
+    """How time was spent, as the price of energy needs it."""
 
     ranks: int
     step_s: float
@@ -116,13 +109,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class PriceOfParts:
-    """What the capacity behind a part costs: it stands still while the part is slow, or is taken out.
-
-    Attributes:
-        usd_per_hour: Of the cluster.
-        ranks: Its accelerators.
-        per_host: Accelerators of a server.
-    """
+    """What the capacity behind a part costs: it stands still while the part is slow, or is taken out."""
 
     usd_per_hour: float
     ranks: int
@@ -140,13 +127,7 @@ def parts_of(cluster: Cluster) -> PriceOfParts:
 
 
 def traced_usd_per_hour(cluster: Cluster, span_s: float, utilization: float) -> float:
-    """All of the cluster, at typical prices of the catalogue, while a trace was taken.
-
-    Args:
-        cluster: The machine.
-        span_s: Length of the trace.
-        utilization: Share of it in which they computed.
-    """
+    """All of the cluster, at typical prices of the catalogue, while a trace was taken."""
     busy = min(max(utilization, 0.0), 1.0)
     rows = tuple(
         TimeRow(cause.name.lower(), "", "", span_s * share, share)

@@ -107,9 +107,7 @@ class Group:
     """A process group and what its members called.
 
     Attributes:
-        name: Of the group.
         members: All ranks; those that called where the rest is not known.
-        calls: By rank, by number.
     """
 
     name: str

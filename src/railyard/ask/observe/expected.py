@@ -52,8 +52,6 @@ class Seen:
     """A collective that ended.
 
     Attributes:
-        at_s: When, Unix time.
-        name: Of its class.
         expected_s: What the model expects of it, above 0.
         seconds: What it took, above 0.
     """
@@ -69,8 +67,6 @@ class Change:
     """Constants of a class were changed.
 
     Attributes:
-        at_s: When.
-        name: Of the class.
         before, after: Predicted over expected time of the collective at hand.
     """
 
@@ -85,12 +81,10 @@ class Constants:
     """A class.
 
     Attributes:
-        extra_s, factor: As applied.
         estimate: float64[2], extra in s and factor, as estimated.
         covariance: float64[2, 2], of that.
         noise: Spread of one collective's time, of it.
         at_s: Of the last collective; nan before the first.
-        count: Collectives so far.
     """
 
     extra_s: float = 0.0
@@ -124,7 +118,6 @@ class Constants:
         return self._applied(one.expected_s, row)
 
     def _applied(self, expected_s: float, row: Floats) -> bool:
-        """Takes the estimate over where it has left what is applied."""
         now, new = self.predicted_s(expected_s), float(row @ self.estimate)
         sure = math.sqrt(max(float(row @ self.covariance @ row), 0.0))
         if abs(new - now) <= max(LEAST * now, SURE * sure):
@@ -138,10 +131,7 @@ class Hour:
     """Errors of an hour, as shares of the measured times.
 
     Attributes:
-        start_s: Unix time at which it begins.
-        model: Of the model as it is, summed.
         applied: Of the constants that were applied at the time, summed.
-        count: Collectives.
     """
 
     start_s: float
@@ -161,13 +151,7 @@ class Hour:
 
 @dataclass
 class Drift:
-    """All classes.
-
-    Attributes:
-        classes: By name.
-        hours: In order.
-        changes: In order.
-    """
+    """All classes."""
 
     classes: dict[str, Constants] = field(default_factory=dict)
     hours: list[Hour] = field(default_factory=list)

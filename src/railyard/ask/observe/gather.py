@@ -36,7 +36,6 @@ class EventFile:
     """The events of a file, and what stands beside them.
 
     Attributes:
-        source: The file.
         wanted: What the text of an event must hold to be worth decoding.
         about: Keys beside `traceEvents`; complete when all events have been read.
         count: Events so far, those that were not decoded included.
@@ -65,7 +64,6 @@ class EventFile:
             yield from self._rest(buffer)
 
     def _begin(self, buffer: _Buffer) -> bool:
-        """Goes to the first event."""
         while (found := _START.search(buffer.data)) is None:
             if buffer.data[:64].lstrip().startswith(b"[") or len(buffer.data) > _LONGEST_HEAD or not buffer.more():
                 break
@@ -79,7 +77,6 @@ class EventFile:
         return True
 
     def _pieces(self, buffer: _Buffer, cut: re.Pattern[bytes]) -> Iterator[dict[str, Any]]:
-        """All events but those behind the last cut of the file."""
         while not self.damage:
             pieces = cut.split(buffer.data)
             if len(pieces) > 1:
@@ -96,7 +93,6 @@ class EventFile:
                 return
 
     def _rest(self, buffer: _Buffer) -> Iterator[dict[str, Any]]:
-        """What is left, event by event."""
         decode = json.JSONDecoder().raw_decode
         text, at = buffer.text(), 0
         while True:
@@ -142,8 +138,6 @@ class EventFile:
 
 @dataclass
 class _Buffer:
-    """The part of a file that has not been decoded yet."""
-
     stream: IO[bytes]
     data: bytes = b""
     over: bool = False
@@ -158,7 +152,6 @@ class _Buffer:
         return bool(chunk)
 
     def drop(self, size: int) -> None:
-        """Passes what has been read."""
         self.data = self.data[size:]
 
     def text(self) -> str:

@@ -153,11 +153,7 @@ class Kernels:
 
 @dataclass
 class KernelRows:
-    """Kernels row by row, on their way to columns.
-
-    Attributes:
-        words: Numbers of words.
-    """
+    """Kernels row by row, on their way to columns."""
 
     words: dict[str, int] = field(default_factory=dict)
     _phase: Any = field(default_factory=lambda: array("B"))

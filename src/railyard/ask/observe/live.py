@@ -128,7 +128,6 @@ class Exporter:
 
     Attributes:
         port: To listen at; 0: any that is free.
-        address: Of this machine.
     """
 
     port: int
@@ -188,12 +187,7 @@ SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Sample:
-    """A value of a series.
-
-    Attributes:
-        labels: Without the name.
-        value: As it was counted.
-    """
+    """A value of a series."""
 
     labels: dict[str, str]
     value: float
@@ -274,12 +268,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def busbw_gbs(record: Record, per_host: int) -> dict[Labels, float]:
-    """GB/s of every communicator's collectives, the median, by labels as NCCL inspector writes them.
-
-    Args:
-        record: A step with its graph.
-        per_host: Accelerators of a server.
-    """
+    """GB/s of every communicator's collectives, the median, by labels as NCCL inspector writes them."""
     graph = record.graph
     found: dict[Labels, list[float]] = {}
     for task in np.flatnonzero((graph.kind == Kind.COLLECTIVE) & record.ended).tolist():
@@ -326,17 +315,7 @@ def undisturbed(faulty: Record, cluster: Cluster, seed: int) -> Record:
 def openmetrics(
     healthy: Record, faulty: Record, cluster: Cluster, *, start_s: float, fault_s: float, end_s: float, every_s: float
 ) -> Iterator[str]:
-    """Lines of an hour or so, metric by metric.
-
-    Args:
-        healthy: A step as it should be.
-        faulty: The step with the fault.
-        cluster: On which both ran.
-        start_s: Unix time of the first sample.
-        fault_s: When the fault begins.
-        end_s: Of the last sample.
-        every_s: From one sample to the next.
-    """
+    """Lines of an hour or so, metric by metric."""
     times = np.arange(start_s, end_s, every_s)
     per_host = cluster.ranks_per_server
     rates = busbw_gbs(healthy, per_host), busbw_gbs(faulty, per_host)
@@ -358,7 +337,6 @@ def openmetrics(
 
 
 def _ports(cluster: Cluster) -> Iterator[tuple[int, dict[str, str]]]:
-    """Links that leave a NIC, and the labels of node_exporter."""
     network = cluster.back_end
     sources = cluster.links.source[: cluster.links.physical]
     inside = (sources >= network.node_offset) & (sources < network.node_offset + network.ports)

@@ -41,9 +41,7 @@ class Clock:
     """The clock of a rank against that of the first.
 
     Attributes:
-        ahead_ns: By how much it is ahead.
         error_ns: To within how much that is known; -1 where it is not known at all.
-        shared: Communications that it was found by.
     """
 
     ahead_ns: int
@@ -256,7 +254,6 @@ def _rank(piece: Piece) -> int:
 
 
 def _words(pieces: Sequence[Piece]) -> list[str]:
-    """Of all ranks, each once."""
     return list(dict.fromkeys(word for piece in pieces for word in ("", *_of(piece).words)))
 
 

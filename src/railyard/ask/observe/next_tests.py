@@ -37,8 +37,6 @@ class Step:
     """A test.
 
     Attributes:
-        run: What to do.
-        expected: What comes out where it is well.
         otherwise: What it means where that does not come out.
     """
 
@@ -87,7 +85,6 @@ def plain(steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 
 def _busbw(cluster: Cluster | None, hosts: int) -> str:
-    """What an all-reduce over so many hosts should reach, in words."""
     if cluster is None:
         return "what hosts alike reach (with --cluster: what the model expects)"
     ranks = min(hosts * cluster.ranks_per_server, cluster.ranks)
@@ -99,7 +96,6 @@ def _busbw(cluster: Cluster | None, hosts: int) -> str:
 
 
 def _link_gbs(cluster: Cluster | None) -> str:
-    """What one flow over a NIC should reach, in words."""
     if cluster is None:
         return "what the same test between two other hosts reaches"
     links, network = cluster.links, cluster.back_end

@@ -47,7 +47,6 @@ class Dependencies:
 
     Attributes:
         waits: Of each operation, the operations that must have ended.
-        groups: Every operation is in one of them.
     """
 
     waits: Sequence[Sequence[int]]
@@ -79,12 +78,7 @@ class Dependencies:
 
 @dataclass(frozen=True)
 class Replayed:
-    """When operations ran; float64[operations, steps, data-parallel ranks], seconds from the start of the step.
-
-    Attributes:
-        start: Of each.
-        end: Of each.
-    """
+    """When operations ran; float64[operations, steps, data-parallel ranks], seconds from the start of the step."""
 
     start: Times
     end: Times
@@ -139,7 +133,6 @@ class Operation:
     Attributes:
         kind: One of `KINDS`.
         number: Which of its kind in the step, from 0.
-        stage: Pipeline stage.
     """
 
     kind: str
@@ -152,13 +145,11 @@ class Operations:
     """Measured operations as dense arrays: [operations, steps, data-parallel ranks].
 
     Attributes:
-        operations: What the first axis is.
         steps: Numbers of the steps, ascending.
         start: float32, s from the start of the step.
         end: float32, s.
         duration: float32, s.
         chunk: Model chunk of the stage of each operation, -1 where it has none.
-        model_chunk: The same counted over the model.
         rank: int64[stages, data-parallel ranks].
     """
 

@@ -192,10 +192,7 @@ class Call:
     """A collective that a rank called, as its library noted it.
 
     Attributes:
-        rank: Of the whole job.
-        group: Process group.
         sequence: Number in the group, equal on all members.
-        name: Operation.
         state: `SCHEDULED`, `STARTED` or `COMPLETED`.
         size_bytes: Of its input; 0 where not known.
         shape: Sizes and types of its input in words; equal on all members of a collective that fits.
@@ -215,10 +212,7 @@ class Member:
     """A rank in a communicator, as its library's monitor saw it.
 
     Attributes:
-        group: The communicator.
-        rank: In it.
         host: Where; empty where not known.
-        counts: How often it called each collective.
         missing: `dead`, `unresponsive`, or empty for a rank that answers.
     """
 
@@ -235,9 +229,7 @@ class Count:
 
     Attributes:
         where: Host or switch, as the file calls it; empty where it does not say.
-        port: Port or device of it.
         name: Of the counter, as its source writes it.
-        value: Since whenever it began to count.
     """
 
     where: str
@@ -257,14 +249,10 @@ class Timed:
 
     Attributes:
         kind: all_reduce and so on; empty where the file does not say.
-        size_bytes: As nccl-tests counts it.
-        seconds: How long.
         ranks: Of its communicator; 0 where the file does not say.
         hosts: Over which they lie; 0 where it does not say.
         busbw_bps: As it was written, bit/s; None where it was not.
         rank: Who timed it, -1 where all did together.
-        group: Communicator.
-        wrong: Values that came out wrong.
         at_s: When it was noted, Unix time; nan where the file does not say.
     """
 
@@ -285,10 +273,6 @@ class Edge:
     """A connection that a library of collectives opened.
 
     Attributes:
-        group: Communicator.
-        channel: Number.
-        source: Rank that sends.
-        target: Rank that receives.
         via: As the log writes it: `NET/IB/0/GDRDMA`, `P2P/CUMEM`, `SHM`.
         pattern: ring or tree, as far as the log says.
     """
@@ -306,11 +290,9 @@ class Piece:
     """What one file says.
 
     Attributes:
-        source: Its name.
         rank: Whose it is; None where it does not say.
         world: Ranks of the job; 0 where it does not say.
         kernels: What ran; None where the file is no trace.
-        calls: Collectives that were called.
         members: Of communicators, as a monitor of all ranks saw them.
         well: Communicators of which a monitor says that they run and agree, and no more.
         groups: Members of process groups by name.
@@ -318,9 +300,6 @@ class Piece:
         exact: Whether `steps` are times of the device, to which kernels belong exactly; else of the host.
         began_ns: When the host began the first of them; -1 where it does not say.
         device: Number of the accelerator on its host; -1 where it does not say.
-        counts: Counters of ports and devices.
-        timings: Collectives that were timed.
-        edges: Connections.
         cabling: Devices and cables, of a discovery of the network; None where the file is none.
         remarks: What a reader of the result must know.
         timed: Whether it is a trace of times, of which there is one a rank.
@@ -351,8 +330,6 @@ class Reader:
     """A format; the record in its file is its registration.
 
     Attributes:
-        name: Of the format.
-        summary: What writes such files.
         recognises: Of a file's name and its first 4096 bytes: whether it is one of these.
         read: What it says; raises InputError where it is damaged beyond use.
     """

@@ -78,13 +78,11 @@ class _Builder:
         self.overlapped = ops.SEPARATE in kinds
 
     def of(self, stage: int, *kinds: str) -> list[int]:
-        """Operations of a stage, as they started."""
         every = self.found.operations
         mine = [number for number, one in enumerate(every) if one.stage == stage and one.kind in kinds]
         return sorted(mine, key=lambda number: (self.start[number], every[number].number, every[number].kind))
 
     def chain(self, numbers: Iterable[int]) -> None:
-        """Each waits for the one before."""
         before = -1
         for number in numbers:
             if before >= 0:
@@ -92,7 +90,6 @@ class _Builder:
             before = number
 
     def computations(self, stage: int) -> None:
-        """Computations one after another."""
         self.chain(self.of(stage, ops.FORWARD, ops.BACKWARD))
 
     def transfers(self, stage: int) -> None:
@@ -177,12 +174,10 @@ class _Builder:
         return self.found.operations[number].kind == kind and self.found.chunk[number] == chunk
 
     def _counted(self, stage: int, kind: str) -> list[int]:
-        """Operations of one kind of a stage, by their number."""
         found = [n for n, one in enumerate(self.found.operations) if (one.stage, one.kind) == (stage, kind)]
         return sorted(found, key=lambda number: self.found.operations[number].number)
 
     def after_backward(self, stage: int) -> None:
-        """What follows the last computation, to the optimizer."""
         order = self.of(stage, ops.FORWARD, ops.BACKWARD)
         if not order:
             raise InputError(f"stage {stage} computes nothing")
@@ -257,13 +252,8 @@ class Slowdown:
     """What stragglers cost.
 
     Attributes:
-        step_s: Mean measured step, s.
         replayed_s: Mean of the replay with measured durations, s.
         ideal_s: Mean of the replay with typical durations, s.
-        by_kind: S_t by kind of operation.
-        by_data_parallel: S of each data-parallel rank.
-        by_stage: S of each stage.
-        by_worker: S_w by rank.
         workers: M_W; nan where T is T_ideal.
         last_stage: M_S; nan where T is T_ideal.
     """
@@ -306,7 +296,6 @@ class _Study:
         self.ideal = self._ideal()
 
     def _ideal(self) -> NDArray[np.float64]:
-        """Typical durations: of every kind of operation one."""
         typical = np.empty_like(self.measured)
         for kind in np.unique(self.kind):
             mine = self.kind == kind

@@ -82,11 +82,6 @@ class Busy:
 
     Attributes:
         compute: Running kernels that are not communication.
-        moved: Communicating.
-        either: With anything, copies included.
-        groups: Communicating, by communicator.
-        kernels: How many it ran.
-        communications: How many of each communicator.
     """
 
     compute: Spans
@@ -193,7 +188,6 @@ def _collectives(record: Record) -> Collectives:
 
 
 def _rates(record: Record, collectives: Collectives) -> list[dict[str, Any]]:
-    """Collectives alike in kind, communicator and size."""
     if not len(collectives.first):
         return []
     about = record.meta["communicators"]
@@ -287,7 +281,6 @@ def _machine(cluster: Path) -> Cluster:
 
 
 def _gathered(path: Path, machine: Cluster | None) -> tuple[Record | None, dict[str, Any]]:
-    """Of traces and logs."""
     from railyard.ask.observe.expected import compared, hourly
 
     found = gather(path)
@@ -351,7 +344,6 @@ def _simulated(record: Record) -> dict[str, Any]:
 
 
 def _by_group(found: Decomposition) -> list[dict[str, Any]]:
-    """Exposed time by class of communicator and cause."""
     rows: dict[str, dict[str, float]] = {}
     for row in found.rows:
         if row.cause in ("latency", "bandwidth", "contention"):

@@ -93,12 +93,7 @@ class Alert:
     """An alert.
 
     Attributes:
-        name: In camel case.
-        expression: In PromQL.
-        hold: How long it must hold.
-        severity: page, ticket or info.
         summary: What is wrong, with templates of Prometheus.
-        action: What to do.
     """
 
     name: str
@@ -166,12 +161,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
 
 
 def rules(hold: str = "2m", every: str = "15s") -> str:
-    """The file of rules.
-
-    Args:
-        hold: How long an alert must hold before it fires.
-        every: How often rules are evaluated.
-    """
+    """The file of rules."""
     keys = ", ".join(live.KEYS)
     ratio = f"{live.BUSBW_METRIC} / on ({keys}) group_left () max by ({keys}) ({live.EXPECTED})"
     groups = [

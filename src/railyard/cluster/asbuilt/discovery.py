@@ -28,7 +28,6 @@ class Dialect:
     """How one operating system names ports.
 
     Attributes:
-        name: Of the system.
         whole: Name of a cage that is one port; `{cage}` counted from 1, `{zero}` from 0.
         lane: Name of one lane; `{lane}` counted from 0, `{one}` from 1.
         cages_by: Numbers by which cages are counted; SONiC counts lanes.
@@ -236,7 +235,6 @@ class Discovery:
     """Devices and the cables between them, found or planned, as rows and as columns.
 
     Attributes:
-        file: Where it was read.
         problems: What could not be read, with its place.
         addresses: Device and port by what other tools call them: `lid 6`, or a port's GUID in hexadecimal digits,
             `100019`. The port of a switch's address is empty.

@@ -146,7 +146,6 @@ def _free(reading: _Reading, key: str) -> str:
 
 
 def _plain(key: str) -> str:
-    """A key as the file has it."""
     return key.partition(_TWIN)[0]
 
 

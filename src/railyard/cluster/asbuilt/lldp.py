@@ -43,9 +43,7 @@ class Neighbour:
     """What a port hears.
 
     Attributes:
-        here: The port.
         device: Name of the neighbour; empty where it says none.
-        port: Its port.
         rate_bps: Rate of the link; 0: not said.
         mtu: Largest frame that the neighbour takes, in bytes; 0: not said.
         forwards: Whether the neighbour bridges or routes; None: not said.
@@ -243,8 +241,6 @@ class _Cable:
 
 @dataclass
 class _Cables:
-    """Cables as they are found, and the one in each port."""
-
     listed: list[_Cable] = field(default_factory=list)
     at_port: dict[tuple[str, str], _Cable] = field(default_factory=dict)
 
@@ -352,7 +348,6 @@ def _addresses(reading: _Reading) -> dict[str, set[str]]:
 
 
 def _short(name: str) -> str:
-    """A name without its domain."""
     return name.split(".", maxsplit=1)[0].lower()
 
 

@@ -26,9 +26,7 @@ class Element:
     """An element.
 
     Attributes:
-        tag: Its name.
         given: Attributes as they stand there, in their order.
-        children: In their order.
         line: Where it begins; 0: it was not read.
     """
 
@@ -58,11 +56,6 @@ class Element:
 
 def read(text: str, file: str, root: str) -> Element:
     """The tree of a file.
-
-    Args:
-        text: Of the file.
-        file: Its name.
-        root: What its outermost element has to be.
 
     Raises:
         InputError: It is no XML, declares entities, or is another file.
@@ -187,8 +180,6 @@ class Link:
 
     Attributes:
         tag: `nvlink` or `xgmi`.
-        target: Bus address of the other one.
-        count: How many.
     """
 
     tag: str
@@ -202,10 +193,8 @@ class Gpu:
     """An accelerator; numbers are -1, and `arch` empty, where the file leaves them to the machine.
 
     Attributes:
-        dev: Its number.
         sm: Of NVIDIA: compute capability without the dot; of AMD: of older files the same, of newer its units.
         arch: Of AMD: `gfx942`, or its number.
-        links: What it is linked to.
     """
 
     dev: int = -1
@@ -220,13 +209,9 @@ class Pci:
     """A PCIe device or switch.
 
     Attributes:
-        bus: Its address.
         kind: `bridge`, `accelerator`, `network` or `other`.
         gt_s: Transfers a second of a lane, 10^9; 0: not said.
         lanes: Of its link upwards; 0: not said.
-        gpu: What it is, of an accelerator.
-        nets: Ports, of a NIC.
-        below: What is behind it.
     """
 
     bus: str
@@ -250,8 +235,6 @@ class Numa:
     """A memory domain.
 
     Attributes:
-        number: Of the domain.
-        below: PCIe below it.
         nets: Ports of NICs of which no PCIe address is given.
     """
 
@@ -267,12 +250,7 @@ class Numa:
 
 @dataclass(frozen=True)
 class Machine:
-    """A server.
-
-    Attributes:
-        numas: Its memory domains.
-        version: Of the file's form.
-    """
+    """A server."""
 
     numas: tuple[Numa, ...]
     version: str = "1"

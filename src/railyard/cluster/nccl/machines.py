@@ -31,10 +31,7 @@ class Graph:
     """Channels of one pattern.
 
     Attributes:
-        number: Of the graph.
         pattern: See `RING`.
-        channels: In their order.
-        given: Attributes as a file has them.
     """
 
     number: int
@@ -154,13 +151,7 @@ def generation(bits: float) -> float:
 
 
 def machine_of(server: Server, nic_bps: float, nics: int) -> Machine:
-    """A server of the catalogue; bus addresses are made up in the order of the devices.
-
-    Args:
-        server: The entry.
-        nic_bps: Of a NIC on the back-end network.
-        nics: How many there are.
-    """
+    """A server of the catalogue; bus addresses are made up in the order of the devices."""
     numas = []
     for number in range(server.numa_nodes):
         gpus = [gpu for gpu in range(server.accelerators) if _domain(server.accelerator_numa, gpu) == number]
@@ -177,7 +168,6 @@ def _domain(domains: tuple[int, ...], number: int) -> int:
 
 
 def _switch(server: Server, gpu: int, nics: list[int], nic_bps: float) -> Pci:
-    """A PCIe switch with an accelerator and the NICs next to it."""
     bus, speed = f"0000:{0x10 + 8 * gpu:02x}", generation(server.pcie_bps)
     device = Pci(f"{bus}:01.0", "accelerator", speed, LANES, Gpu(gpu))
     return Pci(f"{bus}:00.0", "bridge", speed, LANES, below=(device, *(_nic(nic, nic_bps) for nic in nics)))

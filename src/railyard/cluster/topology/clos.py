@@ -31,15 +31,9 @@ class FoldedClos:
     """The numbers of a folded Clos.
 
     Attributes:
-        leaf_down: Ports of a leaf to NICs.
-        leaf_up: Uplinks of a leaf.
-        leafs_per_pod: Leafs of a pod.
         pods: Pods; 1 means that there are no cores.
         spines: Spines of a pod; 0 with a single leaf.
-        spine_up: Uplinks of a spine.
         cores: Cores of one core group; spine j of every pod connects to group j.
-        access_bps: Rate of a NIC's link.
-        uplink_bps: Rate of the links between switches.
     """
 
     leaf_down: int

@@ -21,8 +21,6 @@ class Copies:
     """How copies of a network are numbered.
 
     Attributes:
-        inner: The network that is copied.
-        count: How many copies.
         share_ports: Whether all copies end in the same ports (planes).
     """
 

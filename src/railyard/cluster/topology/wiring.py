@@ -22,8 +22,6 @@ class Endpoints:
     """What is to be joined.
 
     Attributes:
-        servers: Number of servers.
-        nics: NICs of each server on this network.
         extra: Single ports besides: storage servers, gateways.
     """
 
@@ -71,10 +69,8 @@ class Box:
     """A switch as topologies see it: so much capacity, to be divided into ports.
 
     Attributes:
-        name: Catalogue name.
         capacity_bps: All network ports together, bit/s, one way.
         port_rate_bps: Highest rate of a port, bit/s.
-        max_ports: Ports when all are broken out.
         fabric_bps: Separate fabric side of a scheduled leaf, bit/s; 0 for an ordinary switch.
     """
 
@@ -135,8 +131,6 @@ class Parts:
 
     Attributes:
         link_bps: Rate of a NIC's link, bit/s.
-        leaf: Switch of the lowest tier.
-        spine: Switch of the tiers above.
         border: Switch at the ends of long links; None: as in the tiers above, or a scheduled leaf.
     """
 
@@ -192,10 +186,6 @@ class SwitchGroup:
     Attributes:
         role: `leaf`, `spine`, `core`, `router`, `border`.
         tier: 1 next to the NICs, rising.
-        first: Node number of the first.
-        count: How many.
-        ports: Ports in use on the busiest of them.
-        box: Catalogue name.
         part: `plane 2`, `rail 5`, `site 1`, or empty.
     """
 
@@ -216,14 +206,11 @@ class Wiring:
         ports: Size of the range of port numbers; some may be left free.
         port_of: int32[servers, nics], port number of every NIC.
         extra: int32[extra], port numbers of the further ports.
-        nodes: Ports and switches.
-        groups: The switches.
         source: int32[links].
         target: int32[links].
         line_bps: float64[links].
         tier: int16[links], index into `tiers`.
         tiers: Kinds of links, from the NIC upwards.
-        routing: Routes.
         classes: int32[nodes], nodes of one class are alike for a fabric that sprays evenly; None where bundling is not
             exact.
         bisection_bps: Capacity between the best-chosen halves of the servers, bit/s, one way.
@@ -291,7 +278,6 @@ class Detour:
     Attributes:
         share: Share of the bytes that take a detour.
         intermediates: Intermediate groups among which that share is split.
-        group_ports: Ports of a group.
         groups: Number of groups.
     """
 

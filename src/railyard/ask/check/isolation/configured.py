@@ -25,9 +25,7 @@ class Line:
     """A line of a file.
 
     Attributes:
-        file: Its name.
         number: From 1.
-        text: Without blanks around it.
     """
 
     file: str
@@ -45,8 +43,6 @@ class Leak:
 
     Attributes:
         prefix: Of a static route; None: all that the other table has.
-        vrf: The other table.
-        line: That says so.
     """
 
     prefix: Prefix | None
@@ -60,10 +56,7 @@ class Table:
 
     Attributes:
         vni: By which it is told apart in tunnels; 0: it is in none.
-        announced: Prefixes that it announces.
         neighbors: Ports, with `.VLAN` where they have it, on which it exchanges routes.
-        imports, exports: Route targets.
-        leaks: Routes into other tables.
         lines: By what they say: `vni`, `overlay` (its routes go into EVPN), `active` (it exchanges any).
     """
 
@@ -81,7 +74,6 @@ class Port:
     """A port, or a VLAN of one.
 
     Attributes:
-        vrf: Its table of routes.
         address: With its prefix; None: it has none.
         filter: Name of what servers there may reach; empty: all.
         lines: By what they say: `vrf`, `address`, `filter`.
@@ -99,8 +91,6 @@ class Rule:
 
     Attributes:
         permits: Or drops.
-        target: Destinations.
-        line: That says so.
     """
 
     permits: bool
@@ -113,12 +103,8 @@ class Configured:
     """A switch.
 
     Attributes:
-        name: Of the device.
-        asn: Its autonomous system.
         loopback: Where tunnels to it end; empty: it has none.
-        ports: By name.
         tables: By name; that of all is there always.
-        filters: By name.
         overlay: The line by which it exchanges EVPN's routes; None: it does not.
     """
 

@@ -39,7 +39,6 @@ class Member:
 
     Attributes:
         full: Or limited: limited ones do not speak to each other.
-        line: That says so.
     """
 
     full: bool
@@ -135,13 +134,7 @@ def _statements(file: str, text: str) -> Iterator[tuple[str, Line]]:
 
 @dataclass(frozen=True)
 class Speaking:
-    """Two ports of different tenants in a partition, one of them at least a full member.
-
-    Attributes:
-        source, target: Ports.
-        key: Of the partition.
-        lines: That make them members.
-    """
+    """Two ports of different tenants in a partition, one of them at least a full member."""
 
     source: str
     target: str
@@ -180,10 +173,7 @@ class Judgement:
     """Whether tenants are apart.
 
     Attributes:
-        findings: One a violation, in words.
         pairs: Ordered pairs of tenants that were asked about.
-        files: That were read.
-        remarks: What to know beside.
     """
 
     findings: tuple[str, ...]
@@ -271,7 +261,6 @@ def wired_of(plan: Plan, system: str, texts: Mapping[str, str], family: int = 4)
 
 
 def _servers(plan: Plan, number: int, system: str, family: int) -> list[Server]:
-    """Ports of servers with the addresses that the plan gives them."""
     cables, shared, numbers = plan.cables, shared_of(plan, number), addresses_of(plan)
     names = dialect(system)
     found = []
@@ -288,7 +277,6 @@ def _servers(plan: Plan, number: int, system: str, family: int) -> list[Server]:
 
 
 def _partitioned(plan: Plan, tenancy: Tenancy, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
-    """InfiniBand: keys of ports, whatever way packets take."""
     if PARTITIONS not in texts:
         raise InputError("the subnet manager has no file of partitions", found=sorted(texts)[:4], allowed=PARTITIONS)
     guids = port_guids(drawn(plan, plan.networks.index(BACK_END), dialect("infiniband")))

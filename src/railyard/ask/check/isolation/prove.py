@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class _Union:
-    """Sets that are joined."""
-
     def __init__(self) -> None:
         self.parent: dict[object, object] = {}
 
@@ -108,7 +106,6 @@ class Path:
     """How a packet came to a server.
 
     Attributes:
-        nodes: Tables that it was in.
         lines: By which it went from one to the next.
     """
 
@@ -137,12 +134,7 @@ class Walker:
         return found
 
     def path(self, source: Server, target: Server) -> Path | None:
-        """A way from one server's port to another's, if packets take one.
-
-        Args:
-            source: Who sends.
-            target: To whose address.
-        """
+        """A way from one server's port to another's, if packets take one."""
         entry, port = self.wired.entry(source), self.wired.port(source)
         if entry is None or entry not in self.routes.tables:
             return None
@@ -181,7 +173,6 @@ class Walker:
         return max(mine, key=lambda row: row[0].prefixlen, default=None)
 
     def _best(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, Route] | None:
-        """The longest prefix that an address fits, attached ones aside."""
         table = self.routes.tables[node]
         fits = [(prefix, route) for prefix, route in table.items() if route.hops and address in prefix]
         return max(fits, key=lambda row: row[0].prefixlen, default=None)
@@ -199,9 +190,6 @@ class Violation:
     """A server that reaches another tenant's.
 
     Attributes:
-        source: Who sends.
-        target: Who gets it.
-        path: Which way.
         down: What has to be lost for it; empty: nothing.
         blamed: Lines that are on the way and in no plan, or what of the plan is missing, in words.
     """
@@ -289,14 +277,12 @@ def _announced_alike(wired: Wired, source: Server, targets: Sequence[Server]) ->
 
 
 def _fewer(pairs: list[tuple[Server, Server]]) -> list[tuple[Server, Server]]:
-    """The pairs, or of very many one for each pair of tenants."""
     if len(pairs) <= MOST:
         return pairs
     return list({(source.tenant, target.tenant): (source, target) for source, target in pairs}.values())
 
 
 def _may(wired: Wired, source: Server, target: Server) -> bool:
-    """Whether the filter where a packet comes in lets it pass."""
     name = wired.port(source).filter
     return not name or Permitted(wired.switches[source.switch].filters.get(name, [])).passes(int(target.address))
 
@@ -330,7 +316,6 @@ def _key(wired: Wired, pair: tuple[Server, Server]) -> tuple[object, ...]:
 
 
 def _losses(wired: Wired, nodes: frozenset[Node]) -> Iterator[Down]:
-    """Nothing, then every switch and every cable of the component."""
     yield Down()
     mine = {node.switch for node in nodes}
     for name in sorted(mine):
@@ -341,12 +326,7 @@ def _losses(wired: Wired, nodes: frozenset[Node]) -> Iterator[Down]:
 
 
 class Changes:
-    """What files say otherwise than the plan's, a file when it is asked about.
-
-    Args:
-        texts: Files as found, by name.
-        planned: The plan's.
-    """
+    """What files say otherwise than the plan's, a file when it is asked about."""
 
     def __init__(self, texts: Mapping[str, str], planned: Mapping[str, str]) -> None:
         self.texts, self.planned = texts, planned

@@ -19,13 +19,7 @@ _RULE = re.compile(r"(?:\d+ )?(permit|deny) ip any (any|host \S+|\S+)")
 
 
 def read_eos_config(name: str, file: str, text: str) -> Configured:
-    """A switch.
-
-    Args:
-        name: Of the device.
-        file: Where the text stands.
-        text: Of the configuration.
-    """
+    """A switch."""
     found = Configured(name)
     for above, line in indented(file, text):
         head = above[0].split() if above else line.text.split()
@@ -101,13 +95,7 @@ def _instance(found: Configured, table: Table, family: str, line: Line) -> None:
 
 
 def read_junos_config(name: str, file: str, text: str) -> Configured:
-    """A switch.
-
-    Args:
-        name: Of the device.
-        file: Where the text stands.
-        text: Of the configuration.
-    """
+    """A switch."""
     found = Configured(name)
     rows = list(_rows(file, text))
     policies: dict[str, dict[str, Line]] = {}
@@ -134,7 +122,6 @@ def _rows(file: str, text: str) -> Iterator[Line]:
 
 
 def _exported(rows: list[Line]) -> Iterator[tuple[str, str]]:
-    """Tables and the policies by which they announce."""
     pattern = r"set (?:routing-instances (\S+) )?protocols (?:bgp group fabric|evpn ip-prefix-routes) export (\S+)"
     for row in rows:
         match = re.fullmatch(pattern, row.text)
@@ -235,12 +222,7 @@ _READERS = {"eos": read_eos_config, "junos": read_junos_config}
 
 
 def second(system: str, text: str) -> str:
-    """How a second file of a switch ends, without which the first is not all; empty where there is none.
-
-    Args:
-        system: Its operating system.
-        text: Of the first file.
-    """
+    """How a second file of a switch ends, without which the first is not all; empty where there is none."""
     return ENDINGS["frr"] if system == "sonic" and read_sonic.routes_itself(text) else ""
 
 

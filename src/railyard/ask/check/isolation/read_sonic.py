@@ -69,7 +69,6 @@ class _Devices:
         self.vlan: dict[str, str] = {}
 
     def take(self, found: Configured, above: tuple[str, ...], line: Line) -> None:
-        """One line of the file."""
         if not above or not above[0].startswith("iface "):
             return
         device, words = above[0].split()[1], line.text.split()
@@ -85,7 +84,6 @@ class _Devices:
             self.vlan[words[1]] = device
 
     def tunnels(self, found: Configured) -> None:
-        """The VNI of each table whose VLAN a tunnel carries."""
         for device, (number, line) in self.vni.items():
             svi = self.vlan.get(self.vlan_of.get(device, ""), "")
             if svi in self.table_of:
@@ -180,8 +178,6 @@ def routes_itself(text: str) -> bool:
 
 
 class _Reader:
-    """Tables, and where their rows stand."""
-
     def __init__(self, name: str, file: str, text: str, *, made: bool) -> None:
         self.file, self.found, self.made = file, Configured(name), made
         self.tables: Tables = json.loads(text)
@@ -196,7 +192,6 @@ class _Reader:
         self._filters()
 
     def line(self, table: str, key: str) -> Line:
-        """The line on which a row of a table begins."""
         first = self.first.get(table, 0)
         wanted = f'"{key}"'
         at = next((number for number in range(first, len(self.rows)) if wanted in self.rows[number]), first)

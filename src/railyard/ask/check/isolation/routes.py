@@ -52,9 +52,6 @@ class Server(NamedTuple):
     Attributes:
         name: Of it: `node0[be0]`.
         tenant: Whose it is; empty: nobody's.
-        address: Its own.
-        switch: Where it hangs.
-        port: There.
     """
 
     name: str
@@ -68,10 +65,7 @@ class Session(NamedTuple):
     """An exchange of routes between two tables, in one direction.
 
     Attributes:
-        source: Whose routes go.
         target: Who hears them, and by whose port packets come back.
-        cable: Over which.
-        lines: That make it.
     """
 
     source: Node
@@ -85,9 +79,6 @@ class Wired:
     """What is judged.
 
     Attributes:
-        switches: By name.
-        cables: Between them.
-        servers: On them.
         carrier: What tunnels go over: IPv4's, of what is judged of IPv6; None: this.
     """
 
@@ -135,7 +126,6 @@ class Wired:
 
     @cached_property
     def _neighbors(self) -> dict[tuple[str, str, str], list[tuple[str, Line]]]:
-        """By switch, table and port: its neighbours, with their VLANs."""
         found: dict[tuple[str, str, str], list[tuple[str, Line]]] = defaultdict(list)
         for switch, configured in self.switches.items():
             for name, table in configured.tables.items():
@@ -161,8 +151,6 @@ class Hop(NamedTuple):
     """Where a packet goes on.
 
     Attributes:
-        node: The next table.
-        lines: By which it does.
         tunnel: Whether between switches that need not be next to each other.
     """
 
@@ -189,7 +177,6 @@ class Down:
     """What is lost.
 
     Attributes:
-        words: In reports.
         switch: Its name; empty: none.
         cable: Its number; -1: none.
     """
@@ -203,12 +190,7 @@ Table = dict["Prefix", Route]
 
 
 class Routes:
-    """All tables of a component.
-
-    Attributes:
-        wired: Of what.
-        tables: By node.
-    """
+    """All tables of a component."""
 
     def __init__(self, wired: Wired, nodes: frozenset[Node], down: Down) -> None:
         self.wired, self.nodes, self.down = wired, nodes, down
@@ -240,7 +222,6 @@ class Routes:
         return self.down.switch in (session.source.switch, session.target.switch) if self.down.switch else False
 
     def _origins(self) -> dict[Prefix, dict[Node, Line]]:
-        """Prefixes and the tables that announce them."""
         found: dict[Prefix, dict[Node, Line]] = defaultdict(dict)
         for node in self.tables:
             switch = self.wired.switches[node.switch]
@@ -313,7 +294,6 @@ class Routes:
         list(self._accept(prefix, heard))
 
     def _tunnels(self, origin: Node, vnis: set[int], lines: tuple[Line, ...]) -> Iterator[Hop]:
-        """Into which tables of a switch packets come by these VNIs."""
         source = self.wired.switches[origin.switch]
         for vni in sorted(vnis - {0}):
             at = source.of_vni(vni)

@@ -29,9 +29,7 @@ class FigureHolds:
     """A figure against a bound.
 
     Attributes:
-        name: Of the figure.
         comparison: One of `COMPARISONS`.
-        bound: In the figure's unit.
     """
 
     forms: ClassVar[tuple[str, ...]] = ("FIGURE < VALUE", "FIGURE > VALUE")

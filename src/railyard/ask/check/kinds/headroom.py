@@ -35,10 +35,7 @@ class Room(NamedTuple):
     """Headroom of the switch that has least to spare.
 
     Attributes:
-        where: Name of the switch.
         needed_bytes: Of all its links, or of one where the fabric gives each so much.
-        had_bytes: For the same.
-        chip: Of the switch.
         law: Chip whose figures say what is needed; another one where those of its own are not public.
     """
 
@@ -95,10 +92,6 @@ def tightest(cluster: Cluster, length_m: float) -> Room:
 
     Where the fabric says how much a link has, that is compared link by link; else the headroom of all links into a
     switch together with the share of its buffer that headroom may take. One lossless class.
-
-    Args:
-        cluster: Whose back-end.
-        length_m: Least length of every cable.
     """
     plan, network = cluster.plans["back_end"], cluster.back_end
     target = network.wiring.target

@@ -47,7 +47,6 @@ class Loss(NamedTuple):
     """One part that is lost.
 
     Attributes:
-        name: As reports write it.
         links: int64[], the links in the network's numbers.
         node: The switch; -1 of a cable.
     """
@@ -112,7 +111,6 @@ class Survives:
         return Outcome(alone, holds=True) if self.slower is None else self._steps(subject, losses)
 
     def _steps(self, subject: Subject, losses: list[Loss]) -> Outcome:
-        """The longest step with a part lost, over the planned one."""
         pricing, offset = subject.pricing, subject.cluster.back_end.link_offset
         worst, name = 0.0, ""
         chosen = losses[:: -(-len(losses) // MOST_STEPS)]
@@ -140,7 +138,6 @@ def _refuse_unrouted(cluster: Cluster) -> None:
 
 
 def _losses(cluster: Cluster, part: str) -> Iterator[Loss]:
-    """Every part of the kind, with the links that go with it."""
     network = cluster.back_end
     wiring = network.wiring
     if part in ("part", "link", "uplink"):

@@ -100,7 +100,6 @@ def _intents(plan: Plan, system: str) -> Iterator[SwitchIntent]:
 
 
 def _wrong(intent: SwitchIntent, system: str, folder: Path, ending: str) -> list[str]:
-    """What a switch's file says otherwise, in words."""
     file = folder / f"{intent.name}.{ending}"
     if not file.is_file():
         return ["there is no file"]

@@ -32,8 +32,6 @@ class Scheduled:
 
     Attributes:
         kind: Of the collective: `all-gather`.
-        ranks: Of communicators that it is for.
-        msccl: Text of its MSCCL algorithm.
         mscclpp: Text of its MSCCL++ plan; None where only MSCCL's is known.
     """
 
@@ -48,8 +46,6 @@ class CollectivesIntent:
     """What is fixed about collectives.
 
     Attributes:
-        fixed: What libraries are told.
-        schedules: What their interpreters play.
         left_out: Keys and words with no file, and why.
     """
 
@@ -141,7 +137,6 @@ def tuner_rows(text: str) -> dict[str, tuple[str, str, int]]:
 
 
 def _plain(word: str) -> str:
-    """A name without what its spellings differ by."""
     return word.replace("-", "").replace("_", "").lower()
 
 

@@ -79,7 +79,6 @@ def environment(intent: HostIntent, cluster: Cluster) -> str:
 
 
 def _socket(intent: HostIntent) -> str:
-    """The front end's interfaces, where there is one."""
     front = [name for name, *_ in intent.interfaces if name.startswith("fe")]
     return ",".join(front) if front else ",".join(name for name, *_ in intent.interfaces) or "ib"
 
@@ -180,10 +179,6 @@ def _integer(constant: str, value: float) -> int:
 def render_dcqcn(values: Mapping[str, int], hcas: Iterable[str]) -> str:
     """The script, read back and compared with what was meant.
 
-    Args:
-        values: By name of the driver's file.
-        hcas: Names of the interfaces between accelerators.
-
     Raises:
         SimulationError: It says otherwise: a fault of Railyard's.
     """
@@ -232,11 +227,6 @@ def writer(name: str) -> tuple[Callable[[SwitchIntent], str], str]:
 def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> Iterator[tuple[str, str]]:
     """Names and texts of all files.
 
-    Args:
-        plan: What is built.
-        system: Of Ethernet switches.
-        collectives: What the scenario fixes about them.
-
     Raises:
         SimulationError: A file says otherwise than intended: a fault of Railyard's.
     """
@@ -283,7 +273,6 @@ def _second(intent: SwitchIntent, system: str) -> dict[str, str]:
 
 
 def _refuse_unfiltered(plan: Plan, system: str) -> None:
-    """Refuses access lists on a system that has none."""
     tenancy = plan.cluster.plans["back_end"].tenancy
     if system == "frr" and tenancy is not None and tenancy.mechanism.name == "acl":
         allowed = [name for name in WRITERS if name != "frr"]

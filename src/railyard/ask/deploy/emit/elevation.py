@@ -92,7 +92,6 @@ def _box(plan: Plan, place: tuple[int, int], corner: tuple[int, int], role: str,
 
 
 def _panels(plan: Plan) -> dict[int, list[tuple[int, str]]]:
-    """Units and names of the patch panels of each rack."""
     out: dict[int, list[tuple[int, str]]] = {}
     one = plan.racks.patching
     if one is not None:
@@ -146,7 +145,6 @@ def _zones(plan: Plan) -> Iterator[tuple[int, float, float, float, float]]:
 
 
 def _highest(plan: Plan) -> list[str]:
-    """Role of the highest tier in each rack."""
     out = [""] * len(plan.racks)
     order = np.argsort(plan.devices.level, kind="stable")
     for number in order.tolist():

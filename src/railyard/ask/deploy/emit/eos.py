@@ -76,7 +76,6 @@ def _lists(intent: SwitchIntent) -> list[str]:
 
 
 def _lane(one: Port, vrf: Vrf) -> list[str]:
-    """A tenant's VLAN on a port between switches."""
     head = ["!", f"interface {one.port}.{vrf.vlan}", f"   encapsulation dot1q vlan {vrf.vlan}"]
     return [*head, f"   vrf {vrf.name}", "   ipv6 enable"]
 
@@ -97,7 +96,6 @@ def _tunnel(intent: SwitchIntent) -> list[str]:
 
 
 def _table(intent: SwitchIntent, vrf: Vrf) -> list[str]:
-    """A tenant's instance of BGP."""
     lines = [f"   vrf {vrf.name}", f"      router-id {intent.loopback}"]
     if intent.by == "evpn":
         lines += [f"      rd {intent.loopback}:{vrf.vlan}", f"      route-target import evpn {vrf.target}"]

@@ -33,10 +33,6 @@ class Group:
     """Devices of one kind in a row of numbers.
 
     Attributes:
-        name: Of the instance.
-        box: Catalogue name.
-        first: Row of its first device.
-        count: How many.
         level: Tier; 0 of servers.
     """
 
@@ -48,12 +44,7 @@ class Group:
 
 
 def infragraph(plan: Plan, title: str) -> str:
-    """The document, as JSON.
-
-    Args:
-        plan: The plan.
-        title: For its name.
-    """
+    """The document, as JSON."""
     groups = list(groups_of(plan))
     named = _device_names(groups)
     rows = plan.cables
@@ -128,7 +119,6 @@ def _device(plan: Plan, group: Group, name: str) -> dict[str, Any]:
 
 
 def _used(plan: Plan, group: Group) -> int:
-    """Highest port of a switch of a group that has a cable."""
     rows, end = plan.cables, group.first + group.count
     mine = (rows.a >= group.first) & (rows.a < end), (rows.b >= group.first) & (rows.b < end)
     return max(int(rows.a_port[mine[0]].max(initial=1)), int(rows.b_port[mine[1]].max(initial=1)))

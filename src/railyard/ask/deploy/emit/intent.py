@@ -55,10 +55,8 @@ class Asic:
     """What depends on the switch.
 
     Attributes:
-        cell_bytes: Of its buffer.
         xon_kib: Until a port is let go (asic_table.j2: pipeline_latency).
         tile_ns: Of data that may be on the way inside it.
-        extra_bytes: For its bookkeeping.
     """
 
     cell_bytes: int
@@ -119,13 +117,7 @@ def headroom(
 
 
 def on_the_way(rate_bps: float, length_m: float, frame_bytes: int = FRAME) -> float:
-    """Bytes that may still come after a pause: what any switch has to hold, whatever its cells are.
-
-    Args:
-        rate_bps: Of the cable.
-        length_m: Of the cable.
-        frame_bytes: Largest frame that may have begun.
-    """
+    """Bytes that may still come after a pause: what any switch has to hold, whatever its cells are."""
     quanta = QUANTA.get(round(rate_bps / 1e9), RESPONSE_S * rate_bps / QUANTUM_BITS)
     cable = 2 * length_m * rate_bps / LIGHT_M_PER_S / 8
     return frame_bytes + cable + INTERFACES_KIB * GRAIN + quanta * QUANTUM_BITS / 8
@@ -161,11 +153,6 @@ class Port:
     """A port with a cable: to another switch, with which it routes, or to a server.
 
     Attributes:
-        port: Its name.
-        neighbour: Name of the device at the other end.
-        neighbour_port: Port there.
-        rate_bps: Of the cable.
-        length_m: Of the cable.
         split: Ports that its cage is broken out into.
         vrfs: Of another switch's: tenants whose routes go over it, where each has a VLAN there.
     """
@@ -208,20 +195,13 @@ class SwitchIntent:
     """A switch.
 
     Attributes:
-        name: Of the device.
-        asn: Its autonomous system.
         loopback: IPv4, its router id too.
-        sessions: Ports to other switches.
-        access: Ports to servers.
         pauses: Whether the fabric holds back RoCE by PFC.
-        marks: Whether it marks by ECN.
         red: First and last mark of the queue, bytes, and the probability at the last, percent.
         alpha: Share of the free buffer that an ingress of RoCE may hold before it pauses.
         asic: What the headroom of its ports depends on.
         mtu: Largest frame, bytes.
         by: What keeps tenants apart; empty: nobody shares it.
-        vrfs: Tenants with tables of routes here.
-        leaf: Whether servers hang on it.
     """
 
     name: str
@@ -259,10 +239,7 @@ class HostIntent:
     """A server.
 
     Attributes:
-        name: Of the device.
         interfaces: Name, own IPv4, gateway, largest packet of each.
-        back_end: Names of those between accelerators.
-        infiniband: Whether these are InfiniBand's.
     """
 
     name: str

@@ -118,7 +118,6 @@ def port_guids(found: Discovery) -> dict[str, int]:
 
 
 def _guid(kind: str, number: int) -> int:
-    """Two apart, since a host's port has the next one."""
     return (_SWITCH_GUID if kind == "switch" else _HOST_GUID) + 2 * number
 
 

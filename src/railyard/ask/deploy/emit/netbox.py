@@ -92,7 +92,6 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _stands(plan: Plan) -> pl.DataFrame:
-    """What stands in racks: devices, and patch panels."""
     import polars as pl
 
     devices = tables.devices(plan).select("device", "role", "box", "rack", "unit", "height_u")
@@ -134,7 +133,6 @@ def _rear_name(first: str, legs: str) -> Any:
 
 
 def _front(rear: pl.DataFrame) -> pl.DataFrame:
-    """A port a leg, called by its number on the panel."""
     import polars as pl
 
     legs = rear.with_columns(rear_port_position=pl.int_ranges(1, pl.col("positions") + 1)).explode("rear_port_position")
@@ -223,7 +221,6 @@ def _cord_metres(plan: Plan) -> dict[str, pl.Series]:
 
 
 def _fibres(plan: Plan) -> dict[str, str]:
-    """NetBox's type of each kind of trunk."""
     return {trunk_of(tier.fibre): _fibre(tier.fibre) for tier in plan.tiers if tier.fibre}
 
 

@@ -153,7 +153,6 @@ _EOS_MARKS = r"random-detect ecn minimum-threshold (\d+) bytes maximum-threshold
 
 
 def _eos_profile(text: str, lines: list[str], pattern: str) -> list[str]:
-    """What the buffer profile that is applied says, by a pattern."""
     head = "platform trident mmu queue profile"
     active = _one(rf"{head} (\S+) apply", lines)
     return [m[1] for line in _sections(text, head).get(active, []) if (m := re.fullmatch(pattern, line))]
@@ -282,7 +281,6 @@ def _sonic_headroom(tables: dict[str, Any], ports: dict[str, Any]) -> dict[str, 
 
 
 def _sonic_lengths(tables: dict[str, Any]) -> dict[str, float]:
-    """Of cables, as the switch has been told them."""
     return {
         port: float(length.removesuffix("m"))
         for row in tables.get("CABLE_LENGTH", {}).values()
@@ -312,14 +310,7 @@ READERS: dict[str, Callable[[str], Facts]] = {"frr": frr, "sonic": sonic, "eos":
 
 
 def differences(intent: SwitchIntent, dialect: str, text: str, routing: str = "") -> list[str]:
-    """What files say otherwise than intended, in words; empty where they say just that.
-
-    Args:
-        intent: What is meant.
-        dialect: Of the file.
-        text: Of the file.
-        routing: Of FRR's own file in SONiC, where there is one.
-    """
+    """What files say otherwise than intended, in words; empty where they say just that."""
     want, found = facts_of(intent, dialect), READERS[dialect](text)
     if found.get("elsewhere"):
         elsewhere, meant, said = found.pop("elsewhere"), facts_of(intent, "frr"), frr(routing)

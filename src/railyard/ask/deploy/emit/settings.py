@@ -34,8 +34,6 @@ class Reading:
     """One thing that is set.
 
     Attributes:
-        what: In words, with its unit.
-        meant: The value.
         found: By operating system, or `servers`: what the files say, as their readers have it.
     """
 
@@ -55,8 +53,6 @@ class Rendered:
     """Files of a cluster as a scenario sets it.
 
     Attributes:
-        files: Names and texts.
-        readings: What they say.
         left_out: Of collectives: what no file can say, and why.
     """
 
@@ -124,7 +120,6 @@ def _interfaces(plan: Plan, files: Mapping[str, str]) -> Iterator[Reading]:
 
 
 def _library(plan: Plan, library: CollectivesIntent, files: Mapping[str, str]) -> Iterator[Reading]:
-    """NCCL's variables, and rows of its tuner's table."""
     written, fixed = variables(files.get("servers/nccl.conf", "")), library.fixed
     qps = int(plan.cluster.fabric.qps)
     names = [*([("NCCL_IB_QPS_PER_CONNECTION", str(qps))] if qps > 1 else []), *fixed.variables()]

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 @lru_cache(1)
 def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
-    """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium.
-
-    Args:
-        plan: The plan.
-        ethernet: How ports of Ethernet switches are called.
-    """
+    """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium."""
     import polars as pl
 
     rows, racks, devices = plan.cables, plan.racks, plan.devices
@@ -175,7 +170,6 @@ def _pick(words: list[str], index: NDArray[Any]) -> NDArray[Any]:
 
 
 def _ports(plan: Plan, side: str, ethernet: Dialect) -> NDArray[Any]:
-    """Names of the ports at one end, each name made once."""
     rows = plan.cables
     port, cage, lane, lanes = (
         getattr(rows, f"{side}_{key}").astype(np.int64) for key in ("port", "cage", "lane", "lanes")

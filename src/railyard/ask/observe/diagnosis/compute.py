@@ -45,9 +45,6 @@ class Slow:
     """A slow part.
 
     Attributes:
-        name: As faults write it.
-        kind: accelerator, host or stage.
-        ranks: Its accelerators.
         ratio: Their mean time over that of the others.
         spreads: By how many standard deviations the fastest of them is slower.
     """
@@ -65,7 +62,6 @@ class Paces:
 
     Attributes:
         relative: float64[ranks], over what all should have; nan of ranks that compute nothing.
-        sigma: Between healthy ranks.
     """
 
     relative: Floats
@@ -180,7 +176,6 @@ def _larger(groups: Sequence[Sequence[int]], per_host: int, count: int) -> Itera
 
 
 def _alike(found: Paces, ranks: Sequence[int]) -> bool:
-    """Whether what they have in common explains their paces."""
     mine = found.relative[list(ranks)]
     return bool(mine.max() < (1 + max(ALIKE, 2 * SPREADS * found.sigma)) * mine.min())
 

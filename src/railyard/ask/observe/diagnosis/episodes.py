@@ -162,12 +162,10 @@ def _slow(values: Floats, within: float) -> Flags:
 
 
 def _about_mean(total: float, squares: float, count: int) -> float:
-    """Sum of squares about their mean, of so many values."""
     return float(squares - total**2 / count)
 
 
 def _choices(count: int, top: int) -> float:
-    """Logarithm of the ways to choose so many of so many."""
     return lgamma(count + 1) - lgamma(top + 1) - lgamma(count - top + 1)
 
 
@@ -223,9 +221,6 @@ class Group:
     """A process group that was traced.
 
     Attributes:
-        name: As the library calls it.
-        kind: Of the communications.
-        members: Ranks.
         leaves: Whether it reaches more than one host.
         compared: Whether it has peers; else it was compared with its own other steps.
         slow: Where it is slow; None where it is not.
@@ -247,10 +242,6 @@ class Network:
 
     Attributes:
         part: As faults write it; empty where several could be to blame.
-        kind: nic, or host for links inside one.
-        episode: Where it is slow.
-        words: What is slow, by how much.
-        lost_ps: Of every step on average.
     """
 
     part: str

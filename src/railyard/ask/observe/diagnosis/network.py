@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """A candidate.
-
-    Attributes:
-        name: As faults write it.
-        kind: cable, nic, host or switch.
-        links: Physical links, both directions.
-    """
+    """A candidate."""
 
     name: str
     kind: str
@@ -77,7 +71,6 @@ def parts(cluster: Cluster) -> Iterator[Part]:
 
 
 def _larger(nics: dict[str, list[int]], hosts: dict[str, list[int]]) -> Iterator[Part]:
-    """NICs, and hosts that have several."""
     for name, those in nics.items():
         yield Part(name, "nic", tuple(those))
     for name, those in hosts.items():
@@ -139,8 +132,6 @@ class Guess:
     """A part at a share of its rate.
 
     Attributes:
-        part: Which.
-        factor: The share that it has left.
         likelihood: Of what was measured, under it; log, up to a constant.
         explained: Of the time that communications lost, the share that it gives back.
         pointed_at: How much counters point at its links, 0 to 1.
@@ -163,9 +154,6 @@ class Weighed:
     """All guesses against none.
 
     Attributes:
-        guesses: The likeliest first.
-        nothing: Likelihood of no guess at all.
-        tried: Parts that were looked at.
         lost_ps: What communications took longer than expected, in all.
         worst: The most that one of them did, as a log of the ratio to its peers' median.
     """
@@ -183,13 +171,7 @@ def durations(record: Record) -> Floats:
 
 
 def weigh(record: Record, routed: Routed, healthy: Record) -> Weighed:
-    """How well each part explains the times of communications.
-
-    Args:
-        record: What was measured.
-        routed: The same tasks on the cluster as it should be.
-        healthy: Their replay.
-    """
+    """How well each part explains the times of communications."""
     expected = durations(healthy)
     seen = observed(durations(record), expected, healthy.graph, routed.lowered, routed.cluster)
     if not len(seen):
@@ -223,8 +205,6 @@ class _ClosedForm:
     """Slowdowns of communications by the share that a part has left, each by itself on its links.
 
     Attributes:
-        routed: Paths.
-        seen: What was measured.
         expected_ps: float64[m], of each communication.
         users: Rows of `seen` by link or bundle.
     """
@@ -247,20 +227,17 @@ class _ClosedForm:
         return cls(routed, seen, expected[first[seen.entity]], users)
 
     def touched(self, candidates: Iterable[Part]) -> list[Part]:
-        """Parts on paths, those first whose communications lost most."""
         lost = np.maximum(self.seen.lost_ps, 0)
         scored = [(float(lost[rows].sum()), part) for part in candidates if len(rows := self.rows(part)[0])]
         scored.sort(key=lambda one: (-one[0], len(one[1].links)))
         return [part for score, part in scored if score > 0]
 
     def best(self, part: Part) -> Guess:
-        """The share that fits best."""
         tried = [(self.seen.likelihood(self._slowdown(part, share)), share) for share in SHARES.tolist()]
         likelihood, share = max(tried)
         return Guess(part, share, likelihood)
 
     def rows(self, part: Part) -> tuple[NDArray[np.int64], list[int]]:
-        """Communications that use it, and its links and their bundles."""
         bundles = self.routed.cluster.links.bundle_of[list(part.links)]
         ids = [*part.links, *{int(one) for one in bundles if one >= 0}]
         return np.array(sorted({row for one in ids for row in self.users.get(one, ())}), np.int64), ids
@@ -289,7 +266,6 @@ class _Replay:
     """Guesses with contention.
 
     Attributes:
-        model: Paths, and what was measured.
         counted: float64[physical links], how much counters point at each, 0 to 1.
         carries: bool[physical links], whether anything is sent over them.
         expected: float64[tasks], ps, without any fault.
@@ -301,7 +277,6 @@ class _Replay:
     expected: Floats
 
     def likeliest(self, candidates: Sequence[Part]) -> list[Guess]:
-        """The best parts, each at the share that fits best, in no order."""
         first = [self._at(part, SCREENED_AT, SCALES) for part in candidates]
         by_time = sorted(first, key=lambda one: -one.likelihood)[:FINALISTS]
         by_count = sorted(first, key=lambda one: (-one.pointed_at, len(one.part.links)))[:POINTED]
@@ -311,14 +286,12 @@ class _Replay:
         return [self._refined(one, FINE if number < FINEST else REFINED) for number, one in enumerate(coarse)]
 
     def _coarse(self, part: Part) -> _Bracket:
-        """The best of all coarse shares, and its neighbours."""
         grid = [self._at(part, share) for share in COARSE]
         middle = max(range(len(grid)), key=lambda number: grid[number].likelihood)
         edges = [0.02, *COARSE, 0.995]
         return _Bracket(grid[middle], float(np.log(edges[middle])), float(np.log(edges[middle + 2])))
 
     def _refined(self, start: _Bracket, replays: int) -> Guess:
-        """The same part at the share whose replay fits best."""
         low, high, part = start.low, start.high, start.guess.part
         inner = [high - GOLDEN * (high - low), low + GOLDEN * (high - low)]
         found = [self._at(part, float(np.exp(one))) for one in inner]

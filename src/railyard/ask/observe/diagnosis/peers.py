@@ -49,9 +49,6 @@ class Routed:
     """A graph on the links of a cluster, ready to be replayed many times.
 
     Attributes:
-        merged: The graph.
-        lowered: Its communications.
-        cluster: With the links that they use.
         astray: Share of the counted bytes that lie on other links; nan where nobody counted, or no path is fixed.
     """
 

@@ -46,9 +46,6 @@ class End:
     """Where waiting leads to.
 
     Attributes:
-        part: Host and NIC, or switch.
-        is_host: Whether it is a host.
-        share: Of all waiting.
         way: Ports on the way from the worst of those that lead there, in words.
     """
 
@@ -78,12 +75,7 @@ def located(cabling: Discovery, where: str, port: str) -> Port | None:
 
 
 def ends(cabling: Discovery, waiting: Mapping[Port, float]) -> list[End]:
-    """Where the waiting of ports leads to, most of it first.
-
-    Args:
-        cabling: The discovery.
-        waiting: How long each port waited, in any unit.
-    """
+    """Where the waiting of ports leads to, most of it first."""
     far = _far(cabling)
     least = WAITS * max(waiting.values(), default=0.0)
     starts = {port: value for port, value in waiting.items() if value >= least and value > 0 and port in far}
@@ -105,7 +97,6 @@ def ends(cabling: Discovery, waiting: Mapping[Port, float]) -> list[End]:
 
 
 def _far(cabling: Discovery) -> dict[Port, Port]:
-    """The other end of every cable's ends."""
     far: dict[Port, Port] = {}
     for cable in cabling.cables:
         far[cable.a, cable.a_port] = cable.b, cable.b_port
@@ -149,13 +140,7 @@ LEAST_COUNTED = 1e-3
 
 
 def pointed_at(record: Record, healthy: Record, physical: int) -> Floats:
-    """float64[physical links], sum 1: of all time that is too much, the share of each link; all 0 where there is none.
-
-    Args:
-        record: What was measured.
-        healthy: What should have been, with the same counters.
-        physical: Number of physical links.
-    """
+    """float64[physical links], each link's share of all excess time; they sum to 1, or are 0 if there is none."""
     table, usual = record.tables.get("links", {}), healthy.tables["links"]
     if "pause_origin" in table and "paused_ps" in table:
         found = _origins(table["paused_ps"], table["pause_origin"], physical)
@@ -200,7 +185,6 @@ def bad_share(share: Floats, carries: NDArray[np.bool_], links: Sequence[int]) -
 
 
 def _origins(paused_ps: NDArray[np.int64], origin: NDArray[np.int32], physical: int) -> Floats:
-    """Time under pause by the link whose queue caused it."""
     known = (paused_ps > 0) & (origin >= 0) & (origin < physical)
     weights = paused_ps[known].astype(np.float64)
     return np.bincount(origin[known], weights=weights, minlength=physical).astype(np.float64)
@@ -274,7 +258,6 @@ def _errors(
 
 
 def _leads_to(cabling: Discovery | None, where: str, port: str) -> str:
-    """The two ends of a port's cable, in words."""
     here = None if cabling is None else located(cabling, where, port)
     if cabling is None or here is None:
         return ""
@@ -293,7 +276,6 @@ def _waits(
     price: PriceOfParts | None,
     answer: Diagnosis,
 ) -> None:
-    """Follows ports that wait downstream, where cables are known."""
     most = sorted(waiting.items(), key=lambda one: -one[1])[:4]
     words = ", ".join(f"{' '.join(filter(None, key))} ({value:,.0f})" for key, value in most)
     answer.notes.append(f"wait or were told to pause, which is not their fault (look downstream): {words}")
@@ -315,7 +297,6 @@ def _waits(
 
 
 def _usual(counts: Sequence[Count]) -> dict[str, float]:
-    """The median of each counter over all ports that have it."""
     values: dict[str, list[float]] = defaultdict(list)
     for one in counts:
         values[one.name].append(one.value)

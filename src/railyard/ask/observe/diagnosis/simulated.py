@@ -150,7 +150,6 @@ def diagnose(record: Record, cluster: Cluster | None, price: Price = UNPRICED, s
 
 
 def _with_slowed(record: Record, slowed: NDArray[np.int64]) -> Record:
-    """The record with what communications took from computations."""
     return replace(record, optional={**record.optional, "slowed_ps": slowed})
 
 

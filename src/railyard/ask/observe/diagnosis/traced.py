@@ -55,12 +55,7 @@ class _Slow:
     """A rank, or a host, that is slow.
 
     Attributes:
-        ranks: Of the job.
-        kind: Of the cause.
-        episode: Where it is slow.
-        words: What is slow, by how much.
         cost: Share of the step that it loses, over all steps.
-        sure: Confidence.
     """
 
     ranks: tuple[int, ...]
@@ -115,13 +110,10 @@ class _Trace:
     """What was traced.
 
     Attributes:
-        record: Of kernels.
         ranks: int64[r], that were traced.
         per_host: Accelerators of a host; 0 where that is not known.
-        work: Times of kernels.
         series: By kind of kernel, how much longer it took.
         still: float64[steps, r], share of a usual step that each rank stood still.
-        step_ps: A usual step.
     """
 
     record: Record
@@ -255,7 +247,6 @@ class _Trace:
         return confidence if len(self.ranks) > PEERS else confidence / 2
 
     def suspect(self, one: _Slow, price: Price) -> Suspect:
-        """The part that some ranks are."""
         usd, several = price.of(one.cost), len(one.ranks) > 1
         if not several:
             return self.named(f"rank {one.ranks[0]}", one.kind, one.episode, one.words, one.sure, usd)
@@ -307,7 +298,6 @@ class _Trace:
         return tuple(number for number, slow in zip(self.steps, episode.steps.tolist(), strict=True) if slow)
 
     def lacks(self, missing: Sequence[int]) -> Iterator[str]:
-        """What is missing to say that nothing is wrong."""
         if len(self.ranks) <= PEERS:
             yield f"traces of {_many(len(self.ranks), 'rank')}: too few to say which of them is as it should be"
         if len(self.steps) < STEPS:

@@ -69,8 +69,6 @@ class Diagnosis:
         verdict: Parts, the surest first; empty where nothing is wrong, or nothing can be named.
         unknown: Whether something is wrong that no single part explains, or too little was measured to say that
             nothing is wrong.
-        missing_ranks: Ranks of the job without a trace.
-        short: Whether more traces would say more.
         what_if: S and the like, where there is a replay; else empty.
         notes: What stands between this and a surer answer, the weightiest first.
     """

@@ -92,7 +92,6 @@ class BlameLevel:
     """How slow the kernels of one kind are on a rank.
 
     Attributes:
-        excess: As a logarithm, over peers.
         chance: Standard deviation of that by chance.
     """
 
@@ -107,7 +106,6 @@ class Blame:
     Attributes:
         kind: accelerator, sequences, experts, host or software.
         what: Kinds of kernels that are slow by it.
-        share: Of the posterior.
     """
 
     kind: str
@@ -171,13 +169,7 @@ def _likelihood(levels: Mapping[str, BlameLevel], want: Mapping[str, float]) -> 
 
 
 def by_grids(cause: Blame, levels: Mapping[str, BlameLevel], more: Mapping[str, float]) -> tuple[Blame, str]:
-    """The cause where slow kernels run with more thread blocks than on peers: more work, and no bad part; and words.
-
-    Args:
-        cause: By the times alone.
-        levels: By kind of kernel.
-        more: By kind, thread blocks over those of peers.
-    """
+    """The cause where slow kernels run with more thread blocks than on peers: more work, and no bad part; and words."""
     kind = max(cause.what, key=lambda one: levels[one].excess)
     if np.log(more[kind]) < max(levels[kind].excess / 2, LEAST):
         return cause, ""
@@ -366,7 +358,6 @@ class _Rows:
         return found[self.row]
 
     def groups(self) -> list[list[int]]:
-        """Places of ranks that ran the same kernels as often."""
         ran: dict[int, set[tuple[int, int]]] = {}
         once = self.place == 0
         for kernel, rank, count in zip(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def _is_perfquery(_: str, head: bytes) -> bool:
-    """By its headings."""
     return b"# Port counters: " in head or b"# Port extended counters: " in head or b"Errors for " in head[:512]
 
 
@@ -45,7 +44,6 @@ readers.add("infiniband", Reader("infiniband", "perfquery and ibqueryerrors", _i
 
 
 def _is_ibnetdiscover(_: str, head: bytes) -> bool:
-    """By its nodes."""
     return ibnetdiscover.looks_like(head.decode("utf-8", errors="replace"))
 
 
@@ -71,7 +69,6 @@ readers.add(
 
 
 def _is_sonic(_: str, head: bytes) -> bool:
-    """By its keys."""
     return b"COUNTERS_PORT_NAME_MAP" in head or b"COUNTERS:oid" in head or b"SAI_PORT_STAT_" in head
 
 
@@ -120,7 +117,6 @@ _EXPORTED_WHERE, _EXPORTED_PORT = (
 
 
 def _is_exposition(_: str, head: bytes) -> bool:
-    """By its comments, or by a sample of a known exporter."""
     text = head.decode("utf-8", errors="replace")
     comments = "# TYPE " in text or "# HELP " in text
     return (comments and any(word in text for word in _KNOWN)) or any(
@@ -174,7 +170,6 @@ _PORT = ("interface", "interface.name", "port", "object_name", "network.interfac
 
 
 def _is_otlp(_: str, head: bytes) -> bool:
-    """By its keys."""
     return b'"resourceMetrics"' in head or b'"resource_metrics"' in head
 
 

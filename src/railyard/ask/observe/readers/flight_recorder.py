@@ -59,14 +59,11 @@ def load(data: bytes) -> Any:
 
 
 class _Machine:
-    """The stack and the memory of the machine."""
-
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.memory: dict[int, Any] = {}
 
     def step(self, name: str, argument: Any) -> None:
-        """One instruction."""
         if name in _VALUES:
             self.stack.append(argument)
         elif name in _CONSTANTS:
@@ -81,7 +78,6 @@ class _Machine:
             self._gathers(name)
 
     def _gathers(self, name: str) -> None:
-        """Instructions that make something of what lies on the stack."""
         if name in _TUPLES:
             count = _TUPLES[name]
             self.stack[-count:] = [tuple(self.stack[-count:])]
@@ -122,7 +118,6 @@ class _Machine:
                 self._last(dict).update(pairs)
 
     def pop(self) -> Any:
-        """What lies on top."""
         if not self.stack or self.stack[-1] is _MARK:
             raise ValueError("the stack is empty")
         return self.stack.pop()

@@ -67,10 +67,6 @@ class _Found:
     """What was found in a file so far.
 
     Attributes:
-        piece: What it goes to.
-        rows: Kernels.
-        annotated: Calls of NCCL that the host noted.
-        timeless: Kernels without a usable time.
         messages: Of messages between two ranks, by the word for their group, the other rank and whether it receives.
         marks: Start and end of each step by number, on the host and on the device, ns.
     """
@@ -129,7 +125,6 @@ class _Found:
         return True
 
     def _communication(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
-        """What the library of collectives told the profiler."""
         called, group = str(args.get("Collective name", "")), str(args.get("Process Group Name", ""))
         kind = (kind_of(called) if called else "") or kind_of(name)
         self._members(group, args)

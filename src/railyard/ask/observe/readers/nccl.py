@@ -30,7 +30,6 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 
 def _is_inspector(_: str, head: bytes) -> bool:
-    """By its keys."""
     return head.lstrip()[:1] == b"{" and (
         b"coll_perf" in head or b"p2p_perf" in head or b"inspector_output_format" in head
     )
@@ -129,7 +128,6 @@ _READY = re.compile(
 
 
 def _is_nccl_debug(_: str, head: bytes) -> bool:
-    """By the words that stand before every line."""
     return b"NCCL INFO" in head or b"NCCL WARN" in head
 
 

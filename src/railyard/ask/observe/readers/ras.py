@@ -27,7 +27,6 @@ _MOST = 1 << 20
 
 
 def _is_ras_text(_: str, head: bytes) -> bool:
-    """By its headings."""
     return b"Job summary" in head and b"Communicators" in head and b"NCCL version" in head
 
 
@@ -86,7 +85,6 @@ _UNPARTED = re.compile(r'([}\]]|(?<=[\s:])(?:-?\d[\d.]*|true|false|null)|"(?=\s*
 
 
 def _is_ras(_: str, head: bytes) -> bool:
-    """By its keys."""
     return b'"communicators"' in head or b'"missing_ranks"' in head or b'"collective_counts"' in head
 
 

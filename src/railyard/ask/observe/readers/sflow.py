@@ -48,8 +48,6 @@ class _Short(Exception):
 
 @dataclass
 class _Bytes:
-    """Bytes that are read from front to back."""
-
     data: bytes
     at: int = 0
 
@@ -67,8 +65,6 @@ class _Bytes:
 
 @dataclass
 class _Found:
-    """The last of every counter, by agent, interface and name."""
-
     last: dict[tuple[str, str, str], float] = field(default_factory=dict)
     datagrams: int = 0
     broken: int = 0
@@ -145,7 +141,6 @@ def _note(found: _Found, agent: str, port: str, values: tuple[int, ...], names: 
 
 
 def _captured(data: bytes, found: _Found) -> Iterator[bytes]:
-    """What UDP carries to the port of sFlow, packet by packet."""
     order, at = _PCAP[data[:4]], 24
     link = struct.unpack_from(f"{order}I", data, 20)[0] & 0xFFFF if len(data) >= at else -1
     while at + 16 <= len(data):
@@ -196,7 +191,6 @@ _COUNTERS = {"ifInOctets", "ifInDiscards", "ifInErrors", "ifOutOctets", "ifOutDi
 
 
 def _is_sflow(_: str, head: bytes) -> bool:
-    """By its first lines."""
     return head.startswith((b"CNTR,", b"FLOW,")) or b"\nCNTR," in head
 
 

@@ -21,9 +21,6 @@ class PortCount:
 
     Attributes:
         device: As the tool calls it: a name, or an address of `Discovery.addresses`.
-        port: Of it.
-        name: The tool's name of the counter.
-        value: Since it was cleared.
     """
 
     device: str
@@ -37,7 +34,6 @@ class Session:
     """A routing session.
 
     Attributes:
-        device: Whose it is.
         port: Interface that it runs over, or the neighbour's address where it says no interface.
         state: `Established`, or what else it is.
         neighbour: Name of the neighbour where it says one.
@@ -54,9 +50,6 @@ class Route:
     """A route as a device installed it.
 
     Attributes:
-        device: Whose it is.
-        prefix: Where to.
-        ports: Interfaces that it may take.
         connected: Whether the prefix is the device's own.
     """
 
@@ -71,10 +64,8 @@ class Part:
     """An accelerator, a NIC or an interface of a host.
 
     Attributes:
-        host: Whose it is.
         kind: `accelerator`, `nic` or `interface`.
         name: `mlx5_0`, a bus address, an index.
-        model: What it is.
         firmware: Its version; empty: not said.
         rate_bps: Of its network port now; 0: not said.
         pcie_gt_s, pcie_gt_s_possible: Transfers a second of a lane of PCIe, now and at most, 10^9; 0: not said.
@@ -114,11 +105,7 @@ class Reports:
     """Everything that was read.
 
     Attributes:
-        counts: Counters of ports.
         forwarding: Of each switch by its GUID: port by the destination's GUID, 255 where there is none.
-        forwarding_file: Where each switch's table was read.
-        sessions, routes, parts, configurations: See there.
-        read: What each file was.
         problems: What could not be read, with its place.
     """
 
@@ -137,10 +124,7 @@ class Report:
     """A file.
 
     Attributes:
-        text: Of it.
-        file: Its path.
         device: Whose it is, by its name or its folder's.
-        document: It as JSON, where it is that.
     """
 
     text: str
@@ -151,13 +135,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Reader:
-    """A format.
-
-    Attributes:
-        what: In words: whose output it is.
-        recognises: Whether a file is in it.
-        read: Adds what is in it.
-    """
+    """A format."""
 
     what: str
     recognises: Callable[[Report], bool]

@@ -117,7 +117,6 @@ def _option(name: str, data: str) -> dict[str, Any]:
 
 
 def _boot4(one: Boot, system: str) -> list[dict[str, Any]]:
-    """Options by which each system is given its file."""
     name = _option("host-name", one.device)
     if not one.file:
         return [name]
@@ -144,7 +143,6 @@ def _boot6(one: Boot) -> list[dict[str, Any]]:
 
 
 def _definitions(system: str) -> list[dict[str, Any]]:
-    """Options that Kea does not know by itself."""
     if system == "frr":
         return [{"name": "cumulus-provision-url", "code": CUMULUS, "type": "string", "space": "dhcp4"}]
     if system == "junos":
@@ -184,13 +182,7 @@ cli -c 'configure exclusive; load set {url}; commit and-quit comment "first boot
 
 
 def file_of(boot: Boot, system: str, folder: str) -> tuple[str, str] | None:
-    """Name in the plan's folder and text; None where a device fetches its configuration, or nothing.
-
-    Args:
-        boot: A device.
-        system: Its operating system.
-        folder: URL of the plan's folder.
-    """
+    """Name in the plan's folder and text; None where a device fetches its configuration, or nothing."""
     if not boot.file or system == "eos":
         return None
     url = f"{folder}switches/{boot.device}.{ENDING[system]}"
@@ -253,7 +245,6 @@ def said(text: str, *, six: bool) -> set[Given]:
 
 
 def _file(options: Iterable[dict[str, Any]]) -> str:
-    """The URL that a device is given, by whichever option."""
     data = {row["name"]: row.get("data", "") for row in options}
     for name in ("boot-file-name", "bootfile-url", "cumulus-provision-url"):
         if name in data:

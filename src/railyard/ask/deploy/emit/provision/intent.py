@@ -47,10 +47,6 @@ class Known:
 def read(path: Path, devices: Collection[str]) -> dict[str, Known]:
     """What is known, by the plan's names.
 
-    Args:
-        path: Of the table (CSV).
-        devices: Names of the plan.
-
     Raises:
         InputError: A column, a name or an address is wrong, or two devices have the same.
     """
@@ -76,7 +72,6 @@ def _near(column: str, row: dict[str, str], devices: Collection[str], words: str
 
 
 def _wrong(given: dict[str, str], devices: Collection[str], found: dict[str, Known]) -> Iterable[tuple[str, str]]:
-    """Columns and what is wrong in them."""
     device = given["device"]
     if device not in devices:
         yield "device", "the plan has no such device"
@@ -122,8 +117,6 @@ class Boot:
     """A device at its first boot.
 
     Attributes:
-        device: Name.
-        address, address6: That it gets.
         known: How it is told from others; none of all where its link alone tells.
         file: What it fetches, a whole URL; empty where nothing.
         second: Routing in SONiC, devices and shares beside FRR, a whole URL; empty where it has none.
@@ -162,14 +155,7 @@ def folder_of(url: str) -> str:
 
 
 def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) -> Iterator[Boot]:
-    """Switches by their port of management, then servers by their first link to the front-end.
-
-    Args:
-        plan: The plan.
-        system: Operating system of Ethernet switches.
-        folder: URL that the plan's folder is served by.
-        inventory: What is known of devices, by name.
-    """
+    """Switches by their port of management, then servers by their first link to the front-end."""
     devices, numbers = plan.devices, addresses_of(plan)
     plain = {name for number, name in enumerate(plan.networks) if is_infiniband(plan, number)}
     shared = {name: shared_of(plan, number) for number, name in enumerate(plan.networks) if name not in plain}
