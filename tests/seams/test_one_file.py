@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -121,6 +122,13 @@ def test_topology(shell):
     assert "spare_ports" in shell.refused(
         "run", "seam.yaml", "--set", "cluster.back_end.topology={kind: star, spare_port: 3}"
     )
+    packets = shell.scenario(engine="packet", topology="star")
+    assert packets["step"]["seconds"] == pytest.approx(star["step"]["seconds"], rel=0.05)
+    shell.railyard("deploy", "seam.yaml", "--out", "plan", "-q")
+    with (shell.folder / "plan" / "cables.csv").open() as file:
+        cables = [row for row in csv.DictReader(file) if row["network"] == "back-end"]
+    assert len(cables) == 16
+    assert len({row["b_device"] for row in cables}) == 1
 
 
 def test_reader(shell):

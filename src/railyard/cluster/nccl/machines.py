@@ -126,23 +126,13 @@ GT_S = {2.5: 0.8, 5.0: 0.8, 8.0: 128 / 130, 16.0: 128 / 130, 32.0: 128 / 130, 64
 
 LANES = 16
 
-ARCHITECTURES = {
-    "70": ("v100-sxm2-32gb",),
-    "80": ("a100-sxm-80gb", "a100-pcie-80gb"),
-    "86": ("a40",),
-    "89": ("l40s", "rtx-4090"),
-    "90": ("h100-sxm", "h200-sxm", "h100-pcie", "gh200-96gb"),
-    "100": ("b200-sxm", "gb200"),
-    "103": ("b300-sxm", "gb300"),
-    "120": ("rtx-pro-6000",),
-    "910": ("mi250x",),
-    "gfx90a": ("mi250x",),
-    "940": ("mi300x",),
-    "gfx942": ("mi300x", "mi325x"),
-    "gfx950": ("mi350x", "mi355x"),
-}
-"""Catalogue names by compute capability (CUDA C++ Programming Guide) or by AMD's target (LLVM, AMDGPU usage); several
-accelerators share one, the commonest comes first. RCCL's older files count gfx90a as 910."""
+COMMONEST = {
+    "70": "v100-sxm2-32gb", "80": "a100-sxm-80gb", "86": "a40", "89": "l40s", "90": "h100-sxm", "100": "b200-sxm",
+    "103": "b300-sxm", "120": "rtx-pro-6000", "910": "mi250x", "gfx90a": "mi250x", "940": "mi300x",
+    "gfx942": "mi300x", "gfx950": "mi350x",
+}  # fmt: skip
+"""The commonest accelerator of a compute capability (CUDA C++ Programming Guide) or of AMD's target (LLVM, AMDGPU
+usage). RCCL's older files call gfx90a 910."""
 
 
 def generation(bits: float) -> float:
@@ -228,10 +218,10 @@ def _bits(pci: Pci) -> float:
 def _accelerator(machine: Machine, file: str) -> str:
     kinds = Counter(one.gpu.arch or str(one.gpu.sm) for _, one in machine.accelerators if one.gpu is not None)
     kind = kinds.most_common(1)[0][0]
-    if kind not in ARCHITECTURES:
+    if kind not in COMMONEST:
         words = "which accelerators it has is not in the file" if kind == "-1" else "an architecture that is not known"
         raise InputError(words, file=file, found=kind, hint="give the catalogue's name by `--accelerator`")
-    return ARCHITECTURES[kind][0]
+    return COMMONEST[kind]
 
 
 def _nearest(catalog: Catalog, accelerator: str, counts: tuple[int, int], file: str) -> Server:
