@@ -67,12 +67,13 @@ def _shared() -> list[Path]:
 
 def forbidden(trees: structure.Trees) -> dict[str, list[str]]:
     """What must not be there, by kind."""
+    used = unused.words(unused.users(ROOT))
     registered = [name for name, tree in trees.items() if "Registry(" in ast.unparse(tree)]
     exempt = set(tomllib.loads(BUDGETS.read_text("utf-8")).get("seams", []))
     return {
         "import cycle": [" -> ".join(one) for one in structure.cycles(structure.import_graph(trees))],
-        "unused name": unused.unused_names(trees, unused.words(unused.users(ROOT))),
-        "function that only forwards": unused.forwarders(trees),
+        "unused name": unused.unused_names(trees, used),
+        "function that only forwards": unused.forwarders(trees, used),
         "registry of one or two records": [one for one in unused.small_registries(registered) if one not in exempt],
     }
 

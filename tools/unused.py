@@ -73,12 +73,11 @@ def _methods(node: ast.ClassDef) -> Iterator[str]:
             yield f"{node.name}.{one.name}"
 
 
-def forwarders(trees: dict[str, ast.Module]) -> list[str]:
-    """Functions that hand their own parameters, all and in their order, to another function and do nothing else."""
+def forwarders(trees: dict[str, ast.Module], used: Counter[str]) -> list[str]:
+    """Functions of one caller that only hand their own parameters, all and in their order, to another function."""
     nodes = ((module, node) for module, tree in sorted(trees.items()) for node in tree.body)
-    return [
-        f"{module}.{node.name}" for module, node in nodes if isinstance(node, ast.FunctionDef) and _only_forwards(node)
-    ]
+    functions = ((module, node) for module, node in nodes if isinstance(node, ast.FunctionDef) and used[node.name] <= 2)
+    return [f"{module}.{node.name}" for module, node in functions if _only_forwards(node)]
 
 
 def _only_forwards(node: ast.FunctionDef) -> bool:

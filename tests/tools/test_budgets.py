@@ -76,7 +76,8 @@ def test_a_function_that_only_forwards_is_found():
         e="def f():\n    return g()\n",
         h="@made\ndef f(x):\n    return g(x)\n",
     )
-    assert unused.forwarders(trees) == ["p.a.f", "p.d.f"]
+    assert unused.forwarders(trees, Counter({"f": 2})) == ["p.a.f", "p.d.f"]
+    assert unused.forwarders(trees, Counter({"f": 3})) == []
 
 
 def test_registries_of_two_records_are_found(monkeypatch):
