@@ -108,8 +108,6 @@ class Kind:
         heads, kv_heads, score_dim, value_dim: Of attention; 0 elsewhere.
         window: Tokens that attention sees; None for all before.
         kv_elements: Cached elements of a token in one layer.
-        compression: As in `Block`.
-        mixer_parameters: Of one layer.
         plain: Whether attention has the projections that the model's heads say.
         index: As in `Block`; `none` in a model without an index.
         ffn: Width of the dense MLP, 0 without.

@@ -116,7 +116,7 @@ class Model(Entry):
     side_parameters: int = field(
         default=0,
         metadata=f.count(
-            "side_parameters", "Held and not used by tokens of text: vision and audio towers, side tables"
+            "side_parameters", "In memory but unused by text tokens: vision and audio towers, side tables"
         ),
     )
     mtp_layers: int = field(

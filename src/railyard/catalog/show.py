@@ -35,7 +35,6 @@ class Row(NamedTuple):
 
     Attributes:
         field: The key in the file; `flops.bf16` for one number of a table.
-        value: As the file writes it.
         source: Who says so; empty for words that need no source.
         year: Of the source; empty when there is none.
         confidence: `vendor`, `measured`, `estimated` or `user`; empty for words.

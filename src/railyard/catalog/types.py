@@ -256,7 +256,7 @@ class Nic(Part):
         hash=False,
         metadata=f.rate_table(
             "encryption",
-            "What it encrypts inline, ONE WAY, and decrypts besides, by protocol; left out where none is published",
+            "What it encrypts inline, ONE WAY, and decrypts as much, by protocol; left out where none is published",
             CIPHERED,
         ),
     )
@@ -310,7 +310,7 @@ class Switch(Part):
         hash=False,
         metadata=f.rate_table(
             "encryption",
-            "What all its ports together encrypt, ONE WAY, and decrypt besides; left out where none is published",
+            "What all its ports together encrypt, ONE WAY, and decrypt as much; left out where none is published",
             CIPHERED[:1],
         ),
     )

@@ -58,7 +58,6 @@ class TableKind:
 
     Attributes:
         sentence: What a row is.
-        columns: By name.
     """
 
     sentence: str
@@ -92,7 +91,7 @@ ROWS.add("kernels", "a kernel, copy or communication of a measured trace; who: t
 ROWS.add("flows", "a flow between two hosts, or work on one host; who: the host that sends")
 
 COLUMNS: Registry[Column] = Registry("column of a record")
-"""What a record may have besides."""
+"""Optional columns of a record."""
 
 for _column in (
     Column("blocker", "int32", "The row whose end let this one start; -1: nothing did."),
@@ -110,14 +109,14 @@ for _column in (
     Column("step", "int32", "Of a measured kernel, its step, a place in `meta.steps`."),
     Column("blocks", "int64", "Of a measured kernel, the thread blocks of its grid; 0 where nobody noted them."),
     Column("flow", "int64", "Number of a flow in its file, from 1 on."),
-    Column("line", "int32", "Line of the file that a flow stands in, 0 where there is none."),
+    Column("line", "int32", "Line of the file with the flow, 0 where there is none."),
     Column("source", "int32", "Host that sends a flow: `who`."),
     Column("job", "int32", "The job that it belongs to, where there are several."),
     Column("target", "int32", "Host that receives a flow."),
     Column("finish_ps", "int64", "When its sender had the last acknowledgement: `end_ps`.", moment=True),
     Column("fct_ps", "int64", "Flow completion time, from its start to the last acknowledgement.", moment=True),
     Column("receiver_finish_ps", "int64", "When its receiver had the last byte of a flow.", moment=True),
-    Column("paused_ps", "int64", "How long packets of a flow stood behind egresses that were told to pause, in all."),
+    Column("paused_ps", "int64", "How long packets of a flow stood behind egresses that were told to pause, summed."),
     Column("victim_ps", "int64", "How much of that for the sake of a queue that they did not go to."),
     Column("victim_of", "int32", "Whose queue, a link, that mostly was."),
     Column("decode_replica", "int32", "Replica that decoded a request."),
@@ -247,7 +246,7 @@ TABLES.add(
             Column("pool", "int32", "Number of its pool."),
             Column("busy_ps", "int64", "Time with an iteration under way, of the slowest of several stages."),
             Column("loads", "int64", "Times that its weights came over links."),
-            Column("load_ps", "int64", "How long that took, in all."),
+            Column("load_ps", "int64", "How long that took, summed."),
             Column("slowed_ps", "int64", "Of `busy_ps`, what collectives lost to transfers over the same NICs."),
             Column("up_ps", "int64", "Time that it was there."),
             Column("iterations", "int64", "Iterations."),
@@ -257,8 +256,8 @@ TABLES.add(
             Column("loaded_tokens", "int64", "Not computed, being loaded from host memory or the store."),
             Column("moved_tokens", "int64", "Not computed, being moved from another replica."),
             Column("preemptions", "int64", "Of its requests."),
-            Column("kv_peak_blocks", "int64", "Most blocks held at once."),
-            Column("kv_used_blocks", "int64", "Held at the end."),
+            Column("kv_peak_blocks", "int64", "Most blocks in use at once."),
+            Column("kv_used_blocks", "int64", "Blocks in use at the end."),
             Column("tokens", "int64", "Of all iterations together, drafts included."),
             Column("kv_tokens", "float64", "Keys that decodes looked at."),
             Column("pairs", "float64", "Query and key pairs of prefills."),

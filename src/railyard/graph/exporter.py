@@ -19,7 +19,6 @@ class Exporter:
     """A file format that records are written in; its record is its registration.
 
     Attributes:
-        name: As users write it.
         summary: What opens such files, in one sentence.
         suffix: What names of such files end in.
         write: Of a record and a path: writes the file.

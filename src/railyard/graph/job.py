@@ -72,8 +72,7 @@ class Job:
         work: What runs.
         placement: int32[ranks], the accelerator of each rank; None: rank r on accelerator r.
         start_ps: No task starts earlier.
-        name: In tables and messages.
-        seed: With the seed of a run decides the job's jitter, whatever runs beside it.
+        seed: With the seed of a run decides the job's jitter, whatever else runs.
         priority: Class of its traffic on links that it shares with other jobs, 0 to 7; higher ones go first.
     """
 

@@ -140,7 +140,7 @@ def read_graph(path: Path) -> TaskGraph:
 
 
 def write_record(record: Record, path: Path, *, figures: Mapping[str, NDArray[Any]] | None = None) -> None:
-    """Writes the rows, with the columns of the task graph where there is one; side tables and parts beside them.
+    """Writes the rows, with the columns of the task graph where there is one; side tables and parts get own files.
 
     Every file appears complete or not at all; that of the rows comes last.
 

@@ -95,7 +95,7 @@ class Record:
         labels: The label table.
         optional: Columns of `columns.COLUMNS`, by name; n rows each.
         tables: Side tables of `columns.TABLES`, by name, each a column by name.
-        parts: Records of what lies beneath, by name: the flows of a step, the visits of a stage.
+        parts: Records of its parts, by name: the flows of a step, the visits of a stage.
         meta: Engine, seed, digest, what the engine leaves out; JSON values only. No `engine`: a measured cluster.
         work: What ran, where that is known.
         jobs: What ran together, where there are several or one that was placed; rows are those of job after job.

@@ -76,7 +76,7 @@ def merge(jobs: Sequence[Job], ranks: Sequence[NDArray[np.int32]]) -> Merged:
 
 
 def _moved(job: Job, to: NDArray[np.int32]) -> TaskGraph:
-    """The graph of a job with its ranks numbered anew, from its start on."""
+    """The graph of a job with its ranks renumbered, from its start on."""
     graph = job.work
     if not np.array_equal(to, np.arange(len(to))):
         graph = _renumbered(graph, to)
@@ -167,7 +167,7 @@ def _optional(graphs: Sequence[TaskGraph], name: str, usual: Callable[[TaskGraph
 
 
 def _contention(graphs: Sequence[TaskGraph]) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
-    """Who slows whom: the tables of losses stand on a diagonal, for communications slow their own job alone."""
+    """Which job slows which: tables of losses on a block diagonal, because communications slow only their own job."""
     if all(graph.loss_index is None for graph in graphs):
         return None, None
     losses = [np.zeros((0, 0)) if graph.loss is None else graph.loss for graph in graphs]

@@ -71,7 +71,7 @@ class CollectiveKind(IntEnum):
 
 
 HOST = "host"
-"""Phase of computations that run beside the accelerator, on the processor of its server."""
+"""Phase of computations that run on the host's CPU."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Label:
 
     Attributes:
         phase: forward, backward, weight, recompute, gradient, parameter, optimizer, pipeline, data or checkpoint; of a
-            trace: trace, or host for what the processor beside the accelerator does; of measured kernels: compute,
+            trace: trace, or host for what the host's CPU does; of measured kernels: compute,
             communication or copy.
         op: The operation in a word or two.
         group: Class of the communicator ("tp", "dp", "pp", "ep", "cp", "edp"), empty for computation.
@@ -195,7 +195,7 @@ class TaskGraph:
 
     @property
     def on_accelerator(self) -> NDArray[np.bool_]:
-        """bool[n], computations that occupy the accelerator and not the processor beside it."""
+        """bool[n], computations that occupy the accelerator, not the host's CPU."""
         host = np.array([label.phase == HOST for label in self.labels], np.bool_)
         computes: NDArray[np.bool_] = self.kind == Kind.COMPUTE
         return computes & ~host[self.label] if host.any() else computes

@@ -7,7 +7,7 @@
     └── StaleCoreError    Railyard was updated and its compiled part was not: exit code 1
 
 An `InputError` names the file, line, key, what was found, what is allowed and the nearest right spelling, and may carry
-several problems, because a file with five typing errors should be mended in one go.
+several problems, because a file with five typing errors should be fixed in one go.
 """
 
 from __future__ import annotations
@@ -71,12 +71,7 @@ class Stalled(SimulationError):
 
 
 class OutputError(RailyardError):
-    """What was found cannot be kept: the disk is full, or files may not grow so large. Nothing is left behind.
-
-    Args:
-        reason: In words of the system.
-        file: That it was about.
-    """
+    """What was found cannot be kept: the disk is full, or files may not grow so large. Nothing is left behind."""
 
     def __init__(self, reason: str, file: Path) -> None:
         super().__init__(f"the output cannot be written: {reason}\n  --> {file}")
@@ -104,7 +99,7 @@ class Problem:
         key: Dotted key, for example `cluster.back_end.link_rate`.
         found: What stands there.
         allowed: What may stand there.
-        hint: How to mend it; the nearest right spelling where there is one.
+        hint: How to fix it; the nearest right spelling where there is one.
     """
 
     message: str
@@ -304,7 +299,7 @@ def _allowed_text(allowed: object) -> str | None:
 
 
 _MOST_ALLOWED = 900
-"""Characters of a list of what is allowed; of longer ones the beginning is said, and how many there are."""
+"""Characters of a list of what is allowed; a longer list is cut, with its length."""
 
 
 def _listed(items: list[str]) -> str:
@@ -316,7 +311,7 @@ def _listed(items: list[str]) -> str:
         length += len(items[shown]) + 2
         shown += 1
     shown = max(shown, 1)
-    return f"{', '.join(items[:shown])} and {len(items) - shown:,} more ({len(items):,} in all)"
+    return f"{', '.join(items[:shown])} and {len(items) - shown:,} more ({len(items):,} in total)"
 
 
 _LOOKS_ALIKE = str.maketrans("oli", "011")

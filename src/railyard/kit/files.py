@@ -350,10 +350,7 @@ def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """What a Parquet file says beside its rows.
-
-    Args:
-        path: Where it is.
+    """The metadata of a Parquet file.
 
     Raises:
         InputError: It is no Parquet, or is cut short.

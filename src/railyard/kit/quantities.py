@@ -1,7 +1,7 @@
 """Quantities are written with their units and parsed once, at the edge.
 
 Inside, every number is in its base unit, named in the variable: bit/s (`_bps`), bytes (`_bytes`), picoseconds (`_ps`),
-watts (`_w`), joules (`_j`), metres (`_m`), US dollars (`_usd`), FLOP/s (`_flops`). Bits and bytes are told apart by the
+watts (`_w`), joules (`_j`), metres (`_m`), US dollars (`_usd`), FLOP/s (`_flops`). Bits and bytes differ by the
 letter alone (`Gb/s` is 10^9 bit/s, `GB/s` is 8 x 10^9 bit/s), so letters are never guessed: a wrong case is an error
 that names the right spellings. Decimal prefixes are powers of ten, binary ones (`GiB`) powers of two. Text goes through
 `Decimal`, never through a float.
@@ -418,7 +418,7 @@ def percentile_bin(count: NDArray[np.int64], share: float) -> int:
     """Index of the bin of a histogram that holds the percentile.
 
     Args:
-        count: int64[bins], at least one value in all.
+        count: int64[bins], at least one value in total.
         share: 0 to 1.
     """
     reached = np.cumsum(count)

@@ -23,8 +23,8 @@ class Registry(Generic[T]):
     Records are looked for where they are cheapest to find: among those added, in the file of the package that is
     called as the record is, in all files of the package, in installed packages, in the user's files (`plugins`).
 
-    Records that are made during a run (`make`) are found by their name as long as somebody keeps them, and are part of
-    no list: a run knows nothing of those of others before it.
+    Records that are made during a run (`make`) are found by their name as long as they are used, and are part of no
+    list: a run knows nothing of those of others before it.
 
     Args:
         kind: What the records are, in the user's words ("topology", "fabric"); used in messages.

@@ -75,7 +75,7 @@ def take_place(new: Path, final: Path) -> None:
 
 
 def left_behind(folder: Path, separator: str) -> list[tuple[Path, str]]:
-    """Folders that killed processes left half-written, and what stands in their names before the process.
+    """Folders that killed processes left half-written, and the start of their names before the process number.
 
     Args:
         folder: That holds them, as `<name><separator><number of the process>`.
@@ -256,7 +256,6 @@ class Table:
 
     Attributes:
         file: Its name.
-        columns: In order.
         delimiter: Between cells.
         line: Of the heading, from 1.
 

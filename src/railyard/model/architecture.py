@@ -169,7 +169,7 @@ def model_flops_per_token(model: Model, seq_len: int, *, causal: bool = True, fr
         model: Architecture.
         seq_len: Tokens in a sequence.
         causal: Whether half of the scores count.
-        frozen: Whether its weights have no gradients, as beside adapters, whose few FLOPs are left out.
+        frozen: Whether its weights have no gradients, as with adapters, whose few FLOPs are left out.
     """
     passes = _FORWARD_AND_BACKWARD - 1.0 if frozen else _FORWARD_AND_BACKWARD
     products = passes * _PER_WEIGHT * matrix_weights(model)

@@ -32,7 +32,6 @@ class StorageRates:
         iops: Random reads a second of all nodes; 0 where only bandwidth limits.
         latency_s: To the first byte of a request, network and back.
         host_bps: Between an accelerator and its host, bit/s.
-        servers: Of the job.
         ranks_per_server: Accelerators of one.
         cores: Of one server's host; 0 where not known.
     """
@@ -76,13 +75,7 @@ class StorageRates:
         )
 
     def shared_bps(self, total_bps: float, ranks: int, each_server: int) -> float:
-        """What each of some ranks gets when all move data at once, bit/s.
-
-        Args:
-            total_bps: Of the storage system.
-            ranks: That move data.
-            each_server: Of them in the fullest server.
-        """
+        """What each of some ranks gets when all move data at once, bit/s."""
         return min(total_bps / max(ranks, 1), self.server_bps / max(each_server, 1), self.rank_bps)
 
 
@@ -204,7 +197,6 @@ class DeviceColumns:
         hbm_bytes_s: What a streaming kernel reaches.
         units: Compute units.
         gap_s: Between one kernel and the next.
-        memory_bytes: As in the catalogue.
         scale_up_bytes_s: What collectives reach inside the scale-up domain.
         tdp_w: Power limit.
     """
@@ -285,7 +277,6 @@ class Machine:
     """Accelerators and their networks as closed forms see them. All rates are one way, per accelerator.
 
     Attributes:
-        accelerator: Of every rank.
         scale_up_bps: What a collective library reaches inside the domain, bit/s.
         scale_up_domain: Accelerators of one domain.
         scale_up_peers: Of a full mesh, over how many links `scale_up_bps` is divided: a group of g has g - 1 of them to

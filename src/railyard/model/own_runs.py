@@ -1,4 +1,4 @@
-"""What a few runs of one's own say about the next one: a share that all have in common, and one that alike runs share.
+"""What a few of your own runs say about the next one: a share that all have in common, and one that alike runs share.
 
 A run's logarithm of measured over predicted is taken as a sum: what the whole system is off by, what runs of such a
 shape and layout are off by, and what is the run's own. The first two are normal, and the covariance of two runs is
@@ -31,7 +31,6 @@ class Scatter:
     """How runs of one system scatter about a prediction that never saw it; standard deviations of logarithms.
 
     Attributes:
-        system: Of what all its runs share.
         alike: Of what runs of one shape and layout share beyond that.
         reach: Distance over which runs are alike.
         run: Scale of what is one run's own: the measurement, and details that nobody wrote down.

@@ -176,7 +176,7 @@ class ConfigFile:
         return found
 
     def outside(self, key: str) -> ConfigFile | None:
-        """An object beside the language model's, asked in the same way; None without."""
+        """Another object of the file (a vision tower, say), read in the same way; None where there is none."""
         if not isinstance(self.outer.get(key), dict):
             return None
         found = copy(self)

@@ -1,4 +1,4 @@
-"""Decoders before and beside Llama's line: their names for the same dimensions, biases, norms and positions."""
+"""Decoders that do not follow Llama: their names for the same dimensions, biases, norms and positions."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def cohere(config: ConfigFile) -> Fields:
 
 @register("dbrx")
 def dbrx(config: ConfigFile) -> Fields:
-    """DBRX: sixteen experts of which four are visited; its dimensions stand in two objects."""
+    """DBRX: sixteen experts of which four are visited; its dimensions are in two objects."""
     hidden, heads = config.count("d_model"), config.count("n_heads")
     attention, feed = config.inner("attn_config"), config.inner("ffn_config")
     return native_names(config, hidden, heads, layers="n_layers") | {
@@ -215,7 +215,7 @@ def dbrx(config: ConfigFile) -> Fields:
 
 @register("grok-1", "grok_1", "grok-2", "grok_2", "grok")
 def grok(config: ConfigFile) -> Fields:
-    """Grok: eight experts of which two are visited, four norms; in Grok 2 an MLP beside the experts."""
+    """Grok: eight experts of which two are visited, four norms; in Grok 2 an MLP next to the experts."""
     fields = base(config, tied=config.word("model_type").startswith("grok-1"))
     beside = config.flag("residual_moe", default=False)
     width = config.count("moe_intermediate_size", default=fields["ffn"])
@@ -231,7 +231,7 @@ def grok(config: ConfigFile) -> Fields:
 
 @register("arctic")
 def arctic(config: ConfigFile) -> Fields:
-    """Snowflake Arctic: 128 experts beside a dense MLP as wide as the model."""
+    """Snowflake Arctic: 128 experts and a dense MLP as wide as the model."""
     fields = base(config)
     every = max(config.count("moe_layer_frequency", default=2), 1)
     beside = config.flag("parallel_attn_mlp_res", default=True)
@@ -251,7 +251,7 @@ def arctic(config: ConfigFile) -> Fields:
 
 @register("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe")
 def hunyuan(config: ConfigFile) -> Fields:
-    """Hunyuan: keys and values that several layers share; experts beside shared ones."""
+    """Hunyuan: keys and values that several layers share; routed and shared experts."""
     fields = base(config) | {
         "attention_bias": bias(config),
         "qk_norm": config.flag("use_qk_norm", default=True),
@@ -278,7 +278,7 @@ def hunyuan(config: ConfigFile) -> Fields:
 
 @register("ernie4_5", "ernie4_5_moe", "ernie4_5_moe_vl", "ernie4_5_vl_moe")
 def ernie(config: ConfigFile) -> Fields:
-    """ERNIE 4.5: Llama, or experts beside shared ones from a layer on."""
+    """ERNIE 4.5: Llama, or routed and shared experts from some layer on."""
     biased = config.flag("use_bias", default=False)
     fields = base(config, tied=True) | {"attention_bias": "all" if biased else "none", "mlp_bias": biased}
     if not config.has("moe_num_experts"):

@@ -443,7 +443,7 @@ def falcon(config: ConfigFile) -> Fields:
 
 @register("mpt")
 def mpt(config: ConfigFile) -> Fields:
-    """MPT: no biases, no positions; key-value heads stand in `attn_config`."""
+    """MPT: no biases, no positions; key-value heads are in `attn_config`."""
     hidden, heads = config.count("d_model"), config.count("n_heads")
     ratio = config.fields.get("expansion_ratio", 4)
     if isinstance(ratio, bool) or not isinstance(ratio, int) or not 0 < ratio <= 64:

@@ -302,7 +302,7 @@ def _more(made: Recurrent, weights: int) -> Recurrent:
 
 @register("bamba", "granitemoehybrid", "granite_moe_hybrid")
 def granite_hybrid(config: ConfigFile) -> Fields:
-    """Bamba and Granite 4: Mamba-2 and some attention, each with an MLP or experts beside a shared one."""
+    """Bamba and Granite 4: Mamba-2 and some attention, each with an MLP, or routed and shared experts."""
     fields = base(config, tied=config.word("model_type") != "bamba")
     layers, kinds = fields["layers"], config.words("layer_types") or config.words("layers_block_type")
     attending = set(config.numbers("attn_layer_indices"))

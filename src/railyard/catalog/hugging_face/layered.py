@@ -61,7 +61,7 @@ def _multiple(config: ConfigFile, share: object, hidden: int) -> int:
 
 @register("gemma4", "gemma4_text")
 def gemma4(config: ConfigFile) -> Fields:
-    """Gemma 4: layers with a window, and full ones with other heads whose keys are their values; experts beside an MLP.
+    """Gemma 4: layers with a window, and full ones with other heads whose keys are their values; experts and an MLP.
 
     In the last layers keys and values may be an earlier layer's; small ones have tables of embeddings for each layer.
     """
@@ -266,7 +266,7 @@ def step3p5(config: ConfigFile) -> Fields:
 
 @register("longcat_flash")
 def longcat(config: ConfigFile) -> Fields:
-    """LongCat-Flash: a layer is two of attention and MLP; experts, some of which do nothing, beside the second.
+    """LongCat-Flash: a layer is two of attention and MLP; experts, some of which do nothing, next to the second.
 
     A token visits as many working experts as their share of all says, on average.
     """

@@ -7,7 +7,7 @@ PARQUET = exporters.add(
     "parquet",
     Exporter(
         name="parquet",
-        summary="A table for data frames, which Railyard reads again; side tables lie beside it.",
+        summary="A table for data frames, which Railyard reads again; side tables are files next to it.",
         suffix=".parquet",
         write=parquet.write_record,
     ),

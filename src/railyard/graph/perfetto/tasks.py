@@ -38,7 +38,7 @@ def write_events(events: Iterable[str], path: Path, head: Mapping[str, Any]) -> 
     Args:
         events: Each as JSON.
         path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
-        head: Fields of the trace besides its events, at least one.
+        head: Fields of the trace other than its events, at least one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with appearing(path) as unfinished, unfinished.open("wb") as raw:

@@ -44,7 +44,6 @@ class Provenance:
     Attributes:
         value_text: The value as the file writes it, with its unit.
         source: Who says so.
-        year: Of the source.
         confidence: `vendor` (the maker's own figure), `measured`, `estimated` (derived, remembered or guessed: override
             it when you know better), or `user` (a value of the user's own file that gives no source).
     """

@@ -1,6 +1,6 @@
 """The record of one field: its key in a file, how its value is read, in which unit, and what it means.
 
-Entries of the catalogue, topologies and fabrics carry it. A field record hangs on the dataclass field itself, so one
+Entries of the catalogue, topologies and fabrics carry it. The metadata of the dataclass field holds its record, so one
 line is the schema, the parser, the documentation and the subject of the tests; the default is the field's own.
 """
 

@@ -55,7 +55,6 @@ class Node:
 
     Attributes:
         value: The scalar, the mapping or the list.
-        mark: Where the value starts.
         keys: Where each key of a mapping stands.
         size: Number of values below and including this one, anchors counted as often as they are used.
         text: A scalar as it is written, without quotes; None for a list or a mapping, and for values from Python.
