@@ -125,8 +125,8 @@ def section(name: str, one: Help, common: list[tuple[str, str]]) -> list[str]:
     """One command."""
     own = [row for row in one.rows if row not in common and row[0] != "--help"]
     taken = ", ".join(f"`{row[0]}`" for row in one.rows if row in common)
-    usage = f"`{' '.join(one.usage.split())}`{f', with {taken}' if taken else ''}"
-    return [f"## railyard {name}", "", *(f"{part}\n" for part in one.about), usage, "", *table(own)]
+    usage = f"`{' '.join(one.usage.split())}`{f', with {taken}' if taken else ''}."
+    return [f"## railyard {name}", "", " ".join((*one.about, usage)), "", *table(own)]
 
 
 def table(rows: list[tuple[str, str]]) -> list[str]:

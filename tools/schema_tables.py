@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-SHORT = 16
+SHORT = 24
 """Most rows of a part that stands in the table of its parent."""
 TINY = 4
 """Of a part that stands there twice, or at the top."""
+SAME = 3
+"""Rows that an alternative repeats of an earlier one, from which on they are named in one row."""
 ONE_TABLE = 90
 """Most rows of alternatives that share a table."""
 MANY = 3
@@ -91,6 +93,7 @@ class Tables:
                     self._uses[name] += 1
         self.parts: list[Part] = []
         self._homes: dict[str, Part] = {}
+        self._siblings: dict[str, list[str]] = {}
         self._visit(Part("", ("",)))
 
     def text(self) -> str:
@@ -107,17 +110,28 @@ class Tables:
         return "\n".join(lines)
 
     def _section(self, part: Part) -> list[str]:
-        lines = [f"{'#' * part.depth} {part.title}", ""]
-        if len(part.names) == 1:
-            lines += [self._models[part.names[0]].get("description", ""), ""]
-        if len(part.places) > 1:
-            lines += [f"Also {', '.join(f'`{place}`' for place in part.places[1:])}.", ""]
-        return [*lines, *self._table(part)]
+        about = self._models[part.names[0]].get("description", "") if len(part.names) == 1 else ""
+        also = f"Also {', '.join(f'`{place}`' for place in part.places[1:])}." if len(part.places) > 1 else ""
+        said = " ".join(filter(None, (about, also)))
+        return [f"{'#' * part.depth} {part.title}", "", *([said, ""] if said else []), *self._table(part)]
 
     def _table(self, part: Part) -> list[str]:
         head = [f"| {' | '.join(self._columns)} |", "|" + "---|" * len(self._columns)]
-        rows = self._rows(part.names[0], part.title) if len(part.names) == 1 else self._alternatives(part)
+        rows = self._alone(part) if len(part.names) == 1 else self._alternatives(part)
         return [*head, *rows, ""]
+
+    def _alone(self, part: Part) -> list[str]:
+        """Rows of one model; those that an earlier alternative of the same key has too are named in one row."""
+        rows = list(self._rows(part.names[0], part.title))
+        earlier = {name: set(self._rows(name, part.title)) for name in self._siblings.get(part.names[0], ())}
+        nearest = max(earlier, key=lambda name: sum(row in earlier[name] for row in rows), default=None)
+        same = [row for row in rows if nearest and row in earlier[nearest]]
+        if nearest is None or len(same) < SAME:
+            return rows
+        keys = ", ".join(key for key in (row.split(" | ")[0].removeprefix("| ") for row in same) if "." not in key)
+        home = self._homes[nearest]
+        row = f"| {keys} |{' |' * (len(self._columns) - 2)} as in [{home.title}](#{home.anchor}) |"
+        return [row, *(row for row in rows if row not in same)]
 
     def _alternatives(self, part: Part) -> Iterator[str]:
         names = part.names
@@ -199,6 +213,7 @@ class Tables:
                 if name in self._homes and self._homes[name].places and len(self._homes[name].names) == 1:
                     self._homes[name].places.append(place)
             fresh = [name for name in names if name not in self._homes]
+            self._siblings |= {name: fresh[:at] for at, name in enumerate(fresh)}
             for group in self._grouped(fresh):
                 self._open(group, place, depth, alone=len(names) == 1)
 

@@ -48,15 +48,15 @@ weights moves memory alone, and stands on [its page](memory.md).
 Tried and left out: gradients that hide altogether but for the last bucket. GPT-3's published steps on 10,000 H100 leave
 half of them open, and would be forecast 9 to 18 % too short.
 
-## Details, with constants fitted anew
+## Details, with constants fitted again
 
 Each detail is off by itself on {rows} steps (the judged ones before v6.0, and every tenth of vTrain's on one node),
-with the constants as they are, and with constants fitted anew without the detail, since a constant may take over what
-the detail explained. The families are those whose error the detail moves most, with constants fitted anew. The column
+with the constants as they are, and with constants fitted again without the detail, since a constant may take over what
+the detail explained. The families are those whose error the detail moves most, with constants fitted again. The column
 of v6.0 keeps the constants. A detail that moves nothing here is kept where it is a fact that users change (a gap
 between kernels, a fixed part).
 
-| switched off | in its place | v6.0 | constants kept | fitted anew | moves most |
+| switched off | in its place | v6.0 | constants kept | fitted again | moves most |
 |---|---|---|---|---|---|
 {details}"""
 

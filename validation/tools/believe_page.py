@@ -190,7 +190,7 @@ earlier half years, figures of serving from earlier quarters.
   same software, model and accelerator with another layout or other replicas. If only the network
   differs, computation cancels as well, and what is left is the error of the two network taxes: that of a collective on
   all of a tax, and that of slowed kernels on their part of it. A difference that is smaller than this error, or than
-  the uncertainty of prices, is called a *tie*; *best* is said only beyond it.
+  the uncertainty of prices, is called a *tie*; *best* is used only beyond it.
 - **Prices are another matter**: dollars carry a band of their own (low, typical, high) as well. Where a service
   gets fewer requests than it could answer, a token's cost depends on the requests and errs less than shown.
 

@@ -39,7 +39,7 @@ TEXT = """# Training steps after calibration with a few of the same source
 
 **{headline}**
 
-Each source's runs of one software on one device, cut in two by turns: predictions whose constants have not seen the
+Each source's runs of one software on one device, cut in two alternately: predictions whose constants have not seen the
 source are calibrated (`railyard calibrate runs`) on up to {most} steps of one half and judged on the other, and the
 other way round. Which steps is drawn {draws} times: a figure is what to expect of steps that happen to be at hand.
 How far three steps are believed, four widths of scatter between and within systems, is fitted without the source too.
@@ -98,7 +98,7 @@ def text(lines: Sequence[str], errors: Sequence[F], inside: Sequence[F], worse: 
         "inside the band of eight in ten": [float(np.mean(each)) for each in inside],
     }
     headline = (
-        f"Ten steps of one's own take the mean error of the others from {percent(means[0])} to {percent(means[2])},"
+        f"Ten steps of your own take the mean error of the others from {percent(means[0])} to {percent(means[2])},"
         f" the median from {percent(medians[0])} to {percent(medians[2])}; three to {percent(means[1])} and"
         f" {percent(medians[1])}."
     )

@@ -21,7 +21,7 @@ buffer of a tenth of the goal and as many clients at work, is below: FedBuff ove
 is left to 5 and to 8 is what smaller, more frequent steps gain in learning, which no model here
 gives: not reproduced."""
 GREEN_WORDS = """A later paper on the same system in production (Yousefpour et al. 2023, arXiv 2303.14604) has more
-inputs; `papaya.yaml` beside the data holds them, and names what is not published and was
+inputs; `papaya.yaml` next to the data has them, and names what is not published and was
 assumed (size of the model, epochs, work of a sample, phones, distance). Predicted once, nothing
 was chosen to meet the figures. Hours miss by half: by the published figure a client is at work
 for 86 s on average, ours for 44 s, of which one second is computation, where there about as much

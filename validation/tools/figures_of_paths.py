@@ -160,4 +160,4 @@ def pfc_victims() -> Found:
     across = Axis("bystanders, % of all", 0, 100, suffix=" %")
     up = Axis("completion time over that without the incast", 0.5, log=True)
     plot = Plot("What an incast does to flows that have no part in it", across, up, curves)
-    return Found(plot, ["fabric", "median slowdown", "worst", "links paused", "for, us in all"], rows)
+    return Found(plot, ["fabric", "median slowdown", "worst", "links paused", "for, us in total"], rows)

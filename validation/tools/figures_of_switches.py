@@ -21,7 +21,7 @@ HOSTS = 64
 
 @figure(
     "scheduled-patterns",
-    "A scheduled fabric does not care who sends to whom",
+    "A scheduled fabric does not care which host sends to which",
     "64 hosts in four leaves under 16 spines send 4 MB each in five patterns without incast. Cells over all links and "
     "credit by the receiving port give every pattern the same time; hashed paths give each its own luck. A scheduled "
     "flow pays for cell headers and for the wait for its first credit.",
@@ -127,7 +127,7 @@ VARIED: dict[str, tuple[Settings, dict[str, tuple[Any, Any]]]] = {
 
 @figure(
     "unpublished-constants",
-    "What hangs on constants that nobody has published",
+    "Constants that nobody has published",
     "Each constant alone at a low and a high value, 64 hosts in four leaves: a permutation of 4 MB (its p99) and two "
     "that send 12 MB each to one (its last finish), against the defaults. Bars are numbered as the rows of the table. "
     "A constant that changes nothing here is one that these two loads do not reach.",

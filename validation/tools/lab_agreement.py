@@ -217,7 +217,7 @@ Run by `validation/tools/lab_agreement.py`; its page is written from `validation
   collisions of hashes cost 15 to 26 %, so it does not.
 - **Bursts.** A port may send 2 ms of its rate at once after a pause. Messages far below 4 MiB are early by that; and a
   stall of a process that is longer is lost time.
-- **Turns.** Connections that share a port take turns (`htb`), which stands in for congestion control: with one queue
+- **Turns.** Connections that share a port take turns (`htb`), which replaces congestion control: with one queue
   for all, two connections a ring took 14 % longer, an all-to-all 8 to 15 %.
 - **Windows.** A connection has 8 ms of a NIC's rate on its way, queues are longer than all windows together, so that
   nothing is dropped. The lab shows shares, paths, placement and order: no pauses, no marks, no losses, no RDMA.
@@ -226,8 +226,9 @@ Run by `validation/tools/lab_agreement.py`; its page is written from `validation
 - **Paths.** Linux hashes forwarded packets by a random number of their socket under the layer 4 policy. The lab hashes
   by the packets' own fields with a seed, and picks source ports that take the paths which the cluster drew; counters of
   ports agree with the prediction to 0.4 %.
-- **A collective starts when all members have reached it**, as the task graph has it: ranks let one another know beside
-  the network. Without that, ranks that run ahead fill windows, and rings of back-to-back collectives lose 3 to 9 %.
+- **A collective starts when all members have reached it**, as the task graph has it: ranks let one another know
+  outside the network. Without that, ranks that run ahead fill windows, and rings of back-to-back collectives lose 3 to
+  9 %.
 """
 
 

@@ -24,10 +24,10 @@ a setting, it is assumed, and named. Nothing is fitted. The page is written by
 CRUX = """## Crux: who goes first, and which way
 
 Crux (J. Cao et al., SIGCOMM 2024): on a testbed of 12 hosts of eight A100 with four NICs of 200 Gb/s, GPT on 32 GPUs
-beside BERT on 8 each gains 8.3 to 12.9 % in GPU utilization (GPT's jobs end 11 to 25 % sooner, BERT's 0 to 3 % later),
-GPT on 48 beside two BERT and two ResNet 13.9 % (GPT 18 %, BERT 15 % sooner, ResNet 2 % later); up to 23 % over other
+with BERT on 8 each gains 8.3 to 12.9 % in GPU utilization (GPT's jobs end 11 to 25 % sooner, BERT's 0 to 3 % later),
+GPT on 48 with two BERT and two ResNet 13.9 % (GPT 18 %, BERT 15 % sooner, ResNet 2 % later); up to 23 % over other
 schedulers in simulation. Here the same jobs on as many hosts, half of them under each of two leafs, hashed paths.
-Assumed, since it is not published: the share of a step that traffic takes, half of it beside computation; BERT's and
+Assumed, since it is not published: the share of a step that traffic takes, half of it under computation; BERT's and
 ResNet's steps. `paths: selected` and `priorities: intensity` are Crux' sections 4.1 to 4.3. Gain in utilization, a mean
 over draws of the hashes; step of GPT (and of the mean of the others) with both:
 """
@@ -50,7 +50,7 @@ Jobs that begin together gain what is published on average; jobs in any phase ga
 and what queues and marks cost on top is left out. Drifting, with steps that vary by 0.5 % (assumed) and jobs that wait
 for their places once they are 5 % of a step off (as CASSINI does), keeps nearly all of it. The published tail is not
 reached, and cannot be by shifts: n equal jobs that fit into one step lose at most a factor of 2 - 1/n in phase. 2.5
-times needs jobs that are kept apart, which is placement, on a trace that is not public.
+times needs jobs that are kept separate, which is placement, on a trace that is not public.
 """
 ARNOLD = """## Arnold: groups of ranks in leafs
 
@@ -62,7 +62,7 @@ group touches at most:
 RACKS = """## Racks of 72 that small jobs break
 
 kubernetes-sigs/kueue 10406: 33 racks of 18 nodes of four GPUs; jobs of one GPU lie scattered over racks that are
-partly full, and none is left whole for large jobs; going by racks first would mend it. Here such jobs take 80 % of
+partly full, and none is left whole for large jobs; going by racks first would fix it. Here such jobs take 80 % of
 the GPUs, end anywhere until 30 % are left, and come and go (6,000). Whole racks that are idle:
 """
 

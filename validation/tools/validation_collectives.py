@@ -28,7 +28,7 @@ in its fit: [what came later](#what-came-later) is further off, and bands rest o
 
 Written by `validation/tools/validation_page.py` from the logs of `validation/data/nccl` and the constants that
 `validation/tools/collectives_left_out.py` fits; kept fresh by continuous integration. Each row is one size of one log;
-what was assumed stands in [collectives](../explanation/collectives.md). Constants and laws were chosen with these logs
+what was assumed is in [collectives](../explanation/collectives.md). Constants and laws were chosen with these logs
 in view: expect more on systems that nobody has seen."""
 NOT_MET = """
 ## What these laws do not meet
@@ -36,7 +36,8 @@ NOT_MET = """
 - **Reduction trees over racks at large sizes**: 128 GB200 at 1 GiB take twice the time predicted, a run of
   1,440 that is not in the data did too; which part of the tree is short is not known.
 - **128 GB300 over two racks**: floors of 0.5 ms for an all-reduce where 128 GB200 take 0.2, and an all-to-all at a
-  quarter of the NICs' rate (set apart by the README beside the logs). Nothing in the laws tells the two systems apart.
+  quarter of the NICs' rate (set aside by the README next to the logs). Nothing in the laws distinguishes the two
+  systems.
 - **Google's A3 Ultra** (RoCE with its own tuner, whose content is not published): 55 us where 32 are predicted. Times
   would fit if the tuner never took LL; that is not sourced, so it is not assumed.
 - **GPUDirect-TCPX** sleeps for about a millisecond; no source says why, and without Google's logs nobody could know.

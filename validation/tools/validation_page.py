@@ -138,15 +138,15 @@ Relatives of a source stay in its fit here, so that this is not the error on a n
 
 Written by `validation/tools/validation_page.py` from `validation/data/training/runs.csv`; kept fresh by continuous
 integration. Each source is predicted with constants fitted on the smallest scale of each family of all the others: the
-rules stand in `validation/README.md`. What software overlaps, fuses and launches is stated, with reasons, in
+rules are in `validation/README.md`. What software overlaps, fuses and launches is stated, with reasons, in
 `profiles.toml`; the reasons were sought with these rows in view, so expect more on rows that nobody saw. Rows that
-cannot prove anything (a missing micro-batch, a derived time) are predicted and drawn, and stand in the table only where
+cannot prove anything (a missing micro-batch, a derived time) are predicted and drawn, and are in the table only where
 their source has no others."""
 MEMORY = """Written by `validation/tools/validation_page.py` from the rows of `validation/data/training/runs.csv`
-that publish a peak of memory; kept fresh by continuous integration. No constant is fitted: the laws stand in
-[memory](../explanation/memory.md)."""
+that publish a peak of memory; kept fresh by continuous integration. No constant is fitted: the laws
+are in [memory](../explanation/memory.md)."""
 CAUSES = """
-## What may stand behind an error
+## Possible causes of an error
 
 The last column of the worst rows names a cause where one is known (`validation/known.csv`), else what the row leaves
 open.
@@ -234,7 +234,7 @@ def _by_cause(cases: Sequence[Case], report: TrainingReport) -> str:
     return f"""
 ## By cause
 
-The same steps, without their source, by what makes a step hard to predict; a step stands in every row that it belongs
+The same steps, without their source, by what makes a step hard to predict; a step is in every row that it belongs
 to.
 
 | steps | rows | mean error | signed | 90th percentile |
@@ -292,7 +292,7 @@ def _constants() -> str:
 
 {len(lines)} constants from {len(fit["rows"])} runs; one standard deviation behind each.
 
-| constant | of a profile | held near to | fitted | why near to that |
+| constant | of a profile | kept near to | fitted | why near to that |
 |---|---|---|---|---|
 {"".join(lines)}"""
 

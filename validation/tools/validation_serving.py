@@ -43,8 +43,7 @@ fitted on what was published before the row's quarter alone: {time}.
 One row in {every} is predicted so, by constants that have not seen its source: so are the figure and the
 tables below. {coverage} of the rows that publish it can be predicted; the others are listed with the reason.
 {count} constants are fitted at all (`fitted` in `src/railyard/work/serving/data/constants.toml`, by
-`validation/tools/fit_serving.py`): {names}. Before the constants of products, experts, attention and all-reduces were
-read off published measurements of single kernels there were 8."""
+`validation/tools/fit_serving.py`): {names}."""
 LATER = """
 ## Forecast from what was published before
 
@@ -102,7 +101,7 @@ for the day. Size a service for the load of each hour, as `railyard operate` doe
 {STRANGER}
 
 The law of an accelerator's power was fitted on the ML.ENERGY leaderboard, whose rows carry no licence and are not in
-the table; none of the rows below stands in that fit. MLPerf's are wall power of whole servers: 1.30 W at the wall for
+the table; none of the rows below is in that fit. MLPerf's are wall power of whole servers: 1.30 W at the wall for
 each watt of an accelerator, which is what the submissions with B200 draw at full load.""",
     "cost": f"""{WRITTEN}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _COLOURED = 5
 # Bins of the histogram, signed error; what lies outside is counted in the last ones.
 _BIN, _EDGE = 0.025, 0.3
-_WORST = 15
+_WORST = 8
 _MIB = 1 << 20
 _SERVING = {"tpot": "time per token", "ttft": "time to the first token"}
 
@@ -127,7 +127,7 @@ def of_collectives(report: CollectivesReport) -> Validation:
         if row.error is None or row.measured_us is None or row.predicted_us is None:
             continue
         size = "from 1 MiB" if row.bytes >= _MIB else "below 1 MiB"
-        group = "logs set apart as odd" if row.odd else f"{row.collective}, {size}"
+        group = "logs set aside as odd" if row.odd else f"{row.collective}, {size}"
         about = "; ".join(part for part in (row.odd, f"{row.algorithm} {row.protocol}".strip()) if part)
         name = f"{row.log}, {row.bytes:,} B"
         points.append(Point(name, group, row.measured_us, row.predicted_us, row.error, about, not row.odd))
@@ -290,7 +290,7 @@ def _worst(page: Validation) -> tuple[list[str], list[list[str]]]:
     rows = [
         [p.name, p.group, f"{p.measured:.4g}", f"{p.predicted:.4g}", f"{100 * p.error:+.1f} %", p.about] for p in worst
     ]
-    return ["row", "of", f"measured {page.quantity}", "predicted", "error", "what may stand behind it"], rows
+    return ["row", "of", f"measured {page.quantity}", "predicted", "error", "possible cause"], rows
 
 
 def _skipped(page: Validation) -> tuple[list[str], list[list[str]]]:

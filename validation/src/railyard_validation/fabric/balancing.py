@@ -32,7 +32,7 @@ _WINDOW_PS = (300_000_000, 600_000_000)
 
 @figure(
     "F1",
-    claim="Hashing leaves 63 % of the uplinks in use and the slowest flow 28 %; queue pairs and sprays mend it",
+    claim="Hashing leaves 63 % of the uplinks in use and the slowest flow 28 %; queue pairs and sprays fix it",
     scenario="32 hosts of a leaf send 40 MB each to another leaf over 32 uplinks of 400 Gb/s; NSCC; means of seeds",
     source="balls into bins: 1 - 1/e; the 60 % and 95 % that vendors quote; Hedera (NSDI 2010)",
 )

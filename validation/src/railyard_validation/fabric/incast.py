@@ -53,5 +53,5 @@ def incast() -> Iterator[Row]:
             lost = float(found.meta["packets"]["dropped"] + found.meta["packets"]["retransmitted"])
             yield Case("F3", f"{name}, packets lost", "packets").between("none", lost, high=0)
         if settings.switching == "pfc":
-            paused = Case("F3", f"{name}, links paused beside the receiver's own", "links")
+            paused = Case("F3", f"{name}, links paused other than the receiver's own", "links")
             yield paused.between("pauses spread", float((found.table("links")["paused_ps"] > 0).sum()), low=10)

@@ -27,15 +27,15 @@ _SIZE, _LESS = 1 << 30, 256 << 20
 _OPENED = (1, 2, 4, 8)
 _WHY = (
     "Meta names neither channels, algorithm, spines nor places. Here NCCL opens 2 connections to a neighbour of a ring"
-    " and 1 of a tree. The gain hangs on how many flows are hashed onto 18 uplinks: a ring in the order of racks brings"
-    " 16 of half a NIC's rate. It hangs on the size too: what a ring waits for its slowest edge hides its latencies,"
-    " and at 256 MiB these are most of its time. The rows without a verdict vary both"
+    " and 1 of a tree. The gain depends on how many flows are hashed onto 18 uplinks: a ring in the order of racks"
+    " brings 16 of half a NIC's rate. It depends on the size too: what a ring waits for its slowest edge hides its"
+    " latencies, and at 256 MiB these are most of its time. The rows without a verdict vary both"
 )
 
 
 @figure(
     "F4",
-    claim="Queue pairs hashed apart (E-ECMP) lift all-reduce by up to 40 %; pinned paths fail on partly used racks",
+    claim="Separately hashed queue pairs (E-ECMP) lift all-reduce by up to 40 %; pinned paths fail on half-used racks",
     scenario="128 H100 in racks of 16 with an uplink to each of 18 spines, RoCE, all-reduce of 1 GiB, mean of 12 hash "
     "seeds (of 256 MiB, in flow and in packets, 4); 64 of them drawn at random, each sending 40 MB to the 16th after "
     "it over the uplink of its target's place",

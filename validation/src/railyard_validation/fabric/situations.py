@@ -35,7 +35,7 @@ SITUATIONS: dict[str, tuple[TopologySpec, str]] = {
     "all-to-all": (_RACKS, "all-to-all"),
     "all-to-all, 2:1": (LeafSpine(ports_per_leaf=_RACK, oversubscription=2.0), "all-to-all"),
     "all-to-all, one uplink dead": (_RACKS, "all-to-all"),
-    "ring, two sites 80 km apart": (_SITES, "all-reduce"),
+    "ring, two sites at 80 km": (_SITES, "all-reduce"),
 }
 PUBLISHED = {
     ("ring", "roce-untuned"): (60.0, 10.0, "xAI and NVIDIA name neither the pattern nor the number of queue pairs"),

@@ -3,7 +3,7 @@
 Published: 12 hosts of eight A100 with four NICs of 200 Gb/s on a two-layer Clos network; which jobs stood together on
 how many GPUs, one host in two under each of two leafs (figures 7, 19, 20); GPT's step of 1.53 s. Assumed: one queue
 pair a connection, as NCCL opens by default, the steps of BERT and ResNet, what share of a step traffic takes, half of
-it beside computation, and how many uplinks there are.
+it under computation, and how many uplinks there are.
 """
 
 from __future__ import annotations

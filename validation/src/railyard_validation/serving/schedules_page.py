@@ -48,7 +48,7 @@ RULES = """
   on, with asynchronous scheduling from the one after that (`WAITING_FOR_REMOTE_KVS`); blocks of a prefix that the
   replica has are shared; with asynchronous scheduling a request in the iteration under way does not give way
   (`_request_blocks_can_be_freed`). The engine ran it in the first iteration that had room.
-- **Without chunked prefill** a request that is computed anew waits until it fits the budget; the engine split it.
+- **Without chunked prefill** a request that is computed again waits until it fits the budget; the engine split it.
 
 ## What still differs
 

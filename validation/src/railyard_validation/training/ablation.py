@@ -1,8 +1,8 @@
 """What each part of the training model explains: it is switched off, and the error of the same runs is counted again.
 
 A `Detail` is a part of the model. Without it the older runs are forecast twice: with the constants as they are, and
-with constants fitted anew, for a constant may take over what the detail explained. A detail whose loss raises the error
-neither way does not earn its place on these runs.
+with constants fitted again, for a constant may take over what the detail explained. A detail whose loss raises the
+error neither way does not earn its place on these runs.
 
 A cause is a detail that was sought after MLPerf Training v6.0 had been forecast blind. Those steps are forecast without
 any cause, with one, with all but one, and with all of them. Everything here is in closed form.
@@ -158,7 +158,11 @@ def _even(model: Model, layout: Layout) -> tuple[stages.StageCounts, ...]:
 CAUSES: tuple[Detail, ...] = (
     Detail("output projection in 8 bits", "16 bits", case=_software(head_precision="bf16")),
     Detail("attention core in 8 bits", "16 bits", case=_software(attention_precision="bf16")),
-    Detail("experts' MLP in one kernel", "bias, clamp, activation, casts apart", case=_software(fused_experts=False)),
+    Detail(
+        "experts' MLP in one kernel",
+        "bias, clamp, activation, casts in kernels of their own",
+        case=_software(fused_experts=False),
+    ),
     Detail(
         "gradient buckets as configured",
         "as the framework sizes them",

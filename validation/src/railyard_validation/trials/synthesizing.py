@@ -129,7 +129,9 @@ def published(random: np.random.Generator, folder: Path) -> Case:
     return Case(f"from row {number} on", [["validate", "synthesis", "--json"]], judge)
 
 
-trials.add("synthesize-size", Trial("synthesize-size", "a size is said by rank, pair and in total, and kept to", sizes))
+trials.add(
+    "synthesize-size", Trial("synthesize-size", "a size is given by rank, pair and in total, and kept to", sizes)
+)
 trials.add(
     "synthesize-grounds", Trial("synthesize-grounds", "a size means the same on links and on a cluster", both_grounds)
 )
