@@ -1,29 +1,28 @@
-r"""Wiring of folded Clos networks of one, two or three tiers: what leaf-spine, three-tier, fat-tree and rails share.
+"""Wiring of folded Clos networks of one, two or three tiers, which leaf-spine, three-tier, fat tree and rails share.
 
-core group 0     core group 1          cores: spine j of every pod to core group j
-/      \         /      \
-          spine 0 ...  spine 1 | spine 0 ... spine 1     spines of pod 0 | of pod 1
-|   \   /   |     |   \  /   |
-leaf 0      leaf 1   | leaf 2     leaf 3        every leaf to every spine of its pod
-||||        ||||       ||||       ||||         ports
+Cores join pods (spine j of every pod is cabled to core group j), every leaf of a pod is cabled to every spine of it,
+and NICs are cabled to leafs.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible, taken_bps
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import OVERSUBSCRIPTION
+from railyard.kit.schema.quantity import LINK_RATE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.routes import Routes
-    from railyard.cluster.topology.wiring import Box, Parts
+    from railyard.cluster.topology.wiring import Box, Endpoints, Parts
 
 
 @dataclass(frozen=True)
@@ -177,6 +176,76 @@ def uplinks_of(down: int, oversubscription: float, parts: Parts, uplink_bps: flo
             possible=f"possible: at most {most:g}:1",
         )
     return up
+
+
+def leaf_ports(
+    asked: int | None, oversubscription: float, parts: Parts, uplink_bps: float, *, key: str = "ports_per_leaf"
+) -> int:
+    """Ports of a leaf to NICs: as asked if the leaf has them, else as many as the oversubscription leaves room for.
+
+    Raises:
+        InputError: The oversubscription is not positive, or the leaf has too few ports.
+    """
+    positive(oversubscription, "oversubscription")
+    most = parts.leaf.down(oversubscription, parts.link_bps, uplink_bps)
+    if most < 1:
+        raise impossible(
+            f"{parts.leaf.name} has no port left for a NIC at {parts.link_bps / 1e9:g} Gb/s",
+            key="oversubscription",
+            found=oversubscription,
+            possible="choose a larger switch",
+        )
+    if asked is None:
+        return most
+    if not 1 <= asked <= most:
+        raise impossible(
+            f"{parts.leaf.name} has {most} ports for NICs at this oversubscription",
+            key=key,
+            found=asked,
+            possible=f"possible: 1 to {most}",
+        )
+    return asked
+
+
+def evenly(endpoints: Endpoints, most: int) -> int:
+    """Ports per leaf, at most `most`, so that leafs are filled alike and no server is split over two."""
+    unit = endpoints.nics if most >= endpoints.nics else 1
+    units = math.ceil(endpoints.ports / unit)
+    leafs = math.ceil(units / (most // unit))
+    return math.ceil(units / leafs) * unit
+
+
+def leaf_tier(
+    endpoints: Endpoints, parts: Parts, ports_per_leaf: int | None, oversubscription: float, uplink_bps: float
+) -> tuple[int, int, int]:
+    """Ports of a leaf to NICs, leafs, and uplinks of a leaf; 0 if one leaf is enough.
+
+    Raises:
+        InputError: A leaf has too few ports for these, or none left for an uplink.
+    """
+    down = leaf_ports(ports_per_leaf, oversubscription, parts, uplink_bps)
+    down = evenly(endpoints, down) if ports_per_leaf is None else down
+    leafs = math.ceil(endpoints.ports / down)
+    return down, leafs, uplinks_of(down, oversubscription, parts, uplink_bps) if leafs > 1 else 0
+
+
+def consecutive(endpoints: Endpoints) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """int32[servers, nics] and int32[extra], ports numbered server by server."""
+    numbers, inside = np.arange(endpoints.ports, dtype=np.int32), endpoints.servers * endpoints.nics
+    return numbers[:inside].reshape(endpoints.servers, endpoints.nics), numbers[inside:]
+
+
+def ratio(
+    key: str = "oversubscription", words: str = "Capacity down to NICs over capacity up to spines, of a leaf"
+) -> Any:
+    """A field of a topology: how many times more capacity leads down than up."""
+    return field(default=1.0, metadata=f.ratio(key, words, bounds=OVERSUBSCRIPTION))
+
+
+def uplink_rate() -> Any:
+    """A field of a topology: the rate of its uplinks."""
+    words = "Rate of a link between switches; that of the NICs"
+    return field(default=None, metadata=f.rate("uplink_rate", words, bounds=LINK_RATE))
 
 
 def wire(tree: FoldedClos, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: Look) -> Wiring:

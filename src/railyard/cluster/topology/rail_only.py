@@ -14,8 +14,7 @@ from railyard.cluster.topology.three_tier import ThreeTier
 from railyard.cluster.topology.wiring import ACCESS_ROW, LEAF_SPINE, Endpoints, Parts, Wiring, impossible, topologies
 from railyard.kit.errors import InputError
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import OVERSUBSCRIPTION, PORTS
-from railyard.kit.schema.quantity import LINK_RATE
+from railyard.kit.schema.bounds import PORTS
 
 
 @dataclass(frozen=True)
@@ -35,22 +34,12 @@ class RailOnly:
 
     kind: ClassVar[str] = "rail-only"
 
-    oversubscription: float = field(
-        default=1.0,
-        metadata=f.ratio(
-            "oversubscription",
-            "Of a rail's leafs, when one switch a rail is not enough",
-            bounds=OVERSUBSCRIPTION,
-        ),
-    )
+    oversubscription: float = clos.ratio(words="Of a rail's leafs, when one switch a rail is not enough")
     ports_per_leaf: int | None = field(
         default=None,
         metadata=f.count("ports_per_leaf", "Servers of a leaf; all when one switch has room for them", bounds=PORTS),
     )
-    uplink_bps: float | None = field(
-        default=None,
-        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
-    )
+    uplink_bps: float | None = clos.uplink_rate()
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.cluster.topology import clos
-from railyard.cluster.topology.leaf_spine import leaf_ports
 from railyard.cluster.topology.wiring import (
     ACCESS_ROW,
     LEAF_SPINE,
@@ -22,8 +21,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import OVERSUBSCRIPTION, PORTS, limits
-from railyard.kit.schema.quantity import LINK_RATE
+from railyard.kit.schema.bounds import PORTS, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,21 +46,9 @@ class RailOptimized:
 
     kind: ClassVar[str] = "rail-optimized"
 
-    oversubscription: float = field(
-        default=1.0,
-        metadata=f.ratio(
-            "oversubscription",
-            "Capacity down to NICs over capacity up to spines, of a leaf",
-            bounds=OVERSUBSCRIPTION,
-        ),
-    )
-    spine_oversubscription: float = field(
-        default=1.0,
-        metadata=f.ratio(
-            "spine_oversubscription",
-            "Capacity down over capacity up of a spine, with three tiers",
-            bounds=OVERSUBSCRIPTION,
-        ),
+    oversubscription: float = clos.ratio()
+    spine_oversubscription: float = clos.ratio(
+        "spine_oversubscription", "Capacity down over capacity up of a spine, with three tiers"
     )
     servers_per_leaf: int | None = field(
         default=None,
@@ -86,10 +72,7 @@ class RailOptimized:
         default=None,
         metadata=f.count("spines", "Number of spines under one layer of them; the fewest that do", bounds=PORTS),
     )
-    uplink_bps: float | None = field(
-        default=None,
-        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
-    )
+    uplink_bps: float | None = clos.uplink_rate()
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
@@ -113,7 +96,7 @@ class RailOptimized:
                 possible=", ".join(str(size) for size in divisors(endpoints.nics)),
             )
         asked = None if self.servers_per_leaf is None else self.servers_per_leaf * shared
-        most = leaf_ports(asked, self.oversubscription, parts, uplink_bps, key="servers_per_leaf") // shared
+        most = clos.leaf_ports(asked, self.oversubscription, parts, uplink_bps, key="servers_per_leaf") // shared
         if most < 1:
             raise impossible(
                 f"{parts.leaf.name} has too few ports for {shared} rails",

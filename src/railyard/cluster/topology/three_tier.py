@@ -6,10 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from railyard.cluster.topology import clos
-from railyard.cluster.topology.leaf_spine import evenly, leaf_ports
 from railyard.cluster.topology.wiring import (
     ACCESS_RACK,
     LEAF_SPINE,
@@ -21,8 +18,7 @@ from railyard.cluster.topology.wiring import (
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import OVERSUBSCRIPTION, PORTS
-from railyard.kit.schema.quantity import LINK_RATE
+from railyard.kit.schema.bounds import PORTS
 
 
 @dataclass(frozen=True)
@@ -43,21 +39,9 @@ class ThreeTier:
 
     kind: ClassVar[str] = "three-tier"
 
-    oversubscription: float = field(
-        default=1.0,
-        metadata=f.ratio(
-            "oversubscription",
-            "Capacity down to NICs over capacity up to spines, of a leaf",
-            bounds=OVERSUBSCRIPTION,
-        ),
-    )
-    spine_oversubscription: float = field(
-        default=1.0,
-        metadata=f.ratio(
-            "spine_oversubscription",
-            "Capacity down to leafs over capacity up to cores, of a spine",
-            bounds=OVERSUBSCRIPTION,
-        ),
+    oversubscription: float = clos.ratio()
+    spine_oversubscription: float = clos.ratio(
+        "spine_oversubscription", "Capacity down to leafs over capacity up to cores, of a spine"
     )
     ports_per_leaf: int | None = field(
         default=None,
@@ -67,27 +51,17 @@ class ThreeTier:
         default=None,
         metadata=f.count("leafs_per_pod", "Leafs of a pod; as many as there is room for", bounds=PORTS),
     )
-    uplink_bps: float | None = field(
-        default=None,
-        metadata=f.rate("uplink_rate", "Rate of a link between switches; that of the NICs", bounds=LINK_RATE),
-    )
+    uplink_bps: float | None = clos.uplink_rate()
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
         uplink = parts.uplink(self.uplink_bps)
         clos.positive(self.spine_oversubscription, "spine_oversubscription")
-        down = leaf_ports(self.ports_per_leaf, self.oversubscription, parts, uplink)
-        if self.ports_per_leaf is None:
-            down = evenly(endpoints, down)
-        leafs = math.ceil(endpoints.ports / down)
-        up = clos.uplinks_of(down, self.oversubscription, parts, uplink) if leafs > 1 else 0
+        down, leafs, up = clos.leaf_tier(endpoints, parts, self.ports_per_leaf, self.oversubscription, uplink)
         per_pod, pods, upper = self._pods(leafs, up, parts, uplink)
         tree = clos.FoldedClos(down, up, per_pod, pods, *upper, parts.link_bps, uplink)
-        numbers = np.arange(endpoints.ports, dtype=np.int32)
-        inside = endpoints.servers * endpoints.nics
-        port_of = numbers[:inside].reshape(endpoints.servers, endpoints.nics)
         look = clos.Look((ACCESS_RACK, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
-        return clos.wire(tree, port_of, numbers[inside:], look)
+        return clos.wire(tree, *clos.consecutive(endpoints), look)
 
     def _pods(self, leafs: int, up: int, parts: Parts, uplink_bps: float) -> tuple[int, int, tuple[int, int, int]]:
         """Leafs of a pod, pods, and the tiers above."""
