@@ -11,9 +11,17 @@ from railyard.model.architecture import ModelColumns
 KNOWN = catalog.load()
 
 
+class Row:
+    def __init__(self, columns):
+        self.columns = columns
+
+    def __getitem__(self, name):
+        return float(getattr(self.columns, name)[0])
+
+
 def of(name):
-    found = ModelColumns.of([KNOWN.model(name)])
-    return {name: float(getattr(found, name)[0]) for name in ModelColumns.__slots__}, found
+    found = ModelColumns([KNOWN.model(name)])
+    return Row(found), found
 
 
 def test_latent_attention_caches_its_latent_vector():
@@ -60,4 +68,4 @@ def test_a_window_bounds_the_pairs_of_its_layers():
     ],
 )
 def test_a_whole_layer_is_a_mixer_and_an_mlp(name, whole):
-    assert ModelColumns.of([KNOWN.model(name)]).whole_layers[0] == pytest.approx(whole)
+    assert ModelColumns([KNOWN.model(name)]).whole_layers[0] == pytest.approx(whole)

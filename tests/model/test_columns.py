@@ -1,36 +1,50 @@
-"""Columns of records: order, reading each once, rows by number."""
+"""Columns of records: order, reading each once, replacing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.model.machine import Machine, MachineColumns, Slowdowns, columns_of, table_of, take
-
-Columns = make_dataclass("Columns", ["twice", "name"])
+from railyard.model.machine import Machine, MachineColumns, RecordColumns, Slowdowns, table_of
 
 
 @dataclass(frozen=True)
-class Nested:
-    inner: object
-    other: np.ndarray
+class Item:
+    size: float | None
+    flag: bool = True
+    twice: float = -1.0
 
 
-def test_each_distinct_object_is_read_once_and_keeps_its_rows():
+def test_each_distinct_record_is_read_once_and_keeps_its_rows():
     read = []
 
-    def row(item):
+    def derive(item):
         read.append(item)
-        return {"name": item[0], "twice": 2 * item[0], "left out": 9}
+        return {"twice": 2 * item.size}
 
-    first, second = [3.5], [7]
-    found = columns_of(Columns, [first, second, first, [3.5]], row)
-    assert found.twice.tolist() == [7.0, 14.0, 7.0, 7.0]
-    assert found.name.tolist() == [3.5, 7.0, 3.5, 3.5]
-    assert read == [[3.5], [7], [3.5]]
+    first, second = Item(3.5), Item(7, flag=False)
+    found = RecordColumns([first, second, first, Item(3.5)], derive)
+    assert found.twice.tolist() == [7.0, 14.0, 7.0, 7.0]  # takes the place of the attribute
+    assert found.size.tolist() == [3.5, 7.0, 3.5, 3.5]
+    assert found.flag.tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert read == [Item(3.5), second, Item(3.5)]
+
+
+def test_columns_that_no_record_has_are_errors_and_none_is_not_a_number():
+    found = RecordColumns([Item(None), Item(2.0)])
+    assert np.isnan(found.size[0])
+    assert found.size[1] == 2.0
+    with pytest.raises(AttributeError, match="sise"):
+        _ = found.sise
+
+
+def test_replaced_columns_leave_the_others_as_they_were():
+    found = RecordColumns([Item(1.0), Item(2.0)])
+    other = found.replace(size=np.array([5.0, 6.0]))
+    assert (found.size.tolist(), other.size.tolist(), other.twice.tolist()) == ([1.0, 2.0], [5.0, 6.0], [-1.0, -1.0])
 
 
 def test_items_of_one_key_are_worked_out_once():
@@ -40,20 +54,9 @@ def test_items_of_one_key_are_worked_out_once():
     assert worked == [5, 12]
 
 
-def test_rows_are_taken_at_every_depth():
-    columns = Nested(Columns(np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])), np.array([7.0, 8.0, 9.0]))
-    found = take(columns, np.array([2, 0]))
-    assert found.inner.twice.tolist() == [3.0, 1.0]
-    assert found.inner.name.tolist() == [6.0, 4.0]
-    assert found.other.tolist() == [9.0, 7.0]
-
-
-def test_rows_are_taken_of_what_others_slow_and_where_nobody_does():
+def test_a_class_of_communicators_is_slowed_by_others():
     machine = Machine.of_device(catalog.load().accelerator("h100-sxm"), 400e9)
-    slowed = Slowdowns(
-        {"dp": np.array([1.0, 1.25, 1.5])}, {"dp": np.array([2.0, 2.5, 4.0])}, {"dp": np.array([2.0, 2.5, 4.0])}
-    )
-    alone, met = (take(MachineColumns.of([machine] * 3, each), np.array([2, 0])) for each in (None, slowed))
-    assert alone.slowed is None
-    assert met.slowed.outside["dp"].tolist() == [4.0, 2.0]
-    assert met.seen_by("dp").out_bytes_s == pytest.approx([400e9 / 8 / 4, 400e9 / 8 / 2])
+    slowed = Slowdowns({"dp": np.array([1.5, 1.0])}, {"dp": np.array([4.0, 2.0])}, {"dp": np.array([4.0, 2.0])})
+    met = MachineColumns.of([machine] * 2, slowed).seen_by("dp")
+    assert met.out_bytes_s == pytest.approx([400e9 / 8 / 4, 400e9 / 8 / 2])
+    assert met.up_bytes_s == pytest.approx(machine.scale_up_bps / 8 / np.array([1.5, 1.0]))

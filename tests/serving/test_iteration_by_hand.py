@@ -52,7 +52,7 @@ def rows(model, domain, device="h200-sxm", *, up_bytes_s=1e11, out_bytes_s=1e10,
         scale_out_bps=8 * out_bytes_s,
     )
     found = Deployments.of((KNOWN.model(model), ServingLayout(**layout), machine))
-    return replace(found, device=replace(found.device, **{name: np.array([rate]) for name, rate in RATES.items()}))
+    return replace(found, device=found.device.replace(**{name: np.array([rate]) for name, rate in RATES.items()}))
 
 
 def found(deployments, tokens, sequences, kv_tokens, pairs):
@@ -160,7 +160,7 @@ def test_the_busiest_rank_stands_above_the_mean_as_the_largest_normal_number(ran
     [("mixtral-8x22b", 39e9, 0.01), ("deepseek-v3", 37e9, 0.02), ("llama-3-70b", 70.6e9, 0.002)],
 )
 def test_active_parameters_are_the_published_ones(model, published, within):
-    assert ModelColumns.of([KNOWN.model(model)]).active_parameters[0] == pytest.approx(published, rel=within)
+    assert ModelColumns([KNOWN.model(model)]).active_parameters[0] == pytest.approx(published, rel=within)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_sequences_that_fit():
 def test_scales_of_mxfp4_take_a_quarter_of_a_bit():
     """gpt-oss-120b: experts of 4 bits, a scale of 8 bits for each 32 of them; over 4 ranks."""
     deployments = rows("gpt-oss-120b", 8, tp=4, precision="mxfp4")
-    wide = replace(deployments, layout=replace(deployments.layout, expert_bits=np.array([8.0])))
+    wide = replace(deployments, layout=deployments.layout.replace(expert_bits=np.array([8.0])))
     experts = float((deployments.model.total_parameters * deployments.model.expert_share)[0])
     assert (weight_bytes(wide) - weight_bytes(deployments))[0] == pytest.approx(experts * (8 - 4.25) / 8 / 4, rel=1e-9)
 
@@ -217,7 +217,7 @@ def test_scales_of_mxfp4_take_a_quarter_of_a_bit():
 def test_experts_in_four_bits_fill_the_tiles_of_marlin(device, tp, elements):
     """gpt-oss-20b: 24 layers of 32 experts of three matrices in 4.25 bits; vLLM, `Mxfp4MoEMethod.create_weights`."""
     deployments = rows("gpt-oss-20b", 8, device=device, tp=tp, precision="mxfp4")
-    bare = replace(deployments, layout=replace(deployments.layout, expert_padding=np.array([1.0])))
+    bare = replace(deployments, layout=deployments.layout.replace(expert_padding=np.array([1.0])))
     more = 24 * 32 * 3 * (elements - 2880 * 2880) * 4.25 / 8 / tp
     assert (weight_bytes(deployments) - weight_bytes(bare))[0] == pytest.approx(more, rel=2e-3, abs=1.0)
 
@@ -260,7 +260,7 @@ def test_copies_of_a_token_for_its_experts_move_bytes():
 def test_experts_of_few_bits(device, precision, width, rate, launch):
     """Grouped products reach 0.6 of 16 bits' share of their units in 8 bits, 0.85 in 4, where one kernel does all."""
     replica = rows("deepseek-v3", 8, device=device, tp=4, precision=precision)
-    replica = replace(replica, device=replace(replica.device, best4=np.array([2e14])))
+    replica = replace(replica, device=replica.device.replace(best4=np.array([2e14])))
     expert = 3 * 7168 * 2048 / 4
     visited = float(busiest(*(np.array([value]) for value in (256.0, 8.0, 40.0, 1.0)))[0])
     seconds = both(visited * expert * width / 0.6e12, 2 * (40 * 8 + visited * 64) * expert / rate)

@@ -75,9 +75,7 @@ def test_passes_beside_a_reduction_are_those_of_a_smaller_device(known):
     found = concurrent_passes(columns, MachineColumns.of([machine(device, scale_up_domain=1)])).data
     part, rest = 108 / 132, 1 - 2.5 * 50e9 / columns.device.hbm_bytes_s
     rates = {name: getattr(columns.device, name) * part for name in ("gemm16", "gemm8", "gemm4", "attention")}
-    smaller = dataclasses.replace(
-        columns.device, units=np.array([108.0]), hbm_bytes_s=columns.device.hbm_bytes_s * rest, **rates
-    )
+    smaller = columns.device.replace(units=np.array([108.0]), hbm_bytes_s=columns.device.hbm_bytes_s * rest, **rates)
     held = (8.0, 0.0, 1.0, 1.0)
     slow = layer_passes(dataclasses.replace(columns, device=smaller)).stage(*held)
     assert found.stage(*held).forward[0] == pytest.approx(slow.forward[0], rel=1e-9)

@@ -27,7 +27,7 @@ def of(columns, name):
 def test_eight_bits_shorten_only_the_products_of_attention(catalog):
     # H100: products 989.4 x 0.8 = 791 TFLOP/s, attention 613: 0.367 s of 1.631 s an EFLOP are softmax. 8-bit products
     # take 1 / 1405 s a TFLOP: 0.712 + 0.367 = 1.079 s, 927 TFLOP/s.
-    device = DeviceColumns.of([catalog.accelerator("h100-sxm")])
+    device = DeviceColumns([catalog.accelerator("h100-sxm")])
     softmax = 1 / device.attention[0] - 1 / device.gemm16[0]
     assert device.attention[0] == pytest.approx(613e12, rel=0.002)
     assert device.attention8[0] == pytest.approx(927e12, rel=0.002)
@@ -35,7 +35,7 @@ def test_eight_bits_shorten_only_the_products_of_attention(catalog):
 
 
 def test_no_eight_bits_no_gain(catalog):
-    device = DeviceColumns.of([catalog.accelerator("a100-sxm-80gb")])
+    device = DeviceColumns([catalog.accelerator("a100-sxm-80gb")])
     assert device.attention8[0] == device.attention[0]
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.model.machine import columns_of
+from railyard.model.machine import RecordColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -198,15 +198,15 @@ def hardware_flops_per_token(
     return useful
 
 
-@dataclass(frozen=True, slots=True)
-class ModelColumns:
+class ModelColumns(RecordColumns):
     """Architecture; 0 where a part is absent. Parameters are of one layer, one expert, one table.
 
     Where layers are not alike, a column is of their mean layer: products with `layers` are exact in weights, FLOPs and
     bytes, and what a kernel loses on each shape is that of the mean shape.
 
     Attributes:
-        layers, moe_layers, hidden, heads, kv_heads, head_dim, ffn, moe_ffn, vocab, experts: As in the catalogue.
+        layers, moe_layers, hidden, heads, kv_heads, head_dim, ffn, moe_ffn, vocab, experts, sparse_keys: As in the
+            catalogue.
         gated, tied, rotary, biased, latent: Flags; `latent` for latent attention, of which are the next five.
         q_lora, kv_lora, rope_dim, nope_dim, v_dim: As in the catalogue.
         score_dim, value_dim: Dimensions of a head in the scores and in the values, as whole sequences compute them.
@@ -224,71 +224,14 @@ class ModelColumns:
         mixed_parameters: Of mixers other than attention by the model's heads: recurrences, compressed attention.
         state_elements, conv_elements, scan_flops: Of recurrences: elements that one sequence keeps, FLOPs of one token.
         expert_dim: Width of the vector that routed experts take.
-        sparse_keys: Keys that a learned index picks for each query; 0 for all.
         picking: Share of the cached elements of layers without a window whose keys an index picks.
         indexed: Share of the layers with attention that have an index of their own.
         mtp: Multi-token-prediction layers.
         total_parameters, expert_share: Of the model; routed experts' share of them.
     """
 
-    layers: F
-    moe_layers: F
-    hidden: F
-    heads: F
-    kv_heads: F
-    head_dim: F
-    ffn: F
-    moe_ffn: F
-    shared_ffn: F
-    vocab: F
-    gated: F
-    tied: F
-    rotary: F
-    biased: F
-    latent: F
-    q_lora: F
-    kv_lora: F
-    rope_dim: F
-    nope_dim: F
-    v_dim: F
-    score_dim: F
-    value_dim: F
-    decode_dim: F
-    kv_elements: F
-    experts: F
-    topk: F
-    group_share: F
-    groups: F
-    window: F
-    windowed: F
-    windowed_cache: F
-    joined: F
-    plain: F
-    cored: F
-    mixers: F
-    dense: F
-    mixed_parameters: F
-    state_elements: F
-    conv_elements: F
-    scan_flops: F
-    expert_dim: F
-    sparse_keys: F
-    picking: F
-    indexed: F
-    mtp: F
-    attention_parameters: F
-    mlp_parameters: F
-    expert_parameters: F
-    shared_parameters: F
-    router_parameters: F
-    embedding_parameters: F
-    total_parameters: F
-    expert_share: F
-
-    @classmethod
-    def of(cls, models: Sequence[Model]) -> ModelColumns:
-        """Columns of models of the catalogue."""
-        return columns_of(cls, models, _row)
+    def __init__(self, models: Sequence[Model]) -> None:
+        super().__init__(models, _derived)
 
     @property
     def head_bytes(self) -> F:
@@ -328,13 +271,15 @@ class ModelColumns:
         return pairs
 
 
-_COUNTED = ("layers", "hidden", "vocab", "experts", "moe_ffn", "moe_layers")
 _LATENT = ("q_lora", "kv_lora", "rope_dim", "nope_dim", "v_dim")
 
 
-def _row(model: Model) -> dict[str, float]:
-    row = {name: float(getattr(model, name)) for name in (*_COUNTED, "sparse_keys")}
-    row |= {"gated": model.gated_mlp, "tied": model.tied_embeddings, "rotary": not model.learned_positions}
+def _derived(model: Model) -> dict[str, float]:
+    row: dict[str, float] = {
+        "gated": model.gated_mlp,
+        "tied": model.tied_embeddings,
+        "rotary": not model.learned_positions,
+    }
     row |= {"biased": model.mlp_bias, "mtp": model.mtp_layers, "expert_dim": model.expert_dim or model.hidden}
     row["shared_ffn"] = model.shared_experts * (model.shared_ffn or model.moe_ffn)
     return row | _attention(model) | _layers(model) | _routing(model) | _parameters(model)

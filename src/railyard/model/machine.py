@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from railyard.collective.curves import Curves, Library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    from _typeshed import DataclassInstance
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster, PooledMemory
@@ -126,25 +124,42 @@ def _of_rank(cluster: Cluster, pool: PooledMemory, unit_bps: float) -> float:
 
 F = NDArray[np.float64]
 Item = TypeVar("Item")
-Kind = TypeVar("Kind", bound="DataclassInstance")
 
 
-def columns_of(kind: type[Kind], items: Sequence[Item], row: Callable[[Item], dict[str, float]]) -> Kind:
-    """Columns of items, by the names of the fields of `kind`; each distinct object is read once.
+class RecordColumns:
+    """Numbers of records as columns: attribute `name` is float64[records], what each record has under that name.
+
+    Each distinct record is read once, and a column is made when it is first asked for. None becomes NaN.
 
     Args:
-        kind: A dataclass of columns.
-        items: One a row.
-        row: Values of one item; those that are no fields are left out.
+        records: One a row.
+        derive: Further values of a record by name; they take the place of its attributes.
     """
-    names = [field.name for field in fields(kind)]
 
-    def values(item: Item) -> list[float]:
-        found = row(item)
-        return [float(found[name]) for name in names]
+    def __init__(self, records: Sequence[Any], derive: Callable[[Any], Mapping[str, float]] | None = None) -> None:
+        distinct = {id(record): record for record in records}
+        number = {key: row for row, key in enumerate(distinct)}
+        self._rows = [(record, {} if derive is None else derive(record)) for record in distinct.values()]
+        self._order = np.array([number[id(record)] for record in records], np.int64)
 
-    table = table_of(items, values, key=id)
-    return kind(*(np.ascontiguousarray(table[:, column]) for column in range(len(names))))
+    def __getattr__(self, name: str) -> F:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        values = [derived[name] if name in derived else getattr(record, name) for record, derived in self._rows]
+        column: F = np.array([np.nan if value is None else value for value in values], np.float64)[self._order]
+        self.__dict__[name] = column
+        return column
+
+    def replace(self, **columns: NDArray[Any]) -> Self:
+        """A copy in which some columns are others."""
+        found = copy(self)
+        found.__dict__.update(columns)
+        return found
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Rows by number."""
+        made = {name: column[rows] for name, column in self.__dict__.items() if not name.startswith("_")}
+        return self.replace(**made, _order=self._order[rows])
 
 
 def table_of(items: Sequence[Item], values: Callable[[Item], Sequence[float]], key: Callable[[Item], Hashable]) -> F:
@@ -168,25 +183,8 @@ def table_of(items: Sequence[Item], values: Callable[[Item], Sequence[float]], k
     return table
 
 
-def take(columns: Kind, index: NDArray[np.int64]) -> Kind:
-    """Rows of columns, by number; records and mappings of columns row by row, what is absent stays so."""
-    found: Kind = _taken(columns, index)
-    return found
-
-
-def _taken(part: Any, index: NDArray[np.int64]) -> Any:
-    if part is None:
-        return None
-    if isinstance(part, np.ndarray):
-        return part[index]
-    if isinstance(part, Mapping):
-        return {name: _taken(value, index) for name, value in part.items()}
-    return type(part)(*(_taken(getattr(part, field.name), index) for field in fields(part)))
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceColumns:
-    """Dense FLOP/s by operand width, and what share of them the best kernels reach.
+class DeviceColumns(RecordColumns):
+    """Accelerators of the catalogue: dense FLOP/s by operand width, and what share of them the best kernels reach.
 
     Attributes:
         peak16: Stated for 16 bits.
@@ -198,42 +196,22 @@ class DeviceColumns:
         units: Compute units.
         gap_s: Between one kernel and the next.
         scale_up_bytes_s: What collectives reach inside the scale-up domain.
-        tdp_w: Power limit.
     """
 
-    peak16: F
-    gemm16: F
-    gemm8: F
-    gemm4: F
-    best8: F
-    best4: F
-    attention: F
-    attention8: F
-    hbm_bytes_s: F
-    units: F
-    gap_s: F
-    memory_bytes: F
-    scale_up_bytes_s: F
-    tdp_w: F
-
-    @classmethod
-    def of(cls, accelerators: Sequence[Accelerator]) -> DeviceColumns:
-        """Columns of accelerators of the catalogue."""
-        return columns_of(cls, accelerators, _row)
+    def __init__(self, accelerators: Sequence[Accelerator]) -> None:
+        super().__init__(accelerators, _device)
 
     def best_flops_s(self, bits: F) -> F:
         """FLOP/s of a matrix product whose operands have so many bits, in the fastest numbers that hold them."""
         return np.where(bits == 16, self.gemm16, np.where(bits == 8, self.best8, self.best4))
 
 
-def _row(device: Accelerator) -> dict[str, float]:
+def _device(device: Accelerator) -> dict[str, float]:
     return _products(device) | {
         "hbm_bytes_s": device.memory_bps / 8.0 * device.memory_efficiency,
         "units": max(1, device.sm_count),
         "gap_s": device.launch_ps * 1e-12,
-        "memory_bytes": device.memory_bytes,
         "scale_up_bytes_s": device.scale_up_collective_bps / 8.0,
-        "tdp_w": device.tdp_w,
     }
 
 

@@ -81,8 +81,7 @@ def attention_half(model: ModelColumns) -> ModelColumns:
     """Attention, routers, embeddings and the output projection."""
     zero = np.zeros_like(model.layers)
     split = model.layers * model.attention_parameters + model.moe_layers * model.router_parameters
-    return replace(
-        model,
+    return model.replace(
         moe_layers=zero,
         mlp_parameters=zero,
         expert_parameters=zero,
@@ -98,8 +97,7 @@ def ffn_half(model: ModelColumns) -> ModelColumns:
     zero = np.zeros_like(model.layers)
     routed = model.moe_layers * model.experts * model.expert_parameters
     dense = (model.layers - model.moe_layers) * model.mlp_parameters + model.moe_layers * model.shared_parameters
-    return replace(
-        model,
+    return model.replace(
         heads=zero,
         latent=zero,
         kv_elements=zero,
@@ -147,10 +145,10 @@ class Half:
         token.
         """
         half, layers = self.rows.model, float(self.model.layers)
-        bare = replace(half, vocab=np.zeros_like(half.layers))
+        bare = half.replace(vocab=np.zeros_like(half.layers))
         one = self._of(bare, tokens, 0.0, 0.0, 0.0)
         rows = max(self.model.experts_per_token, 1) if half.experts[0] else 1
-        dense = replace(bare, moe_layers=np.zeros_like(half.layers))
+        dense = bare.replace(moe_layers=np.zeros_like(half.layers))
         reduces = self._of(dense, tokens * rows, 0.0, 0.0, 0.0).network
         kernels = one.kernels - _HALF * layers * self.side.software.layer_s
         seconds = one.matrices + one.experts + kernels + _HALF * (one.passes + reduces)
@@ -159,7 +157,7 @@ class Half:
     def head_s(self) -> float:
         """Seconds of the output projection's weights."""
         half = self.rows.model
-        bare = self._of(replace(half, vocab=np.zeros_like(half.layers)), 1.0, 0.0, 0.0, 0.0).matrices[0]
+        bare = self._of(half.replace(vocab=np.zeros_like(half.layers)), 1.0, 0.0, 0.0, 0.0).matrices[0]
         return float(self.law(1.0).matrices[0] - bare)
 
     def joule_per_token(self) -> float:

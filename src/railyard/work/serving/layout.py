@@ -8,32 +8,18 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.model.architecture import ModelColumns
-from railyard.model.machine import DeviceColumns, MachineColumns, columns_of
+from railyard.model.machine import DeviceColumns, MachineColumns, RecordColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.model.machine import F, Machine
 
 
-@dataclass(frozen=True, slots=True)
-class ServingLayoutColumns:
+class ServingLayoutColumns(RecordColumns):
     """Layout and widths: parallel degrees, bits of weights stored (with scales) and multiplied, of a cached one.
 
     `expert_padding`: elements of an expert in memory, over those of the checkpoint.
     """
-
-    tp: F
-    pp: F
-    dp: F
-    cp: F
-    ep: F
-    expert_tp: F
-    dense_bits: F
-    expert_bits: F
-    dense_math: F
-    expert_math: F
-    kv_bits: F
-    expert_padding: F
 
     @property
     def ranks(self) -> F:
@@ -59,9 +45,9 @@ class Deployments:
         """
         machines = [machine for _, _, machine in replicas]
         return cls(
-            ModelColumns.of([model for model, _, _ in replicas]),
-            columns_of(ServingLayoutColumns, replicas, _layout_row),
-            DeviceColumns.of([machine.accelerator for machine in machines]),
+            ModelColumns([model for model, _, _ in replicas]),
+            ServingLayoutColumns(replicas, _layout_row),
+            DeviceColumns([machine.accelerator for machine in machines]),
             MachineColumns.of([replace(machine, share=1.0) for machine in machines]),
         )
 

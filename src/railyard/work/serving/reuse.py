@@ -192,7 +192,7 @@ def reuse(
 
 def _flops(model: Model, tokens: int) -> float:
     """Of a prompt: two for each weight of a layer that a token visits, and attention over the keys before it."""
-    row = ModelColumns.of([model])
+    row = ModelColumns([model])
     weights = model.active_parameters() - model.embedding_parameters() - model.head_parameters()
     scores = row.core_flops(row.causal_pairs(np.array([float(tokens)])) * row.heads) * row.layers
     return 2.0 * weights * tokens + float(scores[0])

@@ -61,7 +61,7 @@ def kept_bytes(columns: Columns, layer: LayerActivations, layers: F | float, moe
 
 def offloaded(columns: Columns) -> F:
     """Share of the layers whose activations wait in the host's memory."""
-    return np.minimum(columns.layout.offloaded / columns.model.layers, 1.0)
+    return np.minimum(columns.layout.offload_layers / columns.model.layers, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def shards(columns: Columns) -> tuple[F, F]:
     """Ranks that share the state of a dense parameter, and of an expert's."""
     layout = columns.layout
     replicas = np.maximum(layout.tp * layout.cp * layout.dp / (layout.ep * layout.expert_tp), 1.0)
-    return layout.shard, np.minimum(replicas, layout.shard)
+    return layout.shard_ranks, np.minimum(replicas, layout.shard_ranks)
 
 
 def root(columns: Columns, rank: RankColumns) -> F:

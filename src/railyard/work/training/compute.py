@@ -191,7 +191,13 @@ def weight_cast_s(columns: Columns, parameters: F | float) -> F:
 def gather_copies_s(columns: Columns, layers: F | float) -> F:
     """Launches that copy each rank's part of what ZeRO-3 gathered for one pass, on the way of the computation."""
     software, layout = columns.software, columns.layout
-    parts = software.gather_copies * software.shard_messages * layout.shard * (layout.zero >= 3) * (layout.shard > 1)
+    parts = (
+        software.gather_copies
+        * software.shard_messages
+        * layout.shard_ranks
+        * (layout.zero >= 3)
+        * (layout.shard_ranks > 1)
+    )
     return layers * parts * software.launch_s
 
 

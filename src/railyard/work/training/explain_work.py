@@ -262,8 +262,8 @@ def _times(training: Training, accelerator: Accelerator) -> dict[str, list[tuple
     """For each block rows of (kind, phase, operator, seconds, kernels) of one micro-batch on one rank."""
     columns = Columns.of([training], [accelerator])
     zero = np.zeros(1)
-    smooth = dataclasses.replace(columns, device=dataclasses.replace(columns.device, gap_s=zero))
-    plain = dataclasses.replace(columns, software=dataclasses.replace(columns.software, cast_bytes=zero))
+    smooth = dataclasses.replace(columns, device=columns.device.replace(gap_s=zero))
+    plain = dataclasses.replace(columns, software=columns.software.replace(cast_bytes=zero))
     found = {}
     for name, block in {**_BLOCKS, "joint": blocks.prediction_joint}.items():
         found[name] = [

@@ -317,7 +317,7 @@ def concurrent_passes(columns: Columns, machine: MachineColumns) -> ConcurrentPa
         wire = wire_bytes_s(group, seen, software.expert_fraction, exchange=True)
         expert = layer_passes(_smaller(columns, software.expert_ctas / units, _EXCHANGE_ACCESSES * wire))
     if np.any((layout.dp * layout.cp > 1) & ((layout.overlap_gradient > 0) | (layout.overlap_parameter > 0))):
-        group = Group(np.where(layout.zero >= 3, layout.shard, layout.dp * layout.cp), layout.tp)
+        group = Group(np.where(layout.zero >= 3, layout.shard_ranks, layout.dp * layout.cp), layout.tp)
         wire = wire_bytes_s(group, machine.seen_by("dp"), software.collective_fraction)
         data = layer_passes(_smaller(columns, software.data_ctas / units, _REDUCTION_ACCESSES * wire))
     return ConcurrentPasses(_share(columns, software.tensor_ctas / units), expert, data)
@@ -335,7 +335,7 @@ def _smaller(columns: Columns, stated: F, memory_bytes_s: F) -> Columns:
     part = left / device.units
     memory = 1.0 - np.minimum(memory_bytes_s / device.hbm_bytes_s, _MOST_MEMORY)
     rates = {name: getattr(device, name) * part for name in ("gemm16", "gemm8", "gemm4", "attention")}
-    smaller = dataclasses.replace(device, units=left, hbm_bytes_s=device.hbm_bytes_s * memory, **rates)
+    smaller = device.replace(units=left, hbm_bytes_s=device.hbm_bytes_s * memory, **rates)
     return dataclasses.replace(columns, device=smaller)
 
 

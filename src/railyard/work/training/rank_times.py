@@ -119,7 +119,7 @@ def sharded_times(
     trail = np.minimum(behind, again + scatter)
     part = scatter / np.maximum(again + scatter, 1e-12)
     taken = (gather - lead) * loss.forward["dp"] + (again + scatter - trail) * loss.backward["dp"]
-    on = np.where((layout.zero >= 3) & (layout.shard > 1), 1.0, 0.0)
+    on = np.where((layout.zero >= 3) & (layout.shard_ranks > 1), 1.0, 0.0)
     copied = gather_copies_s(columns, rank.layers) * (1.0 + layout.reshard)
     return on * (lead + trail * (1.0 - part)) + copied, on * trail * part, on * taken, on * sent.coding
 
@@ -142,7 +142,7 @@ def _sums(columns: Columns, machine: MachineColumns, across: F) -> tuple[F, F]:
 
     It has a queue of its own, and the NICs for itself where shards stay inside a domain.
     """
-    alone = columns.layout.shard * columns.layout.tp <= machine.domain
+    alone = columns.layout.shard_ranks * columns.layout.tp <= machine.domain
     return np.where(alone, 0.0, across), np.where(alone, across, 0.0)
 
 
@@ -176,7 +176,7 @@ def shard_group(columns: Columns, name: str) -> Group:
     """Ranks over which ZeRO-3 spreads `dense` or `expert` parameters, as `parallel.data` has them."""
     layout = columns.layout
     if name == "dense":
-        return Group(layout.shard, layout.tp)
+        return Group(layout.shard_ranks, layout.tp)
     expert = layout.ep * layout.expert_tp
     return Group(np.maximum(layout.tp * layout.cp * layout.dp / expert, 1.0), expert)
 
@@ -229,8 +229,8 @@ def _layer(columns: Columns, machine: MachineColumns, name: str, held: F, traine
 def _across_replicas(columns: Columns, machine: MachineColumns, trained: F) -> F:
     """Hybrid sharding: what a layer's dense shards take to be summed over the groups that hold the same ones."""
     layout, software = columns.layout, columns.software
-    group = Group(layout.dp * layout.cp / layout.shard, layout.tp * layout.shard)
-    size = trained * software.gradient_bytes / layout.shard
+    group = Group(layout.dp * layout.cp / layout.shard_ranks, layout.tp * layout.shard_ranks)
+    size = trained * software.gradient_bytes / layout.shard_ranks
     return collective_s(CollectiveKind.ALL_REDUCE, size, group, machine, software.collective_fraction)
 
 

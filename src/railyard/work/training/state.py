@@ -169,7 +169,7 @@ def _optimizer_s(columns: Columns, dense: F, expert: F) -> F:
     layout, software = columns.layout, columns.software
     sharded = np.where(layout.zero >= 1, 1.0, 0.0)
     edp = np.maximum(layout.tp * layout.dp * layout.cp / (layout.ep * layout.expert_tp), 1.0)
-    shard = dense / np.where(sharded > 0, layout.shard, 1.0) + expert / np.where(sharded > 0, edp, 1.0)
+    shard = dense / np.where(sharded > 0, layout.shard_ranks, 1.0) + expert / np.where(sharded > 0, edp, 1.0)
     buffer = np.where(layout.zero >= 2, shard, dense + expert) * software.gradient_bytes * 2.0
     return (shard * software.optimizer_bytes + buffer) / columns.device.hbm_bytes_s
 
@@ -292,7 +292,7 @@ class _Moved:
 def _groups(columns: Columns) -> dict[str, Group]:
     layout = columns.layout
     replicas = layout.dp * layout.cp
-    shard = np.where(layout.zero >= 3, layout.shard, replicas)
+    shard = np.where(layout.zero >= 3, layout.shard_ranks, replicas)
     return {
         **alpha_beta.groups(columns),
         "pp": Group(layout.pp, layout.tp * replicas),
@@ -346,6 +346,6 @@ def _sharded(
         return summed.plus(scattered).plus(gathered, gathers)
 
     none = _Moved.none(dense)
-    across = _Moved.of(_REDUCE, trained / layout.shard * each * split, layers, groups["replica"], machine)
+    across = _Moved.of(_REDUCE, trained / layout.shard_ranks * each * split, layers, groups["replica"], machine)
     sent = {"dp": of("dp", dense, trained), "edp": of("edp", expert, trained_expert), "replica": across}
     return {name: none.plus(moved, often) for name, moved in sent.items()}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.model.machine import Machine, take
+from railyard.model.machine import Machine, RecordColumns
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import sequences
 from railyard.work.serving.software import columns, profile
@@ -36,6 +37,19 @@ if TYPE_CHECKING:
 _SCALE_OUT_BPS = 400e9
 # Sequences that engines run at once unless told otherwise.
 _MOST = {"vllm": 1024.0, "sglang": 2048.0, "tensorrt-llm": 2048.0, "deepseek": 4096.0}
+
+
+def take(columns: Any, rows: NDArray[np.int64]) -> Any:
+    """Rows of columns by number, at every depth; what is absent stays so."""
+    if columns is None:
+        return None
+    if isinstance(columns, np.ndarray):
+        return columns[rows]
+    if isinstance(columns, RecordColumns):
+        return columns.take(rows)
+    if isinstance(columns, Mapping):
+        return {name: take(value, rows) for name, value in columns.items()}
+    return type(columns)(*(take(getattr(columns, field.name), rows) for field in fields(columns)))
 
 
 @dataclass(frozen=True)

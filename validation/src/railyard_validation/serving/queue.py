@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
-from railyard.model.machine import take
 from railyard.work.serving.cost import Prompting, crowded_s, iteration_costs, with_prompts
 from railyard.work.serving.iteration import launches_s
 from railyard.work.serving.memory import cache_tokens
 from railyard_validation.serving.cases import drawn
+from railyard_validation.serving.model import take
 from railyard_validation.serving.schedulers import Scheduler, scheduler_of
 
 if TYPE_CHECKING:

@@ -142,7 +142,7 @@ def _no_rack(case: Case) -> Case:
 
 def _as_trained(columns: Columns, weights: F | float) -> F:
     """Casts of frozen weights as of trained ones: once a step."""
-    trained = dataclasses.replace(columns.job, frozen=np.zeros_like(columns.job.frozen))
+    trained = columns.job.replace(frozen=np.zeros_like(columns.job.frozen))
     return compute.weight_cast_s(dataclasses.replace(columns, job=trained), weights)
 
 

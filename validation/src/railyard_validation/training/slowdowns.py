@@ -77,9 +77,7 @@ def beside_a_wave(known: Catalog) -> float:
     device, model = known.accelerator("h100-sxm"), known.model("llama-3-8b")
     job = Training(model=model, layout=Layout(global_batch=1), seq_len=2048, software=SoftwareProfile(name="test"))
     columns = Columns.of([job], [device])
-    fewer = dataclasses.replace(
-        columns.device, units=columns.device.units - 24, gemm16=columns.device.gemm16 * 108 / 132
-    )
+    fewer = columns.device.replace(units=columns.device.units - 24, gemm16=columns.device.gemm16 * 108 / 132)
     m, n, k, sixteen, two, one = (np.array([float(x)]) for x in (12 * 128, 11 * 256, 8192, 16, 2, 1))
 
     def seconds(on: Columns) -> float:

@@ -348,7 +348,7 @@ def predicted(jobs: Sequence[Job], pace: F) -> F:
     """Step seconds where ranks take so many times as long."""
 
     def change(columns: Columns) -> Columns:
-        return dataclasses.replace(columns, job=dataclasses.replace(columns.job, pace=pace))
+        return dataclasses.replace(columns, job=columns.job.replace(pace=pace))
 
     return estimate([training for training, _ in jobs], [machine for _, machine in jobs], change=change).step_s
 
