@@ -22,7 +22,7 @@ struct SpanColumns {
   std::span<const std::int64_t> end_ps;  ///< After the start.
 };
 
-/// How a link is shared; the closed forms are those of `railyard.engine.contention`.
+/// How a link is shared; the closed forms are those of `railyard.engine.analytic`.
 struct SharingLaw {
   double least;     ///< Share of a link left to those who ask for more than their fair share.
   double rounding;  ///< Demand beyond a link's rate that counts as none.

@@ -16,8 +16,7 @@ from railyard.ask.calibrate.nccl.constants import CONSTANTS
 from railyard.ask.calibrate.nccl.constants import FITTED as PRIORS
 from railyard.ask.calibrate.nccl.log import parse
 from railyard.ask.calibrate.nccl.rows import validate_log
-from railyard.collective.calibrated import read_constants
-from railyard.collective.measured import MEASURED
+from railyard.collective.constants import MEASURED, read_constants
 from railyard.face import api
 from railyard.kit.errors import InputError
 

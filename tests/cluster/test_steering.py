@@ -8,7 +8,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.links import Csr
 from railyard.cluster.steering import TRIES, Steering
 from railyard.cluster.topology import LeafSpine
-from railyard.engine.rerouting import steered
+from railyard.engine.probing import steered
 from railyard.graph import Job
 from railyard.work.operate.contention.pattern import WorkClass
 

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from tests.collective.test_symmetry import clos, rails, torus
 
-from railyard.collective.synthesis.broken import Broken
-from railyard.collective.synthesis.collectives import collectives
-from railyard.collective.synthesis.images import whole_faults
-from railyard.collective.synthesis.mended import mended
+from railyard.collective.synthesis.collectives import collectives, whole_faults
+from railyard.collective.synthesis.repaired import Broken
 from railyard.collective.synthesis.schedule import faults
+from railyard.collective.synthesis.symmetry import mended
 
 
 def slowed(network, link, share=0.5):

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railyard.collective import Case, Shape, machine_of
-from railyard.collective.tuner import constants, nccl
-from railyard.collective.tuner.nccl import ChannelPlan, ring_plan, switch_plan
+from railyard.collective import Case, Shape, constants, machine_of, tuner
+from railyard.collective.tuner import ChannelPlan, ring_plan, switch_plan
 from railyard.graph import CollectiveKind as Kind
 
 LL, LL128, SIMPLE = range(3)
@@ -43,7 +42,7 @@ NARROW, WIDE = ChannelPlan(2, 24.0, 18.0), ChannelPlan(2, 60.0, 60.0)
 )
 def test_bus_bandwidth_of_rings_and_trees(build, domains, algorithm, plan, bus_gbs):
     one = case(build, domains, 4)
-    assert [nccl.bus_gbs(one, algorithm, index, plan) for index in range(3)] == pytest.approx(bus_gbs, rel=1e-12)
+    assert [tuner.bus_gbs(one, algorithm, index, plan) for index in range(3)] == pytest.approx(bus_gbs, rel=1e-12)
 
 
 def test_generations():
@@ -77,9 +76,9 @@ def test_generations():
 def test_corrections_of_trees(protocol, factors):
     """`treeCorrectionFactor` at 64 B times powers of two; half way between two of them their mean."""
     index = np.array([0, 4, 5, 6, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40])
-    assert nccl.tree_correction(protocol, 64.0 * 2.0**index) == pytest.approx(factors)
-    ends = nccl.tree_correction(protocol, np.array([64.0 * 2**11, 64.0 * 2**12]))
-    assert nccl.tree_correction(protocol, np.array([64.0 * 2**11.5])) == pytest.approx(ends.mean())
+    assert tuner.tree_correction(protocol, 64.0 * 2.0**index) == pytest.approx(factors)
+    ends = tuner.tree_correction(protocol, np.array([64.0 * 2**11, 64.0 * 2**12]))
+    assert tuner.tree_correction(protocol, np.array([64.0 * 2**11.5])) == pytest.approx(ends.mean())
 
 
 SPEEDS = {  # `speedArrayIntra` and `speedArrayInter` of the graph search, sm80, sm90 and sm100

@@ -12,7 +12,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster import build as cluster_build
 from railyard.cluster.topology import MultiSite
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
-from railyard.collective.measured import MEASURED
+from railyard.collective.constants import MEASURED
 from railyard.collective.timing import EXCHANGE_SHARE, LINK_CEILING, SHARP_SHARE, WIRE
 from railyard.graph import CollectiveKind as Kind
 from railyard.kit.errors import InputError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.collective import CollectivePolicy, lower_collectives
-from railyard.collective.measured import MEASURED
+from railyard.collective.constants import MEASURED
 from railyard.collective.timing import SHARP_SHARE
 from railyard.graph import CollectiveKind as Kind
 from railyard.kit.errors import InputError

@@ -7,15 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from railyard.collective.synthesis.bound import lower_bound_us
-from railyard.collective.synthesis.collectives import Ask, collectives
-from railyard.collective.synthesis.groups import exchanges_us, gathers_us, sums_us
-from railyard.collective.synthesis.images import image_faults, whole
-from railyard.collective.synthesis.mended import followed
+from railyard.collective.synthesis.bound import exchanges_us, gathers_us, lower_bound_us, sums_us
+from railyard.collective.synthesis.collectives import Ask, collectives, image_faults, whole
 from railyard.collective.synthesis.network import build
 from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.search import synthesize
-from railyard.collective.synthesis.symmetry import symmetry_of
+from railyard.collective.synthesis.symmetry import followed, symmetry_of
 from railyard.kit.errors import InputError
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from railyard.collective import Case, Shape, choose, choose_many, machine_of
+from railyard.collective import Case, Shape, choose, choose_many, machine_of, tuner
 from railyard.collective.choice import predicted_us
-from railyard.collective.tuner import nccl
-from railyard.collective.tuner.nccl import ring_plan, switch_plan
+from railyard.collective.tuner import ring_plan, switch_plan
 from railyard.graph import CollectiveKind as Kind
 
 GIB = 1 << 30
@@ -65,7 +64,7 @@ def test_the_library_takes_the_fastest_it_has_and_time_has_no_steps(build, serve
         assert growth.max() < 1.36, (kind, SIZES[growth.argmax()])
         case = Case(machine, shape, kind)
         for name, protocol in chosen.candidates:
-            if machine.library == "nccl" and nccl.offers(name, case):
+            if machine.library == "nccl" and tuner.nccl_offers(name, case):
                 assert (chosen.time_us <= predicted_us(case, name, protocol, SIZES) + 1e-9).all(), (kind, name)
 
 
@@ -123,7 +122,7 @@ def test_one_rank_a_server_gathers_by_aggregated_trees_when_small(build):
     shape = Shape.grid(8, 1)
     assert choose(Kind.ALL_GATHER, 4 * GIB, shape, machine).algorithm == "ring"
     case = Case(machine, shape, Kind.ALL_GATHER)
-    assert [name for name in ("ring", "pat", "nvls", "tree") if nccl.offers(name, case)] == ["ring", "pat"]
+    assert [name for name in ("ring", "pat", "nvls", "tree") if tuner.nccl_offers(name, case)] == ["ring", "pat"]
 
 
 def test_amd_meshes_run_over_all_links(build):

@@ -17,7 +17,7 @@ from railyard.collective.choice import choose_many
 from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
 from railyard.collective.pattern import Schedule, Send
-from railyard.collective.synthesis import searched, written
+from railyard.collective.synthesis import of_cluster, written
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.schedule import faults as wrong
@@ -181,4 +181,4 @@ def test_what_was_made_for_one_run_is_unknown_to_the_next():
 
 def test_members_of_a_part_of_the_cluster():
     shape = Shape.grid(2, 1)
-    assert searched.members_of(machine(), shape).tolist() == [0, 8]
+    assert of_cluster.members_of(machine(), shape).tolist() == [0, 8]

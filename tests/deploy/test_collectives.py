@@ -9,7 +9,7 @@ import pytest
 
 from railyard.ask.deploy.emit import collectives, configurations
 from railyard.ask.deploy.emit.collectives import NOTHING, collectives_of, differences, variables
-from railyard.collective.tuner.nccl import Fixed
+from railyard.collective.tuner import Fixed
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.rounds import buffered, waiting
-from railyard.engine.rounds.waiting import Cohort, Rule, close
+from railyard.engine import rounds as buffered
+from railyard.engine import rounds as waiting
+from railyard.engine.rounds import Cohort, Rule, close
 from railyard.kit.errors import SimulationError
 
 

@@ -11,7 +11,7 @@ from tests.edge.test_rounds import cohort
 from tests.edge.test_study import ROUNDS, SITES, refused, run
 
 from railyard.cluster.edge.clients import Network, SharedLink
-from railyard.engine.rounds.waiting import Rule, Tree, close
+from railyard.engine.rounds import Rule, Tree, close
 from railyard.work.study.distributed import Began, added_s, shared_of
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from railyard.engine.contention import fullest, slowdown
+from railyard.engine.analytic import fullest, slowdown
 
 
 def drawn(flows, links, sets, seed=5, draws=3_000):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from railyard.engine.contention import LEAST, ROUNDING, Spans, Uses, stretches
+from railyard.engine.analytic import LEAST, ROUNDING, Spans, Uses, stretches
 
 MINUTE_PS = 60 * 10**12
 

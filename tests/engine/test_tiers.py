@@ -11,7 +11,7 @@ from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.spec import Background, Placement
 from railyard.cluster.topology import Dragonfly, LeafSpine, ThreeTier
-from railyard.engine.contention import fullest
+from railyard.engine.analytic import fullest
 from railyard.engine.designs import Classes, Networks, contention
 from railyard.engine.tiers import PATTERNS, Tiers
 from railyard.kit.errors import InputError

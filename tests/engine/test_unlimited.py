@@ -13,7 +13,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.fault import DegradeLink, LinkDown, SlowAccelerator
 from railyard.collective import CollectivePolicy
 from railyard.collective.choice import DEFAULT_POLICY
-from railyard.engine.unlimited import FREED, Conditions
+from railyard.engine.flow import FREED, Conditions
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.measure.decompose import decompose
 from railyard.measure.utilization import tax_of

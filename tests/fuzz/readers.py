@@ -76,7 +76,7 @@ def _model(path: Path) -> Any:
 
 
 def _constants(path: Path) -> Any:
-    from railyard.collective.calibrated import read_constants
+    from railyard.collective.constants import read_constants
 
     return read_constants(path)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from railyard.engine.lab.connections import hashes, jenkins, siphash, source_port, taken
+from railyard.engine.lab.wiring import hashes, jenkins, siphash, source_port, taken
 from railyard.kit.errors import SimulationError
 
 SEEN = "0010110001000000010000"

@@ -15,10 +15,10 @@ from railyard import engine
 from railyard.cluster.fault import DegradeLink, SlowAccelerator
 from railyard.collective.machine import Shape
 from railyard.engine import Jitter, Probes
-from railyard.engine.lab import frames
-from railyard.engine.lab.counters import execute
+from railyard.engine.lab import blueprint
 from railyard.engine.lab.engine import LabEngine
 from railyard.engine.lab.program import LibraryCall, parts
+from railyard.engine.lab.switches import execute
 from railyard.engine.lab.wiring import laid_out
 from railyard.face.cli import guard
 from railyard.graph import CollectiveKind, Job
@@ -143,7 +143,9 @@ def alive(pid):
 
 
 @yard.needs_lab
-@pytest.mark.skipif(bool(frames.missing()) or not all(path.exists() for path in frames.FRR), reason="FRR is not here")
+@pytest.mark.skipif(
+    bool(blueprint.missing()) or not all(path.exists() for path in blueprint.FRR), reason="FRR is not here"
+)
 @pytest.mark.slow
 def test_bgp_finds_the_same_paths(tmp_path):
     cluster, graph = yard.cluster(tmp_path, 8, yard.CLOS, "400 Mb/s"), yard.collectives(8, "ALL_REDUCE", yard.MIB)
@@ -221,14 +223,14 @@ def test_what_would_take_for_ever_is_refused(tmp_path):
 
 
 def test_a_machine_that_cannot_is_told_why(monkeypatch):
-    monkeypatch.setattr(frames, "_capabilities", lambda: 0)
+    monkeypatch.setattr(blueprint, "_capabilities", lambda: 0)
     monkeypatch.setattr(sys, "platform", "linux")
     with pytest.raises(InputError, match="CAP_NET_ADMIN") as caught:
-        frames.need()
+        blueprint.need()
     assert caught.value.exit_code == 2
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(InputError, match="Linux"):
-        frames.need()
+        blueprint.need()
 
 
 def test_the_engine_is_registered():

@@ -5,14 +5,14 @@ import pytest
 from railyard import catalog as catalogs
 from railyard import cluster as clusters
 from railyard.collective.policy import CollectivePolicy
-from railyard.engine.lab import frames
+from railyard.engine.lab import blueprint
 from railyard.graph import CollectiveKind
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
 from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.trace.builder import GraphBuilder
 
-needs_lab = pytest.mark.skipif(bool(frames.missing()), reason=f"the lab needs {frames.missing()}")
+needs_lab = pytest.mark.skipif(bool(blueprint.missing()), reason=f"the lab needs {blueprint.missing()}")
 STAR = {"kind": "leaf-spine", "ports_per_leaf": 64, "spines": 1}
 CLOS = {"kind": "leaf-spine", "ports_per_leaf": 2, "spines": 2}
 ONE = CollectivePolicy(connections=1)

@@ -10,8 +10,8 @@ from railyard.cluster.fault.degrade_link import DegradeLink
 from railyard.cluster.names import node_name
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW
+from railyard.engine.packet.assembly import full_ps, samples_of, thinned
 from railyard.engine.packet.engine import PACKET
-from railyard.engine.packet.flows import full_ps, samples_of, thinned
 from railyard.graph import Job
 from railyard.work.scenario.load import from_values
 from railyard.work.study.study import prepare

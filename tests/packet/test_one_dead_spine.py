@@ -14,7 +14,7 @@ from railyard.work.traffic.simulate import TrafficRun, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.traffic.report import Report
+    from railyard.work.traffic.played import Report
 
 ADAPTIVE = ("spectrum-x", "infiniband")
 SPRAYING = (*ADAPTIVE, "uec", "scheduled")

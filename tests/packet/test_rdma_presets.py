@@ -13,7 +13,7 @@ from railyard.work.scenario.packet import assign, fabric
 from railyard.work.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
-    from railyard.work.traffic.report import Report
+    from railyard.work.traffic.played import Report
 
 DATA = Path(__file__).parent / "data"
 HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")

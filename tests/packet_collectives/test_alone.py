@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from railyard.engine.packet.alone import IdleNetwork, Measure, measured, one_task, repeated
-from railyard.engine.packet.task_flows import Slicing, TaskFlows
+from railyard.engine.packet.plan import Slicing, TaskFlows
+from railyard.engine.packet.slices import IdleNetwork, Measure, measured, one_task, repeated
 from railyard.graph import TaskGraph
 
 NONE = np.empty(0, np.int64)

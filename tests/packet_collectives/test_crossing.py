@@ -9,8 +9,8 @@ from railyard import engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.spec import Background
 from railyard.cluster.topology import LeafSpine
-from railyard.engine.packet.crossing import crossing, sent_share
 from railyard.engine.packet.engine import PacketEngine
+from railyard.engine.packet.placing import crossing, sent_share
 from railyard.graph import CollectiveKind as Kind
 from railyard.graph import Job
 

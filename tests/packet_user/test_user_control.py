@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from railyard.engine import packet
+from railyard.engine.packet.compiling import ACK, HOP, NETWORK, SLOTS, flow_dtype, path_dtype
 from railyard.engine.packet.user import UserBalancer, UserControl, load
-from railyard.engine.packet.user.records import ACK, HOP, NETWORK, SLOTS, flow_dtype, path_dtype
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railyard.engine.packet import Traffic
-from railyard.engine.packet.hosts import traffic_of
 from railyard.work.trace.builder import Trace
+from railyard.work.traffic.hosts import traffic_of
 
 
 def sent(trace: Trace) -> Traffic:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.packet.hosts import laid_out
 from railyard.graph import CollectiveKind, Kind
 from railyard.kit.errors import InputError
 from railyard.work.trace.chakra import read
+from railyard.work.traffic.hosts import laid_out
 
 from .checks import check, check_traffic, finish_times, sent
 

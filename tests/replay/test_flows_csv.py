@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from railyard.graph import AT_RECEIVER
 from railyard.kit.errors import InputError
-from railyard.work.trace.flows_csv import read
+from railyard.work.trace.formats import read_flows
 
 from .checks import check, sent
 
@@ -18,7 +18,7 @@ def written(folder, *lines):
 
 
 def test_flows_starts_and_waits(tmp_path):
-    trace = read(written(tmp_path, "# a comment", HEAD, "0,5,2000000,1.5,,", "", "5,9,10,,1,2.5", "1,2,3,,1 2,"))
+    trace = read_flows(written(tmp_path, "# a comment", HEAD, "0,5,2000000,1.5,,", "", "5,9,10,,1,2.5", "1,2,3,,1 2,"))
     assert trace.ranks == 10
     assert trace.graph.release_ps.tolist() == [1_500_000, 0, 0]
     flows = sent(trace)
@@ -31,7 +31,7 @@ def test_flows_starts_and_waits(tmp_path):
 
 
 def test_three_columns_are_enough_and_their_order_is_free(tmp_path):
-    flows = sent(read(written(tmp_path, "size_bytes,target,source", "7,1,0"), hosts=64))
+    flows = sent(read_flows(written(tmp_path, "size_bytes,target,source", "7,1,0"), hosts=64))
     assert (flows.hosts, flows.size_bytes[0], flows.source[0], flows.target[0]) == (64, 7, 0, 1)
 
 
@@ -53,13 +53,13 @@ def test_three_columns_are_enough_and_their_order_is_free(tmp_path):
 )
 def test_malformed_files_name_the_line(tmp_path, lines, message, line):
     with pytest.raises(InputError, match=message) as caught:
-        read(written(tmp_path, *lines))
+        read_flows(written(tmp_path, *lines))
     assert caught.value.problems[0].line == line
 
 
 def test_hosts_beyond_the_network_are_refused(tmp_path):
     with pytest.raises(InputError, match="a host 9, but only 8 hosts"):
-        read(written(tmp_path, HEAD, "0,9,5,,,"), hosts=8)
+        read_flows(written(tmp_path, HEAD, "0,9,5,,,"), hosts=8)
 
 
 @settings(deadline=None, max_examples=60)
@@ -67,6 +67,6 @@ def test_hosts_beyond_the_network_are_refused(tmp_path):
 def test_any_lines_are_read_or_refused(tmp_path_factory, lines):
     file = written(tmp_path_factory.mktemp("csv"), HEAD, *lines)
     try:
-        check(read(file))
+        check(read_flows(file))
     except InputError:
         return

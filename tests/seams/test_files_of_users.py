@@ -38,13 +38,13 @@ ALLOWED = (
     ),
     # What the system says.
     ("railyard/ask/calibrate/device.py", {"Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='replace')"}),
-    ("railyard/engine/lab/frames.py", {"Path('/proc/self/status').read_text(encoding='ascii')"}),
+    ("railyard/engine/lab/blueprint.py", {"Path('/proc/self/status').read_text(encoding='ascii')"}),
     (
         "railyard/engine/lab/keeper.py",
         {"file.read_text(encoding='ascii')", "os.open('/proc/self/ns/net', os.O_RDONLY)"},
     ),
     # What this process, or one that it started, wrote.
-    ("railyard/engine/lab/frr.py", {"(place / 'zebra.log').read_text(errors='replace')"}),
+    ("railyard/engine/lab/switches.py", {"(place / 'zebra.log').read_text(errors='replace')"}),
     (
         "railyard/face/web/outputs.py",
         {
@@ -64,7 +64,7 @@ ALLOWED = (
         {"gzip.GzipFile(fileobj=raw)", "zipfile.ZipFile(raw)", "tarfile.open(fileobj=raw)"},
     ),
     (
-        "railyard/work/trace/chakra_files.py",
+        "railyard/work/trace/chakra.py",
         {"zipfile.ZipFile(io.BytesIO(data))", "tarfile.open(fileobj=io.BytesIO(data))"},
     ),
     # A source line below an error: errors import nothing, and look whether the file is regular themselves.

@@ -14,8 +14,8 @@ from railyard.catalog.hugging_face import hf_config
 from railyard.face import api
 from railyard.model.machine import Machine
 from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.costing import copy_cost
 from railyard.work.serving.layout import Deployments, ServingLayout
-from railyard.work.serving.lockstep import copy_cost
 from railyard.work.serving.memory import cache_tokens, divide, sequences, state_tokens
 from railyard.work.serving.software import profile
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
-from railyard.work.serving.generate import Sessions, synthetic
+from railyard.work.serving.requests import Sessions, synthetic
 from railyard.work.serving.summary import autocorrelation, dispersion, gap_cv, repeated, scaled, summarize
 from railyard.work.serving.traces import read_trace
 

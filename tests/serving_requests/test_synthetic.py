@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railyard.graph.request_table import joined
 from railyard.kit.errors import InputError
 from railyard.work.serving.arrivals import KINDS, Arrivals, Empirical, Fixed, LogNormal, Pairs
-from railyard.work.serving.generate import RequestClass, Sessions, stream_synthetic, synthetic
+from railyard.work.serving.requests import RequestClass, Sessions, stream_synthetic, synthetic
 from railyard.work.serving.summary import dispersion, gap_cv, summarize
 
 COUNT = 200_000

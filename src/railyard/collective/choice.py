@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective import connections
+from railyard.collective import connections, tuner
 from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.chunks import window_s
+from railyard.collective.chunks import load_of, window_s
 from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
-from railyard.collective.rank_load import load_of
 from railyard.collective.timing import (
     LINK_CEILING,
     WIRE,
@@ -21,8 +20,7 @@ from railyard.collective.timing import (
     one_after_another,
     timing,
 )
-from railyard.collective.tuner import nccl, rccl
-from railyard.collective.tuner.nccl import ring_plan, switch_plan
+from railyard.collective.tuner import ring_plan, switch_plan
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 
@@ -147,7 +145,7 @@ def _considered(
 ) -> NDArray[np.bool_] | None:
     """bool[candidates, k]: what the library would run; None where it has none of them and all may be taken."""
     names = np.array([name for name, _ in candidates])
-    library = {"nccl": nccl.offers, "rccl": rccl.offers}.get(case.machine.library)
+    library = {"nccl": tuner.nccl_offers, "rccl": tuner.rccl_offers}.get(case.machine.library)
     if case.kind == CollectiveKind.ALL_TO_ALL:
         considered = (names == "pairwise")[:, None] & _sent_as(case, size_bytes, [spoken for _, spoken in candidates])
     elif library is None:

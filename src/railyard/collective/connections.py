@@ -23,18 +23,18 @@ import numpy as np
 
 from railyard.cluster.routes import mix
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.constants import generation_name
 from railyard.collective.machine import machine_of
 from railyard.collective.policy import MOST_CONNECTIONS
 from railyard.collective.ring import orders
-from railyard.collective.tuner.constants import generation_name
-from railyard.collective.tuner.nccl import ring_plan
+from railyard.collective.tuner import ring_plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.collective.constants import LogConstants
     from railyard.collective.machine import CollectiveMachine, Shape
-    from railyard.collective.measured import LogConstants
     from railyard.collective.policy import CollectivePolicy
 
 

@@ -2,6 +2,10 @@
 
 It is also what the rings of a full mesh amount to: channels over all links of an eight-accelerator mesh load every link
 with the same bytes.
+
+Pairwise all-to-all: every rank sends each other rank its part directly, as grouped sends and receives.
+
+NCCL orders the peers so that a domain talks to one other domain at a time; the bytes are the same in any order.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
 from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
@@ -70,7 +74,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, n, n, steps, tuple(range(n)))
 
 
-ALGORITHM = ALGORITHMS.add(
+DIRECT = ALGORITHMS.add(
     "direct",
     Algorithm(
         name="direct",
@@ -84,5 +88,45 @@ ALGORITHM = ALGORITHMS.add(
         schedule=_schedule,
         sources=("RCCL develop 2026-08, direct all-gather and reduce-scatter; facts on MI300X meshes",),
         route="exchange",
+    ),
+)
+
+
+def _pairwise_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    del kind
+    source, target = all_pairs(shape.ranks)
+    return Pattern.of([(source, target, 1 / shape.ranks)])
+
+
+def _pairwise_steps(kind: CollectiveKind, shape: Shape) -> Steps:
+    del kind
+    out = 1 if shape.domains > 1 else 0
+    return Steps(scale_up=1 - out, scale_out=out, peers=shape.ranks - 1)
+
+
+def _pairwise_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+    n = shape.ranks
+    steps = tuple(
+        tuple(Send(rank, (rank + turn) % n, (rank * n + (rank + turn) % n,)) for rank in range(n))
+        for turn in range(1, n)
+    )
+    return Schedule(kind, n, n * n, steps)
+
+
+PAIRWISE = ALGORITHMS.add(
+    "pairwise",
+    Algorithm(
+        name="pairwise",
+        summary="All-to-all by direct sends; across rails through the peer that owns the right NIC (PXN)",
+        kinds=(CollectiveKind.ALL_TO_ALL,),
+        protocols=("ll", "simple"),
+        family="peer",
+        refuses=always,
+        pattern=_pairwise_pattern,
+        steps=_pairwise_steps,
+        schedule=_pairwise_schedule,
+        sources=("NCCL 2.30, grouped sends and receives",),
+        route="exchange",
+        staged="hierarchical-all-to-all",
     ),
 )

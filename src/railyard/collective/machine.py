@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.collective.measured import MEASURED, LogConstants
+from railyard.collective.constants import MEASURED, LogConstants
 
 if TYPE_CHECKING:
     from railyard.cluster import Cluster

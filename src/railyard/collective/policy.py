@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.measured import MEASURED, LogConstants
+from railyard.collective.constants import MEASURED, LogConstants
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError, did_you_mean
 

@@ -4,6 +4,11 @@ Rings are rail aligned: channel c enters every domain at its c-th member, visits
 NIC through which it entered (the last member reaches that NIC over scale-up), so that all NICs carry the same and none
 crosses rails. In a full mesh the channels zigzag, so that together they use every link alike, and every second domain
 is visited backwards, so that the ring leaves by the last member's own NIC.
+
+Send and receive: one rank's data to one other. Pipelines use it; `lowering/transfers.py` puts it onto links.
+
+As a test of nccl-tests (`sendrecv_perf`) every rank sends its whole buffer to the next one and receives from the one
+before.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from railyard.collective.machine import Shape
+
 
 Order = NDArray[np.int64]
 
@@ -102,7 +108,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, n, n * len(rings), steps, owner)
 
 
-ALGORITHM = ALGORITHMS.add(
+RING = ALGORITHMS.add(
     "ring",
     Algorithm(
         name="ring",
@@ -118,3 +124,100 @@ ALGORITHM = ALGORITHMS.add(
         sources=("Patarasuk and Yuan, JPDC 2009", "NCCL 2.30, rings of the graph search"),
     ),
 )
+
+
+def chains(shape: Shape) -> list[Order]:
+    """The rings of `ring.orders`, each turned so that the root, position 0, comes first."""
+    return [np.roll(order, -int(np.flatnonzero(order == 0)[0])) for order in orders(shape)]
+
+
+def chain_steps(shape: Shape) -> Steps:
+    """A chain crosses every domain boundary once."""
+    return Steps(scale_up=shape.ranks - shape.domains, scale_out=shape.domains - 1)
+
+
+def _broadcast_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    del kind
+    channels = chains(shape)
+    return Pattern.of([(chain[:-1], chain[1:], 1 / len(channels)) for chain in channels])
+
+
+def _broadcast_steps(kind: CollectiveKind, shape: Shape) -> Steps:
+    del kind
+    return chain_steps(shape)
+
+
+def _broadcast_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+    channels = [chain.tolist() for chain in chains(shape)]
+    steps = tuple(
+        tuple(Send(chain[link], chain[link + 1], (channel,)) for channel, chain in enumerate(channels))
+        for link in range(shape.ranks - 1)
+    )
+    return Schedule(kind, shape.ranks, len(channels), steps)
+
+
+BROADCAST = ALGORITHMS.add(
+    "broadcast",
+    Algorithm(
+        name="broadcast",
+        summary="Pipelined chains from the root, one a channel, rail aligned like the rings",
+        kinds=(CollectiveKind.BROADCAST,),
+        protocols=("ll", "ll128", "simple"),
+        family="ring",
+        refuses=always,
+        pattern=_broadcast_pattern,
+        steps=_broadcast_steps,
+        schedule=_broadcast_schedule,
+        route="chain",
+        sources=("NCCL 2.30, ring broadcast",),
+    ),
+)
+
+
+def _reduce_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    del kind
+    channels = chains(shape)
+    return Pattern.of([(chain[1:], chain[:-1], 1 / len(channels)) for chain in channels])
+
+
+def _reduce_steps(kind: CollectiveKind, shape: Shape) -> Steps:
+    del kind
+    return chain_steps(shape)
+
+
+def _reduce_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+    channels = [chain.tolist() for chain in chains(shape)]
+    steps = tuple(
+        tuple(Send(chain[link], chain[link - 1], (channel,), reduce=True) for channel, chain in enumerate(channels))
+        for link in range(shape.ranks - 1, 0, -1)
+    )
+    return Schedule(kind, shape.ranks, len(channels), steps)
+
+
+REDUCE = ALGORITHMS.add(
+    "reduce",
+    Algorithm(
+        name="reduce",
+        summary="Pipelined chains to the root, one a channel, rail aligned like the rings",
+        kinds=(CollectiveKind.REDUCE,),
+        protocols=("ll", "ll128", "simple"),
+        family="ring",
+        refuses=always,
+        pattern=_reduce_pattern,
+        steps=_reduce_steps,
+        schedule=_reduce_schedule,
+        route="chain",
+        sources=("NCCL 2.30, ring reduce",),
+    ),
+)
+
+
+def neighbours(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sources and targets of the transfers of `sendrecv_perf`, as positions."""
+    order = orders(shape)[0]
+    return order, (order + 1) % shape.ranks
+
+
+def send_receive_schedule(source: int, target: int) -> tuple[tuple[Send, ...], ...]:
+    """The one step of one message, whole."""
+    return ((Send(source, target, (0,)),),)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective import connections
+from railyard.collective import connections, constants, tuner
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.chunks import (
     MANY_RANKS,
@@ -31,15 +31,14 @@ from railyard.collective.chunks import (
     heads_of,
     ll_channels,
     ll_shot_us,
+    load_of,
     loop_bytes,
     passes_of,
     switch_sync_us,
     tree_fill_us,
 )
-from railyard.collective.rank_load import load_of
 from railyard.collective.tree import levels
-from railyard.collective.tuner import constants, nccl, rccl
-from railyard.collective.tuner.nccl import ChannelPlan
+from railyard.collective.tuner import ChannelPlan
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ def _stored_us(case: Case, algorithm: Algorithm, size: NDArray[np.float64]) -> N
 def _base_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     if machine.library == "rccl":
-        return rccl.BASE_US[index]
+        return tuner.RCCL_BASE_US[index]
     if algorithm.family == "peer":
         return constants.BASE_US["ring"][constants.PROTOCOLS.index("simple")]  # one kernel for LL and Simple
     return constants.BASE_US.get(algorithm.family, (0.0, 0.0, 0.0))[index]
@@ -244,7 +243,7 @@ def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> 
         factor = 1.0 if plain else machine.measured.hop_factor(generation, protocol)
         return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[row][index]
     if machine.library == "rccl":
-        return rccl.LINK_US[family][index]
+        return tuner.RCCL_LINK_US[family][index]
     return machine.scale_up_latency_ps * 1e-6 * (1.0, 1.5, 3.0)[index] / machine.latency_factor
 
 
@@ -314,7 +313,7 @@ def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
     """NCCL's factor on a tree's bandwidth; where the filling is counted, what is left at large sizes."""
     if case.machine.library == "nccl":
         return constants.TREE_CORRECTION[protocol][-1]
-    return nccl.tree_correction(protocol, size)
+    return tuner.tree_correction(protocol, size)
 
 
 def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -412,8 +411,8 @@ def _protocol_gbs(case: Case, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     if algorithm.family == "tree":
         egress = load_of("tree", CollectiveKind.ALL_REDUCE, case.shape).scale_up
-        return nccl.bus_gbs(case, "tree", index, smooth) / 2 * egress
-    return nccl.bus_gbs(case, "ring", index, smooth)
+        return tuner.bus_gbs(case, "tree", index, smooth) / 2 * egress
+    return tuner.bus_gbs(case, "ring", index, smooth)
 
 
 def _pipeline_us(

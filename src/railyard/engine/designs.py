@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.contention import fullest, slowdown
+from railyard.engine.analytic import fullest, slowdown
 from railyard.engine.tiers import PATTERNS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.engine.contention import F
+    from railyard.engine.analytic import F
     from railyard.engine.tiers import Pattern, Tiers
 
 

@@ -16,7 +16,7 @@ from railyard.engine.background import Bursts, foreground, prioritized, until, w
 from railyard.engine.contract import Jitter, Probes, Progress, jitter_keys, joint
 from railyard.engine.faults import FaultColumns, effects_of, expand, outages_of, placed, slowed
 from railyard.engine.lowering import Free, Lowered, freed, lower
-from railyard.engine.rerouting import Rerouted, rerouted
+from railyard.engine.probing import Rerouted, rerouted
 from railyard.graph import Kind, Record, Stream
 from railyard.graph.record import fingerprint
 from railyard.kit.errors import Hung, InputError, SimulationError

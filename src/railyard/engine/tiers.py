@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster, Network
-    from railyard.engine.contention import F
+    from railyard.engine.analytic import F
 
 _SIZES = 14
 """Sizes of groups that are counted, at most."""

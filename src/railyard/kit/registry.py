@@ -138,9 +138,9 @@ class Registry(Generic[T]):
                 self._importing = False
 
     def _files(self) -> list[str]:
-        return (
-            [] if self._package is None else [file.name for file in iter_modules(import_module(self._package).__path__)]
-        )
+        if self._package is None:
+            return []
+        return [file.name for file in iter_modules(getattr(import_module(self._package), "__path__", ()))]
 
     def _load(self) -> None:
         self._import_package()

@@ -15,7 +15,7 @@ from railyard.ask.calibrate.nccl.constants import CONSTANTS, LaunchConstants
 from railyard.ask.calibrate.nccl.log import LogTable, parse
 from railyard.ask.calibrate.nccl.machine import BARE_METAL, CLOUD, PYTHON, Launch, launch_of
 from railyard.ask.calibrate.nccl.rows import validate_log
-from railyard.collective.measured import MEASURED
+from railyard.collective.constants import MEASURED
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard_validation.collectives import left_out as left

@@ -19,8 +19,8 @@ from railyard.kit.errors import InputError, Problem
 from railyard.kit.files import read_text
 from railyard.model.machine import Machine
 from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.costing import copy_cost
 from railyard.work.serving.layout import Deployments, ServingLayout
-from railyard.work.serving.lockstep import copy_cost
 from railyard.work.serving.memory import Room, cache_tokens, divide
 
 if TYPE_CHECKING:

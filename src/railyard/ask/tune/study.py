@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.tune.search import Tuner, settled
 from railyard.ask.tune.space import unseen_cases, value_at
 from railyard.ask.tune.trials import STEP, curves, tail_gains
-from railyard.collective.tuner import nccl
+from railyard.collective import tuner
 from railyard.engine.packet.fabrics import ROCE, following
 from railyard.kit.errors import InputError, Interrupted
 from railyard.measure.result.choices import TuneAnswer
@@ -54,13 +54,13 @@ def environment(tuned: TuneResult) -> str:
 
 def tuner_table(tuned: TuneResult) -> str:
     """Rows of the example tuner's table: one a collective that is fixed."""
-    return nccl.tuner_table(_fixed(tuned).tuner_rows(tuned.servers, tuned.ranks))
+    return tuner.tuner_table(_fixed(tuned).tuner_rows(tuned.servers, tuned.ranks))
 
 
-def _fixed(tuned: TuneResult) -> nccl.Fixed:
+def _fixed(tuned: TuneResult) -> tuner.Fixed:
     settings = tuned.settings
     each = settings.get("collectives.connections")
-    return nccl.Fixed(
+    return tuner.Fixed(
         algorithm={key: str(word) for key, word in settings.get("collectives.algorithm", {}).items()},
         protocol={key: str(word) for key, word in settings.get("collectives.protocol", {}).items()},
         connections=None if each is None else int(each),

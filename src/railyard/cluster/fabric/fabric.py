@@ -12,13 +12,32 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import SOME_SHARE, limits
+from railyard.kit.schema.bounds import SOME_SHARE, Provenance, limits
 from railyard.kit.schema.quantity import SIZE, TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.kit.schema.bounds import Provenance
+
+DEEPSEEK_LATENCY = (
+    "DeepSeek-V3 hardware paper (ISCA 2025), table 5: 64-byte latency {same} us on one leaf and {cross} us across two "
+    "hops more; less 20 m of cable a hop"
+)
+
+
+def vendor(text: str, source: str, year: int) -> Provenance:
+    """The maker's own figure."""
+    return Provenance(text, source, year, "vendor")
+
+
+def measured(text: str, source: str, year: int) -> Provenance:
+    """A published measurement."""
+    return Provenance(text, source, year, "measured")
+
+
+def estimated(text: str, source: str, year: int) -> Provenance:
+    """Derived, remembered or assumed: a parameter to be calibrated."""
+    return Provenance(text, source, year, "estimated")
 
 
 WIDE = 0.1
@@ -59,7 +78,7 @@ OBLIVIOUS = Behavior(moved_up=0.0, moved_down=0.0)
 
 
 @cache
-def measured() -> Mapping[str, Behavior]:
+def behaviors() -> Mapping[str, Behavior]:
     """Behaviors by composition, as packet runs gave them."""
     table = json.loads(files("railyard.cluster.fabric").joinpath("behavior.json").read_text(encoding="utf-8"))
     return {name: _behavior(row) for name, row in table["compositions"].items()}
@@ -353,7 +372,7 @@ class Fabric:
         if self.behavior is not None:
             return self.behavior
         plain = OBLIVIOUS if self.composition.startswith("spray, lossy, ") else Behavior()
-        return measured().get(self.composition, plain)
+        return behaviors().get(self.composition, plain)
 
     @property
     def paths(self) -> int:

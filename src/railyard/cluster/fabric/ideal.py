@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import estimated
-from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
+from railyard.cluster.fabric.fabric import Fabric, Packets, estimated, fabrics
 
 PACKETS = Packets(
     constants={

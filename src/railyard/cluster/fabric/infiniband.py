@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
+from dataclasses import replace
+
+from railyard.cluster.fabric.fabric import DEEPSEEK_LATENCY, Fabric, Packets, estimated, fabrics, measured, vendor
 
 PACKETS = Packets(
     constants={
@@ -87,5 +88,28 @@ INFINIBAND = fabrics.add(
             "credit_update_bytes": estimated("16 KiB", "four packets; not published", 2026),
             "sharp": vendor("false", "an option of the deployment", 2026),
         },
+    ),
+)
+
+
+INFINIBAND_STATIC = fabrics.add(
+    "infiniband-static",
+    replace(
+        INFINIBAND,
+        name="infiniband-static",
+        summary="InfiniBand NDR: credits on links, routes by destination, reliable connections at line rate",
+        load_balancing="ecmp",
+        reroute_ps=2_700_000_000_000,
+        sources={
+            **INFINIBAND.sources,
+            "reroute_ps": measured(
+                "2.7 s, 0.7 s for 512 hosts and 12 s for 8,192",
+                "OpenSM on ibsim: discovery, routes and tables of 2,048 hosts; its sweep begins with the "
+                "trap of the port that went down",
+                2026,
+            ),
+            "load_balancing": vendor("ecmp", "linear forwarding tables of OpenSM: one path a destination", 2026),
+        },
+        packets=INFINIBAND.packets.with_constants(load_balancing="ecmp", rdma_out_of_order=False),
     ),
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import estimated, vendor
-from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
+from railyard.cluster.fabric.fabric import Fabric, Packets, estimated, fabrics, vendor
 
 _US = 10**6
 

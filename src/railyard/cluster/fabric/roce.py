@@ -5,8 +5,9 @@ What NICs, switches and NCCL do as delivered is `roce-untuned`.
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
+from dataclasses import replace
+
+from railyard.cluster.fabric.fabric import DEEPSEEK_LATENCY, Fabric, Packets, estimated, fabrics, measured, vendor
 
 _US = 10**6
 
@@ -116,5 +117,32 @@ ROCE = fabrics.add(
                 "90 %", "2-to-1 incast at 100 Gb/s with tuned CNP factor: 88 Gb/s of goodput, headers added", 2024
             ),
         },
+    ),
+)
+
+
+ROCE_UNTUNED = fabrics.add(
+    "roce-untuned",
+    replace(
+        ROCE,
+        name="roce-untuned",
+        summary="RoCEv2 as delivered: one queue pair a connection hashed onto a path, PFC, DCQCN and marks by default",
+        qps=1,
+        packets=ROCE.packets.with_constants(
+            sources=(
+                *ROCE.packets.sources,
+                "mlxconfig of ConnectX and BlueField: rpg_time_reset 300, rpg_ai_rate 5, rpg_hai_rate 50, "
+                "rpg_min_dec_fac 50",
+                "SONiC: WRED from 1 to 2 MB, at most 5 %",
+            ),
+            marking_low_bytes=1_000_000,
+            marking_high_bytes=2_000_000,
+            marking_most=0.05,
+            dcqcn_increase_interval_ps=300 * _US,
+            dcqcn_additive_bps=5e6,
+            dcqcn_hyper_bps=50e6,
+            dcqcn_least_kept=0.5,
+        ),
+        sources={**ROCE.sources, "qps": vendor("1", "NCCL default NCCL_IB_QPS_PER_CONNECTION=1", 2026)},
     ),
 )

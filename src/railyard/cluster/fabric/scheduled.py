@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
+from railyard.cluster.fabric.fabric import DEEPSEEK_LATENCY, Fabric, Packets, estimated, fabrics, measured, vendor
 
 PACKETS = Packets(
     constants={

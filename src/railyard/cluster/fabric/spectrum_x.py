@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.cluster.fabric.constants import DEEPSEEK_LATENCY, estimated, measured, vendor
-from railyard.cluster.fabric.fabric import Fabric, Packets, fabrics
+from railyard.cluster.fabric.fabric import DEEPSEEK_LATENCY, Fabric, Packets, estimated, fabrics, measured, vendor
 from railyard.cluster.fabric.roce import PACKETS as ROCE_PACKETS
 
 _ROCE = {name: value for name, value in ROCE_PACKETS.constants.items() if not name.startswith("dcqcn_")}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.connections import connection_keys
-from railyard.collective.measured import MEASURED, LogConstants
+from railyard.collective.constants import MEASURED, LogConstants
 from railyard.collective.policy import MOST_CONNECTIONS
 from railyard.collective.timing import LINK_CEILING
 

@@ -8,10 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from railyard.collective.synthesis.bound import lower_bound_us, need_solver
-from railyard.collective.synthesis.broken import NEARNESS as NEARNESS_OF_BROKEN
-from railyard.collective.synthesis.broken import Broken
-from railyard.collective.synthesis.collectives import Ask, collectives
-from railyard.collective.synthesis.images import image_faults, whole, whole_faults
+from railyard.collective.synthesis.collectives import Ask, collectives, image_faults, whole, whole_faults
+from railyard.collective.synthesis.repaired import NEARNESS_OF_BROKEN, Broken
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.symmetry import symmetry_of

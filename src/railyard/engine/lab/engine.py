@@ -13,12 +13,10 @@ from railyard.engine.contract import Jitter, Probes, Progress, engines, joint
 from railyard.engine.faults import effects_of
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
-from railyard.engine.lab import frames
-from railyard.engine.lab.blueprint import Blueprint
-from railyard.engine.lab.connections import Connections
-from railyard.engine.lab.frames import played
+from railyard.engine.lab import blueprint
+from railyard.engine.lab.blueprint import Blueprint, played
 from railyard.engine.lab.program import PIECE_S, PS, Pace, Work, programs
-from railyard.engine.lab.wiring import laid_out
+from railyard.engine.lab.wiring import Connections, laid_out
 from railyard.engine.lowering import lower
 from railyard.graph import Kind, Record, Stream
 from railyard.graph.record import fingerprint
@@ -215,7 +213,7 @@ class LabEngine:
         """Runs all jobs to their end; see `Engine.simulate`."""
         from railyard.collective.policy import CollectivePolicy
 
-        frames.need(self.routing)
+        blueprint.need(self.routing)
         if jitter != Jitter():
             raise InputError("the lab has jitter of its own", key="jitter", allowed="none, or another engine")
         if (protocol := cluster.spec.back_end.encryption.protocol) != "none":

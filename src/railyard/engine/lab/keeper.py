@@ -24,11 +24,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.lab.blueprint import GATEWAY, Counted, Ran
-from railyard.engine.lab.counters import Watch
-from railyard.engine.lab.frames import read_frame, write_frame
-from railyard.engine.lab.frr import Daemons
+from railyard.engine.lab.blueprint import GATEWAY, Counted, Ran, read_frame, write_frame
 from railyard.engine.lab.rank import Inbox, Rank, listening, raised_priority
+from railyard.engine.lab.switches import Daemons, Watch
 from railyard.kit.files import die_with_parent
 
 if TYPE_CHECKING:

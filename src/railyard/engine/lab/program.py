@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.collective.pattern import Schedule, Send
     from railyard.collective.policy import CollectivePolicy
-    from railyard.engine.lab.connections import Connections
+    from railyard.engine.lab.wiring import Connections
     from railyard.engine.lowering import Lowered
     from railyard.graph import TaskGraph
 

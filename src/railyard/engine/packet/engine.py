@@ -16,19 +16,34 @@ from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.lowering import Entities, Lowered, lower
-from railyard.engine.packet.alone import LEAST_HOPS, IdleNetwork, measured
-from railyard.engine.packet.assembly import LoweredTraffic, assemble
-from railyard.engine.packet.background import alone, with_background
-from railyard.engine.packet.crossing import crossing, lost, sent_share
+from railyard.engine.packet.assembly import (
+    HostNames,
+    LoweredTraffic,
+    assemble,
+    flows_of,
+    full_ps,
+    load_windows,
+    samples_of,
+    thinned,
+)
 from railyard.engine.packet.fabrics import classed, following, settings_of, unclassed
 from railyard.engine.packet.faults import link_faults
-from railyard.engine.packet.flows import HostNames, flows_of, full_ps, load_windows, samples_of, thinned
 from railyard.engine.packet.lowering import Lowering
-from railyard.engine.packet.placing import Placed, place
-from railyard.engine.packet.running import run
-from railyard.engine.packet.slices import durations_ps, flow_ps, link_load, modelled, notes, sliced
+from railyard.engine.packet.placing import Placed, crossing, lost, place, sent_share
+from railyard.engine.packet.plan import Slicing
+from railyard.engine.packet.running import alone, run, with_background
+from railyard.engine.packet.slices import (
+    LEAST_HOPS,
+    IdleNetwork,
+    durations_ps,
+    flow_ps,
+    link_load,
+    measured,
+    modelled,
+    notes,
+    sliced,
+)
 from railyard.engine.packet.stored import unsent_ps
-from railyard.engine.packet.task_flows import Slicing
 from railyard.graph import Kind, Merged, Record
 from railyard.graph.record import fingerprint
 from railyard.kit.errors import InputError, Stalled

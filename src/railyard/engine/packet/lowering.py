@@ -26,10 +26,9 @@ from railyard.engine.packet.legs import (
 )
 from railyard.engine.packet.pacing import collective_classes, transfer_classes, up_rate_bps
 from railyard.engine.packet.placing import typical_path_ps
-from railyard.engine.packet.plan import Planner
+from railyard.engine.packet.plan import Planner, TaskFlows
 from railyard.engine.packet.plans import Grain, plan
 from railyard.engine.packet.stored import storage_flows
-from railyard.engine.packet.task_flows import TaskFlows
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
 
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet.legs import PlanLegs
     from railyard.engine.packet.pacing import Class
     from railyard.engine.packet.placing import Placed
-    from railyard.engine.packet.task_flows import Slicing
+    from railyard.engine.packet.plan import Slicing
     from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective import ALGORITHMS, Case, Shape, machine_of
-from railyard.collective.chunks import loop_bytes
+from railyard.collective.chunks import load_of, loop_bytes
 from railyard.collective.connections import communicators_of, pair_of_ranks
 from railyard.collective.lowering.paths import Paths, groups
 from railyard.collective.lowering.routes import scale_up_efficiency
-from railyard.collective.rank_load import load_of
 from railyard.collective.timing import WIRE, pace, transfer_us
 from railyard.engine.packet.legs import FROM_NETWORK, FROM_SWITCH, OUT, TO_NETWORK, TO_SWITCH, UP
 from railyard.graph import CollectiveKind, Kind

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective import ALGORITHMS, NETWORK
-from railyard.collective.broadcast import chains
 from railyard.collective.chunks import SLOTS
 from railyard.collective.direct import all_pairs
-from railyard.collective.ring import orders
+from railyard.collective.ring import chains, orders
 from railyard.collective.tree import rooted_channels
 from railyard.engine.packet.plan import Planner, SendPlan, cuts
 from railyard.engine.packet.records import AT_RECEIVER, AT_SENDER

@@ -9,16 +9,14 @@ import numpy as np
 
 from railyard import _core
 from railyard.engine.packet.mechanisms import CONSTANTS
-from railyard.engine.packet.user.balancer import UserBalancer, balancers
-from railyard.engine.packet.user.control import UserControl, controls
-from railyard.engine.packet.user.loading import is_user, load
+from railyard.engine.packet.user import UserBalancer, UserControl, balancers, controls, is_user, load
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from railyard.engine.packet.compiling import Functions
     from railyard.engine.packet.faults import LinkFault
     from railyard.engine.packet.records import Traffic
-    from railyard.engine.packet.user.compiling import Functions
     from railyard.graph import Record
     from railyard.kit.registry import Registry
 

@@ -2,36 +2,255 @@
 
 A slice has an n-th of all bytes and times, and its durations are multiplied by n. What it cannot divide is measured for
 each communication alone (`alone.py`) and taken off before.
+
+What a slice adds to a communication: one of each class alone, in the slice and whole, and the difference.
+
+A slice cannot divide the latency of links, nor the queues and the round trips in which senders adapt. They lengthen a
+communication by an amount that is nearly the same whoever else is on the network, so it is measured on an empty
+network, both ways, and taken off again. Load balancers and windows keep what they have learnt from one message of a
+connection to the next, so the first slices, which do not count, warm them up. Where the budget does not hold a
+communication whole, two finer slices of it stand for the whole, and what the coarser one of the two adds is taken off
+once more.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.memory_pool import TIERS as POOL_TIERS
 from railyard.engine.flow import FLOW
-from railyard.engine.packet.crossing import crossing_hops, sent_share
+from railyard.engine.lowering import lower
+from railyard.engine.packet.assembly import assemble
 from railyard.engine.packet.fabrics import settings_of
-from railyard.engine.packet.task_flows import Slicing
-from railyard.graph import Kind, Merged
+from railyard.engine.packet.lowering import Lowering
+from railyard.engine.packet.placing import crossing_hops, sent_share
+from railyard.engine.packet.plan import Slicing
+from railyard.engine.packet.running import run
+from railyard.graph import Kind, Merged, TaskGraph
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
+    from railyard.collective import CollectivePolicy
     from railyard.engine.packet.assembly import LoweredTraffic
-    from railyard.engine.packet.lowering import Lowering
     from railyard.engine.packet.placing import Placed
-    from railyard.engine.packet.task_flows import TaskFlows
-    from railyard.graph import Record, TaskGraph
+    from railyard.engine.packet.plan import TaskFlows
+    from railyard.engine.packet.settings import Settings
+    from railyard.graph import Record
 
-MOST_SLICES = 4096.0
+
+HOPS = 4.5
+"""Links that a packet and its acknowledgement cross, for the estimate."""
+
+COARSER = 4.0
+"""The second of two slices that stand for a whole communication is so many times as coarse as the first."""
+
+LEAST_FINER = 2.0
+"""A slice that stands for the whole is at least so many times as fine as the run's; else the estimate has to do."""
+
+LEAST_SLICES, MOST_SLICES, FOR_SLICES = 2, 16, 1 / 3
+"""Slices of one communication scatter, and senders adapt from one to the next: how often at least and at most the run's
+slice is measured, and for about what share of the budget."""
+
+LEAST_HOPS = 3e7
+"""Packets times links that measurements may take however small the run's budget: some five seconds of one core.
+With fewer, communications of 64 ranks are not measured whole, and their surplus is not in proportion to the factor."""
+
+ALIKE = 20
+"""Communications of one kind whose sizes differ by less than one part in so many are measured once."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How one communication is measured.
+
+    Attributes:
+        factor: Of the finer slice that stands for the whole; 1 for the whole itself.
+        times: How often the run's own slice is measured, at least twice; the second half counts.
+    """
+
+    factor: float
+    times: int
+
+
+@dataclass(frozen=True, eq=False)
+class IdleNetwork:
+    """Runs single communications on an empty network."""
+
+    cluster: Cluster
+    placed: Placed
+    settings: Settings
+    policy: CollectivePolicy
+
+    def surplus_ps(self, graph: TaskGraph, task: int, slicing: Slicing, measure: Measure) -> float:
+        """What a slice adds to a task, in the slice's time.
+
+        Args:
+            graph: The task's.
+            task: Its number.
+            slicing: The slice.
+            measure: What to run.
+        """
+        factor, often = measure.factor, measure.times
+        fine = replace(slicing, factor=factor, coarser=1.0)
+        coarse = replace(fine, factor=COARSER * factor)
+        took = self._took_ps(graph, task, [*[slicing] * often, coarse, fine, *([coarse] if factor > 1 else [])])
+        slice_ps = float(np.mean([took_ps for took_ps, _ in took[often // 2 : often]]))
+        whole_ps, *coarser = [full_ps for _, full_ps in took[often + 1 :]]
+        for longer_ps in coarser:
+            whole_ps -= (longer_ps - whole_ps) * (factor - 1) / ((COARSER - 1) * factor)
+        return slice_ps - whole_ps / slicing.factor
+
+    def _took_ps(self, graph: TaskGraph, task: int, slicings: Sequence[Slicing]) -> list[tuple[float, float]]:
+        """Slices of one task, one after another: how long each takes, and the whole task by it, ps."""
+        chain = repeated(graph, task, len(slicings))
+        lowering = Lowering(
+            chain, self.cluster, lower(chain, self.cluster, self.policy), self.policy, chain.duration_ps
+        )
+        blocks = [
+            one_task(block, number)
+            for number, slicing in enumerate(slicings)
+            for block in lowering.blocks(self.placed, slicing)
+        ]
+        traffic = assemble(lowering, self.placed, blocks, slicings[-1], np.zeros(len(chain), np.int64))
+        result = run(self.placed.network, traffic.traffic, self.settings)
+        took = (result.end_ps[traffic.end] - result.start_ps[traffic.begin]).tolist()
+        surplus = traffic.surplus_ps.tolist()
+        return [(took[at], slicing.factor * (took[at] - surplus[at])) for at, slicing in enumerate(slicings)]
+
+
+def one_task(block: TaskFlows, number: int) -> TaskFlows:
+    """The flows of one task of a block."""
+    rows = slice(number * block.rows, (number + 1) * block.rows)
+    names = ("source", "target", "size_bytes", "delay_ps", "path_key", "connection")
+    return replace(
+        block, tasks=block.tasks[number : number + 1], **{name: getattr(block, name)[rows] for name in names}
+    )
+
+
+def repeated(graph: TaskGraph, task: int, times: int) -> TaskGraph:
+    """A graph of one task so many times, one after another."""
+    names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
+    columns = {name: np.repeat(getattr(graph, name)[task : task + 1], times) for name in names}
+    return TaskGraph(
+        ranks=graph.ranks,
+        dep_ptr=np.concatenate([[0], np.arange(times)]),
+        dep_idx=np.arange(times - 1, dtype=np.int32),
+        labels=graph.labels,
+        communicators=graph.communicators,
+        **columns,
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Blocks that are measured once.
+
+    Attributes:
+        blocks: Their numbers, the one that is measured first.
+        hops: Packets times links of one whole communication.
+        weight: Time of all of them in the estimate, ps.
+    """
+
+    blocks: tuple[int, ...]
+    hops: float
+    weight: float
+
+
+def measured(
+    bench: IdleNetwork, lowering: Lowering, blocks: list[TaskFlows], slicing: Slicing, budget_hops: float
+) -> list[TaskFlows]:
+    """The blocks with what the slice adds to each, as finely as the budget allows.
+
+    Args:
+        bench: Runs one alone.
+        lowering: The graph.
+        blocks: Flows of its communications.
+        slicing: Of the run.
+        budget_hops: Packets times links that may go into this.
+    """
+    if slicing.factor == 1 and slicing.coarser == 1:
+        return blocks
+    groups = _groups(lowering, blocks, slicing)
+    out = list(blocks)
+    for group, measure in zip(groups, _measures(groups, budget_hops, slicing), strict=True):
+        if 1 < measure.factor > slicing.factor / LEAST_FINER:
+            continue
+        first = blocks[group.blocks[0]]
+        surplus_ps = bench.surplus_ps(lowering.graph, int(first.tasks[0]), slicing, measure)
+        for number in group.blocks:
+            share = _bytes(blocks[number]) / _bytes(first)
+            out[number] = replace(blocks[number], surplus_ps=surplus_ps * share)
+    return out
+
+
+def _bytes(block: TaskFlows) -> float:
+    return float(block.size_bytes[: block.rows].sum())
+
+
+def _groups(lowering: Lowering, blocks: Sequence[TaskFlows], slicing: Slicing) -> list[_Group]:
+    entity, volume = lowering.lowered.entity, lowering.lowered.entities
+    alike: dict[tuple[str, int, int], list[int]] = {}
+    for number, block in enumerate(blocks):
+        size = round(float(np.log(max(_bytes(block), 1.0))) * ALIKE)
+        alike.setdefault((block.label, block.rows, size), []).append(number)
+    groups = []
+    for numbers in alike.values():
+        moved = _bytes(blocks[numbers[0]]) * slicing.factor
+        weight = sum(float(volume.even_ps[entity[blocks[at].tasks[0]]]) * len(blocks[at].tasks) for at in numbers)
+        groups.append(_Group(tuple(numbers), moved / slicing.packet_bytes * HOPS, weight))
+    return groups
+
+
+def _measures(groups: Sequence[_Group], budget_hops: float, slicing: Slicing) -> list[Measure]:
+    """How finely each group's communication is measured, so that all together fit the budget.
+
+    What is left of the error grows with the factor, and counts by the time that the group takes: the sum over groups
+    is least where hops are shared out by the root of a whole one's hops times that time. One that gets half of what it
+    takes gets all, which needs no second slice.
+    """
+    whole = np.array([group.hops for group in groups])
+    share = np.sqrt(whole * np.array([group.weight for group in groups]))
+    times = _times(whole, share, FOR_SLICES * budget_hops * slicing.factor)
+    left = budget_hops - float(times @ whole) / slicing.factor
+    factor = np.full(len(groups), np.inf)
+    for group in np.argsort(-share / whole):
+        given = left * share[group] / share[np.isinf(factor)].sum()
+        needed = whole[group] * (1 + 1 / COARSER)
+        if given < needed / 2 or left < needed:
+            factor[group] = max(whole[group] * (1 + 2 / COARSER) / max(given, 1.0), 1.0)
+        else:
+            factor[group] = 1.0
+        left -= min(needed, given) if factor[group] > 1 else needed
+    return [Measure(one, often) for one, often in zip(factor.tolist(), times.tolist(), strict=True)]
+
+
+def _times(whole: NDArray[np.float64], share: NDArray[np.float64], hops: float) -> NDArray[np.int64]:
+    """int64[groups], how often the run's slice of each is measured.
+
+    The scatter of a mean counts by the time that the group takes: the variance of the sum is least where each group is
+    measured in proportion to that time over the root of what one measurement costs.
+
+    Args:
+        whole: Hops of a whole communication.
+        share: Root of these hops times the time that the group takes.
+        hops: What all measurements may take together, in hops of whole communications.
+    """
+    often = (share / whole) ** 2 * np.sqrt(whole)
+    often *= hops / float(often @ whole)
+    return np.clip(np.rint(often), LEAST_SLICES, MOST_SLICES).astype(np.int64)
+
+
+MOST_FACTOR = 4096.0
 """Beyond this a slice says nothing: whole collectives would be a packet or two."""
 
 ACKNOWLEDGEMENTS = 0.3
@@ -60,12 +279,12 @@ def sliced(
     if sent_share(lowering.cluster):
         hops += crossing_hops(lowering.cluster, flow_ps(lowering, whole), whole.packet_bytes)
     slicing = replace(whole, factor=max(1.0, hops / most_hops))
-    if slicing.factor > MOST_SLICES:
+    if slicing.factor > MOST_FACTOR:
         raise InputError(
             f"the run has {hops:.2g} packet-hops; the budget allows 1 in {slicing.factor:.0f}",
             key="packet.budget_hops",
             found=f"{most_hops:g}",
-            allowed=f"at least {hops / MOST_SLICES:.2g}",
+            allowed=f"at least {hops / MOST_FACTOR:.2g}",
             hint="raise the budget, make the job smaller, or use the engine `flow`",
         )
     for _ in range(8):

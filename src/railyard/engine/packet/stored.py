@@ -10,9 +10,8 @@ import numpy as np
 from railyard.collective.connections import port_pairs
 from railyard.collective.lowering.storage import pool_stripes, stripes_of
 from railyard.engine.flow import FLOW
-from railyard.engine.packet.plan import GATE
+from railyard.engine.packet.plan import GATE, TaskFlows
 from railyard.engine.packet.records import AT_RECEIVER
-from railyard.engine.packet.task_flows import TaskFlows
 from railyard.graph import Kind
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster, Network
     from railyard.engine.lowering import Lowered
     from railyard.engine.packet.placing import Placed
-    from railyard.engine.packet.task_flows import Slicing
+    from railyard.engine.packet.plan import Slicing
     from railyard.graph import Merged, TaskGraph
 
 STORAGE_CLASS = 1

@@ -1,14 +1,17 @@
 """The stage engine: requests through stages on different hardware, each a queue, a batch or a model, times exact."""
 
-from railyard.engine.stages.batched import Batched, Cores, Drafting, Tool
 from railyard.engine.stages.stage import (
     CAUSES,
     FIRST,
     PS,
     SERVING,
     SPENT,
+    Batched,
+    Cores,
+    Drafting,
     Stage,
     Takers,
+    Tool,
     columns,
     parts,
     takers,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import Scenario
-    from railyard.work.serving.explain import ServedExplanation
+    from railyard.work.serving.capacity import ServedExplanation
     from railyard.work.study.tasks import Workers
     from railyard.work.training.explain import Explanation
 

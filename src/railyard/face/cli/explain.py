@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.face.api import numbers, served, words
 from railyard.face.cli.terminal import Progress, Table, emit
-from railyard.work.serving.explain import ServedExplanation
+from railyard.work.serving.capacity import ServedExplanation
 from railyard.work.study import explain as explaining
 from railyard.work.training.explain_leaf import TimeNode
 

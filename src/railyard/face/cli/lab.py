@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from railyard.ask.observe.answer import cluster_of
-from railyard.engine.lab.counters import Executed, execute
+from railyard.engine.lab.switches import Executed, execute
 from railyard.face.cli.terminal import Table, emit, say
 from railyard.kit.errors import InputError, SimulationError
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.packet.settings import PacketSettings
-    from railyard.work.traffic.report import Report
+    from railyard.work.traffic.played import Report
 
 _SHOWN = 3
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.cluster.edge import transport
 from railyard.cluster.edge.transport import carried_s, transfer_s
-from railyard.engine.rounds import waiting
+from railyard.engine import rounds
 from railyard.kit.quantities import format_memory
 from railyard.work.serving.arrivals import LogNormal
 from railyard.work.study.distributed import far_s, shared_of
@@ -92,14 +92,14 @@ def ways(job: NearUser, place: Place, asking: Questions) -> Ways:
     shared = shared_of(clients, asking, np.inf)
     count = len(asking.who)
     sent = transport.uniform(clients.seed, "sent", np.arange(count)) * count / job.section.requests.rate
-    arrived = waiting.finish_s(sent, asking.up_bytes * 8.0, asking.up_bytes * 8.0 / up_bits, shared.up)
+    arrived = rounds.finish_s(sent, asking.up_bytes * 8.0, asking.up_bytes * 8.0 / up_bits, shared.up)
     up_shared = arrived - sent - up_bits
     begun = sent + up + up_shared + asking.ttft_s
     made_s = np.maximum(asking.e2e_s - asking.ttft_s, 0.0, where=np.isfinite(asking.e2e_s), out=none.copy())
     rest = np.where(made_s > 0, np.maximum(asking.down_bytes - first, 0.0), 0.0) * 8.0
     tree = replace(shared.down, first=np.tile(shared.down.first, 2))
     limit = np.concatenate([first * 8.0 / back_bits, rest / np.where(rest > 0, made_s, 1.0) + (rest <= 0)])
-    ends = waiting.finish_s(np.tile(begun, 2), np.concatenate([np.full(count, first * 8.0), rest]), limit, tree)
+    ends = rounds.finish_s(np.tile(begun, 2), np.concatenate([np.full(count, first * 8.0), rest]), limit, tree)
     seen = np.isfinite(begun)
     late = [
         np.subtract(end - alone, begun, where=seen, out=none.copy())

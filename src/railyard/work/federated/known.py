@@ -11,7 +11,7 @@ import numpy as np
 
 from railyard.cluster.edge import transport
 from railyard.cluster.edge.transport import Paths, block_of, carried_s, transfer_s
-from railyard.engine.rounds.waiting import Cohort
+from railyard.engine.rounds import Cohort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import Floats, Ids
-    from railyard.engine.rounds.waiting import Tree
+    from railyard.engine.rounds import Tree
     from railyard.work.federated.algorithm import Stage
     from railyard.work.federated.messages import Learning
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.edge.transport import transfer_s, transports
-from railyard.engine.rounds import buffered, waiting
+from railyard.engine import rounds
 from railyard.kit.errors import SimulationError
 from railyard.work.federated.algorithm import STREAM_FLOP_PER_BYTE, Candidates
 from railyard.work.federated.known import Known, cohort, drawn, expected_s, together
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.edge.clients import Clients
-    from railyard.engine.rounds.buffered import Steps
-    from railyard.engine.rounds.waiting import Closed, Cohort
+    from railyard.engine.rounds import Closed, Cohort, Steps
     from railyard.work.federated.known import Drawn
     from railyard.work.federated.messages import Learning
     from railyard.work.study.tasks import Control
@@ -78,7 +77,7 @@ def run(job: Learning, log: RoundLog) -> None:
         SimulationError: Nobody is there at the start.
     """
     drawing = _Drawing(job)
-    steps = buffered.run(drawing, job.section.round.concurrency or 1, job.scheme.algorithm.buffer, job.section.rounds)
+    steps = rounds.run(drawing, job.section.round.concurrency or 1, job.scheme.algorithm.buffer, job.section.rounds)
     rows = drawing.rows()
     parts = _parts(steps)
     _time(job, log, steps, parts)
@@ -218,13 +217,13 @@ def _one(job: Learning, server: Server, log: RoundLog, now: float, number: int) 
     section = job.section
     shared = shared_of(clients, rows, section.server.line)
     part = server.known.cohort(rows, number, (shared.down, shared.up))
-    rule = waiting.Rule(
+    rule = rounds.Rule(
         goal=goal,
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
         deadline_s=math.inf if section.round.deadline is None else section.round.deadline,
         stay_share=1.0 if job.scheme.secrecy is None else job.scheme.secrecy.threshold(len(rows)),
     )
-    closed = waiting.close(part, rule)
+    closed = rounds.close(part, rule)
     server_s = _server_s(job, closed, len(rows))
     _count(log, rows, closed, server.region)
     _spent(log, rows, part, closed)

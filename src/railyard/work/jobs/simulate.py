@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.engine.unlimited import FREED, Conditions
+from railyard.engine.flow import FREED, Conditions
 from railyard.graph import Job
 from railyard.graph.repeat import repeat
 from railyard.kit.errors import Stopped

@@ -9,7 +9,7 @@ from railyard.work.pipeline.measuring import measure, objective_of, shown, write
 from railyard.work.pipeline.model_stage import prepare
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.serving.capacity import RUN_SHARE, with_curve, with_fronts
-from railyard.work.serving.check import ENGINE, check_engine
+from railyard.work.serving.prepare import ENGINE, check_engine
 from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.serving.capacity import RUN_SHARE, is_worth, with_curve, with_fronts, with_trials
-from railyard.work.serving.check import ENGINE, check_engine, crosses, unlimited
 from railyard.work.serving.measuring import as_served, latencies, measure, objective_of, write_variant
-from railyard.work.serving.prepare import prepare
+from railyard.work.serving.prepare import ENGINE, check_engine, crosses, prepare, unlimited
 from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 

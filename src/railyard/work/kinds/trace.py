@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs, write_timeline
 from railyard.work.study.kind import TRIALS, StudyKind, kinds
-from railyard.work.trace.measuring import measure
 from railyard.work.trace.prepare import prepare
-from railyard.work.trace.simulate import simulate
+from railyard.work.trace.simulate import measure, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.study.tasks import Control
-    from railyard.work.trace.measuring import MeasuredTrace
     from railyard.work.trace.prepare import PreparedTrace
-    from railyard.work.trace.simulate import SimulatedTrace
+    from railyard.work.trace.simulate import MeasuredTrace, SimulatedTrace
 
 
 def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.work.study.kind import StudyKind, kinds
-from railyard.work.traffic.measuring import MeasuredTraffic, plain
-from railyard.work.traffic.simulate import run
+from railyard.work.traffic.simulate import MeasuredTraffic, plain, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.study.tasks import Control
-    from railyard.work.traffic.report import Report
+    from railyard.work.traffic.played import Report
     from railyard.work.traffic.simulate import TrafficRun
 
 
@@ -39,7 +38,7 @@ def _so_far(events: int, now_ps: int) -> str:
 
 
 def _write(folder: Path, _sent: Sent, found: MeasuredTraffic) -> None:
-    from railyard.work.traffic.measuring import write_files
+    from railyard.work.traffic.simulate import write_files
 
     write_files(folder, found.report)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.deployment import DeploymentCost
     from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput, Objective
-    from railyard.work.serving.deaths import ReplicaDeath
+    from railyard.work.serving.deployment import ReplicaDeath
     from railyard.work.serving.placing import Ffn, PlacedPool
     from railyard.work.serving.prepare import ServingJob
 

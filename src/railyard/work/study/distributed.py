@@ -10,8 +10,8 @@ import numpy as np
 
 from railyard.cluster.edge.clients import Clients, Network, Region, SharedLink
 from railyard.cluster.edge.transport import Presence
-from railyard.engine.rounds import waiting
-from railyard.engine.rounds.waiting import Tree
+from railyard.engine import rounds
+from railyard.engine.rounds import Tree
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.result.distributed import CostFigures, SpreadRow
 from railyard.measure.result.section import Band, NamedBand
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.catalog.types import Range
     from railyard.cluster.edge.transport import Floats, Ids
-    from railyard.engine.rounds.waiting import Cohort
+    from railyard.engine.rounds import Cohort
     from railyard.work.scenario.clients import AvailableSection, ClientsSection, SharedLinkSection
     from railyard.work.scenario.load import Draft
 
@@ -167,7 +167,7 @@ def added_s(cohort: Cohort, shared: Shared, sent: Began) -> dict[str, float]:
             (sent.up_s, cohort.up_bits, cohort.up_bps, shared.up_bps),
         ):
             tree = Tree(np.where(kept, rates, np.inf), shared.parent, shared.first)
-            took = waiting.finish_s(start, bits, bps, tree, sent.stop_s)[sent.counted] - start[sent.counted]
+            took = rounds.finish_s(start, bits, bps, tree, sent.stop_s)[sent.counted] - start[sent.counted]
             total += float((took - (bits / bps)[sent.counted]).mean())
         found[TIERS[tier]] = total - last
         last = total

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.measure.result.variants import ServedVariant
-from railyard.work.serving import explain as serving
+from railyard.work.serving import capacity as serving
 from railyard.work.study import study
 from railyard.work.study.folder import read_result, result_file
 from railyard.work.study.kind import kinds
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
-    from railyard.work.serving.explain import ServedExplanation
+    from railyard.work.serving.capacity import ServedExplanation
     from railyard.work.training.explain import Explanation
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.kit.errors import InputError
 from railyard.work.trace.builder import MOST, MOST_HOSTS, GraphBuilder, content
-from railyard.work.trace.formats.goal import COOKIE
+from railyard.work.trace.formats import COOKIE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -83,7 +83,7 @@ class PacketNumbers(TypedDict, total=False):
 
 def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
     """The packets of a variant, or nothing where another engine ran."""
-    from railyard.engine.packet.flows import HostNames
+    from railyard.engine.packet.assembly import HostNames
 
     if "flows" not in timeline.parts:
         return {}

@@ -9,10 +9,9 @@ import numpy as np
 
 from railyard.cluster.fault import LinkRate, Spell
 from railyard.cluster.fault.cluster_places import ClusterPlaces
-from railyard.collective.calibrated import read_constants
-from railyard.collective.measured import MEASURED
+from railyard.collective.constants import MEASURED, read_constants
 from railyard.collective.policy import CollectivePolicy
-from railyard.collective.synthesis import searched, written
+from railyard.collective.synthesis import of_cluster, written
 from railyard.engine import Jitter, Stall
 from railyard.engine.faults import effects_of
 from railyard.engine.fluid import FluidEngine
@@ -153,9 +152,9 @@ def _made(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) ->
     kind, _, rest = word.partition(":")
     if kind == "msccl" and rest:
         return written.of_file(folder / rest.strip())
-    if kind != searched.NAME:
+    if kind != of_cluster.NAME:
         return word
-    return searched.of_cluster(cluster, searched.size_of(word), keeps_of(cluster, faults))
+    return of_cluster.of_cluster(cluster, of_cluster.size_of(word), keeps_of(cluster, faults))
 
 
 def keeps_of(cluster: Cluster, faults: Sequence[Fault]) -> NDArray[np.float64] | None:

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from railyard.engine import Jitter, Probes
-from railyard.engine.unlimited import FREED
+from railyard.engine.flow import FREED
 from railyard.kit.errors import InputError, Stalled
 from railyard.kit.quantities import percentile
 from railyard.measure import bottleneck

@@ -12,9 +12,9 @@ from railyard.cluster.machine import UNLIMITED
 from railyard.engine import Jitter, Probes
 from railyard.engine import get as engine_named
 from railyard.engine.faults import effects_of, slowed
+from railyard.engine.flow import Conditions
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
-from railyard.engine.unlimited import Conditions
 from railyard.graph import Job, Kind, Merged
 from railyard.kit.errors import Stopped
 from railyard.work.scenario.load import blaming

@@ -21,7 +21,7 @@ from railyard_validation.packet.htsim_flags import Command, command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from railyard.work.traffic.report import Report
+    from railyard.work.traffic.played import Report
 
 MEAN, TAIL, SLOWED, HASHED = 0.02, 0.05, 0.08, 0.10
 """Tolerances: mean completion; tails and single completions; runs with slowed links; means over seeds of the hash."""

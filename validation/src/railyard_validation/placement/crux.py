@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.background import CLASSES
-from railyard.engine.rerouting import steered
+from railyard.engine.probing import steered
 from railyard.graph import Job
 from railyard.work.operate.contention import intensity
 from railyard.work.operate.contention.pattern import Member, WorkClass

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.collective.measured import MEASURED, LogConstants
+from railyard.collective.constants import MEASURED, LogConstants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

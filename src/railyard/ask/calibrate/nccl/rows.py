@@ -16,7 +16,7 @@ from railyard.ask.calibrate.nccl.machine import PUT_SMALL_BYTES, LogMachine, set
 from railyard.collective import lower_collectives, lower_transfers
 from railyard.collective.machine import Shape
 from railyard.collective.policy import KINDS
-from railyard.collective.send_receive import neighbours
+from railyard.collective.ring import neighbours
 from railyard.graph import Communicators
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.collective.policy import KINDS
-from railyard.collective.synthesis import msccl_run, mscclpp_run, searched, written
+from railyard.collective.synthesis import msccl_run, mscclpp_run, of_cluster, written
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.msccl_run import parsed
 from railyard.collective.synthesis.mscclpp import mscclpp_json
-from railyard.collective.tuner.nccl import Fixed, tuner_table
+from railyard.collective.tuner import Fixed, tuner_table
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.files import read_text
 from railyard.work.scenario.load import blaming
@@ -68,7 +68,7 @@ def collectives_of(draft: Draft, cluster: Cluster, progress: Callable[[str, floa
         policy_of(section, draft.folder, cluster, faults_of(draft))
     plain, left_out = {}, []
     for number, (key, word) in enumerate(section.algorithm.items()):
-        if not word.startswith((written.FILE, searched.NAME)):
+        if not word.startswith((written.FILE, of_cluster.NAME)):
             plain[key] = word
             continue
         progress(f"the schedule of {key}", number / len(section.algorithm))
@@ -92,10 +92,10 @@ def _scheduled(draft: Draft, cluster: Cluster, key: str, word: str) -> Scheduled
     if word.startswith(written.FILE):
         text = read_text(draft.folder / word.removeprefix(written.FILE).strip())
         return Scheduled(key, parsed(text).ranks, text)
-    if cluster.ranks > searched.MOST_RANKS:
-        return f"schedules are searched for up to {searched.MOST_RANKS} ranks"
+    if cluster.ranks > of_cluster.MOST_RANKS_IN_RUN:
+        return f"schedules are searched for up to {of_cluster.MOST_RANKS_IN_RUN} ranks"
     keeps = keeps_of(cluster, faults_of(draft))
-    found = searched.found_for(cluster, np.arange(cluster.ranks), KINDS[key], searched.size_of(word), keeps)
+    found = of_cluster.found_for(cluster, np.arange(cluster.ranks), KINDS[key], of_cluster.size_of(word), keeps)
     each = (found.network, found.schedule, key, found.cut)
     return Scheduled(key, cluster.ranks, msccl_xml(*each), mscclpp_json(*each))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY_PHASE, KernelRows, kind_of
 from railyard.ask.observe.reader import Piece, Reader, readers
 from railyard.kit.errors import InputError
-from railyard.work.trace.chakra_files import decoded
+from railyard.work.trace.chakra import decoded
 from railyard.work.trace.chakra_order import COLLECTIVE, KINDS, MEM_LOAD, MEM_STORE, RECV, SEND
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ collisions of its own flows cost is in it.
 Where in each other's steps neighbours stand, and which way switches hash them, nobody chooses: the speed is the mean of
 `DRAWS` runs, jobs out of phase by other multiples of the golden section and numbered in another order each. A manner
 chooses some of it: phases (`shifts`), which then drift; who goes first on a link (`intensity`); paths, the job that
-computes most for a second of traffic first (`railyard.engine.rerouting`).
+computes most for a second of traffic first (`railyard.engine.probing`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from railyard import engine
 from railyard.cluster.routes import mix
 from railyard.engine.background import CLASSES
-from railyard.engine.rerouting import steered
+from railyard.engine.probing import steered
 from railyard.graph import Job
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.model.architecture import model_flops_per_token

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.packet.user.loading import PREFIX, is_user
+from railyard.engine.packet.user import PREFIX, is_user
 from railyard.kit.errors import InputError, Problem, Refusals, did_you_mean
 from railyard.kit.schema.yaml import kind_of, read
 from railyard.work.scenario.packet.settings import KEYS, Preset, assign, fabric

@@ -17,14 +17,13 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.kit.errors import InputError
 from railyard.kit.files import appearing
-from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat
-from railyard.work.serving.traces.lines import integers
+from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat, integers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.graph.request_table import RequestTable
-    from railyard.work.serving.traces.lines import Batch, Faults
+    from railyard.work.serving.traces.formats import Batch, Faults
 
 _NEEDED = ("arrival_ps", "input_tokens", "output_tokens")
 _OPTIONAL = ("session", "kind", "block_tokens", "block_hash")

@@ -13,8 +13,7 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, NO_SESSION, RequestTable
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.table import Table
-from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat
-from railyard.work.serving.traces.lines import Batch, Faults, batches
+from railyard.work.serving.traces.formats import FORMATS, Batch, Faults, Rows, TraceFormat, batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,14 @@
-"""What NCCL may run a collective as, and to what its channels and flags limit rings and trees (2.30.7).
+"""The choice of algorithm and protocol that NCCL and RCCL would make, rewritten from their published cost models.
+
+What NCCL may run a collective as, and to what its channels and flags limit rings and trees (2.30.7).
 
 NCCL chooses by an estimate of its own, which published logs contradict by up to a half in the middle of their curves
 (`docs/validation/collectives.md`). Railyard takes, of what NCCL would consider, what is fastest by its own times.
+
+What RCCL may run a collective as, with AMD's latencies (develop branch, 2026-08).
+
+Restated from ROCm RCCL (BSD-3): base latency and latencies of xGMI; triples are LL, LL128, Simple. Its tables fix a
+protocol by ranges of sizes between servers; Railyard takes the fastest, which lies near their ends.
 """
 
 from __future__ import annotations
@@ -11,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.collective import constants as c
 from railyard.collective.algorithm import ALGORITHMS
+from railyard.collective.constants import GENERATIONS, INTER_SPEEDS, INTRA_SPEEDS, generation_name, speeds
 from railyard.collective.policy import MOST_CONNECTIONS
-from railyard.collective.tuner import constants as c
-from railyard.collective.tuner.constants import GENERATIONS, INTER_SPEEDS, INTRA_SPEEDS, generation_name, speeds
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -23,6 +30,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective.machine import Case, CollectiveMachine, Shape
+
+
+RCCL_BASE_US = (12.0, 12.0, 17.0)
+RCCL_LINK_US = {"tree": (0.9, 0.9, 2.3), "ring": (0.8, 0.8, 2.1)}
+
+
+def rccl_offers(algorithm: str, case: Case) -> bool:
+    """Whether RCCL considers an algorithm; it makes no choice for an all-to-all."""
+    if case.kind == CollectiveKind.ALL_TO_ALL:
+        return False
+    return algorithm == "ring" or (algorithm == "tree" and case.kind == CollectiveKind.ALL_REDUCE)
 
 
 MAX_CHANNELS = 32
@@ -201,7 +219,7 @@ _SERVES = {
 }
 
 
-def offers(algorithm: str, case: Case) -> bool:
+def nccl_offers(algorithm: str, case: Case) -> bool:
     """Whether NCCL considers an algorithm at all; it makes no choice for an all-to-all."""
     if algorithm not in _SERVES.get(case.kind, ()):
         return False
