@@ -44,13 +44,7 @@ cd "$(dirname "$0")" && mkdir -p results || exit 1
 
 
 def scripts(tests: Sequence[Test], each: int, ethernet: bool) -> Iterator[tuple[str, str]]:
-    """Names and texts of the scripts, in the order in which they are run.
-
-    Args:
-        tests: All tests.
-        each: Accelerators of a server.
-        ethernet: Whether NICs of the back-end are Ethernet's, which take an address by its number.
-    """
+    """Names and texts of the scripts, in the order in which they are run."""
     by_scope: dict[str, list[Test]] = defaultdict(list)
     for one in tests:
         if one.method not in (CABLE, COUNTERS):
@@ -97,7 +91,6 @@ def _burn(tests: Iterable[Test]) -> Iterator[str]:
 
 
 def _write(tests: Iterable[Test], ethernet: bool) -> Iterator[str]:
-    """One NIC of a server at a time."""
     rounds: list[tuple[set[str], list[str]]] = []
     for one in tests:
         (near, near_nic), (far, far_nic) = (part.split(":") for part in one.parts)
@@ -178,13 +171,7 @@ def counters_script(tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
 
 
 def host_lists(tests: Iterable[Test], members: dict[str, Sequence[str]], each: int) -> Iterator[tuple[str, str]]:
-    """Files for mpirun, named by the group and the processes a server.
-
-    Args:
-        tests: All tests.
-        members: Names of the servers of each group.
-        each: Accelerators of a server.
-    """
+    """Files for mpirun, named by the group and the processes a server."""
     done: set[str] = set()
     for one in tests:
         slots = 1 if one.scope == "rail" else each

@@ -36,12 +36,6 @@ def suspects(
 
     A part is cleared by a passed test of the same method and scope, or of a larger scope, that has it. Blame is shared
     among the parts of a test that are left; a server also takes the blame of its NICs.
-
-    Args:
-        tests: All tests.
-        passed: Names of those that did.
-        failed: Names of those that did not.
-        members: Servers of each list of them.
     """
     parts = {one.name: _parts(one, members) for one in tests if one.name in passed or one.name in failed}
     cleared: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -101,8 +95,6 @@ class JudgedTest:
     """One test at one size.
 
     Attributes:
-        test: The test.
-        mark: What it should give.
         verdict: `PASSED`, `FAILED`, `OUTSIDE` or `MISSING`.
         measured: In the test's unit; None where missing.
         why: What is wrong, in words; empty where nothing is.
@@ -147,13 +139,7 @@ def _size(size_bytes: int) -> str:
 
 
 def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[str]]) -> list[JudgedTest]:
-    """Every mark of every test, in their order.
-
-    Args:
-        tests: All tests.
-        results: What was measured.
-        members: Servers of each list of them, for what larger tests can point at.
-    """
+    """Every mark of every test, in their order."""
     middle = _medians(tests, results)
     found = [_one(test, mark, results, middle) for test in tests for mark in test.marks]
     failed = {one.test.name for one in found if one.verdict == FAILED}

@@ -45,11 +45,7 @@ class Limit:
     """What a PHY may lose.
 
     Attributes:
-        pre_fec: Bit error ratio before correction.
-        frame_loss: Of frames of 64 octets.
-        interleaved: Codewords over which a frame is spread.
         code_bits: Of a codeword, `SHORT_BITS` or `LONG_BITS`.
-        clause: Of IEEE 802.3.
     """
 
     pre_fec: float
@@ -138,13 +134,7 @@ def limits_of(rate_bps: int, *, infiniband: bool) -> dict[str, float]:
 
 
 def between_switches(plan: Plan, labels: Mapping[int, str], system: str) -> Iterator[Test]:
-    """Tests of every link between two switches.
-
-    Args:
-        plan: What is built.
-        labels: Of its cables' rows.
-        system: Of Ethernet switches, by whose names ports are called.
-    """
+    """Tests of every link between two switches."""
     level, cables = plan.devices.level, plan.cables
     for network in range(len(plan.networks)):
         infiniband = is_infiniband(plan, network)
@@ -181,13 +171,7 @@ WRITE_LEAST = 0.98
 
 
 def planned(plan: Plan, progress: Callable[[str, float], None], system: str = "sonic") -> list[Test]:
-    """All tests in the order in which they are run: the smallest parts first.
-
-    Args:
-        plan: What is built.
-        progress: Takes what is being done, and its share from 0 to 1.
-        system: Of Ethernet switches, by whose names ports are called.
-    """
+    """All tests in the order in which they are run: the smallest parts first."""
     labels = labelled(plan)
     tests = [*cables(plan, labels), *between_switches(plan, labels, system), *_burns(plan), *_writes(plan)]
     order = ("node", "leaf", "rail", "pod", "all")
@@ -216,7 +200,6 @@ def _collectives(
 
 
 def _list_of(group: TestGroup) -> str:
-    """Rails are over all servers."""
     return "all" if group.scope == "rail" else group.name
 
 

@@ -37,8 +37,6 @@ class Results:
     Attributes:
         values: By test and size; several where it was measured several times, in the test's unit.
         wrong: Tests whose data came out wrong, and how many values.
-        problems: Files that were not read, and why.
-        files: How many were.
         ends: Of counters: values by test and end of the cable.
         short: Of counters: tests that they show too little for, and why.
     """
@@ -127,14 +125,7 @@ def recognises(text: str) -> bool:
 
 
 class CableEnd(NamedTuple):
-    """An end of a cable, and what is judged of it.
-
-    Attributes:
-        test: Of the cable.
-        part: The end as the test names it.
-        port: Its port.
-        per_second: Codewords or bits a second.
-    """
+    """An end of a cable, and what is judged of it."""
 
     test: Test
     part: str
@@ -156,13 +147,6 @@ def ends_of(tests: Sequence[Test]) -> Ends:
 
 def read(text: str, name: str, stem: str, ends: Ends, found: Results) -> None:
     """Adds what counters of a file show of cables.
-
-    Args:
-        text: Of the file.
-        name: Of it, for messages.
-        stem: Of its name: `counters-` and a switch, unless the tool names devices.
-        ends: All, by their switch.
-        found: Takes it.
 
     Raises:
         InputError: It does not say for how long it counted, or no port of it is tested.
@@ -198,7 +182,6 @@ def _span(text: str, name: str, device: str) -> tuple[int, Ports, Ports]:
 
 
 def _ports(text: str, device: str) -> Ports:
-    """Counters by device and port."""
     out: Ports = {}
     for one in switches.counts(text):
         if one.name == "SymbolErrorCounter":
@@ -235,14 +218,7 @@ def _number(text: str) -> float | None:
 
 
 def _shown(test: Test, first: dict[str, float], last: dict[str, float], tries: float) -> tuple[float, str] | None:
-    """The least ratio that counters show with 95 %, and why they show too little; None where they say nothing.
-
-    Args:
-        test: Of a cable.
-        first: Counters of a port at the start.
-        last: Counters at the end.
-        tries: Codewords or bits that came meanwhile.
-    """
+    """The least ratio that counters show with 95 %, and why they show too little; None where they say nothing."""
     if test.unit == PRE_FEC:
         if PRE_FEC in last:
             return last[PRE_FEC], ""

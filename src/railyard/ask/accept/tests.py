@@ -29,7 +29,6 @@ class TestGroup:
     Attributes:
         scope: `node`, `rail`, `leaf`, `pod` or `all`.
         name: Of the group, as tests are called: `node3`, `be-leaf0`, `rail2`.
-        servers: Their numbers.
         local: Which accelerator of each server; -1: all.
     """
 
@@ -116,9 +115,7 @@ class NicEnd(NamedTuple):
     """A NIC of the back-end.
 
     Attributes:
-        leaf: Device that it is cabled to.
         nic: Number on its server, from 0.
-        server: Number of the server.
         row: Of the plan's cables.
     """
 
@@ -172,7 +169,6 @@ class ExpectedValue:
     Attributes:
         size_bytes: Of the message as the test counts it; 0 where it has none.
         expected: In the test's unit.
-        low, high: Within which it passes.
     """
 
     size_bytes: int
@@ -190,7 +186,6 @@ class Test:
         scope: `node`, `rail`, `leaf`, `pod`, `all`, `pair`, `server` or `cable`.
         method: One of `METHODS`.
         collective: all_reduce and so on, of nccl-tests; else empty.
-        servers: That take part.
         ranks: Of the communicator; 0 where there is none.
         unit: `GB/s` of nccl-tests (busbw), `Gb/s` of ib_write_bw and of cables, `faults` of burn-in,
             those of counters.

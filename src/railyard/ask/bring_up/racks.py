@@ -39,7 +39,6 @@ class Lead:
     Attributes:
         part: Of `PARTS`.
         median_d: Days from the first day of work.
-        p90_d: The same, nine in ten.
     """
 
     part: str
@@ -100,14 +99,7 @@ class RackArrivals:
 def arrivals(
     site: RackSite, order: Sequence[int], delivered_d: NDArray[np.float64], days: dict[str, float]
 ) -> RackArrivals:
-    """What can be built when.
-
-    Args:
-        site: The racks.
-        order: Of the racks.
-        delivered_d: float64[racks], when the empty rack at each place is there.
-        days: When parts arrive; those that are not named come with the racks.
-    """
+    """What can be built when."""
     racks = np.asarray(order)
     servers, level = site.servers[racks] > 0, site.level[racks] > 0
     inside = np.where(servers, days.get("servers", 0.0), 0.0)
@@ -125,7 +117,6 @@ class RackSite:
 
     Attributes:
         servers: int64[racks], servers that stand in each.
-        accelerators: Of a server.
         cables: int64[racks], cables whose lower end is in each: who builds the rack pulls them.
         level: int64[racks], highest tier of what stands there: 0 of servers and storage.
         near: Of each rack the others whose switches its servers are cabled to: without them no burn-in.
@@ -178,12 +169,7 @@ def _joined(count: int, a: NDArray[np.int32], b: NDArray[np.int32]) -> tuple[tup
 
 
 def order_of(site: RackSite, name: str) -> list[int]:
-    """Racks in the order in which they are built.
-
-    Args:
-        site: The racks.
-        name: `blocks`, `network-first`, `rows` or `servers-first`.
-    """
+    """Racks in the order in which they are built."""
     place, network = site.place.tolist(), (site.servers == 0).tolist()
     racks = range(len(site))
     if name == "rows":
@@ -210,12 +196,6 @@ class BuildPace:
     """How fast work goes, in days of the calendar, and how often it goes wrong.
 
     Attributes:
-        crews: At a time.
-        install_d: A rack, without its cables.
-        pulls: Cables a crew and shift: a day.
-        repair_d: A wrong cable.
-        burn_in_d: A rack.
-        replacement_d: A server.
         miscabling: Share of cables.
         rejected: Share of servers.
         audit: Whether wrong cables are found when the rack is cabled.
@@ -240,8 +220,6 @@ class BuiltRacks(NamedTuple):
             built.
         replaced: int64[racks], servers that were replaced.
         replaced_d: float64[racks], when these earn.
-        wrong: Cables that were plugged wrong.
-        crew_d: Days of crews at work.
     """
 
     ready_d: NDArray[np.float64]
@@ -255,8 +233,6 @@ _DELIVERED, _CREW, _CABLED, _BURNT = range(4)
 
 
 class _Play:
-    """What has happened so far."""
-
     def __init__(self, site: RackSite, pace: BuildPace, order: Sequence[int], delivered_d: NDArray[np.float64]) -> None:
         self.site, self.pace, self.delivered_d = site, pace, delivered_d
         self.events: list[tuple[float, int, int]] = []
@@ -343,14 +319,12 @@ class _Play:
                 heappush(self.events, (now + self.pace.burn_in_d, _BURNT, one))
 
     def _burnt(self, now: float, rack: int) -> None:
-        """Burn-in shows what is wrong still."""
         self.burnt[rack] = now
         if self.wrong[rack]:
             heappush(self.repairs, (now, rack))
             self._call(now, min(self.idle, 1))
 
     def _call(self, now: float, crews: int) -> None:
-        """Idle crews look for work."""
         self.idle -= crews
         for _ in range(crews):
             heappush(self.events, (now, _CREW, 0))
@@ -359,15 +333,7 @@ class _Play:
 def play(
     site: RackSite, pace: BuildPace, order: Sequence[int], delivered_d: NDArray[np.float64], random: np.random.Generator
 ) -> BuiltRacks:
-    """One draw.
-
-    Args:
-        site: The racks.
-        pace: How fast, and how often what goes wrong.
-        order: Of the racks.
-        delivered_d: float64[racks], when the rack at each place of the order is there.
-        random: Draws wrong cables and rejected servers, rack by rack, whatever the order.
-    """
+    """One draw."""
     wrong = random.binomial(site.cables, pace.miscabling)
     replaced = random.binomial(site.servers, pace.rejected)
     state = _Play(site, pace, order, delivered_d)

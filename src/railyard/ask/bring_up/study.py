@@ -56,15 +56,8 @@ class BringUpOutcome:
     """One way to build, over all draws.
 
     Attributes:
-        order: Of the racks.
         change: What is otherwise than in the scenario; empty where nothing.
         first_job_d: Days until the first job can run.
-        half_d: Until half of the accelerators earn.
-        all_d: Until all do.
-        idle_usd: Capital that stands idle until then.
-        crew_usd: Of crews.
-        wrong: Cables that were plugged wrong.
-        replaced: Servers.
     """
 
     order: str
@@ -84,10 +77,8 @@ class PartWait:
 
     Attributes:
         part: Of `parts.PARTS`.
-        arrives_d: Days until it arrives.
         critical: Share of draws in which nothing delays the first job more.
         first_job_d: Days by which the first job is later than if it were there from the first day.
-        all_d: The same of all accelerators.
         idle_usd: Capital that stands idle for it; less than nothing where others would wait longer without its delay.
     """
 
@@ -104,12 +95,7 @@ class BringUp:
     """The study.
 
     Attributes:
-        capital_usd_per_d: Of all.
-        first_job: Accelerators.
-        racks: How many.
-        cables: How many.
         orders: As the scenario is, the cheapest first.
-        measures: The cheapest order with one thing changed.
         parts: In the cheapest order, what waits for each part that arrives by itself; the most critical first.
     """
 
@@ -192,7 +178,6 @@ def _pace(section: BringUpSection) -> BuildPace:
 
 
 def _measures(section: BringUpSection) -> list[tuple[str, BuildPace]]:
-    """One thing changed at a time."""
     pace = _pace(section)
     rejected = section.rejected if section.checked == "before" else 0.0
     where = "after" if section.checked == "before" else "before"
@@ -278,12 +263,7 @@ def leads_of(section: BringUpSection) -> tuple[Lead, ...]:
 
 
 def delivered(racks: int, deliveries: list[tuple[float, float]]) -> NDArray[np.float64]:
-    """float64[racks], day on which the rack at each place of the order is there.
-
-    Args:
-        racks: How many.
-        deliveries: Days and shares of all, in time.
-    """
+    """float64[racks], day on which the rack at each place of the order is there."""
     share = np.cumsum([share for _, share in deliveries])
     last = np.minimum(np.ceil(share * racks - 1e-9).astype(int), racks)
     last[-1] = racks
@@ -293,15 +273,7 @@ def delivered(racks: int, deliveries: list[tuple[float, float]]) -> NDArray[np.f
 def earning(
     site: RackSite, built: BuiltRacks, order: list[int], arrived_d: NDArray[np.float64], first: int
 ) -> tuple[float, float, float, float]:
-    """Days until so many accelerators earn, half of them, all; and accelerator-days for which delivered ones did not.
-
-    Args:
-        site: The racks.
-        built: A draw.
-        order: Of the racks.
-        arrived_d: float64[racks], see `delivered`.
-        first: Accelerators of the first job.
-    """
+    """Days until `first` accelerators earn, half, all; and accelerator-days for which delivered ones stood idle."""
     day = np.empty(len(site))
     day[order] = arrived_d
     count = np.concatenate([site.servers - built.replaced, built.replaced]) * site.accelerators

@@ -33,13 +33,8 @@ class OperatorSample:
 
     Attributes:
         kind: `product`, `grouped`, `attention`, `attention-both`, `copy`, `norm` or a collective's name.
-        shape: As text.
-        datatype: Of the operands, or "".
         dims: As numbers: what `prediction.predicted_s` takes.
-        seconds: Median of one call.
-        spread: Quartiles' distance over the median.
         work: FLOP of products and attention, bytes through memory of passes, bytes on the busiest link of collectives.
-        share: Of the peak in the catalogue entry.
         predicted_s: By the model with the catalogue entry as it was.
         calibrated_s: By the model with the constants that were read off these samples.
     """
@@ -65,10 +60,6 @@ class Calibration:
     """What was measured on a device, and the constants that follow.
 
     Attributes:
-        entry: Name of the catalogue entry.
-        facts: Of the device.
-        date: Of the measurement, ISO.
-        samples: Every operator.
         constants: By field of the catalogue entry: `gemm_efficiency`, `gemm_efficiency_8bit`, `attention_efficiency`,
             `memory_efficiency` (shares), `launch_s` (seconds), `copied_bytes_s` (read and written); where measured.
         software: What belongs to a software profile: `launch_s`, `grouped_fraction`, `attention_backward`.
@@ -294,12 +285,7 @@ _SERVER = """servers:
 
 
 def overlay(found: Calibration, entry_text: str = "") -> str:
-    """The text of a catalogue file that `catalog:` of a scenario takes.
-
-    Args:
-        found: What was measured.
-        entry_text: Fields of a new entry, indented by four; "" lays the values over the catalogue's entry.
-    """
+    """The text of a catalogue file that `catalog:` of a scenario takes."""
     facts = found.facts
     # A quote or a line break in what a driver says must not end the text.
     source = f"railyard calibrate device, {found.date}: {facts}".replace('"', "'").replace("\\", "/")
@@ -361,11 +347,6 @@ def _overlay_software(found: Calibration) -> list[str]:
 
 def write(text: str, path: Path, *, force: bool = False) -> None:
     """Writes a file whole or not at all.
-
-    Args:
-        text: Of the file.
-        path: Where it comes to lie.
-        force: Whether it may take the place of another one.
 
     Raises:
         InputError: The file is there already, or cannot be written.

@@ -23,10 +23,6 @@ class Facts:
     """What a device says of itself.
 
     Attributes:
-        name: As its driver calls it.
-        machine: Host name and operating system.
-        driver: Version of its driver, or "".
-        libraries: Versions by name.
         readings: Clock, power and temperature as read while it worked, by name with unit; empty where unreadable.
         devices: How many like it are in the machine.
     """

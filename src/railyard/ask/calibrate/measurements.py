@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasurementFile:
-    """A file of measurements.
-
-    Attributes:
-        path: Where it lies, for messages.
-        text: What stands in it.
-    """
+    """A file of measurements."""
 
     path: Path
     text: str
@@ -51,9 +46,6 @@ class CalibratedConstant:
 
     Attributes:
         of: What it belongs to: a profile of software, an engine on a device, a launch.
-        name: Of the constant.
-        before: What Railyard ships.
-        value: Most likely after the measurements.
         low, high: One standard deviation of what is known of it now, about the value.
         settled: Share of what was open before that the measurements settled: 0, they say nothing; 1, they say all.
     """
@@ -73,9 +65,6 @@ class JudgedRow:
 
     Attributes:
         line: In the file, from 1.
-        name: Of the row.
-        measured: What was measured.
-        before: Predicted with the constants that ship.
         after: Predicted with those of all rows, itself among them.
         left_out: Predicted with those of all rows but itself; NaN of a single row.
     """
@@ -93,12 +82,7 @@ class Calibrated:
     """What came of a file.
 
     Attributes:
-        kind: Of its measurements.
-        unit: Of what is measured.
-        constants: That moved, and how sure they are.
-        rows: Every measurement that was used.
         written: The constants as text, in the form that scenarios and `railyard validate` take.
-        use: How to use them, a line.
         skipped: Rows that were left out, each with its line and why.
     """
 
@@ -116,10 +100,8 @@ class MeasurementKind:
     """A kind of measurements; its record is its registration.
 
     Attributes:
-        name: As users read it.
         summary: What a file of it holds, in one sentence.
         columns: That a table of it must have; of files that are no tables, what they begin with. For messages.
-        recognizes: Whether a file is of this kind.
         calibrate: Constants from a file of it; raises `InputError` with file and line.
     """
 
@@ -158,11 +140,6 @@ T = TypeVar("T")
 def read_rows(source: MeasurementFile, columns: Sequence[str], read: Callable[[int, dict[str, str]], T]) -> list[T]:
     """What each row of a table says.
 
-    Args:
-        source: The table.
-        columns: All that it may have.
-        read: Of a line's number and its filled cells by column.
-
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
@@ -189,9 +166,7 @@ class Cells:
     """The filled cells of one row, read strictly: every error names the column.
 
     Attributes:
-        needed: Columns without which a row says nothing.
         metrics: Columns of what was measured, of which one at least is filled.
-        ranges: Range of the number in a column.
         most: Largest count in a column, `largest` in any other.
     """
 

@@ -26,17 +26,7 @@ def _columns(device: Accelerator, model: Model, *, sequence: int = 1, batch: int
 
 
 def product_s(device: Accelerator, model: Model, m: int, n: int, k: int, *, datatype: str, batch: int = 1) -> float:
-    """Seconds of a matrix product, or of a batch in one kernel; a processor's 32-bit ones stand for 16-bit ones.
-
-    Args:
-        device: Catalogue entry.
-        model: Any model; its dimensions do not count.
-        m: Rows of the output.
-        n: Columns of the output.
-        k: Inner dimension.
-        datatype: Of the operands.
-        batch: Products.
-    """
+    """Seconds of a matrix product, or of a batch in one kernel; a processor's 32-bit ones stand for 16-bit ones."""
     columns = _columns(device, model)
     one = np.ones(1)
     bits = one * _BITS[datatype]
@@ -47,13 +37,7 @@ def product_s(device: Accelerator, model: Model, m: int, n: int, k: int, *, data
 
 
 def attention_s(device: Accelerator, model: Model, shape: tuple[int, int, int, int]) -> tuple[float, float]:
-    """Seconds of causal attention: forward, and forward with backward.
-
-    Args:
-        device: Catalogue entry.
-        model: Any model; only its heads are replaced.
-        shape: Batch, heads, sequence, head dimension.
-    """
+    """Seconds of causal attention: forward, and forward with backward."""
     batch, heads, sequence, width = shape
     changed = dataclasses.replace(
         model, heads=heads, kv_heads=heads, head_dim=width, mla=None, sliding_window=None, max_seq=sequence
@@ -96,11 +80,6 @@ class MeasurementPlan:
 
     Attributes:
         products: (m, n, k) of matrix products; tokens first.
-        grouped: (experts, m, n, k).
-        attention: (batch, heads, sequence, head dimension).
-        copies: Bytes.
-        norms: (rows, width).
-        collectives: Bytes.
         least_s: Seconds that each operator is measured at least.
     """
 

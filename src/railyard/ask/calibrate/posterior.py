@@ -49,7 +49,6 @@ class Posterior:
 
     Attributes:
         at: Most likely logarithms.
-        width: One standard deviation of each.
         without: Most likely logarithms of all rows but those of a group, by group.
         left_out: Misses of each row with the constants of all groups but its own, [row].
     """

@@ -49,16 +49,10 @@ class RecordedRun:
 
     Attributes:
         name: Its folder below the one that was read.
-        model, device: As the record names them.
-        engine: Name and version.
         tp, dp: Tensor-parallel ranks; copies that share no weights but the experts'.
-        expert_parallel: Whether experts are spread over all ranks.
-        precision, kv_bits: Of weights and cache.
-        max_sequences, max_batched_tokens: Of one copy.
         memory_share: Of a device's memory that the engine takes.
         block_tokens, blocks: Of the cache; `blocks` of one copy as the engine counted them, 0 where it is not said.
         prefix_cache: Whether blocks are kept for later, if only for a request that was preempted.
-        ahead: Whether it schedules asynchronously.
         arrival_s: f64[n], ascending from 0.
         input_tokens, output_tokens: i32[n].
         ttft_s: f64[n], from arrival to first token.
@@ -292,7 +286,6 @@ class ReplaySetting:
 
 
 def _model(name: str, catalog: Catalog) -> Model:
-    """The model of a repository's name, whoever published it."""
     try:
         return catalog.model(name)
     except InputError:
@@ -308,8 +301,6 @@ class Replay:
 
     Attributes:
         ttft_s, tpot_s: f64[n], as in `RecordedRun`.
-        preemptions: Of all requests together.
-        end_s: When the last one was done.
     """
 
     ttft_s: F
@@ -354,10 +345,6 @@ def replay(setting: ReplaySetting, software: ServingSoftware) -> Replay:
     """Serves the requests of a run.
 
     The cache has the blocks that the engine counted, where the record has them; else those of the memory rule.
-
-    Args:
-        setting: The run.
-        software: Constants of the engine on the device.
 
     Raises:
         InputError: Weights do not fit.

@@ -52,7 +52,6 @@ class MetricComparison:
     Attributes:
         distance: Kolmogorov and Smirnov's, of the two distributions over requests.
         median_request_error: Median over requests of |predicted - measured| / measured.
-        measured_s, predicted_s: Seconds at p50, p90 and p99.
         measured_sorted_s, predicted_sorted_s: Of every request, ascending: the distributions themselves.
     """
 
@@ -83,16 +82,9 @@ class RunResult:
     """One run.
 
     Attributes:
-        id: Its folder.
         status: `ok` or `skipped`.
-        reason: Why it was skipped.
-        model, device, engine, layout: What ran where.
-        requests: How many.
-        ttft, tpot: MetricComparison.
         cache_tokens: `predicted` by the memory rule, and `recorded` where the engine's count is known.
-        preemptions: In the replay.
         fitted: Constants that this very run gave; none: the run is held out.
-        source: Of the constants.
     """
 
     id: str
@@ -229,13 +221,7 @@ _TURNS, _HELPS = 6, 0.98
 
 @dataclass(frozen=True)
 class FitRun:
-    """One run of a fit.
-
-    Attributes:
-        setting: The run.
-        given: Constants that it gave.
-        software: All constants after it.
-    """
+    """One run of a fit."""
 
     setting: ReplaySetting
     given: tuple[str, ...]
@@ -296,11 +282,6 @@ def _one(
 
 def profiles_of(runs: Sequence[RecordedRun], catalog: Catalog, source: str) -> tuple[Profiles, list[FitRun]]:
     """The profile of every device that runs were recorded on.
-
-    Args:
-        runs: Recorded ones.
-        catalog: For models and devices.
-        source: Said in the profiles.
 
     Raises:
         InputError: The catalogue does not know a model or a device, or it does not fit.

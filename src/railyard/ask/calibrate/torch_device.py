@@ -61,7 +61,6 @@ def _calls(distributed: Any, full: Any, part: Any) -> dict[str, Callable[[], obj
 
 
 def _seconds(torch: Any, distributed: Any, call: Callable[[], object], *, gpu: bool) -> float:
-    """Median of single calls, each begun together."""
     samples = []
     for _ in range(_REPEATS):
         distributed.barrier()
@@ -336,11 +335,6 @@ def _spellings(name: str, memory_gib: float) -> list[str]:
 
 def run_collectives(count: int, backend: str, sizes_bytes: tuple[int, ...]) -> dict[tuple[str, int], float]:
     """Times collectives in processes of their own, one a device.
-
-    Args:
-        count: Processes.
-        backend: Of `torch.distributed`: `nccl` on accelerators, `gloo` on processors.
-        sizes_bytes: Of the whole buffer.
 
     Returns:
         Seconds by kind and size.

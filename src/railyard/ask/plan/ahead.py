@@ -25,7 +25,6 @@ class Ahead:
     Attributes:
         steps: Kind of work and tasks left of every step, in order.
         clock: Seconds, rising.
-        at: Step that is under way.
     """
 
     steps: list[tuple[str, int]]
@@ -38,13 +37,7 @@ class Ahead:
 
     @classmethod
     def of(cls, planned: PlannedDesigns, section: PlanSection, chunk: int) -> Ahead:
-        """The tasks of every step of a plan at most, and the chances.
-
-        Args:
-            planned: Before anything is looked at.
-            section: How much may be spent.
-            chunk: Points of a task in closed form.
-        """
+        """The tasks of every step of a plan at most, and the chances."""
         space, effort = planned.space, section.effort
         demands, engine = len(space.demands), planned.engine
         runs = effort.serving if engine == "serving" else effort.flow

@@ -233,7 +233,6 @@ def _points(planned: PlannedDesigns) -> list[dict[str, Any]]:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that JSON has; infinities as null."""
     return {key: _finite(value) for key, value in values.items()}
 
 

@@ -43,10 +43,8 @@ class PlannedHardware:
     """A cluster as a plan sees it.
 
     Attributes:
-        cluster: The machine.
         faulty: The same under the scenario's faults, as closed forms see it.
         site: That for closed forms of the network; None where its topology has none.
-        parts: Its bill.
         names: Catalogue names and makers of everything in it.
         lead_s: By catalogue name, from the order until it is there, where the catalogue has that.
     """
@@ -99,11 +97,7 @@ class CandidateDesign:
     """A point under a demand, ready to be looked at.
 
     Attributes:
-        point: Its number.
-        demand: Of the demand.
-        hardware: On what.
         jobs: The job under every layout that it may have.
-        assumptions: Prices and rates.
     """
 
     point: int
@@ -115,12 +109,7 @@ class CandidateDesign:
 
 @dataclass
 class DesignBench:
-    """Builds the designs of a space.
-
-    Attributes:
-        space: All of them.
-        keep: Clusters that stay in memory.
-    """
+    """Builds the designs of a space."""
 
     space: DesignSpace
     keep: int = 96
@@ -156,11 +145,6 @@ class DesignBench:
 
     def hardware(self, point: int, demand: int = 0, use: int | None = None) -> PlannedHardware:
         """The cluster of a point.
-
-        Args:
-            point: Its number.
-            demand: Of the demand.
-            use: Ranks of each scale-up domain that the job uses; None: as it is written.
 
         Raises:
             InputError: It cannot be built.

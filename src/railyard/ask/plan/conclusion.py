@@ -37,13 +37,7 @@ _ROOM = 1.5
 
 
 def finalists(planned: PlannedDesigns, rivals: int, refused: Collection[int] = ()) -> list[int]:
-    """The best design and its nearest rivals by the first objective, as they are known now.
-
-    Args:
-        planned: What was found so far.
-        rivals: How many, at most.
-        refused: Points that the engine cannot run.
-    """
+    """The best design and its nearest rivals by the first objective, as they are known now."""
     chosen = [point for point in pool(planned) if point not in refused]
     if not chosen:
         return []
@@ -74,13 +68,7 @@ def verified(planned: PlannedDesigns, rivals: int) -> Verified | None:
 
 
 def budget_of(planned: PlannedDesigns, runs: Sequence[tuple[int, int]], time_s: float) -> float:
-    """Packets times links that each of some runs may take; 0 where that is too little to say anything.
-
-    Args:
-        planned: With these runs on flow.
-        runs: Points and demands.
-        time_s: Of one core, for all of them: what is run does not depend on the machine.
-    """
+    """Packets times links that each of some runs may take; 0 where that is too little to say anything."""
     hops = time_s * HOPS_PER_S
     if hops >= _hops(planned, runs):
         return _ROOM * max(planned.outcomes[point, demand, planned.engine].hops for point, demand in runs)
@@ -89,7 +77,6 @@ def budget_of(planned: PlannedDesigns, runs: Sequence[tuple[int, int]], time_s: 
 
 
 def _hops(planned: PlannedDesigns, runs: Sequence[tuple[int, int]]) -> float:
-    """Packets times links of whole steps, all runs together."""
     return sum(planned.outcomes[point, demand, planned.engine].hops for point, demand in runs)
 
 
@@ -102,14 +89,7 @@ _TIMED = frozenset({"step", "jct", "tokens_per_s", "mfu", "cpmt", "tokens_per_wa
 
 
 def why(best: DesignChoice, other: DesignChoice, objectives: Sequence[DesignObjective], shares: Sequence[float]) -> str:
-    """Why a design lost to another, in one line.
-
-    Args:
-        best: The choice.
-        other: The design that lost.
-        objectives: The first ranks.
-        shares: Of the demands.
-    """
+    """Why a design lost to another, in one line."""
     what = objectives[0]
     mine, theirs = best.figures[what.name], other.figures[what.name]
     apart = theirs / mine - 1.0 if mine else 0.0
@@ -230,12 +210,7 @@ _BOUNDS = "plan.constraints"
 
 
 def conclude_at_once(planned: PlannedDesigns, *, rivals: int) -> None:
-    """The front and its runners-up as they are known, without chances and what they need; nothing where nothing is.
-
-    Args:
-        planned: As far as it came.
-        rivals: Of the best design, that verify it.
-    """
+    """The front and its runners-up as they are known, without chances and what they need; nothing where nothing is."""
     planned.sure, planned.relaxed, planned.even, planned.ports = None, [], (), ()
     planned.choices, planned.on_front, planned.unverified, planned.verified = [], [], [], None
     if good(planned):
@@ -247,14 +222,7 @@ def conclude_at_once(planned: PlannedDesigns, *, rivals: int) -> None:
 
 
 def conclude(planned: PlannedDesigns, *, draws: int, seed: int, rivals: int) -> None:
-    """The front, its runners-up, and how sure they are.
-
-    Args:
-        planned: With at least one point that keeps all constraints.
-        draws: Samples of what is not known.
-        seed: Of these.
-        rivals: Of the best design, that verify it.
-    """
+    """The front, its runners-up, and how sure they are."""
     chosen, on_front = _chosen(planned)
     bench = DesignBench(planned.space)
     planned.choices = [_choice(planned, bench, point) for point in chosen]

@@ -36,7 +36,6 @@ class Confidence:
         best: Chance of each choice to be the best, by objective.
         bands: 10th, 50th and 90th percentile of each choice, by objective: float64[choices, 3].
         tornado: What each factor does to the lead of the first choice.
-        measure: What knowing a factor is worth.
     """
 
     best: Mapping[str, F]
@@ -50,11 +49,8 @@ class Swing:
     """One factor from its low to its high end, all else typical.
 
     Attributes:
-        factor: In words.
         kind: `price`, `power`, `assumption`, `model`.
-        low, high: Its ends.
         lead_low, lead_high: By which share the best other design is behind the first choice there; below 0: before it.
-        best_low, best_high: The best design there.
     """
 
     factor: str
@@ -77,10 +73,8 @@ class Worthwhile:
     """What it is worth to know a factor before choosing.
 
     Attributes:
-        factor: In words.
         kind: `price`, `power`, `assumption`, `model`.
         gain: Expected gain in the first objective, as a share of it.
-        changes: Chance that knowing it changes the choice.
     """
 
     factor: str
@@ -98,16 +92,7 @@ def judged(
     draws: int,
     seed: int,
 ) -> Confidence:
-    """How sure it is that the first of some choices is the best of them.
-
-    Args:
-        choices: That may be chosen, the best first.
-        doubts: What is not known of them.
-        objectives: The first ranks.
-        shares: Of the demands.
-        draws: Samples.
-        seed: Of the samples.
-    """
+    """How sure it is that the first of some choices is the best of them."""
     values = doubts.sampled(draws, seed)
     best, bands, table = chances(choices, values, objectives, shares)
     return Confidence(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))
@@ -120,12 +105,6 @@ def chances(
     shares: Sequence[float],
 ) -> tuple[dict[str, F], dict[str, F], F]:
     """Chances of each choice to be the best and its bands, by objective, for draws of the factors.
-
-    Args:
-        choices: That may be chosen.
-        values: float64[draws] by factor.
-        objectives: The first ranks.
-        shares: Of the demands.
 
     Returns:
         Chances and bands as in `Sure`, and the first objective: float64[choices, draws], less is better.
@@ -225,11 +204,6 @@ def _measure(table: F, doubts: Uncertainty, values: Mapping[str, F]) -> tuple[Wo
 def _sliced(table: F, order: NDArray[np.int64], chosen: int) -> tuple[float, float, float]:
     """Choosing anew in every slice of an order.
 
-    Args:
-        table: float64[choices, draws], less is better.
-        order: Of the draws, by the value of a factor.
-        chosen: The choice without knowing it.
-
     Returns:
         The gain, its standard error, and the share of slices in which it is another choice.
     """
@@ -251,10 +225,6 @@ class BreakEven:
     """The price of a part at which a runner-up is as good as the first choice.
 
     Attributes:
-        choice: The runner-up.
-        part: Whose price.
-        price_usd: Typical, of one.
-        even_usd: At which they are equal.
         dearer: Whether the runner-up wins above it, rather than below.
     """
 
@@ -269,10 +239,6 @@ def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tupl
     """Prices of parts at which a runner-up draws level in dollars per token, the nearest to today's first.
 
     A cost is linear in the price of one part, so that two points give the line.
-
-    Args:
-        choices: The best first.
-        shares: Of the demands.
     """
     if len(choices) < 2:
         return ()
@@ -294,8 +260,6 @@ class PortPrice:
     """What the network of a runner-up may cost for each NIC of an accelerator to be as good as the first choice.
 
     Attributes:
-        choice: The runner-up.
-        ports: NICs of its back-end.
         usd_per_port: Its network's parts over them, typical.
         even_usd_per_port: At which both cost the same; None where no price of zero or more does.
     """
@@ -310,10 +274,6 @@ def port_prices(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tup
     """What runners-up may cost a port, in their order: all their network's parts moved by one factor.
 
     The first choice keeps its prices. A cost is linear in the factor, so that two points give the line.
-
-    Args:
-        choices: The best first.
-        shares: Of the demands.
     """
     goodputs, found = Goodputs(), []
     for other in choices[1:]:

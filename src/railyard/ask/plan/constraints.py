@@ -40,9 +40,7 @@ class Constraint:
     Attributes:
         name: As written: `budget`, `at_most.step`.
         figure: The objective that it bounds; empty for `exclude`.
-        limit: Its bound.
         large: Whether values have to be at least as large.
-        names: Makers and catalogue names that are excluded.
     """
 
     name: str
@@ -52,12 +50,7 @@ class Constraint:
     names: frozenset[str] = frozenset()
 
     def excess(self, rows: Sequence[Mapping[str, float]], parts: frozenset[str]) -> float:
-        """By which share a design misses it under the worst demand; 0 or less where it keeps it.
-
-        Args:
-            rows: Figures of the design under each demand.
-            parts: Makers and names of what it has.
-        """
+        """By which share a design misses it under the worst demand; 0 or less where it keeps it."""
         if self.names:
             return math.inf if self.names & parts else 0.0
         if self.large:
@@ -73,13 +66,6 @@ def constraints_of(
     section: ConstraintsSection, catalog: Catalog, *, demands: int, lacks: frozenset[str], work: str = "training"
 ) -> list[Constraint]:
     """All constraints of a plan.
-
-    Args:
-        section: As written.
-        catalog: Which knows makers and parts.
-        demands: How many the plan has.
-        lacks: What of `NEEDED` the scenario does not have.
-        work: Kind of what runs.
 
     Raises:
         InputError: One bounds what no engine gives, or excludes what the catalogue does not know.
@@ -105,11 +91,6 @@ def constraints_of(
 
 def named(names: Sequence[str], keys: Sequence[str], catalog: Catalog) -> list[str]:
     """Makers and parts as the catalogue spells them.
-
-    Args:
-        names: As written.
-        keys: Where each stands.
-        catalog: Which knows them.
 
     Raises:
         InputError: It does not know one.
@@ -148,8 +129,6 @@ class BuildableDesign:
     """A design as constraints see it.
 
     Attributes:
-        name: As tables call it.
-        rows: Figures by demand.
         parts: Makers and catalogue names of what it has.
         value: Its first objective, all demands together; less is better.
     """
@@ -161,12 +140,7 @@ class BuildableDesign:
 
 
 def contradiction(constraints: Sequence[Constraint], designs: Sequence[BuildableDesign]) -> str:
-    """Which constraints no design keeps together: the fewest that already exclude each other, and what comes nearest.
-
-    Args:
-        constraints: Which no design keeps all of.
-        designs: All that could be built.
-    """
+    """The fewest constraints that no design keeps together, and what comes nearest."""
     kept = {
         one.name: {at for at, each in enumerate(designs) if one.keeps(each.rows, each.parts)} for one in constraints
     }
@@ -220,8 +194,6 @@ class RelaxedConstraint:
     """What a constraint costs.
 
     Attributes:
-        name: Of the constraint.
-        limit: Its bound.
         gain: By which share the first objective gets better without it.
         gain_tenth: The same where its bound is a tenth looser.
         best: The design that would be chosen without it.
@@ -235,12 +207,7 @@ class RelaxedConstraint:
 
 
 def relaxed(constraints: Sequence[Constraint], designs: Sequence[BuildableDesign]) -> list[RelaxedConstraint]:
-    """What each constraint costs, the dearest first.
-
-    Args:
-        constraints: That at least one design keeps.
-        designs: All that could be built.
-    """
+    """What each constraint costs, the dearest first."""
 
     def best(these: Sequence[Constraint]) -> BuildableDesign:
         good = [each for each in designs if all(one.keeps(each.rows, each.parts) for one in these)]

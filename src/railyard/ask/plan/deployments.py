@@ -48,7 +48,6 @@ class TriedDeployment:
 
     Attributes:
         choice: An option and the replicas of its pools, for each stage.
-        trial: What came of it.
     """
 
     choice: DeploymentChoice
@@ -66,11 +65,8 @@ class DeploymentSearch:
 
     Attributes:
         plans: Deployments in time, cheapest first; of each set of options the cheapest.
-        missed: Deployments that were simulated and late.
         bounds: Lowest dollars per million tokens that an option can have, by option that may do at all.
-        never: Why an option can never do.
         proven: Whether nothing that the plan allows is cheaper than the first.
-        simulations: How many there were.
     """
 
     plans: list[TriedDeployment] = field(default_factory=list)
@@ -95,13 +91,6 @@ def search(
     report: Callable[[str, float], None],
 ) -> DeploymentSearch:
     """Finds the cheapest deployment.
-
-    Args:
-        trials: Simulates.
-        stages: Options by stage.
-        tokens_per_h: That come.
-        most: Simulations at most.
-        report: Told what is being done, and its share from 0 to 1.
 
     Raises:
         InputError: There are too many combinations, or no option of a stage can do.
@@ -174,7 +163,6 @@ def _usable(
     found: DeploymentSearch,
     report: Callable[[str, float], None],
 ) -> list[list[StageOption]]:
-    """Options that may do, by stage."""
     usable = []
     for name, some in stages.items():
         report(f"options of {name}", 0.0)
@@ -299,8 +287,6 @@ class OptionRow(NamedTuple):
     """An option of a stage, and what became of it.
 
     Attributes:
-        stage: Of the pipeline.
-        option: In words.
         usd_per_million: Dollars for a million tokens of the best plan with it; None where none was simulated.
         bound: No plan with it costs less; None where that is not known.
         verdict: Why it is or is not the one that was chosen.
@@ -378,11 +364,7 @@ class PlannedDeployments:
     """What a plan found.
 
     Attributes:
-        name: Of the scenario.
-        stages: Options by stage.
-        found: What the search found.
         full: The best plans on all requests: the result's variant of each.
-        rates: By rate of the network between pools.
         best_yaml: A scenario with the best plan, to be run by itself; empty where there is none.
     """
 
@@ -430,7 +412,6 @@ def plan(draft: Draft, report: Report) -> PlannedDeployments:
 
 
 def _tokens_per_h(draft: Draft) -> float:
-    """Of all requests, as they come."""
     requests = requests_of(draft)
     if requests.duration_s <= 0:
         error = InputError("requests without a span of time have no load to plan for", key="requests")

@@ -73,13 +73,7 @@ _OTHER = {
 
 
 def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozenset[str]) -> Iterator[DesignOutcome]:
-    """Points in closed form; those that cannot be come last.
-
-    Args:
-        bench: Builds them.
-        points: Numbers of points and demands.
-        exclude: Makers and catalogue names to look for.
-    """
+    """Points in closed form; those that cannot be come last."""
     waiting: list[CandidateDesign] = []
     failed: dict[tuple[int, int], DesignOutcome] = {}
     count = 0
@@ -212,16 +206,7 @@ def _saved(design: CandidateDesign, training: Training) -> tuple[float, float, f
 def simulated(
     bench: DesignBench, point: int, demand: int, engine: str, layout: Mapping[str, Any], *, budget_hops: float = 0.0
 ) -> DesignOutcome:
-    """A point under a demand on an engine; with its error where it cannot run.
-
-    Args:
-        bench: Builds it.
-        point: Its number.
-        demand: Of the demand.
-        engine: Name of the engine.
-        layout: Fields of `Layout`.
-        budget_hops: That packets may take; 0: as the scenario says.
-    """
+    """A point under a demand on an engine; with its error where it cannot run."""
     try:
         return _one(bench, (point, demand), engine, layout, budget_hops)
     except InputError as error:
@@ -336,7 +321,6 @@ def ran(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bench(plan: Mapping[str, Any]) -> DesignBench:
-    """The plan of a task, read once."""
     digest = str(plan["digest"])
     if digest not in _BENCHES:
         _BENCHES.clear()

@@ -34,13 +34,7 @@ class BookValues:
         self._bought: dict[str, list[tuple[float, float]]] = {}
 
     def changed(self, made: GrowthChange, now_s: float, life_years: float) -> float:
-        """Books what is bought, and gives the book value of what is stranded, USD.
-
-        Args:
-            made: What a stage does.
-            now_s: When.
-            life_years: Economic life, over which a piece goes straight down to nothing.
-        """
+        """Books what is bought, and gives the book value of what is stranded, USD."""
         gone = sum(self._value(lot, now_s, life_years * YEAR_S) for lot in made.stranded.values())
         for lot in made.bought.values():
             self._bought.setdefault(lot.name, []).append((lot.count, now_s))
@@ -68,16 +62,10 @@ class GrowthStep:
     """What a path does at a stage; dollars are typical and present values.
 
     Attributes:
-        stage: Its name.
-        change: Parts and cables.
-        capital_usd: Bought, with installation.
-        charged_usd: Of it, the annuity until the horizon.
         stranded_usd: Price of what is of no use any more, as new.
         written_off_usd: Book value of it, straight-line over the economic life, the oldest pieces first.
-        stopped_s: For which the job stands still.
         idle_usd: Dollars an hour of the cluster for that time.
         running_usd: Energy, space and operations until the next stage.
-        tokens: Until then.
     """
 
     stage: str
@@ -114,9 +102,7 @@ class Growth:
     """All of it.
 
     Attributes:
-        stages: In time.
         paths: The best under all futures together first: by its largest regret.
-        left_out: Paths that cannot be, with the reason.
     """
 
     stages: tuple[GrowthStage, ...]
@@ -162,7 +148,6 @@ def growth(draft: Draft) -> Growth:
 
 
 def _stages(draft: Draft, section: GrowthSection) -> list[GrowthStage]:
-    """Stages with their clusters, their jobs in closed form."""
     times = [stage.at for stage in section.stages]
     if sorted(set(times)) != times or times[0] != 0 or section.horizon <= times[-1]:
         error = InputError(
@@ -175,7 +160,6 @@ def _stages(draft: Draft, section: GrowthSection) -> list[GrowthStage]:
 
 
 def _built(draft: Draft, section: GrowthSection, demands: list[dict[str, Any]]) -> list[GrowthStage]:
-    """A cluster for each stage."""
     times = [stage.at for stage in section.stages]
     bench = DesignBench(one_design(draft.with_values({"plan": {"demand": demands}}, "plan.growth")))
     ends = [*times[1:], section.horizon]

@@ -30,13 +30,7 @@ class GrowthStage:
     """The cluster from a time on.
 
     Attributes:
-        name: How it is called.
-        at_s: When it begins.
-        until_s: When the next begins, or the horizon.
-        cluster: The machine.
         layout: Of the job in closed form, in words.
-        priced: Money and power at work.
-        batch: Sequences of a step.
     """
 
     name: str
@@ -50,13 +44,7 @@ class GrowthStage:
 
 @dataclass(frozen=True)
 class SizeRegret:
-    """One size that may be built.
-
-    Attributes:
-        built: The stage that has it.
-        usd_per_year: By demand, typical.
-        regret_usd: Beyond the best size for that demand.
-    """
+    """One size that may be built."""
 
     built: str
     usd_per_year: tuple[float, ...]
@@ -83,7 +71,6 @@ def provisions(stages: Sequence[GrowthStage]) -> tuple[SizeRegret, ...]:
 
 
 def _cost(built: GrowthStage, wanted: GrowthStage) -> float:
-    """Dollars a year."""
     hourly = usd_per_h(built.priced.typical)
     have, want = built.priced.tokens_per_s, wanted.priced.tokens_per_s
     own = hourly["capital"] + hourly["space"] + hourly["operations"] + hourly["energy"] * min(1.0, want / have)
@@ -105,12 +92,7 @@ WORDS = {
 
 
 def page(name: str, found: dict[str, Any]) -> str:
-    """One page, offline.
-
-    Args:
-        name: Of the scenario.
-        found: As `to_json` of paths gives it.
-    """
+    """One page, offline."""
     stages = [stage["name"] for stage in found["stages"]]
     parts = [
         f"<h1>{html.escape(name)}: how it grows</h1>",
@@ -154,14 +136,7 @@ def page(name: str, found: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Lot:
-    """Pieces of one catalogue entry.
-
-    Attributes:
-        name: Of the entry.
-        component: As bills have it.
-        count: Pieces.
-        price_usd: Of one.
-    """
+    """Pieces of one catalogue entry."""
 
     name: str
     component: str
@@ -220,11 +195,8 @@ class GrowthChange:
     """What a step of growth does.
 
     Attributes:
-        bought: Pieces by name.
         stranded: Pieces that were paid for and are of no use any more, by name.
-        kept: Cables that nobody touches.
         moved: Cables that were there and are pulled, while the cluster is in use.
-        laid: Cables that are new.
     """
 
     bought: Mapping[str, Lot]

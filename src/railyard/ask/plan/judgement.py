@@ -79,14 +79,7 @@ def dominator(values: NDArray[np.float64], at: int) -> int | None:
 
 @dataclass
 class DesignJournal:
-    """Outcomes by their names.
-
-    Attributes:
-        draft: The scenario with its plan.
-        space: All designs.
-        excluded: Names that constraints exclude.
-        journal: What is known.
-    """
+    """Outcomes by their names."""
 
     draft: Draft
     space: DesignSpace
@@ -292,11 +285,6 @@ def rivals_of(planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.
     """Families without a run that may be better than the best that ran, the nearest first.
 
     A family may be better where its best by closed form is, were the closed form wrong by twice its spread.
-
-    Args:
-        planned: What was found so far.
-        points: That may be chosen.
-        hoped: float64[points], the first objective as it is known, less is better.
     """
     able = good(planned)
     ran = [point for point in able if planned.ran(point)]

@@ -42,11 +42,6 @@ _WORST = 1e30
 def search(planned: PlannedDesigns, budget: int, seed: int) -> Iterator[list[int]]:
     """Points to look at next; between two of these the last have to be known to `planned`.
 
-    Args:
-        planned: What was found so far.
-        budget: Different points, at most.
-        seed: Of the search.
-
     Raises:
         InputError: pymoo is not installed.
     """
@@ -87,11 +82,6 @@ class _Sampler:
 
     Children have each value of either parent, and one in as many as there are keys is drawn anew: values are places in
     lists, of which most have no order.
-
-    Args:
-        space: All points.
-        objectives: How many each point has.
-        seed: Of all that is drawn.
     """
 
     def __init__(self, space: DesignSpace, objectives: int, seed: int) -> None:
@@ -143,14 +133,6 @@ _WITH_STEP = {"cpmt": 1, "jct": 1, "step": 1, "tokens_per_s": -1, "tokens_per_wa
 
 @dataclass
 class _Seen:
-    """Runs under one demand.
-
-    Attributes:
-        layouts: Fields of the layout of each.
-        closed: Logarithms of their steps in closed form.
-        steps: Logarithms of their steps on the engine.
-    """
-
     layouts: list[Mapping[str, Any]] = field(default_factory=list)
     closed: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
@@ -163,12 +145,7 @@ class Lessons:
     _seen: dict[int, _Seen] = field(default_factory=dict)
 
     def learn(self, outcome: DesignOutcome, raw: DesignOutcome) -> None:
-        """A point was run.
-
-        Args:
-            outcome: What the engine found.
-            raw: What the closed form found of the same point.
-        """
+        """A point was run."""
         layout = dict(outcome.layouts[0])
         at = next((at for at, each in enumerate(raw.layouts) if dict(each) == layout), None)
         if at is not None:
@@ -178,13 +155,7 @@ class Lessons:
             seen.steps.append(float(np.log(outcome.step_s)))
 
     def next_ones(self, raw: DesignOutcome, demand: int, count: int) -> list[Mapping[str, Any]]:
-        """Layouts of a point that may be its fastest, the best of each kind before all; none where none may be by much.
-
-        Args:
-            raw: What the closed form found of it.
-            demand: Number of the demand.
-            count: How many, at most.
-        """
+        """At most `count` layouts of a point that may be its fastest, the best of each kind first."""
         seen = self._seen.get(demand, _Seen())
         known = [dict(each) for each in seen.layouts]
         alone = _error(list(raw.layouts), np.log(raw.steps_s))

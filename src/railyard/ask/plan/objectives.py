@@ -61,13 +61,8 @@ class DesignObjective:
     """One figure of a design.
 
     Attributes:
-        name: As written.
-        words: What it is.
-        unit: Of its values.
         of: Reads it, None where what it needs is missing; None: it comes of comparing designs.
-        large: Whether more is better.
         needs: Of `NEEDED`, a key of the scenario without which no engine gives it.
-        work: Kinds of work that have it.
     """
 
     name: str
@@ -99,7 +94,6 @@ def _latency(name: str, share: str) -> Callable[[ServicePrice], float | None]:
 
 
 def _of_requests() -> Iterator[DesignObjective]:
-    """What a service is judged by beside its money."""
     yield DesignObjective(
         "attainment",
         "share of the requests that keep all limits of `slo`",
@@ -217,13 +211,6 @@ def objective(
 ) -> DesignObjective:
     """An objective by its name.
 
-    Args:
-        name: As written.
-        key: Where.
-        demands: How many the plan has.
-        lacks: What of `NEEDED` the scenario does not have.
-        work: Kind of what runs.
-
     Raises:
         InputError: No engine gives it.
     """
@@ -248,12 +235,7 @@ def measured_by(objectives: Sequence[DesignObjective]) -> DesignObjective:
 
 
 def regrets(costs: ArrayLike, shares: Sequence[float]) -> dict[str, NDArray[np.float64]]:
-    """Objectives that compare designs, each float64[designs, ...].
-
-    Args:
-        costs: float64[designs, demands, ...], less is better.
-        shares: Of the demands.
-    """
+    """Objectives that compare designs, each float64[designs, ...]."""
     behind = relative(costs)
     return {"regret": largest(behind), "expected_regret": expected(behind, shares)}
 
@@ -265,10 +247,5 @@ def figures_of(priced: DesignPrice, work: str = "training") -> dict[str, float]:
 
 
 def merged(rows: Sequence[Mapping[str, float]], shares: Sequence[float]) -> dict[str, float]:
-    """Figures under all demands together: the mean by their shares.
-
-    Args:
-        rows: Figures under each demand.
-        shares: Of the demands.
-    """
+    """Figures under all demands together: the mean by their shares."""
     return {name: math.fsum(row[name] * share for row, share in zip(rows, shares, strict=True)) for name in rows[0]}

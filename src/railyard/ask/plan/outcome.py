@@ -20,25 +20,17 @@ class DesignOutcome:
     """One design under one demand on one engine.
 
     Attributes:
-        point: Number of the design in its space.
-        demand: Number of the demand.
-        engine: Which found it.
         error: Why there is nothing else; empty where there is.
         step_s: A mean step, meetings in, checkpoints and jitter out; of a service the mean time of an answer.
         samples_s: Steps by seed of the hashes, where there are several.
         time: Cause, group, phase and share of the step.
         layouts: The best, as fields of `Layout`, the best first.
-        steps_s: In closed form, of each of these.
-        tried: Layouts that were looked at.
-        checkpoint_s: Stall, write and read of a checkpoint.
         tail: 99th percentile of flow completion over its median, from packets; 0 elsewhere.
-        figures: Objectives by name, typical.
         excluded: Makers and catalogue names that the plan excludes and the design has.
         kept: Of a service, goodput tokens a second where everything takes as long as `SLOWER` says.
         drawn_w: Of a service, mean power of an accelerator of each pool.
         bound: Whether no product can be as good: its network is a crossbar that blocks nothing.
         ended: The fault that ends the job, in words; empty where it finishes.
-        lost_s: What faults take from the job once.
         hops: Packets times links that its step would be.
         sliced: How many times fewer bytes than a step has were sent as packets; 1: all of them were.
     """
@@ -105,13 +97,7 @@ class DesignOutcome:
 
 @dataclass(frozen=True)
 class StepTime:
-    """A step as power and money see it.
-
-    Attributes:
-        rows: By cause, group and phase.
-        step_s: Length of the step.
-        ranks: Accelerators.
-    """
+    """A step as power and money see it."""
 
     rows: tuple[TimeRow, ...]
     step_s: float
@@ -140,9 +126,6 @@ class Unverified:
     """A family that may contain the best design, although none of its designs ran on the engine.
 
     Attributes:
-        family: What its designs have in common.
-        variant: Its best by closed form.
-        point: Number of that.
         value: Of the first objective, in closed form.
         ahead: By which share of the best that ran it may be better, at the good end of the closed form's error.
     """
@@ -159,8 +142,6 @@ class Verified:
     """The best design and its nearest rivals on one engine.
 
     Attributes:
-        point: The best design.
-        engine: On which all of them ran.
         sliced: How many times fewer bytes than a step has ran as packets; 1: whole steps ran.
         rivals: Points, the nearest first.
         values: First objective of the best and of each rival on that engine, less is better.

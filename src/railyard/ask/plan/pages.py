@@ -36,12 +36,7 @@ def usd(value: float) -> str:
 
 
 def bars(rows: Sequence[Row], most: float | None = None) -> str:
-    """Bars of typical values with lines from low to high.
-
-    Args:
-        rows: One a bar.
-        most: Right end of the scale; the largest value when left out.
-    """
+    """Bars of typical values with lines from low to high."""
     top = most or max((max(abs(row[1]), abs(row[3])) for row in rows), default=0.0) or 1.0
     least = min(0.0, *(row[1] for row in rows)) if rows else 0.0
     room = WIDE - LEFT - RIGHT

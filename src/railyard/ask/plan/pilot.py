@@ -53,17 +53,9 @@ class PilotTest:
     """A test of a pilot pod.
 
     Attributes:
-        name: Of the test.
         kind: `collective`, `step` or `service`.
         choice: Number of the choice whose design the pod is of.
-        servers: Of the pod.
-        ranks: Accelerators that take part.
-        unit: Of the value.
-        rate: Whether the value falls as times grow.
-        predicted: By the model, as it stands.
         weights: Of each factor in the logarithm of time over the one predicted.
-        collective: Of a collective: which.
-        command: What is run.
     """
 
     name: str
@@ -92,9 +84,7 @@ class Flip:
     """A result at which another design becomes the best.
 
     Attributes:
-        value: Of the test, in its unit.
         above: Whether the other design is the best above it, rather than below.
-        choice: Number of the other design.
         chance: That the result lies where the recommendation is another.
     """
 
@@ -109,7 +99,6 @@ class Beliefs:
     """Factors of the model with what is known of them.
 
     Attributes:
-        names: Of the factors.
         mean: float64[factors], as logarithms.
         covariance: float64[factors, factors].
     """
@@ -163,10 +152,6 @@ def best(planned: PlannedDesigns, moved: Mapping[str, F]) -> NDArray[np.int64]:
     """int64[n]: the best choice where factors lie so far from their middle; ties as the plan breaks them.
 
     Designs that miss a constraint there are left out, unless all do.
-
-    Args:
-        planned: With its choices.
-        moved: float64[n] by factor.
     """
     what, choices, shares = planned.objectives[0], planned.choices, planned.shares
     count = len(next(iter(moved.values())))
@@ -197,13 +182,7 @@ def _kept(
 
 
 def flips(planned: PlannedDesigns, beliefs: Beliefs, test: PilotTest) -> tuple[Flip, ...]:
-    """Results on either side of the expected one at which another design is the best, the likelier first.
-
-    Args:
-        planned: With its choices.
-        beliefs: Before the test.
-        test: What is measured.
-    """
+    """Results on either side of the expected one at which another design is the best, the likelier first."""
     mean, deviation = beliefs.spread(test)
     if deviation <= 0.0:
         return ()
@@ -250,7 +229,6 @@ class PilotSheet:
     """Tests of a plan.
 
     Attributes:
-        planned: The plan.
         beliefs: What is known of the model's error before any test.
         rows: Tests with the results at which another design is best, those first that change the choice most likely.
     """

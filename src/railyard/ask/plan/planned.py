@@ -45,10 +45,6 @@ _MANY = 32
 def refuse_misspelt(space: DesignSpace, catalog: Callable[[int, int], Catalog]) -> None:
     """Reads every value of every key once.
 
-    Args:
-        space: The space.
-        catalog: The catalogue of a point under a demand.
-
     Raises:
         InputError: A key is no key of a scenario, or a value is none that it may have; with its line, what is allowed
             and the nearest right spelling.
@@ -128,7 +124,6 @@ def _looked_at(values: int) -> Sequence[int]:
 def _read(
     space: DesignSpace, catalog: Callable[[int, int], Catalog], point: int, key: str, demand: int = 0
 ) -> InputError | None:
-    """What is wrong with a point at a key."""
     path = ".".join(override.full_path(key))
     try:
         scenario = space.draft(point, demand).scenario
@@ -178,21 +173,13 @@ class PlannedDesigns:
     """What a plan found.
 
     Attributes:
-        space: All designs.
         objectives: The first ranks.
-        constraints: What was to be kept.
         outcomes: Every point that was looked at, by point, demand and engine.
-        failed: Points that cannot be, and why.
         missed: Points that miss a constraint, and the name of the first that they miss.
         choices: Designs that were looked at closely, the best first.
         on_front: Of each choice, whether nothing beats it in every objective.
         regret: By point, objectives that compare it with the best for each demand.
-        sure: How sure the choice is.
-        relaxed: What constraints cost.
-        even: Break-even prices.
-        ports: What networks may cost a port.
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
-        layouts: That were looked at in closed form.
         points: That were looked at in closed form, in order.
         stopped: What stopped it before its end: `user`, `time`; empty where nothing did.
         engine: That runs the promising: `flow` of training, `serving` of what answers requests.
@@ -320,7 +307,6 @@ def _lacking(draft: Draft, space: DesignSpace) -> frozenset[str]:
 
 
 def _with_grid(space: DesignSpace) -> bool:
-    """Whether the grid of every design is known."""
     told = [override.full_path(key)[:2] in _GRIDS for key in space.keys]
     places = itertools.product(
         *(range(len(each) if here else 1) for here, each in zip(told, space.values, strict=True))
@@ -337,7 +323,6 @@ def _grid_of(space: DesignSpace, point: int, demand: int) -> bool:
 
 
 def _with_end(draft: Draft, space: DesignSpace) -> bool:
-    """Whether every job has a budget of tokens."""
     if draft.kind != "training":
         return False
     key = override.full_path("tokens")

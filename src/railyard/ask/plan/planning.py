@@ -58,19 +58,9 @@ class DesignPlanner:
     """Works a plan out.
 
     Attributes:
-        draft: The scenario.
-        planned: What was found so far.
-        section: How much may be spent.
-        workers: Where tasks run.
-        known: What is on disk.
         report: Called with what is being done, and how much of the plan is over, from 0 to 1.
-        ahead: What is left.
         until: Of the monotonic clock, when the plan's time is spent.
-        lessons: What the closed form misses.
-        raw: What it found, by point and demand.
-        refused: Points that the engine could not run.
         taken: Keys of what was run, or was known of an earlier run, in this one.
-        best: The best design so far, in words.
         looks_at: Of the monotonic clock, when it is looked for again.
     """
 
@@ -167,7 +157,6 @@ class DesignPlanner:
             self._look(points)
 
     def _look(self, points: Sequence[int]) -> None:
-        """Some points under every demand."""
         space = self.planned.space
         pairs = [(point, demand) for demand in range(len(space.demands)) for point in points]
         keys = {pair: self.known.key(*pair, "analytic") for pair in pairs}
@@ -262,7 +251,6 @@ class DesignPlanner:
 
     @property
     def _runs(self) -> int:
-        """Points that run, at most."""
         effort = self.section.effort
         return effort.serving if self.planned.engine == "serving" else effort.flow
 

@@ -133,13 +133,8 @@ class TrainingPrice(DesignPrice):
     """A design with a step: money, power, time.
 
     Attributes:
-        capex: What it costs to buy.
-        power: What it draws.
-        model: Everything that its cost depends on.
-        step_s: Mean step.
         busy: Share of the step in which accelerators compute.
         mfu: Model FLOP/s over the dense 16-bit peak.
-        rack_w: Nameplate power that a rack takes.
         delivery_s: From the order until the last part is there.
         site: Where it stands; empty where there is one.
         grid: Whose electricity it draws; None: not said.
@@ -213,14 +208,6 @@ def priced(
 ) -> TrainingPrice:
     """A design with what an engine found of it.
 
-    Args:
-        cluster: On what.
-        training: The job.
-        outcome: What an engine found.
-        parts: The bill of the cluster.
-        assumptions: Prices and rates.
-        delivery_s: From the order until the last part is there.
-
     Raises:
         InputError: The job would never end.
     """
@@ -260,11 +247,6 @@ def kept_of(found: Served, objective: Objective, good: Goodput) -> tuple[float, 
     """Goodput tokens a second where all latencies are as many times as long as `SLOWER` says.
 
     Queues are stretched as everything else is: what a slower replica adds to them beyond that is left out.
-
-    Args:
-        found: Requests as they were served.
-        objective: Limits of their latencies.
-        good: What came of them.
     """
     tokens = (found.input_tokens + found.output_tokens).astype(np.float64)
     limits = ((objective.ttft_s, found.ttft_s), (objective.tpot_s, found.tpot_s), (objective.e2e_s, found.e2e_s))
@@ -282,13 +264,8 @@ class ServicePrice(DesignPrice):
     """A service with what came of its requests.
 
     Attributes:
-        capex: What it costs to buy.
-        power: What it draws.
         bands: What the price of an hour follows from, each a range.
-        rack_w: Nameplate power that a rack takes.
-        good_tokens_per_s: Of requests in time, prompts and answers.
         attainment: Share of the requests in time.
-        goodput_per_s: Requests in time.
         latencies: By name and percentile, s.
         kept: Goodput tokens a second where everything takes as long as `SLOWER` says.
         delivery_s: From the order until the last part is there.

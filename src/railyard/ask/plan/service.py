@@ -40,13 +40,7 @@ _SHOWN = ("p50", "p90", "p99")
 
 
 def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozenset[str]) -> Iterator[DesignOutcome]:
-    """Points in closed form, those that cannot be with their error.
-
-    Args:
-        bench: Builds them.
-        points: Numbers of points and demands.
-        exclude: Makers and catalogue names to look for.
-    """
+    """Points in closed form, those that cannot be with their error."""
     for point, demand in points:
         try:
             yield _closed(bench, point, demand, exclude)
@@ -137,7 +131,6 @@ def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]
 
 
 def _seen(job: ServingJob, found: Expected) -> Served:
-    """The closed form's requests as an engine's are seen."""
     requests, none = job.requests, np.zeros(len(job.requests))
     arrival_s, ttft = np.asarray(requests.arrival_ps * 1e-12, np.float64), found.ttft_s + job.entry_ps * 1e-12
     return Served(
@@ -170,7 +163,6 @@ def _uses(job: ServingJob, pools: Sequence[PoolTotals], span_s: float) -> list[U
 def _judged(
     bench: DesignBench, place: tuple[int, int, str], job: ServingJob, found: Served, uses: Sequence[Use]
 ) -> DesignOutcome:
-    """What came of the requests, in figures."""
     objective = objective_of(job)
     good = goodput(found, objective)
     if not objective.met(found).any():
@@ -244,7 +236,6 @@ def _again(bench: DesignBench, pair: tuple[int, int], job: ServingJob, outcome: 
 
 
 def _idle(job: ServingJob) -> list[Use]:
-    """Accelerators that belong to no pool."""
     counts = [(cluster.accelerator, idle_of(job, number)) for number, cluster in enumerate(job.networks.clusters)]
     return [Use(device, count, device.idle_power_w) for device, count in counts if count]
 

@@ -38,8 +38,6 @@ class PlanDemand:
     """What may be asked of every design.
 
     Attributes:
-        name: How it is called.
-        changes: Dotted keys and their values.
         share: Of the tokens, or its odds; all of them add up to 1.
     """
 
@@ -54,9 +52,6 @@ class DesignSpace:
 
     Attributes:
         base: The scenario, without its plan and what it compares.
-        keys: Dotted, as written.
-        values: Of each key.
-        demands: At least one.
         delivery: Seconds from the order until parts are there, by maker or catalogue name, in small letters.
     """
 
@@ -85,12 +80,7 @@ class DesignSpace:
         return tuple(reversed(found))
 
     def delivery_s(self, names: Iterable[str], lead_s: Mapping[str, float]) -> float:
-        """From the order until the last of some parts is there: what the plan says of a part holds, not the catalogue.
-
-        Args:
-            names: Makers and catalogue names of the parts.
-            lead_s: What the catalogue says, by catalogue name.
-        """
+        """From the order until the last of some parts is there; the plan's times override the catalogue's."""
         asked = [self.delivery.get(name.lower(), 0.0) for name in names]
         return max([*asked, *(found for name, found in lead_s.items() if name.lower() not in self.delivery)], default=0)
 
@@ -130,13 +120,7 @@ class DesignSpace:
         return self.base.changed(changes)
 
     def part(self, point: int, demand: int, heads: frozenset[str]) -> tuple[object, ...]:
-        """What a point has under keys that begin with some words: equal where the same is described.
-
-        Args:
-            point: Its number.
-            demand: The number of the demand.
-            heads: First words of full keys, such as `cluster`.
-        """
+        """What a point has under keys that begin with some words: equal where the same is described."""
         place = self.place(point)
         mine = [(number, place[number]) for number, key in enumerate(self.keys) if override.full_path(key)[0] in heads]
         touched = any(override.full_path(key)[0] in heads for key in self.demands[demand].changes)
@@ -226,7 +210,6 @@ def _refuse_twins(node: Node, keys: Sequence[str]) -> None:
 
 
 def _values(key: str, node: Node) -> tuple[Node, ...]:
-    """The values of one key, a range written out."""
     if node.items is not None:
         if override.full_path(key) == _POOLS:
             return _layouts(key, node)

@@ -42,8 +42,6 @@ class StageOption:
     """One way in which a stage may be built.
 
     Attributes:
-        stage: Its name.
-        words: How it is called in tables.
         keys: Values under the stage's own keys.
         pools: Pools whose replicas are counted; one without a name for stages that are no models, none where nothing
             is to be counted.
@@ -160,12 +158,7 @@ _SLACK = 0.9
 
 
 def least_replicas(built: Built, requests: RequestTable) -> tuple[int, ...]:
-    """Fewer replicas of each pool than these cannot keep up with the requests; () where nothing is counted.
-
-    Args:
-        built: With one replica of each pool.
-        requests: Those that take it.
-    """
+    """Fewer replicas of each pool than these cannot keep up with the requests; () where nothing is counted."""
     stage, span_s = built.stage, max(requests.duration_s, 1e-9)
     if isinstance(stage, Batched):
         tokens = requests.input_tokens if stage.tokens is None else np.full(len(requests), stage.tokens)
@@ -229,7 +222,6 @@ class StageAlone:
     Attributes:
         least: Replicas of each pool below which it cannot keep up.
         usd_per_h: Of one replica of each pool, at least.
-        fixed_usd_per_h: Of what is not counted in replicas.
         why_not: Why it can never do; empty where it may.
     """
 
@@ -241,12 +233,7 @@ class StageAlone:
 
 @dataclass(eq=False)
 class DeploymentTrials:
-    """Everything that is tried for one scenario.
-
-    Attributes:
-        draft: The scenario.
-        count: Simulations so far.
-    """
+    """Everything that is tried for one scenario."""
 
     draft: Draft
     count: int = 0
@@ -360,9 +347,7 @@ class DeploymentTrials:
         return stages[name].when.unless is not None or any(stage.quorum is not None for stage in stages.values())
 
     def _objective(self, job: PipelineJob, name: str) -> Objective:
-        """What of the objective the stage alone must meet."""
         return objective_alone(job, self.draft.scenario.pipeline, name)
 
     def _alone_job(self, option: StageOption, replicas: tuple[int, ...]) -> PipelineJob:
-        """A pipeline of that stage only."""
         return self._bench.job_alone(option.stage, option.changes(replicas))

@@ -40,13 +40,6 @@ POINTS = "points.parquet"
 def write(planned: PlannedDesigns, answer: PlanAnswer, draft: Draft, out: Path, faces: Sequence[Face] = ()) -> Path:
     """The folder of a plan, all of it or nothing.
 
-    Args:
-        planned: What was found.
-        answer: The same as a document.
-        draft: Its scenario.
-        out: Where folders of runs are put.
-        faces: Write further files of the answer into the folder.
-
     Raises:
         InputError: It cannot be written.
     """
@@ -67,7 +60,6 @@ def _cells(values: Sequence[object]) -> list[Any]:
 
 
 def _points(planned: PlannedDesigns) -> Any:
-    """A row a point, demand and engine."""
     import polars as pl
 
     space, rows = planned.space, []
@@ -101,8 +93,6 @@ class FinishedPlan:
     """A plan that is done.
 
     Attributes:
-        planned: What was found.
-        answer: The same as a document.
         folder: Of its files; None: none were written, for nothing was found or no place was given.
     """
 

@@ -58,7 +58,6 @@ class Factor:
     """One thing that is not known.
 
     Attributes:
-        name: In words.
         kind: `price`, `power`, `assumption`, `model`.
         low, typical, high: Its band; of `model` the ends within which eight of ten lie, as logarithms.
     """
@@ -96,7 +95,6 @@ class TimeError:
 
     Attributes:
         factor: As logarithms of the true time over the one found.
-        share: Of the time that it stretches.
         network: Whether it is the network's, which collectives alone show.
     """
 
@@ -110,14 +108,9 @@ class DesignChoice:
     """A design that may be chosen, with what was found of it under each demand.
 
     Attributes:
-        point: Its number.
-        name: As tables call it.
-        hardware: On what, by demand.
         layouts: How its work is laid out, by demand.
         outcomes: By demand, each of the dearest engine that ran it.
-        priced: By demand.
         missed: What the model may miss of it, by demand.
-        figures: Objectives, all demands together, typical.
     """
 
     point: int
@@ -141,7 +134,6 @@ class Uncertainty:
     """What is not known of some choices.
 
     Attributes:
-        factors: By name.
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form.
     """
 
@@ -243,7 +235,6 @@ class DesignWorth:
 
     Attributes:
         figures: Objectives by name; those that nothing moves are left out.
-        by_demand: The same under each demand.
     """
 
     figures: Mapping[str, F]
@@ -251,14 +242,7 @@ class DesignWorth:
 
 
 def worth(choice: DesignChoice, values: Mapping[str, F], shares: Sequence[float], goodputs: Goodputs) -> DesignWorth:
-    """What a choice is worth for values of the factors.
-
-    Args:
-        choice: The design.
-        values: float64[n] by factor; factors that are not there are typical.
-        shares: Of the demands.
-        goodputs: Of jobs that fail so often.
-    """
+    """What a choice is worth for values of the factors."""
     count = len(next(iter(values.values()))) if values else 1
     rows = [_under(choice, number, values, count, goodputs) for number in range(len(shares))]
     weighted = np.array(shares)[:, None]
@@ -266,7 +250,6 @@ def worth(choice: DesignChoice, values: Mapping[str, F], shares: Sequence[float]
 
 
 def _under(choice: DesignChoice, demand: int, values: Mapping[str, F], count: int, goodputs: Goodputs) -> dict[str, F]:
-    """Figures under one demand."""
     inputs = _inputs(choice.priced[demand], choice.hardware[demand], values, count)
     return choice.priced[demand].under(inputs, np.exp(_time_error(choice, demand, values, count)), goodputs)
 

@@ -106,11 +106,8 @@ class SmallChange:
     """One thing that is moved.
 
     Attributes:
-        name: What it is.
         by: How far, in `unit`.
-        unit: Of it.
         without: Keys of the runs that it is compared with.
-        moved: Keys that move it.
     """
 
     name: str
@@ -125,8 +122,6 @@ class ChangeWorth:
     """What one thing is worth.
 
     Attributes:
-        name: What was moved.
-        by: How far, in its unit.
         unit: Of `by`, and of what dollars are for.
         steps: Step without and with it, s, by draw.
         usd_per_year: Dollars a year for one unit: what the same tokens cost more. The low end is the least of the draws
@@ -146,11 +141,6 @@ class WorthBench:
 
     Attributes:
         draft: The scenario, its first variant.
-        fixed: Keys that every run has.
-        ranks: Accelerators.
-        servers: Of these.
-        hop_ps: Latency of a switch of its back-end.
-        mtbf_h: Hours between interruptions by one accelerator.
     """
 
     draft: Draft
@@ -188,12 +178,7 @@ class WorthBench:
         return cast("TrainingVariant", found)
 
     def moved(self, change: SmallChange, draws: int) -> ChangeWorth:
-        """One thing moved, on so many draws.
-
-        Args:
-            change: What is moved.
-            draws: Seeds, from the scenario's on.
-        """
+        """One thing moved, on so many draws."""
         by = change.by
         pairs = []
         for draw in range(draws):
@@ -228,12 +213,8 @@ class ServerOutages:
     """How servers fail and come back.
 
     Attributes:
-        servers: That the job needs.
         mtbf_h: Hours between two outages of one server that need a repair.
-        repair_h: Median of a repair.
         repair_p90_h: Its 90th percentile.
-        years: That are drawn.
-        seed: Of the draw.
     """
 
     servers: int
@@ -296,7 +277,6 @@ class Nine:
         spares: Servers beside them, few, usual and many failures; None where half as many do not do.
         reached: What these give, usual failures; None where there are none.
         usd_per_year: Of these spares: capital, space, operations, idle power.
-        step_usd_per_year: Of it, beyond the level before.
         worth_usd_per_year: What the cluster costs in the time that the level before does not run and this one does.
     """
 
@@ -313,7 +293,6 @@ class NetworkShare:
     """What the network is of everything.
 
     Attributes:
-        capex: Of what is bought, installation apart.
         usd: Of the dollars of an hour.
         joules: Of the joules of all parts, cooling apart.
         usd_per_year: Dollars a year, typical.
@@ -330,13 +309,10 @@ class WorthReport:
     """All of it.
 
     Attributes:
-        name: Of the scenario.
-        usd_per_year: Of the cluster.
         hop: A microsecond more in every switch.
         tail: 0.1 % more of the slowest of 1,000 computations.
         nines: Levels of availability, in the order asked for.
         network: Its share.
-        carbon: By grid.
     """
 
     name: str
@@ -423,13 +399,7 @@ def _worth_nines(section: WorthSection, base: TrainingVariant, bench: WorthBench
 
 
 def spare_usd_per_year(base: TrainingVariant, year: Range, servers: int) -> Range:
-    """Dollars a year of a spare server, cabled and idle: its part of all but the energy that work draws.
-
-    Args:
-        base: The run.
-        year: Dollars a year of the cluster.
-        servers: Of the cluster.
-    """
+    """Dollars a year of a spare server, cabled and idle: its part of all but the energy that work draws."""
     shares = {row.name: row for row in base.cpmt.breakdown}
     found = []
     for end, whole in zip(ENDS, (year.low, year.typical, year.high), strict=True):

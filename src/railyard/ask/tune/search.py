@@ -92,7 +92,6 @@ class SettingEffect:
     """What one setting of the outcome does, on the draws of the search.
 
     Attributes:
-        key: Dotted.
         alone: Share by which steps are shorter with it and nothing else changed; None: that was not run.
         without: Share by which they are longer with all but it; None: that was not run.
     """
@@ -107,14 +106,8 @@ class SettingsRace:
     """One search.
 
     Attributes:
-        space: Keys and the values to try.
-        draws: On which designs compete, in their order.
-        trials: Runs steps.
-        budget: Steps that may be run.
-        seed: Of what is left to chance.
         told: Of the share that is done.
         designs: All that were tried, in their order; the first is the scenario as written.
-        written_s: Its steps, draw by draw.
     """
 
     space: Mapping[str, Sequence[Any]]
@@ -194,12 +187,10 @@ class SettingsRace:
         return self._index[key]
 
     def _cost(self) -> int:
-        """Steps of a generation."""
         return sum(max(1, self._size >> at) for at in range(len(self.draws)))
 
     @property
     def _size(self) -> int:
-        """Designs of a generation."""
         return min(MOST, max(LEAST, sum(map(len, self.space.values())) // 2))
 
     def _compete(self, designs: list[SettingsTrial], draws: int) -> None:
@@ -281,7 +272,6 @@ class SettingsRace:
         return settings
 
     def _needed(self) -> SettingsTrial:
-        """The best design without what it does not need."""
         best = self._best()
         if best.mean > 1.0 - WORTH:
             return self.designs[0]
@@ -308,17 +298,9 @@ class TuneResult:
     """What came of it.
 
     Attributes:
-        name: Of the scenario.
-        engine: On which.
         default_s: Mean step as written, on the draws of the search.
-        tuned_s: The same with the settings.
-        settings: Dotted keys and values that differ.
-        parts: What each of them does.
         tried: Designs that were run, in their order; the first is the scenario as written.
         unseen: By case: a run as written, and with the settings.
-        ranks: Accelerators of the job.
-        servers: Of the cluster.
-        nics: Of a server, in the back-end.
         stopped: Whether Ctrl-C or SIGTERM ended it: the settings are the best so far, and may not have been judged.
     """
 
@@ -336,13 +318,7 @@ class TuneResult:
     stopped: bool = False
 
     def take(self, race: SettingsRace, best: SettingsTrial, parts: list[SettingEffect]) -> None:
-        """Takes over what a search found.
-
-        Args:
-            race: The search.
-            best: The best design of the search so far.
-            parts: Effect of each setting of the best design.
-        """
+        """Takes over what a search found."""
         written_s = race.written_s[: len(best.ratios)]
         self.default_s = statistics.fmean(written_s)
         self.tuned_s = statistics.fmean(ratio * one for ratio, one in zip(best.ratios, written_s, strict=True))
@@ -379,10 +355,6 @@ class Tuner:
     """Tunes one scenario.
 
     Attributes:
-        draft: The scenario.
-        engine: Name.
-        section: What it may do.
-        workers: Where steps run.
         report: Told what is being done, and its share from 0 to 1.
     """
 
@@ -466,12 +438,7 @@ class Tuner:
 
 
 def settled(draft: Draft, engine: str) -> tuple[Draft, Prepared]:
-    """A scenario with its fabric's name and its layout written out, and its job, ready to run.
-
-    Args:
-        draft: The scenario.
-        engine: Name.
-    """
+    """A scenario with its fabric's name and its layout written out, and its job, ready to run."""
     from railyard.work.study import study
 
     network = (draft.tree.value["cluster"].value.get("back_end") or Node({}, Mark("tune"))).value

@@ -57,10 +57,8 @@ class TuneCase:
     """What a step is run under.
 
     Attributes:
-        seed: Of the draw.
         load: Share of the back-end that others take.
         job: Dotted keys and values in place of the scenario's; empty for the job as written.
-        words: What that job is.
     """
 
     seed: int
@@ -80,11 +78,6 @@ class JobGround:
 
     Attributes:
         model: As written; None where it is no model of the catalogue.
-        sequence: Tokens.
-        ranks: Accelerators of the job.
-        domain: Accelerators of a server.
-        ports: Of the back-end.
-        link_bps: Of a port.
     """
 
     model: Model | None
@@ -96,13 +89,7 @@ class JobGround:
 
 
 def unseen_cases(seed: int, section: TuneSection, jobs: Sequence[tuple[Mapping[str, Any], str]] = ()) -> list[TuneCase]:
-    """Everything that nothing is chosen by.
-
-    Args:
-        seed: Of the scenario.
-        section: How many draws and which loads.
-        jobs: Other jobs: dotted keys with values, and words.
-    """
+    """Everything that nothing is chosen by."""
     number = itertools.count(seed + UNSEEN)
     found = [TuneCase(next(number), share) for share in section.unseen_loads for _ in range(section.unseen_seeds)]
     return found + [TuneCase(next(number), 0.0, keys, words) for keys, words in jobs]
@@ -112,12 +99,6 @@ def other_jobs(
     ground: JobGround, count: int, seed: int, possible: Callable[[Mapping[str, Any]], bool]
 ) -> list[tuple[dict[str, Any], str]]:
     """Other jobs for the same cluster, all different.
-
-    Args:
-        ground: The cluster and the job as written.
-        count: How many.
-        seed: Of the draw.
-        possible: Whether a job can run there.
 
     Raises:
         InputError: Too few of those drawn are possible.
@@ -151,7 +132,6 @@ def _models(ground: JobGround) -> list[str | None]:
 
 
 def _drawn(ground: JobGround, models: Sequence[str | None], dice: np.random.Generator) -> tuple[dict[str, Any], str]:
-    """One job and its neighbour, possible or not."""
     model = models[int(dice.integers(len(models)))]
     tensor = _of(dice, [size for size in TENSOR if size <= ground.domain])
     stages, zero = _of(dice, STAGES), _of(dice, (1, 3))
@@ -254,10 +234,6 @@ ULTRA: Mapping[str, tuple[Any, ...]] = {
 def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
     """Keys and the values to try, besides those that the scenario has.
 
-    Args:
-        draft: A scenario that trains.
-        engine: On which settings are tried.
-
     Raises:
         InputError: It does not train.
     """
@@ -281,11 +257,6 @@ def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
 
 def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]], engine: str) -> None:
     """Refuses values that no scenario has, before minutes of steps go by without them.
-
-    Args:
-        draft: The scenario, its fabric written out.
-        space: Keys and the values to try, as written.
-        engine: On which they are tried.
 
     Raises:
         InputError: A key is none, or one that changes nothing on the engine, or a value is none of its key.
@@ -311,7 +282,6 @@ def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]], engine: str)
 
 
 def _of_packets(draft: Draft) -> Mapping[str, tuple[Any, ...]]:
-    """Settings that only packets see, by the fabric's family."""
     name = draft.scenario.cluster.back_end.fabric.name
     return next((keys for family, keys in (("roce", CONGESTION), ("uec", ULTRA)) if name.startswith(family)), {})
 

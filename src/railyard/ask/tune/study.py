@@ -74,12 +74,7 @@ CONFIDENCE = 0.9
 
 
 def answer_of(found: TuneResult, written: Mapping[str, Any]) -> TuneAnswer:
-    """The document.
-
-    Args:
-        found: What came of it.
-        written: The scenario, defaults written out.
-    """
+    """The document."""
     plain = {
         "format": "railyard-tune/1",
         "name": found.name,
@@ -205,7 +200,6 @@ class OnlineResult:
     """What came of it.
 
     Attributes:
-        name: Of the scenario.
         cases: Draws and loads; nothing was chosen by them.
         twins_s: Steps in seconds, of each case its twins, by what they ran with: `as written`, the same again, a fixed
             setting, `online`.

@@ -56,7 +56,6 @@ class Times:
     """How long things took in one run.
 
     Attributes:
-        count: Of them.
         quantiles_us: At `SHARES`, microseconds.
     """
 
@@ -83,9 +82,7 @@ class TimedStep:
     """A step of a draw and a load.
 
     Attributes:
-        step_s: Its length.
         slice: Of how many bytes one was simulated; times of flows are of such a slice.
-        times: By what was timed.
     """
 
     step_s: float
@@ -110,8 +107,6 @@ class TailGain:
     Attributes:
         what: `collectives` or `flows`.
         tail: Key of `TAILS`.
-        before_us: Geometric mean over the pairs.
-        after_us: The same.
         gain: Share by which the latter is shorter, and the ends of its 90 % interval.
     """
 
@@ -228,15 +223,7 @@ def _step(task: Mapping[str, Any]) -> tuple[TaskGraph, Record]:
 
 @dataclass
 class SettingsTrials:
-    """Runs steps of one scenario.
-
-    Attributes:
-        draft: The scenario.
-        engine: Name.
-        workers: Where steps run.
-        journal: Steps that are known.
-        count: Steps that were run.
-    """
+    """Runs steps of one scenario."""
 
     draft: Draft
     engine: str

@@ -48,7 +48,6 @@ class Predicted:
     """Times of a log under constants; placements of one size are one row.
 
     Attributes:
-        log: The log.
         rows: One of each size of each table, in the order of lines.
         measured_us: Geometric mean over the placements of each, [row].
         felt: Indices of the constants of `CONSTANTS` with which a prediction moves.
@@ -91,13 +90,7 @@ class Predicted:
         return self._seen[key]
 
     def fit(self, start: F, rows: Sequence[int], *, leave_out: bool) -> tuple[F, Posterior]:
-        """Logarithms of all constants that some rows leave most likely, and what is known of those that they feel.
-
-        Args:
-            start: Logarithms that are most likely before.
-            rows: Which rows are known.
-            leave_out: Whether each is also predicted without itself.
-        """
+        """Logarithms of all constants that some rows leave most likely, and what is known of those that they feel."""
         felt, kept = list(self.felt), list(rows)
 
         def misses(moved: F) -> F:

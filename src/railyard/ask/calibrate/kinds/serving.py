@@ -66,12 +66,6 @@ class ServedRow:
 
     Attributes:
         line: In the table, from 1.
-        name: Its id, or its line.
-        software: Engine.
-        device, model, layout, machine: What served on what.
-        prompt, output: Mean tokens of a request.
-        users: Requests in the system at any time.
-        most: Sequences that the engine runs at once.
         tpot_s, ttft_s: Measured, 0 where not.
     """
 
@@ -173,8 +167,6 @@ class Loop:
     """Closed loops of replicas, and what was measured of them.
 
     Attributes:
-        replicas: Rows.
-        demand: Rows as long.
         measured_s: [2, row], seconds a token and to the first one; 0 where not measured.
         queue: [2, row], by what the closed form is to be multiplied where an engine's schedule is known better; 1 else.
     """
@@ -228,12 +220,7 @@ class FittedLoop:
 
 
 def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
-    """The constants that measured loops leave most likely.
-
-    Args:
-        loop: Rows of one engine on one device.
-        shipped: Its constants.
-    """
+    """The constants that measured loops leave most likely."""
     names = tuple(name for name in CONSTANTS if name not in _SILENT)
     before = np.array([getattr(shipped, name) for name in names])
     prior = prior_of(names, before)

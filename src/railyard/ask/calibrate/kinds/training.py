@@ -79,10 +79,6 @@ def of_software(cells: Mapping[str, str]) -> dict[str, Any]:
 def of_layout(cells: Mapping[str, str], skip: frozenset[str]) -> dict[str, Any]:
     """What cells say of the layout, by the names of `Layout`.
 
-    Args:
-        cells: Of a row, by column.
-        skip: Columns that the table reads in another way.
-
     Raises:
         InputError: A cell is not what its key may be; the key is the column.
     """
@@ -168,9 +164,6 @@ class MeasuredStep:
 
     Attributes:
         line: In the table, from 1.
-        name: Its id, or its line.
-        training, machine: What ran on what.
-        measured_s: Seconds.
     """
 
     line: int
@@ -328,12 +321,7 @@ class StepPaces:
 
 
 def paces(jobs: Sequence[Job], measured_s: F) -> StepPaces:
-    """The pace at which each prediction meets its measurement, by Newton's method.
-
-    Args:
-        jobs: What ran on what.
-        measured_s: How long each took, seconds.
-    """
+    """The pace at which each prediction meets its measurement, by Newton's method."""
     at = np.stack([place(traits_of(training)) for training, _ in jobs])
     start = np.log(predicted(jobs, np.ones(len(jobs))))
     slope = np.maximum((np.log(predicted(jobs, np.full(len(jobs), math.exp(_STEP)))) - start) / _STEP, _LEAST)
@@ -412,15 +400,7 @@ def _judged(steps: Sequence[MeasuredStep], jobs: Sequence[Job], found: StepPaces
 
 
 def left_open(found: StepPaces, spread: F, at: F, slope: F, widths: Scatter) -> tuple[F, F]:
-    """Logarithm of the pace of other runs, and one standard deviation of the logarithm of their measured step.
-
-    Args:
-        found: What known runs say.
-        spread: Variance of each.
-        at: Places of the others, [other, trait].
-        slope: Share of their step that the pace moves, [other].
-        widths: How runs scatter.
-    """
+    """Logarithm of the pace of other runs, and one standard deviation of the logarithm of their measured step."""
     pace, variance = expected(found.at, found.off, spread, at, widths)
     return pace, np.sqrt(slope**2 * variance + widths.run**2 * TAIL / (TAIL - 2.0))
 

@@ -77,8 +77,6 @@ class FittedConstant:
         name: Field of `Constants`, or of its `library`.
         prior: What it would be had nobody measured it.
         spread: One standard deviation of the prior's logarithm.
-        source: Where the prior comes from.
-        most: Largest value.
     """
 
     name: str

@@ -43,11 +43,8 @@ class Measurement:
 
     Attributes:
         line: In the file, from 1.
-        size_bytes: nccl-tests size.
         placement: `out-of-place` or `in-place`.
-        time_us: As published.
         algbw_gbs: As published, rounded; nan where the log has none.
-        busbw_gbs: The same.
     """
 
     line: int
@@ -72,13 +69,9 @@ class LogTable:
     """One table of a log.
 
     Attributes:
-        line: Of its column names.
         title: What the log calls it, if anything.
         collective: In Railyard's words, empty when the table does not say.
         reduces: Whether its rows name a reduction; None without rows.
-        ranks: When the table says it, else 0.
-        rows: What was measured.
-        malformed: What could not be read.
         algorithm: Algorithm that was forced, in Railyard's words, else empty.
         gpus_per_process: GPUs that one process drives; 0 when the log does not say.
     """
@@ -99,13 +92,10 @@ class NcclLog:
     """A log.
 
     Attributes:
-        file: Name without its suffix.
-        path: Where it was read.
         headers: `key: value` lines on top.
         devices: Device of each rank that the log lists.
         version: Of the library, as the log prints it.
         blocks: Tables, in order.
-        text: The whole text.
     """
 
     file: str
@@ -135,9 +125,7 @@ class _Columns:
 
     Attributes:
         count: Whether a column of elements follows the size.
-        root: Whether there is one for the root.
         wrong: Whether each half ends with a column of errors.
-        halves: 1, or 2 with an in-place half.
     """
 
     count: bool
@@ -165,8 +153,6 @@ def parse(text: str, *, file: str = "log", path: str = "log") -> NcclLog:
 
 
 class _Reader:
-    """Goes through a log line by line."""
-
     def __init__(self, log: NcclLog) -> None:
         self.log = log
         self.columns: _Columns | None = None

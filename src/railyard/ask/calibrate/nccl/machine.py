@@ -54,7 +54,6 @@ class Launch:
         name: One of `CLASSES`.
         host_us: What the host needs for an invocation, whatever its size.
         host_channel_us: The same for each further channel that the size fills.
-        added_us: On top of the accelerators' own time.
         idle_us: Time to wake a network path that has fallen idle; traffic that takes longer keeps it awake.
     """
 
@@ -80,15 +79,7 @@ class Launch:
 def launch_of(
     log: NcclLog, block: LogTable, collective: str, ranks: int, constants: LaunchConstants = CONSTANTS
 ) -> tuple[Launch, tuple[str, ...]]:
-    """The launch of a table, and what had to be assumed about it.
-
-    Args:
-        log: Its header names script, cloud and process layout.
-        block: The table.
-        collective: In Railyard's words.
-        ranks: Of the table.
-        constants: What each way of launching adds.
-    """
+    """The launch of a table, and what had to be assumed about it."""
     about = "; ".join(log.headers.get(key, "") for key in ("name", "config", "hardware", "source", "test", "columns"))
     name = CLOUD if _CLOUD.search(about) else BARE_METAL
     own_flags = re.search(r"(?:^|[\s,;])-[nwgb] \d", log.headers.get("config", ""))
@@ -154,9 +145,7 @@ class LogMachine:
     """What a table of a log is compared with.
 
     Attributes:
-        cluster: The machine.
         policy: What its launch and its network's software add.
-        defaults: What had to be assumed.
         launch: What the way of launching does to times.
         small_policy: The policy of messages up to `PUT_SMALL_BYTES`, where their network's software differs.
     """
@@ -170,8 +159,6 @@ class LogMachine:
 
 @dataclass
 class _Wish:
-    """A cluster while a log is being read."""
-
     server: str
     ranks: int
     fabric: FabricSpec
@@ -189,14 +176,6 @@ def setting(
     constants: LaunchConstants = CONSTANTS,
 ) -> LogMachine:
     """The cluster of a table.
-
-    Args:
-        log: Its headers name machine, NICs and fabric.
-        block: The table.
-        collective: In Railyard's words.
-        ranks: Of the table.
-        catalog: Where servers, accelerators and NICs are looked up.
-        constants: What launches, clouds and libraries add.
 
     Raises:
         InputError: The log names no accelerator of the catalogue, or no cluster of that many ranks can be built.
@@ -361,7 +340,6 @@ def _network_only(wish: _Wish, server: Server, text: str, ranks: int) -> None:
 def _policy(
     wish: _Wish, log: NcclLog, block: LogTable, collective: str, constants: LaunchConstants
 ) -> CollectivePolicy:
-    """The library's version and what the table forces."""
     algorithm = block.algorithm or _forced(log)
     forced = {collective: algorithm} if algorithm else {}
     return CollectivePolicy(

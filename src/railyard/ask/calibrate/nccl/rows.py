@@ -119,27 +119,14 @@ class CollectiveResult:
 
     Attributes:
         log: Name of the log's file.
-        line: In the file.
         block: What the log calls the table, where it has several.
         placement: `out-of-place` or `in-place`.
-        ranks: Ranks of the collective, 0 when unknown.
         collective: In Railyard's words.
-        bytes: nccl-tests size.
-        measured_us: Time as published.
-        predicted_us: Time as predicted.
-        measured_busbw_gbs: From the published time.
-        predicted_busbw_gbs: From the predicted time.
         error: (predicted - measured) / measured, of `error_of`.
         error_of: `busbw` from 1 MiB up, `time` below.
         status: `ok` or `skipped`.
-        reason: Why it was skipped.
-        algorithm: Algorithm that was predicted.
-        protocol: Its protocol.
-        architecture: Of its accelerators.
         odd: Why the log does not show a healthy machine, by its header or the README beside it; else empty.
-        defaults: What was assumed about machine and launch.
         launch: Class of the launch: `bare metal`, `cloud` or `Python`.
-        operator: Whose machine it was.
         published: Year and month of the log's publication, `2025-06`; empty when unknown.
         version: Of its library, `2.28`, where the log says it; else empty.
         bad: Whether the line is at fault, and not what the log is about.
