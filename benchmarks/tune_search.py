@@ -16,11 +16,13 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from railyard.ask.trials import Ahead, Trials
 from railyard.ask.tune.search import WORTH, SettingsRace, Tuner, TuneResult
 from railyard.ask.tune.space import TuneCase, space_of
 from railyard.ask.tune.trials import SettingsTrials
 from railyard.work.scenario import load
 from railyard.work.scenario.model import TuneSection
+from railyard.work.study.folder import Journal
 from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:
@@ -135,10 +137,10 @@ def compare(name: str, seed: int, pool: Workers) -> dict[str, Any]:
     space = {key: [node.plain() for node in nodes] for key, nodes in space_of(tuner.draft, engine).items()}
     draws = [TuneCase(seed + number) for number in range(tuner.section.seeds)]
     found: dict[str, Any] = {"scenario": name, "seed": seed}
-    before = _steps(SettingsTrials(tuner.draft, engine, pool), {}, cases)
+    before = _steps(_trials(tuner, pool), {}, cases)
     budget = 0
     for way in ("climb", "race"):
-        trials, began = SettingsTrials(tuner.draft, engine, pool), time.perf_counter()
+        trials, began = _trials(tuner, pool), time.perf_counter()
         if way == "climb":
             settings = climb(space, draws, trials)
             budget = trials.count
@@ -155,6 +157,12 @@ def compare(name: str, seed: int, pool: Workers) -> dict[str, Any]:
             "unseen": statistics.fmean(a / b for a, b in zip(judged, before, strict=True)),
         }
     return found
+
+
+def _trials(tuner: Tuner, pool: Workers) -> SettingsTrials:
+    ahead = Ahead([("search", 1)])
+    ahead.step()
+    return SettingsTrials(tuner.draft, tuner.engine, Trials(pool, Journal(None), ahead, lambda *_: None))
 
 
 def _steps(trials: SettingsTrials, settings: Mapping[str, Any], cases: Sequence[TuneCase]) -> list[float]:

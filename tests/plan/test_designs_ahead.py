@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from railyard.ask.plan.ahead import USUAL_S, Ahead
+from railyard.ask.trials import USUAL_S, Ahead
 
 
 class Clock:

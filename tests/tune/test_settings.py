@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from railyard.kit.schema import yaml
 from railyard.work.scenario import load
 from railyard.work.scenario.model import TuneSection
 from railyard.work.scenario.packet import PacketSettings, assign
+from railyard.work.study.folder import Journal
 from railyard.work.study.tasks import Done
 
 CONSTANT = {one.key: name for name, one in CONSTANTS.items()}
@@ -37,7 +39,7 @@ class Known:
     def __init__(self) -> None:
         self.count = 0
 
-    def run(self, tasks):
+    def run(self, tasks, until=math.inf):
         for number, task in enumerate(tasks):
             self.count += 1
             argument = task.argument
@@ -89,8 +91,8 @@ class Stopped(Known):
         super().__init__()
         self.after = after
 
-    def run(self, tasks):
-        for done in super().run(tasks):
+    def run(self, tasks, until=math.inf):
+        for done in super().run(tasks, until):
             if self.count > self.after:
                 raise Interrupted
             yield done
@@ -121,6 +123,47 @@ def test_a_tuning_that_is_stopped_at_any_step_has_the_best_settings_so_far():
         judged.append(len(early.unseen))
     assert judged == sorted(judged)
     assert (judged[0], judged[-1]) == (0, len(best.unseen) - 1)
+
+
+def test_a_tuning_that_was_stopped_goes_on_and_ends_the_same(tmp_path):
+    """Nothing that had run runs again, whenever it was stopped: in the search, while it was judged, or at the end."""
+    draft = load.from_values(values(tune={"space": SPACE, "steps": 60}))
+
+    def found(workers, path=None):
+        return Tuner(draft, "flow", draft.scenario.tune, workers, lambda *_: None, Journal(path)).run()
+
+    whole = Known()
+    best = found(whole)
+    for after in (1, 12, whole.count - 2, whole.count):
+        path, rest = tmp_path / f"{after}.jsonl", Known()
+        with suppress(Interrupted):
+            found(Stopped(after), path)
+        again = found(rest, path)
+        assert again == best
+        assert rest.count == whole.count - after
+
+
+def test_what_its_version_of_nccl_does_not_have_is_not_tried(tmp_path):
+    old, new = (space_of(load.from_values(values(collectives={"version": one})), "flow") for one in ("2.22", "2.23"))
+    names = [[name for node in one["collectives.algorithm"] for name in node.plain().values()] for one in (old, new)]
+    assert ("pat" in names[0], "pat" in names[1], "tree" in names[0]) == (False, True, True)
+    path = tmp_path / "s.yaml"
+    wanted = {"space": {"collectives.algorithm": [{"all-gather": "pat"}]}}
+    path.write_text(json.dumps(values(tune=wanted, collectives={"version": "2.22"}), indent=1))
+    draft = load.load(path, [])
+    with pytest.raises(InputError, match="has no `pat`, which came with") as caught:
+        Tuner(draft, "flow", draft.scenario.tune, Known(), lambda *_: None).run()
+    line = 1 + next(at for at, text in enumerate(path.read_text().splitlines()) if '"collectives.algorithm"' in text)
+    assert f"{path}:{line + 1}:" in str(caught.value)
+
+
+def test_values_that_cannot_run_are_told_with_their_place(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps(values(tune={"space": SPACE, "steps": 60}), indent=1))
+    draft = load.load(path, [])
+    (refused,) = Tuner(draft, "flow", draft.scenario.tune, Known(), lambda *_: None).run().refused
+    assert refused.headline() == "tune.space.qps: `3` cannot run: three is no power of two"
+    assert path.read_text().splitlines()[refused.line - 1].strip() == "3,"
 
 
 def test_it_is_judged_on_draws_loads_and_jobs_that_the_search_has_not_seen():

@@ -219,13 +219,19 @@ _SERVES = {
 }
 
 
+NCCL_SINCE: Mapping[str, tuple[int, int]] = {"pat": (2, 23)}
+"""Versions of NCCL with which algorithms came, of those that the oldest known one does not have."""
+
+
 def nccl_offers(algorithm: str, case: Case) -> bool:
     """Whether NCCL considers an algorithm at all; it makes no choice for an all-to-all."""
     if algorithm not in _SERVES.get(case.kind, ()):
         return False
     shape = case.shape
+    if case.version < NCCL_SINCE.get(algorithm, case.version):
+        return False
     if algorithm == "pat":
-        return shape.domains > 1 and shape.per_domain == 1 and case.version >= (2, 23)
+        return shape.domains > 1 and shape.per_domain == 1
     if algorithm in ("tree", "ring"):
         # Inside one domain a tree is a chain: as many steps as a ring, a higher base and a lower rate by NCCL's model.
         return algorithm == "ring" or shape.domains > 1

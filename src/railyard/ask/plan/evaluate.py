@@ -296,15 +296,12 @@ RUN = "railyard.ask.plan.evaluate:ran"
 
 
 def swept(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Points in closed form.
-
-    Args:
-        task: `plan`, `points` (numbers of points and demands) and `exclude` (names).
-    """
+    """Points in closed form, in the order asked for: `points` (numbers of points and demands) of a `plan`."""
     exclude, bench = frozenset(task["exclude"]), _bench(task["plan"])
     of = service.sweep if bench.space.base.kind == "serving" else sweep
-    found = of(bench, [tuple(pair) for pair in task["points"]], exclude)
-    return [outcome.plain() for outcome in found]
+    pairs = [tuple(pair) for pair in task["points"]]
+    found = {(outcome.point, outcome.demand): outcome.plain() for outcome in of(bench, pairs, exclude)}
+    return [found[pair] for pair in pairs]
 
 
 def ran(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from railyard.work.scenario import override
 from railyard.work.scenario.load import dump
 from railyard.work.study.folder import digest_of, digests_of, key_of
 from railyard.work.study.provenance import version
-from railyard.work.study.tasks import GONE
 from railyard.work.training.fastest import SURE
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from railyard.ask.plan.planned import PlannedDesigns
     from railyard.ask.plan.space import DesignSpace
     from railyard.work.scenario.load import Draft
-    from railyard.work.study.folder import Journal
 
 
 _BLOCK = 512
@@ -78,13 +76,16 @@ def dominator(values: NDArray[np.float64], at: int) -> int | None:
 
 
 @dataclass
-class DesignJournal:
-    """Outcomes by their names."""
+class DesignKeys:
+    """Names of outcomes: equal where all that an outcome follows from is equal.
+
+    Attributes:
+        excluded: Names that constraints exclude.
+    """
 
     draft: Draft
     space: DesignSpace
     excluded: tuple[str, ...]
-    journal: Journal
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -103,16 +104,6 @@ class DesignJournal:
         names = self.excluded if engine == "analytic" else ()
         more = [budget_hops] if budget_hops else []
         return key_of(self._base, settings, changes, engine, layout, names, [text for text in named if text], *more)
-
-    def kept(self, key: str) -> dict[str, Any] | None:
-        """An outcome of this run or an earlier one; None where it is not known."""
-        found: dict[str, Any] | None = self.journal.known.get(key)
-        return found
-
-    def keep(self, key: str, row: Mapping[str, Any], error: str, *, sync: bool = True) -> None:
-        """Puts an outcome on disk, failures too; but for a process that was killed, which may live another time."""
-        if error != GONE:
-            self.journal.add(key, row, sync=sync)
 
     @cached_property
     def _base(self) -> str:
@@ -147,7 +138,9 @@ def judge(planned: PlannedDesigns) -> None:
 
 def sorted_out(planned: PlannedDesigns) -> None:
     """Which points were looked at, which fail, and what those miss that can be, by what is known now."""
-    closed = [one for one in planned.outcomes.values() if one.engine == "analytic"]
+    closed = sorted(
+        (one for one in planned.outcomes.values() if one.engine == "analytic"), key=lambda one: (one.point, one.demand)
+    )
     planned.points = sorted({one.point for one in closed})
     planned.layouts = sum(one.tried for one in closed)
     for one in closed:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.plan import evaluate, judgement
-from railyard.ask.plan.ahead import Ahead
 from railyard.ask.plan.conclusion import budget_of, conclude, finalists, refusal
-from railyard.ask.plan.judgement import DesignJournal, judge, promising, rivals_of, sorted_out
+from railyard.ask.plan.judgement import DesignKeys, judge, promising, rivals_of, sorted_out
 from railyard.ask.plan.lessons import Lessons
 from railyard.ask.plan.objectives import merged
 from railyard.ask.plan.outcome import DesignOutcome
+from railyard.ask.trials import Ahead, TimeIsUp, Trials
 from railyard.kit.errors import InputError
 from railyard.work.study.tasks import Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from railyard.ask.plan.planned import PlannedDesigns
+    from railyard.ask.trials import Report, Tried
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import PlanSection
     from railyard.work.study.folder import Journal
     from railyard.work.study.tasks import Workers
 
-    Report = Callable[[str, float], None]
     Pair = tuple[int, int]
     Run = tuple[int, int, Mapping[str, Any]]
 
@@ -49,33 +49,26 @@ _LOOKING = 0.05
 """Share of the plan's time that these looks may take."""
 
 
-class _TimeIsUp(Exception):
-    """The plan's time is spent."""
-
-
 @dataclass
 class DesignPlanner:
     """Works a plan out.
 
     Attributes:
-        report: Called with what is being done, and how much of the plan is over, from 0 to 1.
-        until: Of the monotonic clock, when the plan's time is spent.
-        taken: Keys of what was run, or was known of an earlier run, in this one.
-        looks_at: Of the monotonic clock, when it is looked for again.
+        keys: Names of outcomes.
+        lessons: What the closed form misses.
+        raw: What the closed form found, by point and demand.
+        refused: Points that the engine could not run.
+        looks_at: Of the monotonic clock, when the best design so far is looked for again.
     """
 
     draft: Draft
     planned: PlannedDesigns
     section: PlanSection
-    workers: Workers
-    known: DesignJournal
-    report: Report
-    ahead: Ahead
-    until: float = math.inf
+    trials: Trials
+    keys: DesignKeys
     lessons: Lessons = field(default_factory=Lessons)
     raw: dict[Pair, DesignOutcome] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
-    taken: set[str] = field(default_factory=set)
     best: str = ""
     looks_at: float = 0.0
 
@@ -93,8 +86,10 @@ class DesignPlanner:
         """For a plan as `begin` gives it; its time runs from now on."""
         excluded = sorted(frozenset().union(*(one.names for one in planned.constraints)))
         until = time.monotonic() + section.effort.time if section.effort.time else math.inf
-        known = DesignJournal(draft, planned.space, tuple(excluded), journal)
-        return cls(draft, planned, section, workers, known, report, Ahead.of(planned, section, _CHUNK), until)
+        trials = Trials(workers, journal, Ahead(_steps(planned, section)), report, until)
+        planner = cls(draft, planned, section, trials, DesignKeys(draft, planned.space, tuple(excluded)))
+        trials.best = planner._best_words
+        return planner
 
     def run(self) -> PlannedDesigns:
         """All of it; what was found so far where its time is spent.
@@ -108,12 +103,12 @@ class DesignPlanner:
 
     def _work(self) -> None:
         for step in (self._cover, self._learn, self._run_promising, self._run_rivals, self._run_bound):
-            self.ahead.step()
+            self.trials.ahead.step()
             try:
                 step()
-            except _TimeIsUp:
+            except TimeIsUp:
                 self.planned.stopped = "time"
-                self.workers.close()
+                self.trials.workers.close()
                 sorted_out(self.planned)
                 return
 
@@ -121,19 +116,18 @@ class DesignPlanner:
         planned, effort = self.planned, self.section.effort
         if not judgement.good(planned):
             raise self.draft.blame(self._too_short() if planned.stopped else refusal(planned))
-        self.ahead.step()
-        self._tell("chances")
+        self.trials.ahead.step()
+        self.trials.tell("chances")
         conclude(planned, draws=effort.draws, seed=self.draft.seed, rivals=effort.rivals)
 
-    def _tell(self, what: str) -> None:
-        """Reports what is done now, with the best design so far, which is looked for now and then."""
+    def _best_words(self) -> str:
         now = time.monotonic()
         if now >= self.looks_at:
             sorted_out(self.planned)
             self.best = judgement.best_words(self.planned)
             cost_s = time.monotonic() - now
             self.looks_at = now + max(_LOOKS_S, cost_s / _LOOKING)
-        self.report(f"{what}; {self.best}" if self.best else what, self.ahead.share(self.until))
+        return self.best
 
     def _too_short(self) -> InputError:
         seen, size = len(self.planned.points), self.planned.space.size
@@ -157,60 +151,22 @@ class DesignPlanner:
             self._look(points)
 
     def _look(self, points: Sequence[int]) -> None:
-        space = self.planned.space
+        space, heads = self.planned.space, frozenset({"cluster", "catalog"})
         pairs = [(point, demand) for demand in range(len(space.demands)) for point in points]
-        keys = {pair: self.known.key(*pair, "analytic") for pair in pairs}
-        left = []
-        for pair in pairs:
-            row = self.known.kept(keys[pair])
-            if row is None:
-                left.append(pair)
-            else:
-                self._take(row, pair)
-        heads = frozenset({"cluster", "catalog"})
-        left.sort(key=lambda pair: (str(space.part(pair[0], pair[1], heads)), pair))
-        self._swept(self._swept(left, keys, _CHUNK), keys, 1)
+        pairs.sort(key=lambda pair: (str(space.part(pair[0], pair[1], heads)), pair))
+        shared = {"plan": self.keys.plan, "exclude": list(self.keys.excluded)}
+
+        def task(some: Sequence[int]) -> Task:
+            return Task(evaluate.SWEEP, {**shared, "points": [list(pairs[at]) for at in some]})
+
+        keys = [self.keys.key(*pair, "analytic") for pair in pairs]
+        first = 0 if self.raw else min(len(space.demands), _CHUNK)  # one design, so that a best one is known soon
+        for one in self.trials.run(keys, task, "closed form", together=_CHUNK, first=first):
+            outcome = _outcome(one, pairs[one.at], "analytic")
+            self.planned.outcomes[*pairs[one.at], "analytic"] = outcome
+            if not outcome.error:
+                self.raw[pairs[one.at]] = outcome
         sorted_out(self.planned)
-
-    def _swept(self, left: Sequence[Pair], keys: Mapping[Pair, str], together: int) -> list[Pair]:
-        """Points in closed form, some of them together.
-
-        Returns:
-            Points of tasks that failed, for one of them may be to blame; none where each was alone.
-        """
-        again: list[Pair] = []
-        chunks = list(self._chunks(left, together))
-        for done in self._done([Task(evaluate.SWEEP, self._sweeping(chunk)) for chunk in chunks], "closed form"):
-            chunk = chunks[done.number]
-            if done.error and together > 1:
-                again += chunk
-                continue
-            rows = {(row["point"], row["demand"]): row for row in done.value or ()}
-            for point, demand in chunk:
-                row = rows.get((point, demand)) or DesignOutcome(point, demand, "analytic", error=done.error).plain()
-                self._take(row, (point, demand))
-                self.known.keep(keys[point, demand], row, done.error, sync=(point, demand) == chunk[-1])
-        return sorted(again)
-
-    def _chunks(self, left: Sequence[Pair], together: int) -> Iterator[Sequence[Pair]]:
-        """Points of each task; where nothing is known the first has one design, so that a best one is known soon."""
-        first = 0 if self.raw else min(len(self.planned.space.demands), together)
-        if first and left:
-            yield left[:first]
-        yield from (left[at : at + together] for at in range(first, len(left), together))
-
-    def _sweeping(self, pairs: Sequence[Pair]) -> dict[str, Any]:
-        return {
-            "plan": self.known.plan,
-            "points": [list(pair) for pair in pairs],
-            "exclude": list(self.known.excluded),
-        }
-
-    def _take(self, row: Mapping[str, Any], pair: Pair) -> None:
-        outcome = replace(DesignOutcome.of(row), point=pair[0], demand=pair[1])
-        self.planned.outcomes[*pair, outcome.engine] = outcome
-        if not outcome.error:
-            self.raw[pair] = outcome
 
     # The engine.
 
@@ -300,7 +256,7 @@ class DesignPlanner:
             closed = self.planned.outcomes[point, demand, "analytic"]
             engine = self.planned.engine
             ran = self.planned.outcomes.get((point, demand, engine))
-            known = self.known.key(point, demand, engine, closed.layouts[0]) in self.taken
+            known = self.keys.key(point, demand, engine, closed.layouts[0]) in self.trials.taken
             if ran is None or (not ran.error and not known and closed.step_s < ran.step_s * (1.0 - _AGAIN)):
                 found.append((demand, closed.layouts[0]))
         return found
@@ -324,54 +280,60 @@ class DesignPlanner:
         if self.planned.engine == "flow":
             for pair, outcome in self.raw.items():
                 self.planned.outcomes[*pair, "analytic"] = self.lessons.corrected(outcome)
-        apart = self.lessons.left() if self.planned.engine == "flow" else self._apart()
-        if len(apart) >= 3:
-            self.planned.closed_form = (float(np.mean(apart)), max(float(np.std(apart, ddof=1)), 0.005), len(apart))
+        ratios = self.lessons.left() if self.planned.engine == "flow" else self._log_ratios()
+        if len(ratios) >= 3:
+            self.planned.closed_form = (float(np.mean(ratios)), max(float(np.std(ratios, ddof=1)), 0.005), len(ratios))
         judge(self.planned)
 
-    def _apart(self) -> list[float]:
+    def _log_ratios(self) -> list[float]:
         """By how much the engine's answers take longer than in closed form, as logarithms."""
-        ran = [(key[:2], one) for key, one in self.planned.outcomes.items() if key[2] == self.planned.engine]
+        ran = [
+            (key[:2], one)
+            for key, one in sorted(self.planned.outcomes.items(), key=lambda row: row[0])
+            if key[2] == self.planned.engine
+        ]
         return [math.log(one.step_s / self.raw[pair].step_s) for pair, one in ran if not one.error]
 
     def _engine(self, engine: str, runs: Sequence[Run], budget_hops: float = 0.0) -> None:
-        keys = [self.known.key(point, demand, engine, layout, budget_hops) for point, demand, layout in runs]
-        self.taken.update(keys)
-        rows = {at: self.known.kept(key) for at, key in enumerate(keys)}
-        found = {at: row for at, row in rows.items() if row is not None}
-        left = [at for at in range(len(runs)) if at not in found]
-        tasks = []
-        for at in left:
-            point, demand, layout = runs[at]
-            argument = {"plan": self.known.plan, "point": point, "demand": demand, "engine": engine}
-            argument |= {"layout": dict(layout), "budget_hops": budget_hops}
-            tasks.append(Task(evaluate.RUN, argument))
-        for at, row in found.items():
-            self._found(row, runs[at][:2])
-        for done in self._done(tasks, engine):
-            at = left[done.number]
-            found[at] = done.value or DesignOutcome(runs[at][0], runs[at][1], engine, error=done.error).plain()
-            self.known.keep(keys[at], found[at], done.error)
-            self._found(found[at], runs[at][:2])
-        for at in sorted(found):  # in an order that does not depend on which ended first
-            outcome = DesignOutcome.of(found[at])
+        keys = [self.keys.key(point, demand, engine, layout, budget_hops) for point, demand, layout in runs]
+
+        def task(some: Sequence[int]) -> Task:
+            point, demand, layout = runs[some[0]]
+            argument = {"plan": self.keys.plan, "point": point, "demand": demand, "engine": engine}
+            return Task(evaluate.RUN, argument | {"layout": dict(layout), "budget_hops": budget_hops})
+
+        found: dict[int, DesignOutcome] = {}
+        for one in self.trials.run(keys, task, engine):
+            found[one.at] = outcome = _outcome(one, runs[one.at][:2], engine)
+            self._keep_fastest(outcome)
+        for _, outcome in sorted(found.items()):  # in an order that does not depend on which ended first
             if engine == "flow" and not outcome.error:
-                self.lessons.learn(replace(outcome, demand=runs[at][1]), self.raw[runs[at][:2]])
+                self.lessons.learn(outcome, self.raw[outcome.point, outcome.demand])
 
-    def _found(self, row: Mapping[str, Any], pair: Pair) -> None:
-        """Keeps the fastest of a point's runs on an engine."""
-        outcome = replace(DesignOutcome.of(row), point=pair[0], demand=pair[1])
-        before = self.planned.outcomes.get((*pair, outcome.engine))
+    def _keep_fastest(self, outcome: DesignOutcome) -> None:
+        place = outcome.point, outcome.demand, outcome.engine
+        before = self.planned.outcomes.get(place)
         if before is None or before.error or (not outcome.error and outcome.step_s < before.step_s):
-            self.planned.outcomes[*pair, outcome.engine] = outcome
+            self.planned.outcomes[place] = outcome
 
-    def _done(self, tasks: Sequence[Task], what: str) -> Iterator[Any]:
-        ended = 0
-        if tasks:
-            self._tell(f"{what}: 0 of {len(tasks)}")
-        for ended, done in enumerate(self.workers.run(tasks, self.until), 1):
-            self.ahead.ended(what)
-            yield done
-            self._tell(f"{what}: {ended} of {len(tasks)}")
-        if ended < len(tasks) or time.monotonic() >= self.until:
-            raise _TimeIsUp
+
+def _outcome(one: Tried, pair: Pair, engine: str) -> DesignOutcome:
+    found = DesignOutcome(*pair, engine, error=one.error) if one.error else DesignOutcome.of(one.value)
+    return replace(found, point=pair[0], demand=pair[1])
+
+
+def _steps(planned: PlannedDesigns, section: PlanSection) -> list[tuple[str, int]]:
+    """The tasks of every step of a plan at most, and the chances."""
+    space, effort, engine = planned.space, section.effort, planned.engine
+    demands = len(space.demands)
+    runs = effort.serving if engine == "serving" else effort.flow
+    layouts = effort.layouts if engine == "flow" and effort.flow else 0
+    points = space.size if space.size <= effort.designs else effort.samples
+    return [
+        ("closed form", 1 + math.ceil((points - 1) * demands / _CHUNK)),  # one design first
+        (engine, layouts * demands),
+        (engine, runs * demands),
+        (engine, effort.rivals * demands if runs else 0),
+        (engine, demands if runs else 0),
+        ("chances", 1),
+    ]

@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.plan.answer import answer_of
-from railyard.ask.plan.judgement import sorted_out
 from railyard.ask.plan.planned import begin
+from railyard.ask.trials import journal_of
 from railyard.kit.files import expect_folder, write_frame, write_text
 from railyard.work.scenario.load import dump
 from railyard.work.study import folder as folders
-from railyard.work.study.folder import Journal, key_of, slug
 from railyard.work.study.provenance import version
 from railyard.work.study.workers import workers
 
@@ -28,10 +26,9 @@ if TYPE_CHECKING:
     Face = Callable[[PlanAnswer, Path], None]
     from collections.abc import Callable, Iterator
 
+    from railyard.ask.trials import Report
     from railyard.work.scenario.plan_section import PlanSection
     from railyard.work.study.tasks import Workers
-
-    Report = Callable[[str, float], None]
 
 
 POINTS = "points.parquet"
@@ -84,10 +81,6 @@ def _points(planned: PlannedDesigns) -> Any:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-STATES = ".points"
-"""Folder beside the runs for points that are known already."""
-
-
 @dataclass(frozen=True)
 class FinishedPlan:
     """A plan that is done.
@@ -107,7 +100,7 @@ def plan(
     out: Path | None = None,
     pool: Callable[[], Workers] = workers,
     faces: Sequence[Face] = (),
-    report: Callable[[str, float], None] | None = None,
+    report: Report = lambda _what, _share: None,
     ready: Callable[[], None] = lambda: None,
 ) -> FinishedPlan:
     """Which cluster to build.
@@ -126,6 +119,8 @@ def plan(
     if out is not None:
         expect_folder(out)
     planned = worked_out(draft, out=out, pool=pool, report=report, ready=ready)
+    from railyard.ask.plan.answer import answer_of  # with all engines, which a refused plan does not need
+
     answer = answer_of(planned)
     if out is None or not planned.choices:
         return FinishedPlan(planned, answer, None)
@@ -137,37 +132,22 @@ def worked_out(
     *,
     out: Path | None = None,
     pool: Callable[[], Workers] = workers,
-    report: Callable[[str, float], None] | None = None,
+    report: Report = lambda _what, _share: None,
     ready: Callable[[], None] = lambda: None,
 ) -> PlannedDesigns:
     """What a plan finds, without its folder; arguments and errors as of `plan`."""
     planned, section = begin(draft)
-    name = draft.scenario.name
-    path = None if out is None else out / STATES / f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}.jsonl"
     with ending_at_once(planned, section):
         ready()
-        _work_out(draft, planned, section, path, pool=pool, report=report or (lambda _what, _share: None))
+        from railyard.ask.plan.planning import DesignPlanner  # all engines: longer to import than to be stopped
+
+        journal, several = journal_of(draft, "plan", out), pool()
+        try:
+            DesignPlanner.of(draft, planned, section, several, journal, report=report).run()
+        finally:
+            several.close()
+            journal.close()
     return planned
-
-
-def _work_out(
-    draft: Draft,
-    planned: PlannedDesigns,
-    section: PlanSection,
-    path: Path | None,
-    *,
-    pool: Callable[[], Workers],
-    report: Report,
-) -> None:
-    from railyard.ask.plan.planning import DesignPlanner
-
-    journal = Journal(path)
-    several = pool()
-    try:
-        DesignPlanner.of(draft, planned, section, several, journal, report=report).run()
-    finally:
-        several.close()
-        journal.close()
 
 
 @contextmanager
@@ -179,6 +159,7 @@ def ending_at_once(planned: PlannedDesigns, section: PlanSection) -> Iterator[No
         planned.stopped = "user"
         if planned.outcomes:
             from railyard.ask.plan.conclusion import conclude_at_once
+            from railyard.ask.plan.judgement import sorted_out
 
             sorted_out(planned)
             conclude_at_once(planned, rivals=section.effort.rivals)

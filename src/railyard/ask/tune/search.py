@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.ask.trials import Ahead, Trials
 from railyard.ask.tune.space import (
     KINDS,
     JobGround,
@@ -32,23 +33,24 @@ from railyard.ask.tune.space import (
     space_of,
     unseen_cases,
 )
-from railyard.ask.tune.trials import SettingsTrials, TimedStep
+from railyard.ask.tune.trials import JUDGED, JUDGING, SEARCHING, SettingsTrials, TimedStep
 from railyard.kit.errors import InputError, Interrupted
 from railyard.kit.quantities import interval
 from railyard.kit.schema.yaml import Mark, Node
+from railyard.work.study.folder import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     Settings = dict[str, Any]
+    from railyard.ask.trials import Report
     from railyard.ask.tune.trials import Pair
+    from railyard.kit.errors import Problem
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import TuneSection
     from railyard.work.study.tasks import Workers
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.spec import Layout
-
-    Report = Callable[[str, float], None]
 
 
 WORTH = 0.002
@@ -106,7 +108,6 @@ class SettingsRace:
     """One search.
 
     Attributes:
-        told: Of the share that is done.
         designs: All that were tried, in their order; the first is the scenario as written.
     """
 
@@ -115,9 +116,9 @@ class SettingsRace:
     trials: SettingsTrials
     budget: int
     seed: int
-    told: Callable[[float], None] = lambda _share: None
     designs: list[SettingsTrial] = field(default_factory=list)
     written_s: list[float] = field(default_factory=list)
+    singles: dict[str, list[SettingsTrial]] = field(default_factory=dict)
 
     def run(self) -> SettingsTrial:
         """The best design, with no more settings than it needs.
@@ -140,7 +141,6 @@ class SettingsRace:
             self._compete(children, draws=len(self.draws))
             stale = 0 if self._best().mean < best - WORTH else stale + 1
             best = min(best, self._best().mean)
-            self.told(self.trials.count / self.budget)
         return self._needed()
 
     def so_far(self) -> SettingsTrial:
@@ -174,7 +174,7 @@ class SettingsRace:
         rows = self.trials.steps([({}, case) for case in self.draws])
         wrong = next((row for row in rows if isinstance(row, str)), None)
         if wrong is not None:
-            raise InputError(f"the scenario as written cannot run: {wrong}")
+            raise InputError(f"the scenario as written cannot run: {wrong}", key="workload")
         self.written_s = [float(row) for row in rows]
         self._made({}).ratios = [1.0] * len(rows)
 
@@ -289,10 +289,6 @@ def _less(settings: Settings, key: str) -> Settings:
     return {name: value for name, value in settings.items() if name != key}
 
 
-SEARCH = 0.6
-"""Share of a tuning that the search is taken for, in what is reported of its progress."""
-
-
 @dataclass
 class TuneResult:
     """What came of it.
@@ -316,6 +312,7 @@ class TuneResult:
     servers: int = 0
     nics: int = 0
     stopped: bool = False
+    refused: list[Problem] = field(default_factory=list)
 
     def take(self, race: SettingsRace, best: SettingsTrial, parts: list[SettingEffect]) -> None:
         """Takes over what a search found."""
@@ -352,17 +349,14 @@ class TuneResult:
 
 @dataclass
 class Tuner:
-    """Tunes one scenario.
-
-    Attributes:
-        report: Told what is being done, and its share from 0 to 1.
-    """
+    """Tunes one scenario; `journal` keeps its trials, so that a tuning that was stopped goes on from there."""
 
     draft: Draft
     engine: str
     section: TuneSection
     workers: Workers
     report: Report
+    journal: Journal = field(default_factory=lambda: Journal(None))
 
     def run(self) -> TuneResult:
         """All of it; after a signal, the best settings so far.
@@ -378,15 +372,16 @@ class Tuner:
             refuse_wrong(self.draft, listed, self.engine)
         space = {key: [node.plain() for node in nodes] for key, nodes in listed.items()}
         cases = self.cases(job)
-        trials = SettingsTrials(self.draft, self.engine, self.workers)
         draws = [TuneCase(self.draft.seed + number) for number in range(self.section.seeds)]
         budget = self.section.steps or 2 * len(draws) * sum(map(len, space.values()))
-        race = SettingsRace(
-            space, draws, trials, budget, self.draft.seed, lambda share: self.report("search", SEARCH * min(share, 1.0))
-        )
+        ahead = Ahead([(SEARCHING, budget), (JUDGING, 2 * len(cases))])
+        trials = SettingsTrials(self.draft, self.engine, Trials(self.workers, self.journal, ahead, self.report))
+        race = SettingsRace(space, draws, trials, budget, self.draft.seed)
+        ahead.step()
         try:
             best = race.run()
             found.take(race, best, race.parts(best))
+            ahead.step()
             self._judge(found, trials, cases)
         except Interrupted:
             if not race.written_s:
@@ -394,6 +389,9 @@ class Tuner:
             found.stopped = True
             if not found.tried:
                 found.take(race, race.so_far(), race.known_parts(race.so_far()))
+        except InputError as error:
+            raise self.draft.blame(error) from None
+        found.refused = _refused(listed, race)
         return found
 
     def cases(self, job: Prepared) -> list[TuneCase]:
@@ -420,14 +418,11 @@ class Tuner:
 
     def _judge(self, found: TuneResult, trials: SettingsTrials, cases: Sequence[TuneCase]) -> None:
         """Steps on what the search has not seen, as written and with the settings."""
-
-        def told(share: float) -> None:
-            self.report("draws, loads and jobs that it has not seen", SEARCH + (1.0 - SEARCH) * share)
-
         ways: list[Mapping[str, Any]] = [{}, found.settings] if found.settings else [{}]
         rows: list[TimedStep | str] = [""] * (len(ways) * len(cases))
         try:
-            trials.runs([(settings, case) for case in cases for settings in ways], rows, told)
+            for one in trials.run([(settings, case) for case in cases for settings in ways], JUDGED, JUDGING):
+                rows[one.at] = one.error or TimedStep.read(one.value)
         finally:
             before, after = rows[:: len(ways)], rows[len(ways) - 1 :: len(ways)]
             for case, default, tuned in zip(cases, before, after, strict=True):
@@ -435,6 +430,16 @@ class Tuner:
                     found.unseen.append((case, (default, tuned)))
         if not found.unseen:
             raise InputError(f"nothing of what the settings are judged on can run: {before[0]}", key="tune")
+
+
+def _refused(listed: Mapping[str, Sequence[Node]], race: SettingsRace) -> list[Problem]:
+    """Values that cannot run by themselves, each with its place."""
+    return [
+        node.problem(f"`{node.plain()}` cannot run: {one.error}", key=f"tune.space.{key}")
+        for key, nodes in listed.items()
+        for node, one in zip(nodes, race.singles.get(key, ()), strict=False)
+        if one.error
+    ]
 
 
 def settled(draft: Draft, engine: str) -> tuple[Draft, Prepared]:

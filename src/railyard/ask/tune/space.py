@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from railyard.catalog import Catalog
+from railyard.collective import CollectivePolicy
+from railyard.collective.tuner import NCCL_SINCE
 from railyard.kit.errors import InputError, RailyardError
 from railyard.kit.schema.yaml import Mark, from_plain
 from railyard.work.scenario import load, override, variants
@@ -251,8 +253,20 @@ def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
     written = load.dump(draft.scenario)
     wanted = {**COLLECTIVES, **(_of_packets(draft) if engine == "packet" else {})}
     mark = Mark("railyard tune")
-    new = {key: [one for one in values if one != value_at(written, key)] for key, values in wanted.items()}
+    new = {
+        key: [one for one in values if one != value_at(written, key) and not _missing(draft, key, one)]
+        for key, values in wanted.items()
+    }
     return {key: tuple(from_plain(value, mark) for value in values) for key, values in new.items() if values}
+
+
+def _missing(draft: Draft, key: str, value: Any) -> str:
+    """An algorithm that the scenario's version of NCCL does not have; empty where it has all of a value."""
+    version = draft.scenario.collectives.version
+    if key != "collectives.algorithm" or version is None or not isinstance(value, dict):
+        return ""
+    number = CollectivePolicy(version=version).version_number
+    return next((name for name in value.values() if NCCL_SINCE.get(name, number) > number), "")
 
 
 def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]], engine: str) -> None:
@@ -272,6 +286,11 @@ def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]], engine: str)
         below = key.removeprefix("packet.set.")
         for node in nodes:
             draft.changed({key: node})
+            missing = _missing(draft, key, node.plain())
+            if missing:
+                since = ".".join(map(str, NCCL_SINCE[missing]))
+                text = f"NCCL {draft.scenario.collectives.version} has no `{missing}`, which came with {since}"
+                raise InputError.many([node.problem(text, key=f"tune.space.{key}")])
             if below == key:
                 continue
             try:

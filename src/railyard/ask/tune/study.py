@@ -14,22 +14,25 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from railyard.ask.trials import Ahead, Trials, journal_of
 from railyard.ask.tune.search import Tuner, settled
 from railyard.ask.tune.space import unseen_cases, value_at
-from railyard.ask.tune.trials import STEP, curves, tail_gains
+from railyard.ask.tune.trials import STEP, SettingsTrials, curves, tail_gains
 from railyard.collective import tuner
 from railyard.engine.packet.fabrics import ROCE, following
 from railyard.kit.errors import InputError, Interrupted
 from railyard.measure.result.choices import TuneAnswer
 from railyard.work.scenario import load
 from railyard.work.scenario.model import TuneSection
+from railyard.work.study.folder import Journal
 from railyard.work.study.provenance import version
-from railyard.work.study.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from railyard.ask.tune.search import Report, SettingsTrial, TuneResult
+    from railyard.ask.trials import Report
+    from railyard.ask.tune.search import SettingsTrial, TuneResult
     from railyard.ask.tune.space import Kind, TuneCase
     from railyard.ask.tune.trials import TailGain
     from railyard.work.scenario.load import Draft
@@ -165,7 +168,7 @@ ENGINES = ("flow", "packet")
 
 
 def tune(
-    draft: Draft, *, engine: str | None, pool: Callable[[], Workers], report: Callable[[str, float], None]
+    draft: Draft, *, engine: str | None, pool: Callable[[], Workers], report: Report, out: Path | None = None
 ) -> tuple[TuneResult, TuneAnswer]:
     """Settings that make a step shorter, and the same as a document.
 
@@ -174,21 +177,26 @@ def tune(
         engine: In place of the scenario's.
         pool: Makes what trials run on; closed at the end.
         report: Takes what is being done, and its share from 0 to 1.
+        out: Beside which trials are kept, so that a tuning that was stopped goes on from there.
 
     Raises:
         InputError: The scenario is wrong, or cannot run as written.
     """
     name = engine or draft.scenario.engine
     if name not in ENGINES:
-        raise InputError("settings are tried on an engine that sees them", key="--engine", found=name, allowed=ENGINES)
-    workers = pool()
+        key = "--engine" if engine else "engine"
+        problem = InputError("settings are tried on an engine that sees them", key=key, found=name, allowed=ENGINES)
+        raise problem if engine else draft.blame(problem)
+    journal, workers = journal_of(draft, "tune", out), pool()
     try:
-        found = Tuner(draft, name, draft.scenario.tune or TuneSection(), workers, report).run()
+        found = Tuner(draft, name, draft.scenario.tune or TuneSection(), workers, report, journal).run()
     finally:
         workers.close()
+        journal.close()
     return found, answer_of(found, load.dump(draft.scenario))
 
 
+STEPS = "steps in packets"
 WRITTEN, AGAIN, ONLINE = "as written", "as written, again", "online"
 
 _PART = 1 / 2000
@@ -261,21 +269,22 @@ def follow(draft: Draft, section: TuneSection, workers: Workers, report: Report)
     ways: dict[str, dict[str, Any]] = {WRITTEN: {}, AGAIN: {}, **fixed(), ONLINE: {"packet.online": True}}
     draft, job = settled(draft, "packet")
     most = _marked(job)
-    shared = {"values": draft.tree.plain(), "folder": str(draft.folder.resolve()), "engine": "packet"}
-    tasks = [
-        Task(STEP, {**shared, "settings": {**settings, **part}, "seed": case.seed, "load": case.load})
+    asked = [
+        ({**settings, **part}, case)
         for case in cases
         for way, settings in ways.items()
         for part in _twins(most, section.twins if way == AGAIN else 0, section.twins)
     ]
-    steps = [0.0] * len(tasks)
+    ahead = Ahead([(STEPS, len(asked))])
+    ahead.step()
+    trials = SettingsTrials(draft, "packet", Trials(workers, Journal(None), ahead, report))
+    steps = [0.0] * len(asked)
     stopped = False
     try:
-        for count, done in enumerate(workers.run(tasks)):
-            if done.error:
-                raise InputError(f"a step cannot run: {done.error}", key="tune")
-            steps[done.number] = float(done.value)
-            report("steps in packets", (count + 1) / len(tasks))
+        for one in trials.run(asked, STEP, STEPS):
+            if one.error:
+                raise draft.blame(InputError(f"a step cannot run: {one.error}", key="workload"))
+            steps[one.at] = float(one.value)
     except Interrupted:
         stopped = True
     each = len(ways) * section.twins

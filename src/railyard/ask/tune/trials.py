@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +14,21 @@ from railyard.kit.quantities import interval, percentile
 from railyard.kit.schema.yaml import Mark, from_plain
 from railyard.work.scenario import load
 from railyard.work.study import study
-from railyard.work.study.folder import Journal, key_of
+from railyard.work.study.folder import key_of
 from railyard.work.study.provenance import version
 from railyard.work.study.tasks import Task
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.step_runs import StepRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from railyard.ask.trials import Trials, Tried
     from railyard.ask.tune.space import TuneCase
     from railyard.graph import Record, TaskGraph
     from railyard.work.scenario.load import Draft
-    from railyard.work.study.tasks import Workers
 
     Asked = tuple[Mapping[str, Any], TuneCase]
 
@@ -165,6 +165,7 @@ def _pooled(pairs: Sequence[Pair], what: str, at: int) -> Curve:
     return tuple((float(times[row]), float(longer[row])) for row in np.unique(kept).tolist())
 
 
+SEARCHING, JUDGING = "search", "draws, loads and jobs that it has not seen"
 STEP = "railyard.ask.tune.trials:step_s"
 JUDGED = "railyard.ask.tune.trials:judged"
 
@@ -221,53 +222,30 @@ def _step(task: Mapping[str, Any]) -> tuple[TaskGraph, Record]:
     return graph, bench.step(graph, redrawn(job.cluster, task["seed"]), seed=task["seed"])
 
 
-@dataclass
+@dataclass(frozen=True)
 class SettingsTrials:
-    """Runs steps of one scenario."""
+    """Steps of one scenario under settings."""
 
     draft: Draft
     engine: str
-    workers: Workers
-    journal: Journal = field(default_factory=lambda: Journal(None))
-    count: int = 0
+    trials: Trials
+
+    @property
+    def count(self) -> int:
+        """Steps that were asked for."""
+        return len(self.trials.taken)
+
+    def run(self, asked: Sequence[Asked], function: str, kind: str) -> Iterator[Tried]:
+        """Steps as they end, by what `function` says of them: of settings (dotted keys and values) and cases."""
+        shared = {"values": self.draft.tree.plain(), "folder": str(self.draft.folder.resolve()), "engine": self.engine}
+        tasks = [
+            Task(function, {**shared, "settings": {**case.job, **settings}, "seed": case.seed, "load": case.load})
+            for settings, case in asked
+        ]
+        keys = [key_of(version(), task.function, task.argument) for task in tasks]
+        return self.trials.run(keys, lambda some: tasks[some[0]], kind)
 
     def steps(self, asked: Sequence[Asked]) -> list[float | str]:
-        """Steps in seconds, or why one cannot be.
-
-        Args:
-            asked: Settings (dotted keys and values) and the case that each runs under.
-        """
-        tasks = [self._task(*one) for one in asked]
-        keys = [key_of(version(), task) for task in tasks]
-        left = list({key: at for at, key in enumerate(keys) if key not in self.journal.known}.values())
-        self.count += len(left)
-        errors: dict[str, str] = {}
-        for done in self.workers.run([Task(STEP, tasks[at]) for at in left]):
-            key = keys[left[done.number]]
-            if done.error:
-                errors[key] = done.error
-            else:
-                self.journal.add(key, done.value)
-        return [errors[key] if key in errors else float(self.journal.known[key]) for key in keys]
-
-    def runs(self, asked: Sequence[Asked], found: list[TimedStep | str], told: Callable[[float], None]) -> None:
-        """Steps with the tails of what was sent in them, or why one cannot be.
-
-        Args:
-            asked: Settings and cases.
-            found: Filled as they end, in the order of `asked`.
-            told: Of the share that is done.
-        """
-        for count, done in enumerate(self.workers.run([Task(JUDGED, self._task(*one)) for one in asked])):
-            told(count / len(asked))
-            found[done.number] = done.error or TimedStep.read(done.value)
-
-    def _task(self, settings: Mapping[str, Any], case: TuneCase) -> dict[str, Any]:
-        return {
-            "values": self.draft.tree.plain(),
-            "folder": str(self.draft.folder.resolve()),
-            "settings": {**case.job, **settings},
-            "engine": self.engine,
-            "seed": case.seed,
-            "load": case.load,
-        }
+        """Steps in seconds, or why one cannot be."""
+        found = {one.at: one.error or float(one.value) for one in self.run(asked, STEP, SEARCHING)}
+        return [found[at] for at in range(len(asked))]

@@ -7,8 +7,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.deploy.emit.settings import MARK, SERVERS, SYSTEMS, Rendered, rendered
-from railyard.ask.deploy.files import replaced
 from railyard.ask.tune.study import ONLINE, WRITTEN, environment, follow, tuner_table
 from railyard.ask.tune.study import tune as tuned
 from railyard.face.api import numbers
@@ -37,6 +35,9 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
     Raises:
         InputError: The folder holds something else, or a setting is one that switches cannot be told.
     """
+    from railyard.ask.deploy.emit.settings import MARK, rendered
+    from railyard.ask.deploy.files import replaced
+
     found = rendered(draft, progress)
     rows = [
         {"setting": one.what, "meant": one.meant, "read_back": one.found, "equal": one.equal} for one in found.readings
@@ -48,6 +49,8 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
 
 def print_readings(found: Rendered) -> None:
     """What was meant, and what each file says when it is read back."""
+    from railyard.ask.deploy.emit.settings import SERVERS, SYSTEMS
+
     columns = (*SYSTEMS, SERVERS)
     table = Table(("read back from the files", "meant", *columns, "equal"), ())
     for one in found.readings:
@@ -96,7 +99,8 @@ def tune(
         raise InputError("environment and table would go into one file", file=env, hint="give two names")
     draft = terminal.scenario(scenario, sets)
     with Progress(wanted=not quiet) as progress:
-        found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress)
+        found, answer = tuned(draft, engine=engine, pool=partial(workers, ray), report=progress, out=out)
+    _say_refused(found)
     files = None
     if found.sure or (even_unsure and not found.stopped):
         files = _written(draft, found, env, table, configs, quiet=quiet)
@@ -115,6 +119,11 @@ def tune(
     if found.stopped:
         judged = f"judged on {len(found.unseen)} unseen cases" if found.unseen else "not judged on unseen cases"
         terminal.so_far(f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written")
+
+
+def _say_refused(found: TuneResult) -> None:
+    for problem in found.refused:
+        say(problem.render())
 
 
 def _written(

@@ -16,7 +16,7 @@ def tune(request: VerbRequest) -> Outcome:
     from railyard.ask.tune.study import tune as tuned
     from railyard.face.report import keep_answer
 
-    _, answer = tuned(request.draft(), engine=request.engine, pool=request.pool, report=request.tell)
+    _, answer = tuned(request.draft(), engine=request.engine, pool=request.pool, report=request.tell, out=request.runs)
     return Outcome(view="answer", name=keep_answer(answer, request.runs).name)
 
 
