@@ -17,14 +17,14 @@ from tests.operate.slurmctld import Slurmctld
 from tests.operate.test_slurm import ask_for
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.topology_file import formats
+from railyard.work.operate.topology_file import topology_formats
 
 
 def record(policy: str, seed: int, root: str) -> dict[str, object]:
     """The steps of one cluster."""
     rng = random.Random(seed)
     drawn = draw_tree(rng) if "tree" in policy else draw_blocks(rng)
-    tree = formats.get(f"slurm-{drawn.kind}").read(drawn.topology, "drawn")
+    tree = topology_formats.get(f"slurm-{drawn.kind}").read(drawn.topology, "drawn")
     play, steps, at = Rounds(rng, drawn, tree, 3, 20), [], {}
     with (
         tempfile.TemporaryDirectory() as folder,

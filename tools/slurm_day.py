@@ -22,7 +22,7 @@ from tests.operate.slurmctld import Slurmctld
 from railyard.work.operate import trace
 from railyard.work.operate.loop import Operation
 from railyard.work.operate.rules import DAY, Rules
-from railyard.work.operate.topology_file import formats
+from railyard.work.operate.topology_file import topology_formats
 
 WEEK = Path(__file__).parents[1] / "examples" / "operate" / "philly_week.csv"
 LEAFS, WIDE = 17, 8
@@ -41,7 +41,7 @@ def topology() -> str:
 
 def played(day: int) -> Placed:
     """The day as Railyard places it."""
-    tree = formats.get("slurm-tree").read(topology(), "topology.conf")
+    tree = topology_formats.get("slurm-tree").read(topology(), "topology.conf")
     jobs = trace.table(trace.read(WEEK), tree, start_s=day * 86_400.0, length_s=86_400.0)
     run = Operation(jobs, tree, Rules(policy=POLICY), until_us=DAY)
     run.run()

@@ -14,7 +14,7 @@ from railyard.ask.audit.price import StepPricing, Wrong
 from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.cluster.asbuilt.discovery import DIALECTS, Discovery
 from railyard.cluster.fault import DegradeLink
-from railyard.cluster.fault.link_down import LinkDown
+from railyard.cluster.fault.downs import LinkDown
 from railyard.graph import Job
 from railyard.work.study.study import prepare
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from railyard.catalog import Range
 from railyard.kit.errors import InputError
+from railyard.measure.cost.assumptions import exactly
 from railyard.measure.cost.capital import (
     ACCELERATORS,
     NICS,
@@ -19,7 +20,6 @@ from railyard.measure.cost.capital import (
     capital_recovery_factor,
     component_of,
 )
-from railyard.measure.cost.ranges import exactly
 
 
 def test_ten_percent_over_four_years_is_the_known_annuity():

@@ -6,9 +6,9 @@ import pytest
 
 from railyard import catalog
 from railyard.catalog import Range
+from railyard.measure.cost.assumptions import exactly
 from railyard.measure.cost.capital import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part
 from railyard.measure.cost.power import accelerator_w, power
-from railyard.measure.cost.ranges import exactly
 
 
 @pytest.fixture(scope="module")

@@ -168,7 +168,7 @@ def _jobs(path: Path) -> Any:
 
 def _nodes(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
-        from railyard.work.operate.source import read_nodes
+        from railyard.work.operate.place_input import read_nodes
 
         return read_nodes(path, name)
 
@@ -176,7 +176,7 @@ def _nodes(name: str | None) -> Callable[[Path], Any]:
 
 
 def _stream(path: Path) -> Any:
-    from railyard.work.operate.stream import read_stream
+    from railyard.work.operate.place_input import read_stream
     from railyard.work.operate.tree import NodeTree
 
     return read_stream(path, NodeTree.listed([f"n{number}" for number in range(8)], 8, []))

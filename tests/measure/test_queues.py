@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.graph import Record
-from railyard.measure.serving.queues import BINS, PoolRoom, queues
+from railyard.measure.serving.objective import BINS, PoolRoom, queues
 
 S = 10**12
 

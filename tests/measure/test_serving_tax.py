@@ -9,7 +9,7 @@ import pytest
 
 from railyard.face import api
 from railyard.measure.result.serving import LEVELS
-from railyard.measure.serving import queues as taxes
+from railyard.measure.serving import objective as taxes
 from railyard.measure.serving.objective import Objective
 
 SERVING = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe.diagnosis.simulated import diagnose, slowed_ps
-from railyard.cluster.fault.degrade_link import DegradeLink
+from railyard.cluster.fault.degraded import DegradeLink
 from railyard.cluster.names import node_name
 from railyard.engine import Probes
 from railyard.engine.flow import FLOW

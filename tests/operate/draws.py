@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import Free, Request
 
 
 @dataclass(frozen=True)

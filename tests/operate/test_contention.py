@@ -6,13 +6,12 @@ import pytest
 
 from railyard import engine
 from railyard.graph import Job
-from railyard.work.operate.accounts import slowed_by
 from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.pattern import Member, WorkClass, canonical, placed
 from railyard.work.operate.contention.speeds import PHASE, STEPS, assigned, mean_step_s
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.section import ClassSection
-from railyard.work.operate.steady import steady
+from railyard.work.operate.steady import slowed_by, steady
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand

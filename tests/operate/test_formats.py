@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from railyard.cluster.asbuilt.discovery import natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
-from railyard.work.operate.hostlist import compress, expand
-from railyard.work.operate.topology_file import formats, read_topology
+from railyard.work.operate.free import Free, Request
+from railyard.work.operate.topology_file import compress_hostlist, expand_hostlist, read_topology, topology_formats
 
 from .crds import CRDS, accepted, broken_rules
 from .draws import draw_blocks, draw_tree
@@ -60,8 +58,8 @@ def same(one, other):
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", ["slurm-tree", "slurm-yaml", "topograph", "table"])
 def test_written_trees_are_read_back(seed, name):
-    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
-    record = formats.get(name)
+    tree = topology_formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    record = topology_formats.get(name)
     text = record.write(tree)
     assert record.recognise(text)
     same(record.read(text, "written"), tree)
@@ -69,7 +67,7 @@ def test_written_trees_are_read_back(seed, name):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_written_blocks_are_read_back(seed):
-    record = formats.get("slurm-block")
+    record = topology_formats.get("slurm-block")
     tree = record.read(draw_blocks(random.Random(seed)).topology, "drawn")
     back = record.read(record.write(tree), "written")
     same(back, tree)
@@ -118,7 +116,7 @@ def test_storage_does_not_swallow_nodes(tmp_path):
     assert tree.group_names[0] == ("s1", "s2")
     assert tree.group[0].tolist() == [0, 0, 0, 1, 1, 1]
     assert tree.accelerators.tolist() == [4] * 6
-    assert formats.get("slurm-tree").write(tree) == (
+    assert topology_formats.get("slurm-tree").write(tree) == (
         "SwitchName=s1 Nodes=a,b,c\nSwitchName=s2 Nodes=d,e,f\nSwitchName=root Switches=s[1-2]\n"
     )
 
@@ -129,10 +127,10 @@ def test_fabrics_that_are_not_joined_have_no_root(tmp_path):
     switches = {"x": [], "y": [], "s0": ["x"], "s1": ["x"], "s2": ["y"], "s3": ["y"]}
     tree = read(tmp_path, fabric(hosts, switches), "ib.out")
     assert (tree.nodes, tree.levels, tree.joined) == (8, ("fabric", "leaf"), False)
-    text = formats.get("slurm-tree").write(tree)
+    text = topology_formats.get("slurm-tree").write(tree)
     assert "root" not in text
     assert "SwitchName=fabric-0 Switches=s[0-1]\nSwitchName=fabric-1 Switches=s[2-3]\n" in text
-    back = formats.get("slurm-tree").read(text, "written")
+    back = topology_formats.get("slurm-tree").read(text, "written")
     place = policies.get("slurm-tree").place
     for one in (tree, back):
         assert place(Request(4, 1), Free(one)) is not None
@@ -146,12 +144,12 @@ def test_the_spine_tier_is_kept(tmp_path):
     tree = read(tmp_path, fabric(hosts, switches), "ib.out")
     assert (tree.levels, tree.joined) == (("pod", "leaf"), True)
     assert [tree.group[0].tolist(), tree.group[1].tolist()] == [[0] * 4 + [1] * 4, [0, 0, 1, 1, 2, 2, 3, 3]]
-    text = formats.get("slurm-tree").write(tree)
+    text = topology_formats.get("slurm-tree").write(tree)
     assert text.splitlines()[-1].startswith("SwitchName=root Switches=")
     assert len(text.splitlines()) == 4 + 2 + 1
     for name in ("slurm-yaml", "topograph", "table"):
-        same(formats.get(name).read(formats.get(name).write(tree), name), tree)
-    assert "topology.railyard.dev/pod" in formats.get("kueue").write(tree)
+        same(topology_formats.get(name).read(topology_formats.get(name).write(tree), name), tree)
+    assert "topology.railyard.dev/pod" in topology_formats.get("kueue").write(tree)
 
 
 def accepted_by_kueue(text):
@@ -252,8 +250,8 @@ def test_hypernodes_by_name_pattern_and_label(tmp_path):
 @pytest.mark.parametrize("name", ["kueue", "volcano"])
 @pytest.mark.parametrize("seed", range(6))
 def test_objects_of_kubernetes_come_back(name, seed):
-    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
-    back = formats.get(name).read(formats.get(name).write(tree), name)
+    tree = topology_formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    back = topology_formats.get(name).read(topology_formats.get(name).write(tree), name)
     assert sorted(back.names) == sorted(tree.names)
     order = [back.number[one] for one in tree.names]
     assert len(back.levels) == len(tree.levels)
@@ -264,15 +262,15 @@ def test_objects_of_kubernetes_come_back(name, seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_volcano_accepts_what_is_written(seed):
-    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
-    for one in yaml.safe_load_all(formats.get("volcano").write(tree)):
+    tree = topology_formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    for one in yaml.safe_load_all(topology_formats.get("volcano").write(tree)):
         accepted(one)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_kueue_accepts_what_is_written(seed):
-    tree = formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
-    _, flavors, nodes = accepted_by_kueue(formats.get("kueue").write(tree))
+    tree = topology_formats.get("slurm-tree").read(draw_tree(random.Random(seed)).topology, "drawn")
+    _, flavors, nodes = accepted_by_kueue(topology_formats.get("kueue").write(tree))
     assert len(nodes) == tree.nodes
     assert (len(flavors) == 1) == (tree.joined or len(tree.group_names[0]) == 1)
 
@@ -280,7 +278,7 @@ def test_kueue_accepts_what_is_written(seed):
 def test_networks_that_are_not_joined_are_flavors_of_their_own(tmp_path):
     """A pod set gets one flavor, so that no job spans both."""
     text = "SwitchName=IB-a Nodes=n[1-2]\nSwitchName=IB-b Nodes=n[3-4]\n"
-    _, flavors, _ = accepted_by_kueue(formats.get("kueue").write(read(tmp_path, text)))
+    _, flavors, _ = accepted_by_kueue(topology_formats.get("kueue").write(read(tmp_path, text)))
     assert [one["metadata"]["name"] for one in flavors] == ["ib-a", "ib-b"]
     assert flavors[1]["spec"]["nodeLabels"] == {"topology.railyard.dev/leaf": "IB-b"}
 
@@ -332,7 +330,7 @@ def test_what_is_wrong_is_named(tmp_path, text, words):
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="SwitchName=Bok Nde[]0-9,:\n#\"'{}\\-", max_size=120))
 def test_no_text_is_a_fault(text):
-    for name, record in formats.items():
+    for name, record in topology_formats.items():
         if record.read is None or not record.recognise(text):
             continue
         with contextlib.suppress(InputError):
@@ -342,24 +340,24 @@ def test_no_text_is_a_fault(text):
 @given(st.lists(st.tuples(st.sampled_from(["n", "rack-a", "x1y"]), st.integers(0, 1200)), min_size=1, unique=True))
 def test_lists_in_brackets(parts):
     names = [f"{prefix}{number}" for prefix, number in parts]
-    assert sorted(expand(compress(names))) == sorted(names)
+    assert sorted(expand_hostlist(compress_hostlist(names))) == sorted(names)
 
 
 def test_lists_keep_zeros():
-    assert compress(["n008", "n009", "n010", "n2"]) == "n[008-010],n2"
-    assert expand("n[008-010],n2") == ["n008", "n009", "n010", "n2"]
-    assert expand("r[1-2]-n[1-2]") == ["r1-n1", "r1-n2", "r2-n1", "r2-n2"]
+    assert compress_hostlist(["n008", "n009", "n010", "n2"]) == "n[008-010],n2"
+    assert expand_hostlist("n[008-010],n2") == ["n008", "n009", "n010", "n2"]
+    assert expand_hostlist("r[1-2]-n[1-2]") == ["r1-n1", "r1-n2", "r2-n1", "r2-n2"]
 
 
 @pytest.mark.parametrize("text", ["n[" + "9" * 5000 + "]", "n[0-" + "9" * 5000 + "]"])
 def test_a_number_of_thousands_of_digits_is_no_range(text):
     with pytest.raises(InputError, match="range in a list of nodes is wrong"):
-        expand(text)
+        expand_hostlist(text)
 
 
 def test_names_that_end_in_odd_digits_are_names():
     names = ["n\u00b2", "n" + "7" * 5000, "n\u0663"]
-    assert sorted(expand(compress(names))) == sorted(names)
+    assert sorted(expand_hostlist(compress_hostlist(names))) == sorted(names)
     assert sorted([*names, "n10", "n2"], key=natural)[0] == "n2"
 
 

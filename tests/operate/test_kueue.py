@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
-from railyard.work.operate.kueue.ask import Refusal
+from railyard.work.operate.free import Free, Request
 from railyard.work.operate.kueue.flavor import Flavor, Ground
 from railyard.work.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
-from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
+from railyard.work.operate.kueue.objects import GATES, Gates, PodSet, Refusal
 from railyard.work.operate.kueue.place import Running, Search, Wanted, place
 from railyard.work.operate.tree import NodeTree
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from railyard.face.cli.guard import run
-from railyard.work.operate.kueue.ask import amount
-from railyard.work.operate.kueue.ledger import accounts
 from railyard.work.operate.kueue.manifests import assignment, pod_requests
+from railyard.work.operate.kueue.objects import amount
 from railyard.work.operate.kueue.play import play
 from railyard.work.operate.kueue.queues import ClusterQueue, Cohort, Quota, ResourceGroup
+from railyard.work.operate.kueue.snapshot import accounts
 from railyard.work.operate.kueue.state import read_cluster
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "operate" / "kueue.yaml"

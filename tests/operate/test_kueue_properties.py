@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.work.operate.kueue.ask import Ask, Fits, Given
+from railyard.work.operate.kueue.objects import Fits, Given, PodAsk
 from railyard.work.operate.kueue.room import Domains
 from railyard.work.operate.kueue.search import assign
 
@@ -28,7 +28,7 @@ def questions(draw):
     slices = ((slice_level, size),) if size > 1 else ()
     if kind == "anywhere":
         level = 0 if slices else 2
-    ask = Ask(
+    ask = PodAsk(
         size * draw(st.integers(1, 8)),
         level,
         required=kind == "required",

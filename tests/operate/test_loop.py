@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from railyard.kit.errors import InputError
 from railyard.work.operate import trace
 from railyard.work.operate.discipline import backfills, disciplines
-from railyard.work.operate.event import Ask
+from railyard.work.operate.free import Ask
 from railyard.work.operate.loop import Operation
 from railyard.work.operate.rules import DAY, Recovery, Rules, Window
 from railyard.work.operate.state import DONE, ENDED, STUCK

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cluster.tenancy import TenancySpec, TenantSpec, tenancy_of
-from railyard.cluster.tenancy.tenancy import NOBODY
+from railyard.cluster.tenancy import NOBODY, TenancySpec, TenantSpec, tenancy_of
 from railyard.kit.errors import InputError
 from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, Fault
@@ -187,7 +186,7 @@ def test_a_job_that_is_too_large_shrinks_to_its_tenants_servers(tmp_path):
 
 
 def test_fairness_is_by_a_tenants_servers(tmp_path):
-    from railyard.work.operate.accounts import columns
+    from railyard.work.operate.steady import columns
     from railyard.work.operate.summary import finish_time_fairness
 
     found = prepared(tmp_path, TRACE, rows=("0,60,16,blue", "0,60,16,blue", "0,60,8,green"))

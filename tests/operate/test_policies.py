@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import Free, Request
 from railyard.work.operate.tree import NodeTree
 
 

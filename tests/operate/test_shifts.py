@@ -9,8 +9,7 @@ from railyard.work.operate.contention.intensity import Beat, excess, shifts
 from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.pattern import Member, WorkClass, out_bytes, uplinks_bps
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import Free, Request
 from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of

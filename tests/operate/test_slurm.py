@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
-from railyard.work.operate.topology_file import formats, read_topology
+from railyard.work.operate.free import Free, Request
+from railyard.work.operate.topology_file import read_topology, topology_formats
 
 from .draws import Rounds, draw_blocks, draw_tree
 from .slurmctld import Slurmctld, missing
@@ -21,7 +20,7 @@ NEWER = os.environ.get("RAILYARD_SLURM_ROOT", "")
 
 def judge(drawn, seed, policy, folder, *, root="", rounds=3, jobs=25):
     """Placements that differ from the daemon's, and all that it made: (nodes, segment, its nodes or None, ours)."""
-    tree = formats.get(f"slurm-{drawn.kind}").read(drawn.topology, "drawn")
+    tree = topology_formats.get(f"slurm-{drawn.kind}").read(drawn.topology, "drawn")
     play = Rounds(random.Random(seed), drawn, tree, rounds, jobs)
     place, made = policies.get(policy).place, []
     with Slurmctld(folder, drawn.kind, drawn.names, drawn.topology, port=20000 + seed, root=root) as slurm:

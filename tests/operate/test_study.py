@@ -16,12 +16,11 @@ from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.work.operate import saving
-from railyard.work.operate.accounts import columns
 from railyard.work.operate.failures.fault import Effect, Fault
 from railyard.work.operate.files import away_us, busy_us, heat
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import Recovery
-from railyard.work.operate.steady import steady
+from railyard.work.operate.steady import columns, steady
 from railyard.work.operate.study import operate
 from railyard.work.operate.summary import by_size
 from railyard.work.scenario.load import from_values

@@ -117,7 +117,7 @@ def test_many_faults_in_one_error(tmp_path):
 
 
 def test_formats_are_documented():
-    for name, record in trace.formats.items():
+    for name, record in trace.trace_formats.items():
         assert record.name == name
         assert record.summary
         assert record.source

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
-from railyard.work.operate.hypernodes import FADING, NOWHERE, HyperNodes, beside, packed, packed_alone
-from railyard.work.operate.kueue.ask import amount
+from railyard.work.operate.free import Free, Request
+from railyard.work.operate.kueue.objects import amount
+from railyard.work.operate.placement.volcano import FADING, NOWHERE, HyperNodes, beside, packed, packed_alone
 from railyard.work.operate.tree import NodeTree
 
 CASES = json.loads((Path(__file__).parent / "data" / "volcano.json").read_text())["cases"]

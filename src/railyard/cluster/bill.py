@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.catalog.types import Range
-from railyard.cluster.hall.hall import hall_of
 from railyard.cluster.hall.patching import PANEL, trunk_of
+from railyard.cluster.hall.racks import hall_of
 from railyard.cluster.management import management_of
 from railyard.cluster.names import modules
 

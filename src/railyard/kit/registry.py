@@ -28,8 +28,8 @@ class Registry(Generic[T]):
 
     Args:
         kind: What the records are, in the user's words ("topology", "fabric"); used in messages.
-        package: Its files add records when they are imported; the first look-up imports them. Without one, records
-            are added by those who import their modules.
+        package: It, or each of its files, adds records when it is imported; the first look-up imports them. Without
+            one, records are added by those who import their modules.
         taken: Names that have a meaning without a record.
     """
 

@@ -21,8 +21,7 @@ from railyard.graph.record import members_of
 from railyard.kit.errors import InputError
 from railyard.measure import walk
 from railyard.measure.causes import CAUSES, NETWORK_CAUSES, PIPELINE_GROUP, Cause, Ledger, Vocabulary
-from railyard.measure.charge import AT_STEP_END, Charger
-from railyard.measure.lateness import Membership
+from railyard.measure.charge import AT_STEP_END, Charger, Membership
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,7 @@ import numpy as np
 
 from railyard.graph import Kind
 from railyard.kit.errors import RailyardError
-from railyard.measure.charge import Charger, Waiting
-from railyard.measure.lateness import Lateness, Membership, explain
+from railyard.measure.charge import Charger, Lateness, Membership, Waiting, explain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,8 @@ from railyard.cluster.asbuilt.discovery import DIALECTS, Dialect, Discovery, Fou
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.boxes import copper_reach_m
 from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
-from railyard.cluster.hall.hall import hall_of, lengths
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
+from railyard.cluster.hall.racks import hall_of, lengths
 from railyard.cluster.names import ends_of, sockets
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.packet import PacketSettings, assign

@@ -19,7 +19,7 @@ from railyard.ask.plan.price import Goodputs
 from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty, worth
 from railyard.kit.errors import InputError
 from railyard.measure.result.step import EXPOSED
-from railyard.work.remedies.changed import PARALLELISM
+from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.study import compose, study
 from railyard.work.study.folder import slug
 

@@ -16,7 +16,7 @@ from railyard.ask.plan.uncertainty import DesignChoice, TimeError, modelled
 from railyard.engine.serving.closed_form import expected, unknown_of
 from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.cost.cost import hourly_inputs
-from railyard.measure.cost.deployment import Use, deployment_cost
+from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.model_error import serving_error
 from railyard.measure.serving.journeys import DONE, Served, quantiles

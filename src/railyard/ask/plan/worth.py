@@ -14,7 +14,7 @@ from railyard.catalog.types import Range
 from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import ABSENT, HOURS_PER_YEAR, SOURCE, USUAL, Carbon, carbon, grid
 from railyard.measure.cost.capital import NETWORK_COMPONENTS
-from railyard.work.remedies.changed import PARALLELISM
+from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.study import study
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """What goes wrong, and when: one record a kind, for scenarios and packet runs alike."""
 
-from railyard.cluster.fault.accelerator_down import AcceleratorDown
-from railyard.cluster.fault.bit_errors import BitErrors
-from railyard.cluster.fault.degrade_link import DegradeLink
+from railyard.cluster.fault.degraded import BitErrors, DegradeLink, Late, Misconfigured, SlowAccelerator
+from railyard.cluster.fault.downs import AcceleratorDown, HostDown, LinkDown, NicDown, SwitchDown
 from railyard.cluster.fault.fault import (
     Effect,
     Fault,
@@ -17,13 +16,6 @@ from railyard.cluster.fault.fault import (
     Spells,
     faults,
 )
-from railyard.cluster.fault.host_down import HostDown
-from railyard.cluster.fault.late import Late
-from railyard.cluster.fault.link_down import LinkDown
-from railyard.cluster.fault.misconfigured import Misconfigured
-from railyard.cluster.fault.nic_down import NicDown
-from railyard.cluster.fault.slow_accelerator import SlowAccelerator
-from railyard.cluster.fault.switch_down import SwitchDown
 
 __all__ = [
     "AcceleratorDown",

@@ -10,13 +10,11 @@ import numpy as np
 from railyard.face.cli.terminal import Table, emit, say
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
-from railyard.work.operate.hostlist import compress
 from railyard.work.operate.kueue.play import state_of, why_not
+from railyard.work.operate.place_input import broken_promises, read_nodes
 from railyard.work.operate.placed import Advised, PlacedTable, answer_of
 from railyard.work.operate.placed import place as placed
-from railyard.work.operate.source import read_nodes
-from railyard.work.operate.stream import broken_promises
-from railyard.work.operate.topology_file import formats
+from railyard.work.operate.topology_file import compress_hostlist, topology_formats
 from railyard.work.serving.summary import summarize
 from railyard.work.serving.traces import read_trace
 
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
     from railyard.work.operate.advice import Advice, Question
     from railyard.work.operate.kueue.play import Played
     from railyard.work.operate.kueue.queues import Share, Workload
+    from railyard.work.operate.place_input import PlacedJob
     from railyard.work.operate.placed import Where
-    from railyard.work.operate.stream import PlacedJob
     from railyard.work.operate.tree import NodeTree
     from railyard.work.serving.summary import Lengths, Summary
 
@@ -59,7 +57,7 @@ def _where(share: Share) -> str:
     counts: dict[int, list[str]] = {}
     for values, pods in share.place.domains:
         counts.setdefault(pods, []).append("/".join(values))
-    return "; ".join(f"{pods} on {compress(names)}" for pods, names in sorted(counts.items(), reverse=True))
+    return "; ".join(f"{pods} on {compress_hostlist(names)}" for pods, names in sorted(counts.items(), reverse=True))
 
 
 def _admit_values(played: Played, one: Workload) -> dict[str, object]:
@@ -198,7 +196,7 @@ def _print(tree: NodeTree, jobs: Sequence[PlacedJob]) -> None:
             table.add(one.job, str(one.request.nodes), *["-"] * len(tree.levels), "waits")
             continue
         spread = [str(len(np.unique(group[one.nodes]))) for group in tree.group]
-        table.add(one.job, str(one.request.nodes), *spread, compress(tree.names[node] for node in one.nodes))
+        table.add(one.job, str(one.request.nodes), *spread, compress_hostlist(tree.names[node] for node in one.nodes))
     table.print()
 
 
@@ -232,7 +230,7 @@ def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
     if first.nodes is None:
         emit(f"{first.policy}: the job waits; {asked.free.idle} nodes are free, and it wants {asked.nodes}")
     else:
-        emit(f"{first.policy}: {compress(asked.tree.names[node] for node in first.nodes)}")
+        emit(f"{first.policy}: {compress_hostlist(asked.tree.names[node] for node in first.nodes)}")
         for level, (touched, least) in zip(asked.tree.levels, first.groups, strict=True):
             as_few = "as few as can be" if touched == least else f"{least} would do"
             emit(f"  {level}s: {touched} ({as_few})")
@@ -285,9 +283,9 @@ def topology(
         table.add("node", str(tree.nodes), f"{tree.total} accelerators in all", tree.names[0])
         table.print()
         return
-    record = formats.get(target)
+    record = topology_formats.get(target)
     if record.write is None:
-        writable = [one.name for _, one in formats.items() if one.write]
+        writable = [one.name for _, one in topology_formats.items() if one.write]
         raise InputError(f"`{target}` is only read", key="--as", found=target, allowed=writable)
     text = record.write(tree)
     if out is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.measure.cost.ranges import at, band_of, by_end, total
+from railyard.measure.cost.assumptions import at, band_of, by_end, total
 from railyard.measure.result.money import CapexComponent, CapexFigures
 
 if TYPE_CHECKING:

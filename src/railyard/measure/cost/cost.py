@@ -19,7 +19,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from railyard.catalog import Range
 from railyard.measure.cost import power as power_model
-from railyard.measure.cost.assumptions import CHEAP_END, HOURS_PER_MONTH, HOURS_PER_YEAR
+from railyard.measure.cost.assumptions import (
+    CHEAP_END,
+    ENDS,
+    HOURS_PER_MONTH,
+    HOURS_PER_YEAR,
+    End,
+    Source,
+    at,
+    band_of,
+    by_end,
+    named_band,
+    of_entry,
+    total,
+)
 from railyard.measure.cost.capital import (
     ACCELERATORS,
     MANAGEMENT,
@@ -31,7 +44,6 @@ from railyard.measure.cost.capital import (
     capital_recovery_factor,
 )
 from railyard.measure.cost.power import Power, power
-from railyard.measure.cost.ranges import ENDS, End, Source, at, band_of, by_end, named_band, of_entry, total
 from railyard.measure.job import Checkpointing, JobTime, job_time
 from railyard.measure.result.money import HourlyCost
 

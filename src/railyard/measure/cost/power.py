@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from railyard.catalog import Range
+from railyard.measure.cost.assumptions import End, Source, at, band_of, by_end, total
 from railyard.measure.cost.capital import (
     ACCELERATORS,
     MANAGEMENT,
@@ -35,7 +36,6 @@ from railyard.measure.cost.capital import (
     Part,
     power_of,
 )
-from railyard.measure.cost.ranges import End, Source, at, band_of, by_end, total
 from railyard.measure.result.money import DeploymentPower, PowerComponent, StepPower
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ import numpy as np
 
 from railyard.catalog import Range
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure.cost.assumptions import ENDS, End, at, by_end
 from railyard.measure.cost.cost import BREAKDOWN, cpmt, input_end, usd_per_h
-from railyard.measure.cost.ranges import ENDS, End, at, by_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.measure.cost.assumptions import Assumptions
-from railyard.measure.cost.ranges import of_entry
+from railyard.measure.cost.assumptions import Assumptions, of_entry
 from railyard.measure.result.distributed import CauseRow, EdgeFigures, OffloadFigures, OffloadRow, PlaceRow
 from railyard.measure.result.section import Band
 from railyard.measure.result.variants import EdgeVariant
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.work.edge.prepare import NearUser
     from railyard.work.edge.section import BoundSection
     from railyard.work.edge.simulate import Answers, EdgeRun

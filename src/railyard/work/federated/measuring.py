@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.measure.cost.assumptions import Assumptions
-from railyard.measure.cost.ranges import of_entry
+from railyard.measure.cost.assumptions import Assumptions, of_entry
 from railyard.measure.result.distributed import (
     AccuracyFigures,
     CauseRow,
@@ -27,7 +26,7 @@ from railyard.work.study.distributed import HOUR_S, TERA, band, cost, spread
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.distributed import CostFigures
     from railyard.work.federated.messages import Learning, RoundLog
     from railyard.work.federated.simulate import Learned

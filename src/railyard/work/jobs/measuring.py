@@ -12,11 +12,10 @@ from railyard.cluster.names import link_name
 from railyard.cluster.notes import notes_of
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
+from railyard.measure.cost.assumptions import band_of
 from railyard.measure.cost.capital import Part, component_of
 from railyard.measure.cost.cost import JobFacts
-from railyard.measure.cost.deployment import deployment_cost
-from railyard.measure.cost.evaluate import evaluate
-from railyard.measure.cost.ranges import band_of
+from railyard.measure.cost.evaluate import deployment_cost, evaluate
 from railyard.measure.decompose import decompose
 from railyard.measure.job import Checkpointing
 from railyard.measure.result.serving import Percentiles
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.graph import Record
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.decompose import Decomposition
     from railyard.measure.result.section import Band
     from railyard.measure.result.step import TaxFigures

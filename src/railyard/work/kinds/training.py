@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure.result.variants import TrainingVariant
-from railyard.work.remedies.changed import PARALLELISM
+from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs, write_timeline
 from railyard.work.study.kind import TRIALS, StudyKind, kinds

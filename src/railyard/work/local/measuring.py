@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.catalog.types import Range
-from railyard.measure.cost.assumptions import Assumptions
-from railyard.measure.cost.ranges import of_entry
+from railyard.measure.cost.assumptions import Assumptions, of_entry
 from railyard.measure.result.distributed import CauseRow, EdgeRow, LocalFigures, SiteRow
 from railyard.measure.result.section import Band
 from railyard.measure.result.variants import LocalVariant
@@ -19,7 +18,7 @@ from railyard.work.study.distributed import HOUR_S, TERA, band, cost
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.distributed import CostFigures
     from railyard.work.local.prepare import LocalJob, Site
 

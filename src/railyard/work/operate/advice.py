@@ -20,12 +20,11 @@ from railyard.graph.repeat import repeat
 from railyard.kit.errors import InputError
 from railyard.kit.schema.yaml import Mark, Node
 from railyard.work.jobs.prepare import tenant, whose
+from railyard.work.operate.checks import usd_per_h
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
-from railyard.work.operate.owned import usd_per_h
+from railyard.work.operate.free import Free, Request
+from railyard.work.operate.place_input import is_scenario, numbers_of_nodes, read_nodes
 from railyard.work.operate.rules import HOUR, SECOND
-from railyard.work.operate.source import is_scenario, numbers, read_nodes
 from railyard.work.scenario.load import blaming, load
 from railyard.work.scenario.variants import expand
 from railyard.work.study import compose
@@ -117,10 +116,10 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
     tree = read_nodes(job if listed else nodes, None, names)
     free = Free(tree)
     if listed:
-        here = numbers(tree, nodes)
+        here = numbers_of_nodes(tree, nodes)
         free.out(np.setdiff1d(np.arange(tree.nodes, dtype=np.int32), here))
     if busy is not None:
-        free.out(numbers(tree, busy))
+        free.out(numbers_of_nodes(tree, busy))
     taken = free.room == 0
     free.out(np.flatnonzero(~_own(draft, cluster)).astype(np.int32))
     wanted = draft.scenario.jobs[-1].accelerators

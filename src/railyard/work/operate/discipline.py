@@ -1,4 +1,4 @@
-"""What a queue discipline is, and what a rule of backfill is: records in `queue/` and `backfill/`, one file each."""
+"""Queue disciplines, and what a placement policy and a rule of backfill are."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railyard.kit.registry import Registry
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import Free, Request
 
 if TYPE_CHECKING:
     from railyard.work.operate.state import State
@@ -119,5 +118,68 @@ class Backfill:
     gate: Callable[[Queue], Gate]
 
 
-disciplines: Registry[Discipline] = Registry("queue discipline", package="railyard.work.operate.queue")
+disciplines: Registry[Discipline] = Registry("queue discipline")
 backfills: Registry[Backfill] = Registry("backfill", package="railyard.work.operate.backfill")
+
+
+def _fair_share(state: State, job: int) -> tuple[float, ...]:
+    """Usage over share of the job's tenant.
+
+    Slurm's classic fair share factor 2^(-usage / share) orders by usage over share too. Usage decays by half every
+    `half_life_us` of the rules (Slurm: PriorityDecayHalfLife, 7 days).
+    Source: https://slurm.schedmd.com/priority_multifactor.html
+    """
+    tenant = int(state.jobs.tenant[job])
+    return (state.usage[tenant] / state.rules.share_of(state.jobs.tenants[tenant]),)
+
+
+FAIR_SHARE = disciplines.add(
+    "fair-share",
+    Discipline("fair-share", "The tenant that used least of its share of late first.", _fair_share, renews=True),
+)
+
+
+def _fifo(_state: State, _job: int) -> tuple[float, ...]:
+    return ()
+
+
+FIFO = disciplines.add("fifo", Discipline("fifo", "In the order of submission.", _fifo))
+
+
+def _least_attained(state: State, job: int) -> tuple[float, ...]:
+    """Tiresias' discretized two-dimensional least attained service with two queues.
+
+    Source: J. Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning", NSDI 2019, section 4.2.
+    """
+    return (float(state.done_us[job] * state.accelerators[job] >= state.rules.attained_us),)
+
+
+LEAST_ATTAINED = disciplines.add(
+    "least-attained",
+    Discipline(
+        "least-attained",
+        "Jobs with little service so far first; they preempt those with much.",
+        _least_attained,
+        renews=True,
+        preempts=True,
+    ),
+)
+
+
+def _priority(state: State, job: int) -> tuple[float, ...]:
+    return (-int(state.jobs.priority[job]),)
+
+
+PRIORITY = disciplines.add(
+    "priority", Discipline("priority", "Larger priorities first; they preempt smaller ones.", _priority, preempts=True)
+)
+
+
+def _shortest(state: State, job: int) -> tuple[float, ...]:
+    return (float(state.left_us(job) * state.accelerators[job]),)
+
+
+SHORTEST = disciplines.add(
+    "shortest",
+    Discipline("shortest", "The fewest accelerator-hours left first; a bound: nobody knows them.", _shortest),
+)

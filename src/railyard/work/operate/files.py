@@ -11,8 +11,8 @@ import numpy as np
 from railyard.graph.perfetto.tasks import write_events
 from railyard.kit.files import write_frame
 from railyard.measure.result.operate import HeatFigures, SeriesFigures
-from railyard.work.operate.accounts import columns
 from railyard.work.operate.ledger import Away, Outcome
+from railyard.work.operate.steady import columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.event import ANYWHERE, Ask
+from railyard.work.operate.free import ANYWHERE, Ask
 from railyard.work.operate.rules import PPM, SECOND
 from railyard.work.operate.section import DrawnKindSection
 from railyard.work.operate.tree import UNNAMED

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from railyard.cluster.tenancy import NOBODY
-from railyard.work.operate import recovery, replicas
-from railyard.work.operate.event import Event
+from railyard.work.operate import recovery
+from railyard.work.operate.free import Event
 from railyard.work.operate.ledger import Away, Ledger, Outcome
-from railyard.work.operate.replicas import cleared_us
+from railyard.work.operate.recovery import cleared_us
 from railyard.work.operate.rules import PPM
 from railyard.work.operate.scheduler import Scheduler
 from railyard.work.operate.state import DONE, ENDED, STUCK, WAITING, State
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from railyard.work.operate.failures.fault import Faults
     from railyard.work.operate.jobs import JobTable
+    from railyard.work.operate.recovery import Active
     from railyard.work.operate.rules import Rules
-    from railyard.work.operate.running import Active
     from railyard.work.operate.tree import NodeTree
 
 
@@ -176,7 +176,7 @@ class Operation:
             self.arrived += 1
         if self._freed or self.scheduler.fresh:
             if self._freed:
-                replicas.regrow(self)
+                recovery.regrow_replicas(self)
             freed, self._freed = self._freed, False
             self.scheduler.run(everything=freed)
         self._slow_down()
@@ -307,7 +307,7 @@ class Operation:
 
     def replica_back(self, job: int, code: int) -> None:
         """Replicas of a serving job answer again."""
-        replicas.back(self, job, code)
+        recovery.replicas_back(self, job, code)
 
     def _why(self, node: int) -> Away:
         """Why a node is out of service."""
@@ -318,17 +318,17 @@ class Operation:
     def repaired(self, number: int, _version: int) -> None:
         """Nodes of a fault come back; spares are filled up first."""
         self.pending -= 1
-        recovery.repaired(self, number)
+        recovery.fault_repaired(self, number)
 
     def detected(self, number: int, _version: int) -> None:
         """A fault becomes known."""
         self.pending -= 1
-        recovery.detected(self, number)
+        recovery.fault_detected(self, number)
 
     def fault(self, chunk: int, place: int) -> None:
         """A fault happens."""
         if self.faults is not None:
-            recovery.happens(self, self.faults.chunk(chunk)[place])
+            recovery.fault_happens(self, self.faults.chunk(chunk)[place])
 
     def chunk(self, number: int, _version: int) -> None:
         """Draws the faults of the next stretch of time."""

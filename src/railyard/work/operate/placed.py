@@ -15,8 +15,15 @@ from railyard.work.operate.free import Free
 from railyard.work.operate.kueue.play import Played, state_of, why_not
 from railyard.work.operate.kueue.play import play as play_kueue
 from railyard.work.operate.kueue.state import is_manifests, read_cluster
-from railyard.work.operate.source import is_scenario, numbers, read_nodes
-from railyard.work.operate.stream import PlacedJob, broken_promises, play, read_stream
+from railyard.work.operate.place_input import (
+    PlacedJob,
+    broken_promises,
+    is_scenario,
+    numbers_of_nodes,
+    place_stream,
+    read_nodes,
+    read_stream,
+)
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
@@ -94,8 +101,8 @@ def place(where: Where, policy: str) -> PlacedTable | Advised | Played:
     tree = read_nodes(where.nodes, where.format, where.names)
     free = Free(tree)
     if where.busy is not None:
-        free.out(numbers(tree, where.busy))
-    return PlacedTable(tree, free, play(read_stream(where.jobs, tree), free, rule))
+        free.out(numbers_of_nodes(tree, where.busy))
+    return PlacedTable(tree, free, place_stream(read_stream(where.jobs, tree), free, rule))
 
 
 def answer_of(found: PlacedTable | Advised | Played, name: str, policy: str) -> PlacementAnswer:

@@ -12,18 +12,24 @@ from railyard.cluster.fault.recovery import Recovery as Retries
 from railyard.kit.errors import InputError, Refusals, did_you_mean, keyed
 from railyard.measure.job import Reliability
 from railyard.work.operate import trace
-from railyard.work.operate.accounts import shares
+from railyard.work.operate.checks import (
+    check_owners,
+    check_placeable,
+    check_spares,
+    check_window,
+    owned_notes,
+    usd_per_h,
+)
 from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.speeds import Manner, assigned, refuse_classes, work_class
 from railyard.work.operate.discipline import backfills, disciplines, policies
 from railyard.work.operate.failures.fault import HOURS, Effect, Mode, daly_s, profiles, young_s
 from railyard.work.operate.failures.given import DrawnFaults, GivenFaults, mode_of, mttf_s, rows_of
-from railyard.work.operate.honoured import check_placeable
 from railyard.work.operate.jobs import drawn_jobs
 from railyard.work.operate.loop import Operation
-from railyard.work.operate.owned import check_owners, check_spares, check_window, owned_notes, usd_per_h
 from railyard.work.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
 from railyard.work.operate.service import check_services
+from railyard.work.operate.steady import shares
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build
@@ -36,7 +42,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.section import Band
     from railyard.work.operate.contention.pattern import WorkClass
     from railyard.work.operate.failures.fault import Fault, Faults

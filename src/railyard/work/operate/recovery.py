@@ -2,35 +2,203 @@
 
 A job of which a node stops hangs until that is seen. Then it goes back to its last checkpoint and goes on at once on
 spares where there are enough, else with fewer nodes where it may, else it leaves its nodes and waits in the queue.
+
+A serving job loses only the replicas that a failure hits. Requests come evenly, `load` of what all replicas can serve.
+Until a loss is detected its share of them goes to the dead replica and fails; after that the others take it as far as
+they can, and a replica comes back on a spare, or on nodes that are or become free. Requests that nobody serves are
+lost, not late: the job's time runs on.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from railyard.cluster.tenancy import NOBODY
-from railyard.work.operate import replicas
-from railyard.work.operate.event import Event
 from railyard.work.operate.failures.fault import Effect
+from railyard.work.operate.free import Event
 from railyard.work.operate.ledger import Away, Outcome
-from railyard.work.operate.replicas import cleared_us
 from railyard.work.operate.rules import PPM
-from railyard.work.operate.running import Active
 from railyard.work.operate.state import ENDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.operate.failures.fault import Fault
-    from railyard.work.operate.running import Run
+    from railyard.work.operate.ledger import Ledger
+    from railyard.work.operate.rules import Rules
+    from railyard.work.operate.scheduler import Scheduler
+    from railyard.work.operate.state import State
+
+
+@dataclass
+class Active:
+    """A fault that is not over.
+
+    Attributes:
+        nodes: Those that were hit and are out of service, or will be.
+        effect: What it does.
+        mode: Which it is.
+        began_us: When it came.
+        jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
+        repair_us: From detection until the nodes are back.
+    """
+
+    nodes: tuple[int, ...]
+    effect: Effect
+    mode: int
+    began_us: int
+    repair_us: int
+    jobs: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class Run(Protocol):
+    """What recovery needs of a run."""
+
+    state: State
+    ledger: Ledger
+    rules: Rules
+    scheduler: Scheduler
+    active: dict[int, Active]
+    known: int
+    pending: int
+    spares: list[int]
+
+    def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
+        """Plans an event."""
+
+    def moved(self, job: int) -> None:
+        """Takes note of a job's new nodes."""
+
+    def promise(self, job: int) -> None:
+        """Makes a new promise of a job's end."""
+
+    def leave(self, job: int, outcome: Outcome) -> None:
+        """Takes a job from its nodes."""
+
+    def over(self, job: int, status: int, outcome: Outcome) -> None:
+        """Ends a job for good."""
+
+    def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
+        """A job's nodes with spares, of which there are enough, in the place of lost ones."""
+
+    def freed(self) -> None:
+        """Has the queue looked at."""
+
+    def service(self, nodes: NDArray[np.int32]) -> None:
+        """Puts nodes that are back into service, or among the spares."""
+
+
+def cleared_us(state: State, job: int, nodes: NDArray[np.int32]) -> int:
+    """Notes that a job takes nodes over.
+
+    Args:
+        state: Of the run.
+        job: Who takes them.
+        nodes: int32[n], those that it did not have until now.
+
+    Returns:
+        How long clearing them takes, microseconds.
+    """
+    rules = state.rules.turnaround
+    user = job if rules.between == "jobs" else state.tenant[job]
+    before = state.used_by[nodes]
+    foreign = int(((before >= 0) & (before != user)).sum())
+    state.used_by[nodes] = user
+    erased = foreign > 0 and rules.erase_us > 0
+    state.erased += foreign if erased else 0
+    return (rules.erase_us if erased else 0) + rules.attested_us(len(nodes) * state.each[job])
+
+
+def replicas_struck(run: Run, job: int, nodes: tuple[int, ...], effect: Effect) -> None:
+    """A fault hits a serving job: replicas stop, nobody knows yet; slow and wrong ones answer on."""
+    if effect in (Effect.OUT, Effect.CRASH):
+        run.state.missing[job] += len(_hit(run.state, job, nodes))
+
+
+def _hit(state: State, job: int, nodes: tuple[int, ...]) -> list[int]:
+    """Replicas, by number, that have one of some nodes."""
+    each = state.replica[job]
+    return sorted({place // each for place in np.flatnonzero(np.isin(state.placed[job], nodes)).tolist()})
+
+
+def replica_loss_seen(run: Run, job: int, active: Active) -> None:
+    """A fault of a serving job is known: the others take over; the replica moves to spares, or waits for nodes."""
+    state, rules = run.state, run.rules.recovery
+    state.book(job)
+    state.failed[job] += 1
+    hit = _hit(state, job, active.nodes)
+    placed = state.placed[job]
+    lost = placed[state.broken[placed]]
+    if active.effect not in (Effect.OUT, Effect.CRASH):
+        state.missing[job] += len(hit)
+    if len(lost) <= len(run.spares):
+        nodes = run.replaced(job, lost)
+        cleared = _exchange(run, job, nodes)
+        state.known_missing[job] += len(hit)
+        delay = rules.resume_us if len(lost) else rules.restart_us
+        run.push(state.now_us + cleared + delay, Event.REPLICA, job, len(hit) << 32 | state.attempts[job])
+        run.pending += 1
+        return
+    each = state.replica[job]
+    gone = np.isin(np.arange(len(placed)) // each, hit)
+    state.missing[job] -= len(hit)
+    if gone.all():
+        run.leave(job, Outcome.FAILED)
+        run.scheduler.add(job)
+        return
+    _exchange(run, job, placed[~gone])
+    run.freed()
+
+
+def _exchange(run: Run, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
+    """Gives a serving job other nodes while it answers on; returns how long it takes to clear those that are new."""
+    state = run.state
+    run.ledger.left(job, Outcome.MOVED)
+    come = np.setdiff1d(nodes, state.placed[job])
+    state.exchange(job, nodes)
+    state.begun_us[job] = state.now_us
+    run.moved(job)
+    run.promise(job)
+    return cleared_us(state, job, come) if len(come) else 0
+
+
+def replicas_back(run: Run, job: int, code: int) -> None:
+    """Replicas of a job answer again, unless it has begun anew since."""
+    count, attempt = code >> 32, code & 0xFFFFFFFF
+    state = run.state
+    run.pending -= 1
+    if job in state.placed and state.attempts[job] == attempt:
+        state.book(job)
+        state.missing[job] -= count
+        state.known_missing[job] -= count
+
+
+def regrow_replicas(run: Run) -> None:
+    """Gives serving jobs that are short of replicas nodes that are free, before those who wait."""
+    state = run.state
+    for job in sorted(state.short()):
+        each = state.replica[job]
+        while len(state.placed[job]) + each <= state.nodes[job]:
+            nodes = run.scheduler.policy.place(state.request(job, each), state.free_of(job))
+            if nodes is None:
+                break
+            state.book(job)
+            cleared = _exchange(run, job, np.concatenate([state.placed[job], nodes]))
+            state.missing[job] += 1
+            state.known_missing[job] += 1
+            code = 1 << 32 | state.attempts[job]
+            run.push(state.now_us + cleared + run.rules.recovery.restart_us, Event.REPLICA, job, code)
+            run.pending += 1
+
 
 VAIN = 100
 """A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
 
 
-def happens(run: Run, fault: Fault) -> None:
+def fault_happens(run: Run, fault: Fault) -> None:
     """A fault comes: jobs hang, slow down, stand still or go on with wrong numbers."""
     state = run.state
     nodes = [node for node in fault.nodes if not state.broken[node]]
@@ -80,7 +248,7 @@ def _break(run: Run, active: Active) -> None:
 def _impair(run: Run, job: int, fault: Fault) -> None:
     state = run.state
     if state.replica[job]:
-        replicas.struck(run, job, fault.nodes, fault.effect)
+        replicas_struck(run, job, fault.nodes, fault.effect)
         return
     if fault.effect in (Effect.OUT, Effect.CRASH):
         state.hung[job] = True
@@ -98,7 +266,7 @@ def _stall(run: Run, job: int, stall_us: int) -> None:
     run.promise(job)
 
 
-def detected(run: Run, number: int) -> None:
+def fault_detected(run: Run, number: int) -> None:
     """A fault is seen: nodes that still run are drained, jobs recover."""
     active, state = run.active[number], run.state
     if active.effect in (Effect.SLOW, Effect.CORRUPT):
@@ -109,7 +277,7 @@ def detected(run: Run, number: int) -> None:
         if job not in state.placed or state.attempts[job] != attempt:
             continue
         if state.replica[job]:
-            replicas.seen(run, job, active)
+            replica_loss_seen(run, job, active)
         else:
             _recover(run, job, active, done_us)
     if active.effect == Effect.CRASH:
@@ -181,7 +349,7 @@ def _go_on(run: Run, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     run.promise(job)
 
 
-def repaired(run: Run, number: int) -> None:
+def fault_repaired(run: Run, number: int) -> None:
     """Nodes come back, as spares while there are too few of those."""
     active, state = run.active.pop(number), run.state
     for node in active.nodes:

@@ -20,7 +20,7 @@ from railyard.kit.errors import InputError
 from railyard.kit.files import appearing, opened
 from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.free import Free
-from railyard.work.operate.running import Active
+from railyard.work.operate.recovery import Active
 from railyard.work.operate.state import LOSSES, Mark
 
 if TYPE_CHECKING:

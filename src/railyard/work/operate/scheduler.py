@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.operate.discipline import Gate
-    from railyard.work.operate.event import Request
-    from railyard.work.operate.free import Free
+    from railyard.work.operate.free import Free, Request
     from railyard.work.operate.rules import Window
     from railyard.work.operate.state import State
 

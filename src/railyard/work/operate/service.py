@@ -43,7 +43,7 @@ ENDLESS = 1e6
 
 
 @dataclass(frozen=True)
-class Seen:
+class ServedUsers:
     """What users of a state see.
 
     Attributes:
@@ -106,13 +106,17 @@ class Service:
         first, last = np.quantile(served.done_s[served.done], [0.1, 0.9])
         return float(0.8 * served.done.sum() / max(last - first, 1e-9))
 
-    def _seen(self, replicas: int, rate_per_s: float) -> Seen | None:
+    def _seen(self, replicas: int, rate_per_s: float) -> ServedUsers | None:
         """What users see of so many replicas at a rate; None: the queue grows for as long as requests come."""
         if rate_per_s >= replicas * self.rate_per_s():
             return None
         job = self.job(replicas)
         served, overloaded = self._served(job, rate_per_s)
-        return None if overloaded else Seen(served.ttft_s, served.tpot_s, float(objective_of(job).met(served).mean()))
+        return (
+            None
+            if overloaded
+            else ServedUsers(served.ttft_s, served.tpot_s, float(objective_of(job).met(served).mean()))
+        )
 
     @staticmethod
     def _served(job: ServingJob, rate_per_s: float) -> tuple[Served, bool]:
@@ -196,7 +200,7 @@ def _row(service: Service, replicas: int, load: float, jobs: int, spent: Mapping
     )
 
 
-def _state(live: int, asked: int, time: float, found: Seen | None) -> ServedState:
+def _state(live: int, asked: int, time: float, found: ServedUsers | None) -> ServedState:
     return ServedState(
         answer=live,
         asked=asked,

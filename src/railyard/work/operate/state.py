@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.tenancy import NOBODY
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import Free, Request
 from railyard.work.operate.rules import PPM
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from railyard.kit.errors import InputError, Interrupted
 from railyard.kit.files import signals_held, write_text
 from railyard.measure.result.variants import OperateVariant
 from railyard.work.operate import files, saving
-from railyard.work.operate.draws import draw_figures, draw_row
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import DAY, HOUR
 from railyard.work.operate.service import services
 from railyard.work.operate.state import FUTURE, STUCK, WAITING
-from railyard.work.operate.steady import steady
+from railyard.work.operate.steady import draw_figures, draw_row, steady
 from railyard.work.operate.summary import summary
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study import folder as folders
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.operate import DrawFigures, DrawRow
     from railyard.measure.result.reading import Result
     from railyard.work.operate.loop import Operation

@@ -21,21 +21,19 @@ from railyard.measure.result.operate import (
     TimePart,
 )
 from railyard.measure.result.section import Band
-from railyard.work.operate.accounts import PARTS, SHORT_S, columns, shares, slowed_by, spread
 from railyard.work.operate.files import heat, series
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.operate.state import DONE, ENDED, FUTURE, RUNNING, STUCK, WAITING
-from railyard.work.operate.steady import submitted_in
+from railyard.work.operate.steady import PARTS, SHORT_S, columns, shares, slowed_by, spread, submitted_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.accounts import Columns
     from railyard.work.operate.failures.fault import Mode
     from railyard.work.operate.loop import Operation
-    from railyard.work.operate.steady import Period, Steady
+    from railyard.work.operate.steady import Columns, Period, Steady
 
     PriceOf = Callable[[Period], Band]
 

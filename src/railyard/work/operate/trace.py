@@ -12,7 +12,7 @@ import numpy as np
 from railyard.kit import table
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.registry import Registry
-from railyard.work.operate.event import ANYWHERE, Ask
+from railyard.work.operate.free import ANYWHERE, Ask
 from railyard.work.operate.jobs import JobTable, check_dependencies
 from railyard.work.operate.rules import PPM, SECOND
 from railyard.work.operate.tree import UNNAMED
@@ -94,7 +94,7 @@ class TraceFormat:
     source: str
 
 
-formats: Registry[TraceFormat] = Registry("format of job traces", package="railyard.work.operate.traces")
+trace_formats: Registry[TraceFormat] = Registry("format of job traces", package="railyard.work.operate.traces")
 
 
 @dataclass(frozen=True)
@@ -121,16 +121,20 @@ def read(path: Path, name: str = "auto") -> Rows:
         InputError: With line and column of every fault, up to ten.
     """
     read = table.read(path, most=MOST_BYTES)
-    chosen = _recognised(path, read.columns) if name == "auto" else formats.get(name)
+    chosen = _recognised(path, read.columns) if name == "auto" else trace_formats.get(name)
     return _rows(path, chosen, read.require(*chosen.columns))
 
 
 def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
     """The format most of whose columns stand there."""
-    fitting = [record for _, record in formats.items() if set(record.columns) <= set(header)]
+    fitting = [record for _, record in trace_formats.items() if set(record.columns) <= set(header)]
     if not fitting:
         raise InputError(
-            "no known format has such columns", file=path, line=1, found=", ".join(header), allowed=formats.names()
+            "no known format has such columns",
+            file=path,
+            line=1,
+            found=", ".join(header),
+            allowed=trace_formats.names(),
         )
     return max(fitting, key=lambda record: len(record.columns))
 

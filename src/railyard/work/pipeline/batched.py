@@ -14,7 +14,7 @@ from railyard.collective.lowering.table import lower_transfers
 from railyard.engine.serving import Cost, Deployment, Pool, Router
 from railyard.engine.stages import PS, SERVING, Batched, Cores, Drafting, Tool
 from railyard.kit.errors import InputError
-from railyard.measure.cost.deployment import Use
+from railyard.measure.cost.evaluate import Use
 from railyard.measure.result.serving import DraftFigures, ReplicaRow
 from railyard.model.machine import Machine
 from railyard.work.serving.cost import IterationCost, iteration_cost

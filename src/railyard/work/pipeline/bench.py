@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.engine.stages import CAUSES, takers
 from railyard.kit.schema import yaml
-from railyard.measure.cost.deployment import Use, deployment_cost
+from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import Objective

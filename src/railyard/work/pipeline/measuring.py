@@ -11,9 +11,9 @@ from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
 from railyard.engine.stages import CAUSES, FIRST, PS, SERVING
 from railyard.graph import parquet, perfetto
+from railyard.measure.cost.assumptions import Source, band_of, of_entry
 from railyard.measure.cost.capital import Part, component_of
-from railyard.measure.cost.deployment import Use, deployment_cost
-from railyard.measure.cost.ranges import Source, band_of, of_entry
+from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.result.serving import (
     LEVELS,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
-    from railyard.measure.cost.deployment import DeploymentCost
+    from railyard.measure.cost.evaluate import DeploymentCost
     from railyard.work.pipeline.batched import Built, BuiltHardware
     from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.pipeline.section import PipelineSection, StageSection

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from railyard.engine.stages import Drafting
     from railyard.engine.stages.stage import Progress
     from railyard.graph import Record, RequestTable
-    from railyard.measure.cost.deployment import Use
+    from railyard.measure.cost.evaluate import Use
     from railyard.work.pipeline.batched import Drafts
     from railyard.work.pipeline.section import ModelStage, PipelineSection, StageSection, WhenSection
     from railyard.work.scenario.cluster import ClusterSection

@@ -9,7 +9,7 @@ import numpy as np
 from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
 from railyard.measure.cost.capital import Part, component_of, parts_of_rows
-from railyard.measure.cost.deployment import Use
+from railyard.measure.cost.evaluate import Use
 from railyard.measure.result.serving import (
     LEVELS,
     CommunicationShare,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from railyard.engine.serving import Pool
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
-    from railyard.measure.cost.deployment import DeploymentCost
+    from railyard.measure.cost.evaluate import DeploymentCost
     from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput, Objective
     from railyard.work.serving.deployment import ReplicaDeath

@@ -11,8 +11,8 @@ import numpy as np
 
 from railyard.cluster.notes import notes_of
 from railyard.graph import parquet, perfetto
-from railyard.measure.cost.deployment import Use, deployment_cost
-from railyard.measure.cost.ranges import Source, of_entry
+from railyard.measure.cost.assumptions import Source, of_entry
+from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
 from railyard.measure.model_error import Judged, measured_deployments, serving_key
 from railyard.measure.result.network import ReplicaFaultFigures
@@ -27,8 +27,7 @@ from railyard.measure.result.serving import (
 )
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.measure.serving.journeys import UNFINISHED, Served, counted, served
-from railyard.measure.serving.objective import Objective, goodput, serving_errors
-from railyard.measure.serving.queues import PoolRoom, queues, serving_tax
+from railyard.measure.serving.objective import Objective, PoolRoom, goodput, queues, serving_errors, serving_tax
 from railyard.work.serving.afd import sides_of
 from railyard.work.serving.figures import (
     begun_anew,
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
-    from railyard.measure.cost.deployment import DeploymentCost
+    from railyard.measure.cost.evaluate import DeploymentCost
     from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput
     from railyard.work.serving.prepare import ServingJob

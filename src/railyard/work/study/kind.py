@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
     from railyard.work.scenario.variants import Variant

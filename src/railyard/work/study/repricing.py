@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.assumptions import PRICES, Assumptions
+from railyard.measure.cost.assumptions import ENDS, PRICES, Assumptions, End, at, exactly
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.measure.cost.cost import BREAKDOWN, input_end, usd_per_h
-from railyard.measure.cost.ranges import ENDS, End, at, exactly
 from railyard.measure.result.variants import ServingVariant, TrainingVariant
 from railyard.work.scenario import load, variants
 from railyard.work.study import compose

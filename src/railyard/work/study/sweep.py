@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.files import MOST_STREAMED, copy_file, read_bytes, read_text
-from railyard.measure.cost.ranges import Source
+from railyard.measure.cost.assumptions import Source
 from railyard.measure.result.reading import Variant as Figures
 from railyard.work.scenario import load
 from railyard.work.scenario.load import dump

@@ -20,9 +20,9 @@ from railyard.kit.quantities import percentile
 from railyard.measure import bottleneck
 from railyard.measure import picture as timeline_tracks
 from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
+from railyard.measure.cost.assumptions import of_entry
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
-from railyard.measure.cost.ranges import of_entry
 from railyard.measure.decompose import decompose, stages
 from railyard.measure.lockstep import lockstep
 from railyard.measure.network import network_use
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.decompose import Decomposition
     from railyard.measure.result.step import TaxFigures
     from railyard.work.trace.prepare import PreparedTrace

@@ -11,7 +11,7 @@ import numpy as np
 
 from railyard.graph import parquet, perfetto
 from railyard.kit.errors import InputError
-from railyard.measure.cost.ranges import Source
+from railyard.measure.cost.assumptions import Source
 from railyard.work.trace.importer import format_of, importers, read
 from railyard.work.traffic import htsim_topology
 from railyard.work.traffic.htsim_wiring import LINK_TIERS, wire

@@ -12,7 +12,7 @@ from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.engine import Jitter
 from railyard.kit.quantities import about_time
 from railyard.measure import picture as timeline_tracks
-from railyard.measure.cost.ranges import band_of, of_entry
+from railyard.measure.cost.assumptions import band_of, of_entry
 from railyard.measure.decompose import stages
 from railyard.measure.lockstep import lockstep
 from railyard.measure.model_error import beyond_scatter, judged_software, power_error, step_error, tax_row
@@ -48,8 +48,8 @@ from railyard.work.training.sync.ledger import ledger
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.cost.evaluate import Economics
-    from railyard.measure.cost.ranges import Source
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.network import CollectiveRow, FaultFigures
     from railyard.work.scenario.workload import TrainingSection
@@ -332,7 +332,7 @@ def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:
         yield from of_entry(entry, *entry.provenance)
     yield from cost.sources
     software = job.training.software
-    from railyard.measure.cost.ranges import Source
+    from railyard.measure.cost.assumptions import Source
 
     for field, origin in cluster.fabric.sources.items():
         yield Source(cluster.fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)

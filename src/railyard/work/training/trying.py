@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.result.step import ChangeRow
 from railyard.work.remedies import Waits, proposals
-from railyard.work.remedies.changed import PARALLELISM, changed
+from railyard.work.remedies.layouts import PARALLELISM, changed
 from railyard.work.study import compose
 from railyard.work.training.collectives import economics
 from railyard.work.training.faults import on_flow, sorted_out

@@ -19,8 +19,7 @@ from railyard.work.operate.contention.intensity import TOLERANCE, off_beat, real
 from railyard.work.operate.contention.pattern import Member, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.event import Request
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import Free, Request
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import from_values
 from railyard.work.study import compose

@@ -14,8 +14,8 @@ import numpy as np
 
 from railyard.ask.deploy.cabling import HOST_MTU, MTU
 from railyard.ask.deploy.emit import tables
-from railyard.cluster.hall.hall import cords
 from railyard.cluster.hall.patching import PANEL, trunk_of
+from railyard.cluster.hall.racks import cords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ import numpy as np
 from railyard.ask.deploy.cabling import addresses_of, is_infiniband
 from railyard.cluster.bill import bill_of
 from railyard.cluster.hall.devices import NETWORKS
-from railyard.cluster.hall.hall import trunks
 from railyard.cluster.hall.patching import trunk_of
+from railyard.cluster.hall.racks import trunks
 
 if TYPE_CHECKING:
     import polars as pl

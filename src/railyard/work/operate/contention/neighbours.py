@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.work.operate.contention.pattern import WorkClass
-    from railyard.work.operate.event import Request
+    from railyard.work.operate.free import Request
     from railyard.work.operate.state import State
     from railyard.work.operate.tree import NodeTree
 

@@ -17,7 +17,7 @@ import numpy as np
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.discovery import natural
 from railyard.kit.errors import InputError
-from railyard.work.operate.topology_file import TopologyFormat, formats
+from railyard.work.operate.topology_file import TopologyFormat, topology_formats
 from railyard.work.operate.tree import NodeTree
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _named(leaf: list[int], ports: list[list[int]], found: Discovery) -> list[st
     return [name[one] for one in leaf]
 
 
-formats.add(
+topology_formats.add(
     "ibnetdiscover",
     TopologyFormat(
         "ibnetdiscover",

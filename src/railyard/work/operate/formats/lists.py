@@ -11,8 +11,8 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.kit.table import Table
-from railyard.work.operate.formats.slurm_conf import names_of
-from railyard.work.operate.topology_file import TopologyFormat, formats
+from railyard.work.operate.formats.slurm import names_of
+from railyard.work.operate.topology_file import TopologyFormat, topology_formats
 from railyard.work.operate.tree import NodeTree
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _write_table(tree: NodeTree) -> str:
     return out.getvalue()
 
 
-formats.add(
+topology_formats.add(
     "table",
     TopologyFormat(
         "table",
@@ -98,7 +98,7 @@ formats.add(
         source="such as Alibaba's Lingjun topology (ip, DSW, PSW, ASW)",
     ),
 )
-formats.add(
+topology_formats.add(
     "names",
     TopologyFormat(
         "names",

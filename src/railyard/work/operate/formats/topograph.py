@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
-from railyard.work.operate.formats.slurm_conf import names_of
-from railyard.work.operate.topology_file import Switch, TopologyFormat, formats, switches_of, tree_of
+from railyard.work.operate.formats.slurm import names_of
+from railyard.work.operate.topology_file import Switch, TopologyFormat, switches_of, topology_formats, tree_of
 
 if TYPE_CHECKING:
     from railyard.kit.schema.yaml import Node
@@ -71,7 +71,7 @@ def _write(tree: NodeTree) -> str:
     return "\n".join(lines) + "\n"
 
 
-formats.add(
+topology_formats.add(
     "topograph",
     TopologyFormat(
         "topograph",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.kueue.ask import Fits, total
-from railyard.work.operate.kueue.objects import HOSTNAME, Assignment
+from railyard.work.operate.kueue.objects import HOSTNAME, Assignment, Fits, total
 from railyard.work.operate.kueue.room import Domains, barred, score
 
 if TYPE_CHECKING:
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.kueue.ask import Requests
-    from railyard.work.operate.kueue.objects import Labels, Node, PodSet, Toleration
+    from railyard.work.operate.kueue.objects import Labels, Node, PodSet, Requests, Toleration
     from railyard.work.operate.kueue.room import Path
 
 _PLENTY = 2**31 - 1

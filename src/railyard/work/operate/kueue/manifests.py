@@ -6,8 +6,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.kueue.ask import Requests, amount, total
-from railyard.work.operate.kueue.objects import Assignment, Node, PodSet, Selection, Toleration, TopologyRequest
+from railyard.work.operate.kueue.objects import (
+    Assignment,
+    Node,
+    PodSet,
+    Requests,
+    Selection,
+    Toleration,
+    TopologyRequest,
+    amount,
+    total,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

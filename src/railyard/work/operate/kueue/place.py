@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.kueue.ask import Ask, Given, Refusal, Requests, total
 from railyard.work.operate.kueue.flavor import Flavor, usage
-from railyard.work.operate.kueue.objects import Assignment, Gates, PodSet, TopologyRequest
+from railyard.work.operate.kueue.objects import (
+    Assignment,
+    Gates,
+    Given,
+    PodAsk,
+    PodSet,
+    Refusal,
+    Requests,
+    TopologyRequest,
+    total,
+)
 from railyard.work.operate.kueue.search import assign
 
 if TYPE_CHECKING:
@@ -90,7 +99,7 @@ def booked(
     return result
 
 
-def ask_of(flavor: Flavor, workers: Wanted, leader: PodSet | None, gates: Gates) -> Ask | Refusal:
+def ask_of(flavor: Flavor, workers: Wanted, leader: PodSet | None, gates: Gates) -> PodAsk | Refusal:
     """What is asked of the flavor's topology, or why it cannot be."""
     asks, levels = workers.pods.asks or TopologyRequest(), flavor.levels
     layers = asks.layers
@@ -108,7 +117,7 @@ def ask_of(flavor: Flavor, workers: Wanted, leader: PodSet | None, gates: Gates)
     if why:
         return Refusal(why)
     anywhere = asks.unconstrained or workers.implied or asks.slices_only
-    return Ask(
+    return PodAsk(
         workers.pods.count,
         level,
         bool(asks.required),

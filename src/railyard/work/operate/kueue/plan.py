@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from railyard.work.operate.kueue.ask import Refusal
 from railyard.work.operate.kueue.flavor import usage
+from railyard.work.operate.kueue.objects import Refusal
 from railyard.work.operate.kueue.place import Running, Search, Wanted, place
 from railyard.work.operate.kueue.queues import Admission, Share
 from railyard.work.operate.kueue.snapshot import Usage
 
 if TYPE_CHECKING:
-    from railyard.work.operate.kueue.ask import Requests
-    from railyard.work.operate.kueue.objects import Assignment, PodSet
-    from railyard.work.operate.kueue.queues import ClusterQueue, Kind, Workload
+    from railyard.work.operate.kueue.objects import Assignment, PodSet, Requests
+    from railyard.work.operate.kueue.queues import ClusterQueue, FlavorResource, Workload
     from railyard.work.operate.kueue.room import Path
     from railyard.work.operate.kueue.snapshot import Snapshot
 
@@ -90,7 +89,7 @@ class Plan:
     """
 
     parts: list[Part] = field(default_factory=list)
-    quota: dict[Kind, int] = field(default_factory=dict)
+    quota: dict[FlavorResource, int] = field(default_factory=dict)
     borrows: int = 0
     _mode: Mode | None = None
 
@@ -123,7 +122,7 @@ class Plan:
             self.quota[kind] = self.quota.get(kind, 0) + part.wanted.get(resource, 0)
 
     @property
-    def totals(self) -> dict[Kind, int]:
+    def totals(self) -> dict[FlavorResource, int]:
         """What its parts take of each resource of a flavor."""
         return dict(self.quota)
 
@@ -137,7 +136,7 @@ class Plan:
         """Why it does not fit, in words."""
         return "; ".join(f"{part.pods.name}: {', '.join(dict.fromkeys(part.why))}" for part in self.parts if part.why)
 
-    def taken(self, snapshot: Snapshot, workload: Workload, quota: dict[Kind, int] | None = None) -> Usage:
+    def taken(self, snapshot: Snapshot, workload: Workload, quota: dict[FlavorResource, int] | None = None) -> Usage:
         """What it takes beyond what the workload has already.
 
         Args:

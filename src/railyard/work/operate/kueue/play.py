@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import SimulationError
-from railyard.work.operate.kueue.assigner import Assigner
+from railyard.work.operate.kueue.assigner import Assigner, targets
 from railyard.work.operate.kueue.plan import Mode, Plan, explicit, find, keep, needs, topology_only
 from railyard.work.operate.kueue.queues import ANY
 from railyard.work.operate.kueue.snapshot import Snapshot, Usage
-from railyard.work.operate.kueue.targets import targets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.work.operate.kueue.queues import Admission, ClusterQueue, Kind, Workload
+    from railyard.work.operate.kueue.queues import Admission, ClusterQueue, FlavorResource, Workload
     from railyard.work.operate.kueue.snapshot import Cluster
 
 
@@ -156,7 +155,7 @@ class _Cycle:
     def _victims(self, workload: Workload, plan: Plan) -> list[Workload]:
         if plan.mode != Mode.PREEMPT:
             return []
-        short: set[Kind] = {
+        short: set[FlavorResource] = {
             (choice.flavor, resource)
             for part in plan.parts
             for resource, choice in part.flavors.items()
@@ -245,7 +244,7 @@ class _Cycle:
     def _reserved(self, entry: _Entry) -> Usage:
         """What is kept for a workload that waits for others to end: as much as the queue may use of it."""
         account, borrows = self.snapshot.accounts[entry.workload.queue], entry.plan.borrows > 0
-        quota: dict[Kind, int] = {}
+        quota: dict[FlavorResource, int] = {}
         for kind, amount in entry.plan.quota.items():
             limits = account.quota(kind)
             left = limits.nominal - account.used.get(kind, 0)

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from railyard.work.operate.kueue.ask import Requests
-    from railyard.work.operate.kueue.objects import Assignment, Labels, PodSet, Toleration
+    from railyard.work.operate.kueue.objects import Assignment, Labels, PodSet, Requests, Toleration
 
-Kind = tuple[str, str]
+FlavorResource = tuple[str, str]
 """A resource of a flavor: (flavor, resource)."""
 ANY = "Any"
 NEVER = "Never"
@@ -44,7 +43,7 @@ class ResourceGroup:
     resources: tuple[str, ...]
     flavors: tuple[tuple[str, dict[str, Quota]], ...]
 
-    def quotas(self) -> dict[Kind, Quota]:
+    def quotas(self) -> dict[FlavorResource, Quota]:
         """By flavor and resource."""
         return {(name, resource): quota for name, limits in self.flavors for resource, quota in limits.items()}
 

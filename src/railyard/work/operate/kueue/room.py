@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.kueue.ask import Ask, Fits
-    from railyard.work.operate.kueue.objects import Labels, Node, Selection, Toleration
+    from railyard.work.operate.kueue.objects import Fits, Labels, Node, PodAsk, Selection, Toleration
 
 
 _STOPS = {"NoSchedule", "NoExecute"}
@@ -175,7 +174,7 @@ class Room:
         score: How much the nodes below are preferred.
     """
 
-    def __init__(self, domains: Domains, fits: Fits, ask: Ask) -> None:
+    def __init__(self, domains: Domains, fits: Fits, ask: PodAsk) -> None:
         self.domains, self.ask = domains, ask
         self.slice_level = ask.slices[0][0] if ask.slices else domains.lowest
         self.inner = ask.inner

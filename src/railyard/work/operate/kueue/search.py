@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.kueue.ask import Given
+from railyard.work.operate.kueue.objects import Given
 from railyard.work.operate.kueue.room import Room
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.kueue.ask import Ask, Fits
+    from railyard.work.operate.kueue.objects import Fits, PodAsk
     from railyard.work.operate.kueue.room import Domains
 
 
@@ -228,7 +228,7 @@ Found = tuple[int, list[int]]
 """A level, and groups of it."""
 
 
-def assign(domains: Domains, fits: Fits, ask: Ask) -> Given | tuple[Room, int]:
+def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[Room, int]:
     """The pods that each leaf gets, or the room that there was, and how many slices it holds.
 
     Args:

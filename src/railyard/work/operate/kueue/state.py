@@ -10,7 +10,6 @@ import yaml
 
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
-from railyard.work.operate.kueue.ask import Requests, amount, total
 from railyard.work.operate.kueue.manifests import (
     assignment,
     node,
@@ -21,7 +20,7 @@ from railyard.work.operate.kueue.manifests import (
     text,
     tolerations,
 )
-from railyard.work.operate.kueue.objects import GATES, Gates, PodSet
+from railyard.work.operate.kueue.objects import GATES, Gates, PodSet, Requests, amount, total
 from railyard.work.operate.kueue.queues import (
     NEVER,
     Admission,

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.work.operate.discipline import NodePolicy, policies
-from railyard.work.operate.kueue.ask import Ask, Fits, Given
+from railyard.work.operate.kueue.objects import Fits, Given, PodAsk
 from railyard.work.operate.kueue.room import Domains
 from railyard.work.operate.kueue.search import assign
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.event import Request
-    from railyard.work.operate.free import Free
+    from railyard.work.operate.free import Free, Request
     from railyard.work.operate.tree import NodeTree
 
 
@@ -37,11 +36,11 @@ def _domains(tree: NodeTree) -> Domains:
     return Domains.of(list(zip(*words, tree.names, strict=True)), len(tree.levels) + 1)
 
 
-def _ask(request: Request, tree: NodeTree, *, least_free: bool, balanced: bool) -> Ask:
+def _ask(request: Request, tree: NodeTree, *, least_free: bool, balanced: bool) -> PodAsk:
     levels = {name: number for number, name in enumerate(tree.levels)}
     lowest = len(levels)
     slices = ((levels.get(request.segment_within, max(lowest - 1, 0)), request.segment),) if request.segment else ()
-    return Ask(
+    return PodAsk(
         request.nodes,
         levels.get(request.within or request.prefers, 0 if slices else lowest),
         required=bool(request.within),

@@ -22,8 +22,7 @@ from railyard.work.operate.discipline import NodePolicy, policies
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.event import Request
-    from railyard.work.operate.free import Free
+    from railyard.work.operate.free import Free, Request
     from railyard.work.operate.tree import NodeTree
 
 

@@ -1,0 +1,226 @@
+"""Faults that leave something slower, late, or wrong: links, bits, switches that are set wrongly, ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from railyard.cluster.fault.fault import (
+    LinkErrors,
+    LinkRate,
+    LinkSetting,
+    OnCable,
+    RankDelay,
+    RankSpeed,
+    Spells,
+    expect,
+    faults,
+)
+from railyard.kit.errors import InputError
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import SOME_SHARE, Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.cluster.fault.fault import Links, Places
+
+
+@dataclass(frozen=True)
+class BitErrors(OnCable):
+    """A part of the bits on a cable, or on every link, arrives wrong; packets are lost or sent again by the link.
+
+    Attributes:
+        ratio: Which part of the bits.
+        cable: Two nodes, both directions between them; None: every link.
+    """
+
+    kind: ClassVar[str] = "bit-errors"
+
+    ratio: float = field(metadata=f.fraction("ratio", "Part of the bits that arrives wrong, such as 1e-9"))
+    cable: str | None = field(
+        default=None, metadata=f.text("cable", "Two nodes, both directions between them; every link when left out")
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses a part that is none."""
+        super().__post_init__()
+        self.need_cable(self.cable)
+        expect(0 <= self.ratio <= 1, "expected a part of all bits", "ratio", self.ratio, "0 to 1")
+
+    def effects(self, places: Places) -> Iterator[LinkErrors]:
+        """See `Fault`."""
+        links = places.every_link() if self.cable is None else self.links(places, self.cable)
+        for spell in self.spells:
+            yield LinkErrors(links, self.ratio, spell)
+
+
+faults.add(BitErrors.kind, BitErrors)
+
+
+@dataclass(frozen=True)
+class DegradeLink(OnCable):
+    """A link, a cable, or all links of a tier carry less than their rate.
+
+    Attributes:
+        factor: Capacity as a share of the link's rate, between 0 and 1.
+        link: One directed link by its number.
+        cable: Two nodes: both directions between them.
+        tier: All links of a tier, by its name or the last word of it.
+    """
+
+    kind: ClassVar[str] = "degrade-link"
+
+    factor: float = field(
+        metadata=f.fraction(
+            "factor", "Capacity as a share of the link's rate, above 0 and below 1", bounds=Bounds(above=0.0, below=1.0)
+        )
+    )
+    link: int | None = field(default=None, metadata=f.count("link", "One directed link by its number"))
+    tier: str | None = field(default=None, metadata=f.text("tier", "All links of this tier, such as `leaf-spine`"))
+    cable: str | None = field(
+        default=None, metadata=f.text("cable", "Two nodes, both directions between them: `leaf 0 - spine 1`")
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses a factor that is no degradation, and several places at once."""
+        super().__post_init__()
+        message = "a degraded link has some of its capacity, and not all of it"
+        expect(0 < self.factor < 1, message, "factor", self.factor, "above 0 and below 1, such as 50 %")
+        self.need_cable(self.cable)
+        if sum(place is not None for place in (self.link, self.tier, self.cable)) != 1:
+            raise InputError(
+                "one of `link`, `cable` and `tier` says what is degraded", key="link", allowed="one of the three"
+            )
+
+    def effects(self, places: Places) -> Iterator[LinkRate]:
+        """See `Fault`."""
+        links = self._place(places)
+        for spell in self.spells:
+            yield LinkRate(links, self.factor, spell)
+
+    def _place(self, places: Places) -> Links:
+        if self.link is not None:
+            return places.link(self.link)
+        return self.links(places, self.cable) if self.cable is not None else places.tier(str(self.tier))
+
+
+faults.add(DegradeLink.kind, DegradeLink)
+
+
+@dataclass(frozen=True)
+class Late:
+    """One rank reaches its next task late by a given time.
+
+    Attributes:
+        rank: The rank.
+        by_ps: How much longer the computation takes that runs at `at_ps`, or the next one, in ps.
+        at_ps: From when on, in ps.
+    """
+
+    kind: ClassVar[str] = "late"
+
+    rank: int = field(metadata=f.count("rank", "The rank"))
+    by_ps: int = field(metadata=f.time("by", "How late", "20 us"))
+    at_ps: int = field(
+        default=0,
+        metadata=f.time("at", "From when on; the computation that runs then, or the next one, takes longer", "20 ms"),
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses times that cannot be."""
+        expect(self.by_ps >= 0, "a rank cannot be early", "by", self.by_ps, "at least 0 ps")
+        expect(self.at_ps >= 0, "a fault begins before the run", "at", self.at_ps, "at least 0 ps")
+
+    def effects(self, places: Places) -> Iterator[RankDelay]:
+        """See `Fault`."""
+        yield RankDelay(places.rank(self.rank), self.by_ps, self.at_ps)
+
+
+faults.add(Late.kind, Late)
+
+
+@dataclass(frozen=True)
+class Misconfigured:
+    """Ports of a switch are set otherwise than a fabric that pauses needs, from the start on (packets only).
+
+    Attributes:
+        switch: Its name.
+        towards: Only its ports to this node; all when left out.
+        pauses: Whether it sends pauses and obeys them there.
+        marks: Whether its queues mark there.
+        headroom: Of what its ports need.
+    """
+
+    kind: ClassVar[str] = "misconfigured"
+
+    switch: str = field(metadata=f.text("switch", "Its name, as reports write it: `leaf 0`, `plane 1 spine 2`"))
+    towards: str | None = field(
+        default=None, metadata=f.text("towards", "Only its ports to this node, such as `spine 1`; all when left out")
+    )
+    pauses: bool = field(default=True, metadata=f.flag("pauses", "Whether it sends pauses and obeys them there"))
+    marks: bool = field(default=True, metadata=f.flag("marks", "Whether its queues mark there"))
+    headroom: float = field(
+        default=1.0, metadata=f.fraction("headroom", "Of what its ports need to hold after a pause: 0 to 1")
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses what is no fault."""
+        expect(0 <= self.headroom <= 1, "expected a part of the headroom", "headroom", self.headroom, "0 to 1")
+        if self.pauses and self.marks and self.headroom == 1.0:
+            allowed = "`pauses: false`, `marks: false` or `headroom` below 1"
+            raise InputError("nothing is otherwise than it has to be", key="switch", found=self.switch, allowed=allowed)
+
+    def effects(self, places: Places) -> Iterator[LinkSetting]:
+        """See `Fault`."""
+        mine = places.switch(self.switch)
+        if self.towards is not None:
+            mine = np.intersect1d(mine, places.cable(f"{self.switch} - {self.towards}", "all"))
+        out = np.intersect1d(mine, places.out_of(self.switch))
+        into = np.setdiff1d(mine, out)
+        if not self.pauses:
+            yield LinkSetting(into, "pause", 0.0)
+            yield LinkSetting(out, "obey", 0.0)
+        if not self.marks:
+            yield LinkSetting(out, "mark", 0.0)
+        if self.headroom < 1.0:
+            yield LinkSetting(into, "headroom", self.headroom)
+
+
+faults.add(Misconfigured.kind, Misconfigured)
+
+
+@dataclass(frozen=True)
+class SlowAccelerator(Spells):
+    """One accelerator computes slower than it should; a computation in flight is slowed from then on.
+
+    Attributes:
+        rank: The rank.
+        factor: Speed as a share of the nominal speed, between 0 and 1; 0.8 takes 1.25 times as long.
+    """
+
+    kind: ClassVar[str] = "slow-accelerator"
+
+    rank: int = field(metadata=f.count("rank", "The rank"))
+    factor: float = field(
+        metadata=f.fraction(
+            "factor", "Speed as a share of the nominal speed; 0.8 takes 1.25 times as long", bounds=SOME_SHARE
+        )
+    )
+
+    def __post_init__(self) -> None:
+        """Refuses a factor that is no slowdown."""
+        super().__post_init__()
+        message = "a slow accelerator has some of its speed, and not all of it"
+        expect(0 < self.factor < 1, message, "factor", self.factor, "above 0 and below 1, such as 50 %")
+
+    def effects(self, places: Places) -> Iterator[RankSpeed]:
+        """See `Fault`."""
+        rank = places.rank(self.rank)
+        for spell in self.spells:
+            yield RankSpeed(rank, self.factor, spell)
+
+
+faults.add(SlowAccelerator.kind, SlowAccelerator)

@@ -1,0 +1,131 @@
+"""Faults after which something is dead for a while: a cable, a switch, a NIC, a host, an accelerator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from railyard.cluster.fault.fault import LinkRate, OnCable, RankDeath, Spells, faults
+from railyard.kit.schema import field as f
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.cluster.fault.fault import Places
+
+
+@dataclass(frozen=True)
+class AcceleratorDown(Spells):
+    """An accelerator is dead, and the process that ran on it; its host and its NIC are well.
+
+    Attributes:
+        rank: The rank that runs on it.
+    """
+
+    kind: ClassVar[str] = "accelerator-down"
+
+    rank: int = field(metadata=f.count("rank", "The rank that runs on it"))
+
+    def effects(self, places: Places) -> Iterator[RankDeath]:
+        """See `Fault`."""
+        ranks = (places.rank(self.rank),)
+        for spell in self.spells:
+            yield RankDeath(ranks, spell)
+
+
+faults.add(AcceleratorDown.kind, AcceleratorDown)
+
+
+@dataclass(frozen=True)
+class HostDown(Spells):
+    """A host is dead: its accelerators, what ran on them, and its links.
+
+    Attributes:
+        host: The host, counted as ranks are.
+    """
+
+    kind: ClassVar[str] = "host-down"
+
+    host: int = field(metadata=f.count("host", "The host, counted as ranks are"))
+
+    def effects(self, places: Places) -> Iterator[LinkRate | RankDeath]:
+        """See `Fault`."""
+        links, ranks = places.host(self.host), places.ranks_of_host(self.host)
+        for spell in self.spells:
+            yield RankDeath(ranks, spell)
+            yield LinkRate(links, 0.0, spell)
+
+
+faults.add(HostDown.kind, HostDown)
+
+
+@dataclass(frozen=True)
+class LinkDown(OnCable):
+    """A cable carries nothing; with `every` it flaps.
+
+    Attributes:
+        cable: Two nodes, both directions between them.
+    """
+
+    kind: ClassVar[str] = "link-down"
+
+    cable: str = field(metadata=f.text("cable", "Two nodes, both directions between them: `leaf 0 - spine 1`"))
+
+    def effects(self, places: Places) -> Iterator[LinkRate]:
+        """See `Fault`."""
+        links = self.links(places, self.cable)
+        for spell in self.spells:
+            yield LinkRate(links, 0.0, spell)
+
+
+faults.add(LinkDown.kind, LinkDown)
+
+
+@dataclass(frozen=True)
+class NicDown(Spells):
+    """A NIC of a host is dead, or one of its ports: the other ports carry on.
+
+    Attributes:
+        host: The host, counted as ranks are.
+        nic: Which of its NICs.
+        port: Which port of a NIC that has several (planes, dual ToR); None: all.
+    """
+
+    kind: ClassVar[str] = "nic-down"
+
+    host: int = field(metadata=f.count("host", "The host, counted as ranks are"))
+    nic: int = field(default=0, metadata=f.count("nic", "Which of its NICs, from 0"))
+    port: int | None = field(
+        default=None, metadata=f.count("port", "Which port of a NIC with several (planes, dual ToR); all when left out")
+    )
+
+    def effects(self, places: Places) -> Iterator[LinkRate]:
+        """See `Fault`."""
+        links = places.nic(self.host, self.nic, self.port)
+        for spell in self.spells:
+            yield LinkRate(links, 0.0, spell)
+
+
+faults.add(NicDown.kind, NicDown)
+
+
+@dataclass(frozen=True)
+class SwitchDown(Spells):
+    """A switch is dead, and all its links with it.
+
+    Attributes:
+        switch: Its name.
+    """
+
+    kind: ClassVar[str] = "switch-down"
+
+    switch: str = field(metadata=f.text("switch", "Its name, as reports write it: `leaf 0`, `plane 1 spine 2`"))
+
+    def effects(self, places: Places) -> Iterator[LinkRate]:
+        """See `Fault`."""
+        links = places.switch(self.switch)
+        for spell in self.spells:
+            yield LinkRate(links, 0.0, spell)
+
+
+faults.add(SwitchDown.kind, SwitchDown)

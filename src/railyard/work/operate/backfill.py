@@ -1,0 +1,248 @@
+"""Rules of backfill: which jobs may overtake a job that waits for nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.work.operate.discipline import NO_NODES, Backfill, backfills
+from railyard.work.operate.free import Free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.discipline import Queue
+
+
+class _Open:
+    def blocked(self, _job: int) -> bool:
+        return True
+
+    def admits(self, _job: int) -> bool:
+        return True
+
+    def kept(self, _job: int) -> NDArray[np.int32]:
+        return NO_NODES
+
+    def started(self, _job: int) -> None:
+        return
+
+
+def _open_gate(_scheduler: Queue) -> _Open:
+    return _Open()
+
+
+ANY = backfills.add("any", Backfill("any", "Whatever fits starts; large jobs may wait for ever.", _open_gate))
+
+
+STRETCH = 32
+"""Places that are tried at a time: most jobs find one early."""
+
+
+class _Profile:
+    """`conservative`: room of every node from each time on, made when the first job has to wait.
+
+    Every job that waits gets the earliest time at which enough nodes have room until its promised end, after those of
+    the jobs before it, and nodes for it, chosen by its policy where it asks for a place. A job that starts earlier
+    keeps off the nodes that are promised to others before its own promised end.
+    Source: A. Mu'alem, D. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling
+    the IBM SP2 with backfilling", IEEE TPDS 2001; Slurm's sched/backfill keeps nodes by the same rule.
+    """
+
+    def __init__(self, scheduler: Queue) -> None:
+        self.scheduler, self.state = scheduler, scheduler.state
+        self.rows = 0
+        self._times = np.empty(0, np.int64)
+        self._room = np.empty((0, 0), np.int32)
+        self._searched: dict[tuple[int, int, int], tuple[int, int]] = {}
+
+    @property
+    def times(self) -> NDArray[np.int64]:
+        """int64[rows], when room changes."""
+        return self._times[: self.rows]
+
+    @property
+    def room(self) -> NDArray[np.int32]:
+        """int32[rows, nodes]."""
+        return self._room[: self.rows]
+
+    def blocked(self, job: int) -> bool:
+        if not self.rows:
+            self._make(job)
+        start, nodes = self._earliest(job)
+        if len(nodes):
+            self._reserve(start, start + self.scheduler.promise_us(job), nodes, self.state.each[job])
+        return True
+
+    def admits(self, job: int) -> bool:
+        return not self.rows or int(np.count_nonzero(self._low(0, job) >= self.state.each[job])) >= self._wanted(job)
+
+    def kept(self, job: int) -> NDArray[np.int32]:
+        if not self.rows:
+            return NO_NODES
+        each = self.state.each[job]
+        return np.flatnonzero((self.room[0] >= each) & (self._low(0, job) < each)).astype(np.int32)
+
+    def started(self, job: int) -> None:
+        if self.rows:
+            now, end = self.state.now_us, self.scheduler.promised_us(job)
+            self._reserve(now, end, self.state.placed[job], self.state.each[job])
+
+    def _wanted(self, job: int) -> int:
+        return int(self.state.jobs.least_nodes[job])
+
+    def _make(self, job: int) -> None:
+        """From the ends that running jobs promised, of the nodes that a job and others like it may have."""
+        state, free = self.state, self.state.free_of(job)
+        ends = np.maximum(np.array([end_us for end_us, _ in state.ends], np.int64), state.now_us)
+        times, row = np.unique(np.concatenate([[state.now_us], ends]), return_inverse=True)
+        self.rows = len(times)
+        self._times = np.empty(2 * self.rows + 64, np.int64)
+        self._room = np.zeros((2 * self.rows + 64, state.tree.nodes), np.int32)
+        self.times[:], self.room[0] = times, free.room
+        if len(ends):
+            running = [state.placed[job] for _, job in state.ends]
+            sizes = [len(nodes) for nodes in running]
+            nodes = np.concatenate(running)
+            each = np.repeat([state.each[job] for _, job in state.ends], sizes) * free.up[nodes]
+            np.add.at(self.room, (np.repeat(row[1:], sizes), nodes), each)
+        np.cumsum(self.room, axis=0, out=self.room)
+
+    def _low(self, first: int, job: int) -> NDArray[np.int32]:
+        """int32[nodes], the least room of each while a job that started at a place of the profile would run."""
+        end = self.times[first] + self.scheduler.promise_us(job)
+        last = max(int(self.times.searchsorted(end)), first + 1)
+        found: NDArray[np.int32] = self._room[first:last].min(axis=0)
+        return found
+
+    def _earliest(self, job: int) -> tuple[int, NDArray[np.int32]]:
+        """When a job finds nodes until its promised end, and which; none if it never does.
+
+        Room only shrinks in a pass: a job of the same shape that runs as long or longer starts no earlier.
+        """
+        shape = (self.state.each[job], self._wanted(job), self.state.ask[job])
+        long = self.scheduler.promise_us(job)
+        known_us, known_long = self._searched.get(shape, (-1, -1))
+        first = int(self.times.searchsorted(known_us)) if 0 <= known_long <= long else 0
+        for place in self._possible(first, long, shape[0], shape[1]):
+            nodes = self._nodes(job, self._low(place, job))
+            if len(nodes):
+                start = int(self.times[place])
+                self._searched[shape] = (start, long)
+                return start, nodes
+        return int(self.times[-1]), NO_NODES
+
+    def _possible(self, first: int, long: int, each: int, wanted: int) -> Iterator[int]:
+        """Places of the profile from one on at which so many nodes have room for so long."""
+        while first < self.rows:
+            last = min(first + STRETCH, self.rows)
+            ends = np.maximum(self.times.searchsorted(self._times[first:last] + long), np.arange(first + 1, last + 1))
+            number = np.arange(first, int(ends[-1]))[:, None]
+            until = np.where(self._room[first : ends[-1]] < each, number, self.rows)
+            until = np.minimum.accumulate(until[::-1], axis=0)[::-1]  # of each node, when next it has no room
+            enough = np.count_nonzero(until[: last - first] >= ends[:, None], axis=1) >= wanted
+            yield from (first + enough.nonzero()[0]).tolist()
+            first = last
+
+    def _nodes(self, job: int, low: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Nodes for a job among those with room, the tightest first; by its policy where any will not do."""
+        wanted, each = self._wanted(job), self.state.each[job]
+        fits = np.flatnonzero(low >= each)
+        if len(fits) < wanted:
+            return NO_NODES
+        request = self.state.request(job, wanted)
+        if not request.constrained:
+            return fits[np.argsort(low[fits], kind="stable")[:wanted]].astype(np.int32)
+        trial = Free(self.state.tree)
+        trial.take(np.arange(len(low), dtype=np.int32), self.state.tree.accelerators - low)
+        found = self.scheduler.policy.place(request, trial)
+        return NO_NODES if found is None else found
+
+    def _reserve(self, start: int, end: int, nodes: NDArray[np.int32], each: int) -> None:
+        """Takes room of nodes from `start` to `end`."""
+        first, last = self._split(start), self._split(end)
+        self.room[first:last, nodes] -= each
+
+    def _split(self, time: int) -> int:
+        """The place of a time, which gets a row of its own."""
+        place = int(self.times.searchsorted(time, side="right")) - 1
+        if self.times[place] == time:
+            return place
+        if self.rows == len(self._times):
+            self._times = np.concatenate([self._times, np.empty_like(self._times)])
+            self._room = np.concatenate([self._room, np.empty_like(self._room)])
+        self.rows += 1
+        for column in (self.times, self.room):
+            column[place + 2 :] = column[place + 1 : -1].copy()
+        self.times[place + 1], self.room[place + 1] = time, self.room[place]
+        return place + 1
+
+
+CONSERVATIVE = backfills.add(
+    "conservative", Backfill("conservative", "Who delays nobody that came before may overtake.", _Profile)
+)
+
+
+class _Easy:
+    """Nobody delays the first job that waits.
+
+    Its start is foreseen from the ends that running jobs promised, by nodes and accelerators of nodes. Where it asks
+    for more (one leaf, segments), its policy is tried on what will be free then, and jobs that would not be gone in
+    time keep off those nodes. Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995.
+    """
+
+    def __init__(self, scheduler: Queue) -> None:
+        self.scheduler = scheduler
+        self.first = -1
+        self.shadow_us = -1
+        self.extra = 0
+        self.nodes = NO_NODES
+
+    def blocked(self, job: int) -> bool:
+        if self.first < 0:
+            self.first = job
+        return True
+
+    def admits(self, job: int) -> bool:
+        if self.first < 0:
+            return True
+        if self.shadow_us < 0:
+            self.shadow_us, self.extra, self.nodes = self.scheduler.foreseen(self.first)
+        return self._in_time(job) or bool(len(self.nodes)) or self.scheduler.state.nodes[job] <= self.extra
+
+    def kept(self, job: int) -> NDArray[np.int32]:
+        return NO_NODES if self._in_time(job) else self.nodes
+
+    def started(self, job: int) -> None:
+        if self.shadow_us >= 0 and not self._in_time(job):
+            self.extra -= self.scheduler.state.nodes[job]
+
+    def _in_time(self, job: int) -> bool:
+        return self.scheduler.promised_us(job) <= self.shadow_us
+
+
+EASY = backfills.add("easy", Backfill("easy", "Who does not delay the first that waits may overtake.", _Easy))
+
+
+class _Closed:
+    def blocked(self, _job: int) -> bool:
+        return False
+
+    def admits(self, _job: int) -> bool:
+        return True
+
+    def kept(self, _job: int) -> NDArray[np.int32]:
+        return NO_NODES
+
+    def started(self, _job: int) -> None:
+        return
+
+
+def _closed_gate(_scheduler: Queue) -> _Closed:
+    return _Closed()
+
+
+NONE = backfills.add("none", Backfill("none", "Nobody overtakes: who waits holds up everybody behind.", _closed_gate))

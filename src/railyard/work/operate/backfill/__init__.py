@@ -1,1 +1,0 @@
-"""Who may overtake a job that waits for nodes. One file each."""

@@ -1,0 +1,99 @@
+"""Failure profiles of fleets; each record is its registration.
+
+`llama3`: 419 unexpected interruptions of Llama 3's pre-training on 16,384 H100 (2,048 nodes) in 54 days; the counts are
+from "The Llama 3 Herd of Models", arXiv 2407.21783, table 5. What each does to the job and how it is detected are
+assumptions, as are repair times, the speed of slow nodes, and the rates of switches, of cables between switches and of
+racks (an annual failure rate of 2 %, 2 % and 0.4 %). Cables between switches interrupted nothing there: the fabric led
+around them.
+
+`rsc1`, `rsc2`: Meta's research clusters (A100): Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning
+Research Clusters", HPCA 2025, arXiv 2410.21680: 6.5 and 2.34 failures of a thousand nodes a day. On RSC-1 jobs fail
+more often than nodes do: jobs of 8 GPUs once in 47.7 days, jobs of 1,024 GPUs once in 7.9 hours, which is 21 and 24
+failures of a thousand node-days; what nodes do not explain are crashes here, on RSC-2 in the same proportion. Hardware
+failures are divided among components as in Llama 3's table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railyard.work.operate.failures.fault import (
+    ERROR_S,
+    HOURS,
+    QUICK,
+    REPAIR,
+    SLOW_SEEN_S,
+    TIMEOUT,
+    Effect,
+    FailureProfile,
+    Mode,
+    profiles,
+)
+
+NODE_DAYS = 54 * 2048 / 1000
+
+
+def _mode(
+    name: str,
+    count: int,
+    effect: Effect = Effect.OUT,
+    *,
+    detect_s: float = ERROR_S,
+    repair: tuple[float, float] = REPAIR,
+    slow: float = 1.0,
+    rerouted: bool = False,
+) -> Mode:
+    source = "Llama 3, arXiv 2407.21783, table 5"
+    return Mode(name, count / NODE_DAYS, effect, detect_s, *repair, slow=slow, rerouted=rerouted, source=source)
+
+
+MODES = (
+    _mode("gpu", 148),
+    _mode("hbm", 72),
+    _mode("software", 54, Effect.CRASH),
+    _mode("network cable", 35, detect_s=TIMEOUT, rerouted=True),
+    _mode("host maintenance", 32, repair=QUICK),
+    _mode("gpu sram", 19),
+    _mode("gpu system processor", 17),
+    _mode("nic", 7, detect_s=TIMEOUT, rerouted=True),
+    _mode("watchdog", 7, Effect.CRASH, detect_s=TIMEOUT),
+    _mode("silent corruption", 6, Effect.CORRUPT, detect_s=12 * HOURS),
+    _mode("gpu thermal", 6, Effect.SLOW, detect_s=SLOW_SEEN_S, slow=0.7),
+    _mode("ssd", 3),
+    _mode("power supply", 3),
+    _mode("chassis", 2),
+    _mode("io board", 2),
+    _mode("dependency", 2, Effect.CRASH),
+    _mode("cpu", 2),
+    _mode("system memory", 2),
+)
+ESTIMATED = "estimate: a share of them a year"
+UPLINKS = 32
+"""Of a leaf; each has optics at both ends."""
+DOMAINS = (
+    Mode("leaf switch", 1000 * 0.02 / 365, Effect.OUT, TIMEOUT, *QUICK, "leaf", rerouted=True, source=ESTIMATED),
+    Mode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
+    Mode("rack power", 1000 * 0.004 / 365, Effect.OUT, ERROR_S, *QUICK, "leaf", source=ESTIMATED),
+)
+LLAMA3 = profiles.add(
+    "llama3", FailureProfile("llama3", "Llama 3's pre-training: 16,384 H100 over 54 days.", (*MODES, *DOMAINS))
+)
+
+profiles.add("none", FailureProfile("none", "Nothing breaks but what the scenario names.", ()))
+
+_CRASHES = sum(mode.per_1000_node_days for mode in MODES if mode.effect == Effect.CRASH)
+_OF_NODES = sum(mode.per_1000_node_days for mode in MODES) - _CRASHES
+
+
+def _rsc(name: str, summary: str, nodes: float, jobs: float, source: str) -> FailureProfile:
+    """Llama 3's modes with so many failures of nodes, and of jobs for other reasons, a thousand node-days."""
+
+    def scaled(mode: Mode) -> Mode:
+        factor = jobs / _CRASHES if mode.effect == Effect.CRASH else nodes / _OF_NODES
+        return replace(mode, per_1000_node_days=mode.per_1000_node_days * factor, source=source)
+
+    return profiles.add(name, FailureProfile(name, summary, tuple(map(scaled, MODES))))
+
+
+_rsc("rsc1", "Meta's RSC-1, 16,000 A100 over 11 months.", 6.5, 22.3 - 6.5, "RSC-1, arXiv 2410.21680")
+_rsc("rsc2", "Meta's RSC-2, 8,000 A100 over 11 months.", 2.34, 2.34 * (22.3 - 6.5) / 6.5, "RSC-2, arXiv 2410.21680")

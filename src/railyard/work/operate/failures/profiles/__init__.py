@@ -1,1 +1,0 @@
-"""Failure profiles of fleets: one file each."""

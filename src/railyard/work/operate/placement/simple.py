@@ -1,0 +1,110 @@
+"""Placement policies that look at nodes and domains alone: first, random or most scattered nodes, whole domains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.work.operate.discipline import NodePolicy, policies
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.free import Free, Request
+
+
+def _first_fit(request: Request, free: Free) -> NDArray[np.int32] | None:
+    found = np.flatnonzero(free.room >= request.each)[: request.nodes]
+    return found.astype(np.int32) if len(found) == request.nodes else None
+
+
+FIRST_FIT = policies.add(
+    "first-fit", NodePolicy("first-fit", "The first nodes with room in the order of the racks.", _first_fit)
+)
+
+
+def _random(request: Request, free: Free) -> NDArray[np.int32] | None:
+    room = np.flatnonzero(free.with_room(request.each))
+    if len(room) < request.nodes:
+        return None
+    draw = np.random.Generator(np.random.Philox(key=[request.seed, request.job]))
+    return draw.choice(room, request.nodes, replace=False).astype(np.int32)
+
+
+policies.add("random", NodePolicy("random", "Any free nodes in any order", _random, seeded=True))
+
+
+def _worst(request: Request, free: Free) -> NDArray[np.int32] | None:
+    room = np.flatnonzero(free.with_room(request.each))
+    if len(room) < request.nodes:
+        return None
+    keys = [_turn(group[room]) for group in free.tree.group]  # the narrowest level decides first
+    order = np.lexsort(keys) if keys else np.arange(len(room))
+    return room[order][: request.nodes].astype(np.int32)
+
+
+def _turn(group: NDArray[np.int32]) -> NDArray[np.int64]:
+    """int64[nodes], how many nodes of the same group stand before each."""
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], group[order])
+    turn = np.empty(len(group), np.int64)
+    turn[order] = np.arange(len(group)) - first
+    return turn
+
+
+policies.add("worst", NodePolicy("worst", "A node of every narrowest group in turn: as scattered as can be", _worst))
+
+
+def _by_domain(request: Request, free: Free) -> NDArray[np.int32] | None:
+    """Whole scale-up domains first, so that small jobs do not break those that large ones want.
+
+    A job that fills domains gets idle ones on as few leafs as possible. The rest of it, and any job smaller than a
+    domain, goes where it leaves the least, broken domains before whole ones. Operators of racks of 72 ask this of
+    schedulers, which by nodes alone break one rack after another (kubernetes-sigs/kueue issue 10406).
+    """
+    tree, wanted = free.tree, request.nodes
+    room = free.with_room(request.each)
+    if not tree.levels:
+        found = np.flatnonzero(room)[:wanted].astype(np.int32)
+        return found if len(found) == wanted else None
+    count = free.counts(len(tree.levels) - 1, request.each)
+    if int(count.sum()) < wanted:
+        return None
+    domains: list[int] = []
+    while wanted > 0:
+        domain = _next(free, count, wanted)
+        domains.append(domain)
+        wanted -= int(count[domain])
+        count[domain] = 0
+    members = tree.members[-1]
+    found = np.concatenate([members[domain][room[members[domain]]] for domain in domains])
+    return found[: request.nodes].astype(np.int32)
+
+
+def _next(free: Free, count: NDArray[np.int32], wanted: int) -> int:
+    """The domain to take next: the fullest that holds the rest; else an idle one; else the emptiest."""
+    size = free.tree.size[-1]
+    fitting = np.flatnonzero(count >= wanted)
+    if len(fitting):
+        intact = count[fitting] == size[fitting]
+        return int(fitting[np.lexsort((fitting, count[fitting], intact & (count[fitting] > wanted)))[0]])
+    idle = np.flatnonzero((count == size) & (count > 0))
+    candidates = idle if len(idle) else np.flatnonzero(count > 0)
+    near = _idle_near(free, count, candidates)
+    return int(candidates[np.lexsort((candidates, -near, -count[candidates]))[0]])
+
+
+def _idle_near(free: Free, count: NDArray[np.int32], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[candidates], nodes that could be had in the group above each."""
+    tree = free.tree
+    if len(tree.levels) < 2:
+        return np.zeros(len(candidates), np.int64)
+    above = tree.parent[-1]
+    return np.bincount(above, weights=count).astype(np.int64)[above[candidates]]
+
+
+policies.add(
+    "domain",
+    NodePolicy("domain", "Whole scale-up domains for jobs that fill them, broken ones for the others", _by_domain),
+)

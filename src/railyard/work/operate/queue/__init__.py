@@ -1,1 +1,0 @@
-"""Queue disciplines: who is next. One file each."""

@@ -1,1 +1,0 @@
-"""Formats of job traces: one file each."""
