@@ -8,7 +8,8 @@ import pytest
 
 from railyard import catalog
 from railyard.ask.plan.growth import YEAR_S, BookValues, growth, to_json
-from railyard.ask.plan.growth_change import GrowthChange, Lot, cables, change, page, provisions
+from railyard.ask.plan.growth_change import GrowthChange, Lot, cables, change, provisions
+from railyard.ask.plan.pages import growth_page
 from railyard.catalog.types import Range
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
@@ -136,7 +137,7 @@ def test_accelerators_that_are_replaced_are_stranded_whatever_network_was_bought
 
 def test_the_page_names_every_path():
     found = growth(load.from_values(values()))
-    drawn = page("g", to_json(found))
+    drawn = growth_page("g", to_json(found))
     assert all(f">{path.name}" in drawn for path in found.paths)
     assert drawn.count("<svg") == 4
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from railyard.ask.plan.worth import ServerOutages, availability, dearer, page, spares_for, to_json, worth
+from railyard.ask.plan.pages import worth_page
+from railyard.ask.plan.worth import ServerOutages, availability, dearer, spares_for, to_json, worth
 from railyard.catalog.types import Range
 from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import carbon, grid
@@ -145,7 +146,7 @@ def test_other_work_is_refused():
 
 def test_the_page_draws_what_the_json_holds(found):
     result = to_json(found)
-    drawn = page(result)
+    drawn = worth_page(result)
     assert "1 us more in every switch" in drawn
     assert "Norway (30.1 g/kWh, 2023)" in drawn
     assert drawn.count("<svg") == 4

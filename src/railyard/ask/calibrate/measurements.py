@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import limits
-from railyard.kit.table import Table
+from railyard.kit.table import Table, TableRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.kit.errors import Problem
-    from railyard.kit.schema.bounds import Bounds
 
 
 @dataclass(frozen=True)
@@ -137,8 +134,61 @@ def read(path: Path) -> tuple[MeasurementKind, MeasurementFile]:
 T = TypeVar("T")
 
 
-def read_rows(source: MeasurementFile, columns: Sequence[str], read: Callable[[int, dict[str, str]], T]) -> list[T]:
+@dataclass(frozen=True)
+class Column:
+    """A column of a user's table.
+
+    Attributes:
+        read: The value of a filled cell.
+        default: Of an empty cell; None: the row says nothing of it.
+        needed: Whether a row without it says nothing at all.
+    """
+
+    read: Callable[[TableRow, str], Any]
+    default: Any = None
+    needed: bool = False
+
+
+TEXT = Column(lambda row, name: row[name])
+NEEDED_TEXT = Column(TEXT.read, needed=True)
+
+
+def counts(most: int, *, needed: bool = False, default: int | None = None) -> Column:
+    """A column of whole numbers from 1 up."""
+    return Column(lambda row, name: row.integer(name, low=1, high=most), default, needed)
+
+
+def numbers(low: float, high: float, default: float | None = None) -> Column:
+    """A column of numbers; beyond the bounds nothing was ever measured."""
+    return Column(lambda row, name: row.number(name, low=low, high=high), default)
+
+
+def words(choices: Collection[str] | Mapping[str, Any], default: Any = None) -> Column:
+    """A column of some words in any case; of a mapping its values."""
+
+    def read(row: TableRow, name: str) -> Any:
+        text = row[name].lower()
+        if text not in choices:
+            message = f"expected one of {', '.join(choices)}"
+            raise row.wrong(name, message, allowed=", ".join(choices), hint=did_you_mean(text, choices))
+        return choices[text] if isinstance(choices, Mapping) else text
+
+    return Column(read, default)
+
+
+def read_rows(
+    source: MeasurementFile,
+    columns: Mapping[str, Column],
+    metrics: Sequence[str],
+    make: Callable[[int, dict[str, Any]], T],
+) -> list[T]:
     """What each row of a table says.
+
+    Args:
+        source: The table.
+        columns: All that it may have.
+        metrics: Columns of what was measured, of which one at least is filled.
+        make: Of a line's number and its values by column; `id` is there always.
 
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
@@ -148,8 +198,7 @@ def read_rows(source: MeasurementFile, columns: Sequence[str], read: Callable[[i
     problems: list[Problem] = []
     for line, text in table.rows():
         try:
-            row = table.row(line, text)
-            found.append(read(line, {name: value for name, value in row.items() if value}))
+            found.append(make(line, _values(table.row(line, text), columns, metrics)))
         except InputError as error:
             problems += error.located(file=source.path, line=line).problems
     if problems:
@@ -159,75 +208,11 @@ def read_rows(source: MeasurementFile, columns: Sequence[str], read: Callable[[i
     return found
 
 
-_ANY = limits(0.0, 1e12)
-
-
-class Cells:
-    """The filled cells of one row, read strictly: every error names the column.
-
-    Attributes:
-        metrics: Columns of what was measured, of which one at least is filled.
-        most: Largest count in a column, `largest` in any other.
-    """
-
-    needed: ClassVar[Sequence[str]]
-    metrics: ClassVar[Sequence[str]]
-    ranges: ClassVar[Mapping[str, Bounds]]
-    most: ClassVar[Mapping[str, int]] = {}
-    largest: ClassVar[int]
-
-    def __init__(self, line: int, cells: dict[str, str]) -> None:
-        self.line, self.cells = line, cells
-        for name in self.needed:
-            if name not in cells:
-                raise InputError("the cell is empty", key=name)
-
-    @property
-    def name(self) -> str:
-        """The row's id, or its line."""
-        return self.cells.get("id", f"line {self.line}")
-
-    def filled(self) -> str:
-        """The first metric that is filled."""
-        for name in self.metrics:
-            if name in self.cells:
-                return name
-        raise InputError(f"one of {', '.join(self.metrics)} must be filled", key=self.metrics[0])
-
-    def count(self, name: str) -> int:
-        """A whole number from 1 up."""
-        value, most = self.number(name), self.most.get(name, self.largest)
-        if value != int(value) or not 1 <= value <= most:
-            raise InputError(
-                "expected a whole number", key=name, found=self.cells[name], allowed=f"an integer from 1 to {most:,}"
-            )
-        return int(value)
-
-    def number(self, name: str) -> float:
-        """A number above 0."""
-        try:
-            value = float(self.cells[name])
-        except ValueError:
-            value = math.nan
-        if not (math.isfinite(value) and value > 0):
-            raise InputError("expected a number above 0", key=name, found=self.cells[name])
-        try:
-            self.ranges.get(name, _ANY).check(value)
-        except InputError as error:
-            raise InputError(
-                error.problems[0].message, key=name, found=self.cells[name], allowed=error.problems[0].allowed
-            ) from None
-        return value
-
-    def choice(self, name: str, choices: Collection[str], default: str) -> Any:
-        """The word of a cell; of a mapping, what it stands for."""
-        text = self.cells.get(name, default).lower()
-        if text not in choices:
-            raise InputError(
-                f"expected one of {', '.join(choices)}",
-                key=name,
-                found=text,
-                allowed=", ".join(choices),
-                hint=did_you_mean(text, choices),
-            )
-        return choices[text] if isinstance(choices, Mapping) else text
+def _values(row: TableRow, columns: Mapping[str, Column], metrics: Sequence[str]) -> dict[str, Any]:
+    for name, column in columns.items():
+        if column.needed and not row.get(name):
+            raise row.wrong(name, "the cell is empty")
+    if not any(row.get(name) for name in metrics):
+        raise row.wrong(metrics[0], f"one of {', '.join(metrics)} must be filled")
+    values = {name: column.default for name, column in columns.items() if column.default is not None}
+    return {"id": f"line {row.line}", **values, **{name: columns[name].read(row, name) for name in row if row[name]}}

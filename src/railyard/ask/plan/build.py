@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from railyard.ask.plan.price import parts_of
 from railyard.cluster import bill_of
 from railyard.cluster.fault.recovery import Recovery
 from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import Assumptions, grid
+from railyard.measure.cost.capital import parts_of_rows
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build
 from railyard.work.study import compose
@@ -62,34 +63,26 @@ class PlannedHardware:
         return self.cluster.is_bound
 
     @classmethod
-    def of(cls, cluster: Cluster, faulty: ClosedFaults | None = None) -> PlannedHardware:
-        """The same of any cluster, under faults where there are any."""
-        faulty = faulty or ClosedFaults(cluster)
-        try:
-            site = Site.of(faulty.cluster)
-        except InputError:
-            site = None
-        bill = bill_of(cluster)
-        return cls._with(faulty, cluster, site, parts_of(bill), _leads(cluster, bill))
-
-    @classmethod
-    def bought(cls, cluster: Cluster, parts: Sequence[Part]) -> PlannedHardware:
-        """A cluster of which some servers are others than its own, by its bill; without a closed form of steps."""
-        return cls._with(ClosedFaults(cluster), cluster, None, tuple(parts), _leads(cluster, bill_of(cluster)))
-
-    @classmethod
-    def _with(
-        cls,
-        faulty: ClosedFaults,
-        cluster: Cluster,
-        site: Site | None,
-        parts: tuple[Part, ...],
-        lead_s: Mapping[str, float],
+    def of(
+        cls, cluster: Cluster, faulty: ClosedFaults | None = None, parts: Sequence[Part] | None = None
     ) -> PlannedHardware:
+        """The same of any cluster.
+
+        Args:
+            cluster: The machine.
+            faulty: Under faults, where there are any.
+            parts: What is bought where some servers are not the cluster's own; then there is no closed form of steps.
+        """
+        faulty, site = faulty or ClosedFaults(cluster), None
+        if parts is None:
+            with suppress(InputError):
+                site = Site.of(faulty.cluster)
+        bill = bill_of(cluster)
+        bought = tuple(parts_of_rows(bill) if parts is None else parts)
         switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]
         makers = {cluster.accelerator.vendor, cluster.nic.vendor, *(switch.vendor for switch in switches)}
-        names = frozenset(makers | {part.name for part in parts if part.count})
-        return cls(cluster, faulty, site, parts, names, lead_s)
+        names = frozenset(makers | {part.name for part in bought if part.count})
+        return cls(cluster, faulty, site, bought, names, _leads(cluster, bill))
 
 
 @dataclass(frozen=True, eq=False)

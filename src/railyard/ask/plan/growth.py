@@ -135,7 +135,7 @@ def growth(draft: Draft) -> Growth:
         bought[BESIDE] = [
             _step(stage, change(None, stage.cluster, rebuilt=False), section, first=True) for stage in islands
         ]
-        costs[BESIDE] = _together(islands, bought[BESIDE], section)
+        costs[BESIDE] = _islands_futures(islands, bought[BESIDE], section)
     rented = _rented(stages)
     if rented is not None:
         costs["rent"] = rented
@@ -232,12 +232,10 @@ def _ahead(stages: Sequence[GrowthStage], number: int, made: GrowthChange) -> Gr
 
 def _step(stage: GrowthStage, made: GrowthChange, section: GrowthSection, *, first: bool) -> GrowthStep:
     typical = stage.priced.typical
-    worth = (1.0 + typical["cost_of_capital"]) ** (-stage.at_s / YEAR_S)
     hourly = usd_per_h(typical)
+    worth = _present(stage, stage.at_s)
     stopped_s = 0.0 if first else made.moved * section.cable_time / section.crew
     length_s = max(stage.until_s - stage.at_s - stopped_s, 0.0)
-    middle = (1.0 + typical["cost_of_capital"]) ** (-(stage.at_s + stage.until_s) / 2 / YEAR_S)
-    running = sum(hourly[name] for name in ("energy", "space", "operations"))
     nominal = made.usd(made.bought.values()) * (1.0 + typical["installation"])
     return GrowthStep(
         stage.name,
@@ -248,9 +246,22 @@ def _step(stage: GrowthStage, made: GrowthChange, section: GrowthSection, *, fir
         written_off_usd=0.0,
         stopped_s=stopped_s,
         idle_usd=sum(hourly.values()) * stopped_s / _HOUR_S * worth,
-        running_usd=running * (stage.until_s - stage.at_s) / _HOUR_S * middle,
+        running_usd=_running(stage, stage.at_s, stage.until_s),
         tokens=stage.priced.tokens_per_s * length_s,
     )
+
+
+def _present(stage: GrowthStage, at_s: float) -> float:
+    """Present value of a dollar at a time."""
+    worth: float = (1.0 + stage.priced.typical["cost_of_capital"]) ** (-at_s / YEAR_S)
+    return worth
+
+
+def _running(stage: GrowthStage, begin_s: float, end_s: float) -> float:
+    """Present value of energy, space and operations between two times."""
+    hourly = usd_per_h(stage.priced.typical)
+    running = sum(hourly[name] for name in ("energy", "space", "operations"))
+    return running * (end_s - begin_s) / _HOUR_S * _present(stage, (begin_s + end_s) / 2)
 
 
 def _annuities(stage: GrowthStage, horizon_s: float) -> float:
@@ -269,27 +280,21 @@ def _futures(stages: Sequence[GrowthStage], steps: Sequence[GrowthStep], section
         paid = sum(step.charged_usd + step.running_usd for step in steps[: end + 1])
         tokens = sum(step.tokens for step in steps[: end + 1])
         more_s = section.horizon - stages[end].until_s
-        typical = stages[end].priced.typical
-        hourly = usd_per_h(typical)
-        running = sum(hourly[name] for name in ("energy", "space", "operations"))
-        middle = (1.0 + typical["cost_of_capital"]) ** (-(stages[end].until_s + section.horizon) / 2 / YEAR_S)
-        paid += running * more_s / _HOUR_S * middle
+        paid += _running(stages[end], stages[end].until_s, section.horizon)
         tokens += stages[end].priced.tokens_per_s * more_s
         found.append(paid / tokens * 1e6)
     return found
 
 
-def _together(islands: Sequence[GrowthStage], steps: Sequence[GrowthStep], section: GrowthSection) -> list[float]:
+def _islands_futures(
+    islands: Sequence[GrowthStage], steps: Sequence[GrowthStep], section: GrowthSection
+) -> list[float]:
     """Dollars per million tokens of clusters that stand beside one another until the horizon."""
     found = []
     for end in range(len(islands)):
         paid = tokens = 0.0
         for stage, step in zip(islands[: end + 1], steps, strict=False):
-            typical = stage.priced.typical
-            hourly = usd_per_h(typical)
-            running = sum(hourly[name] for name in ("energy", "space", "operations"))
-            middle = (1.0 + typical["cost_of_capital"]) ** (-(stage.at_s + section.horizon) / 2 / YEAR_S)
-            paid += step.charged_usd + running * (section.horizon - stage.at_s) / _HOUR_S * middle
+            paid += step.charged_usd + _running(stage, stage.at_s, section.horizon)
             tokens += stage.priced.tokens_per_s * (section.horizon - stage.at_s)
         found.append(paid / tokens * 1e6)
     return found
@@ -305,10 +310,8 @@ def _rented(stages: Sequence[GrowthStage]) -> list[float] | None:
             if rent is None:
                 return None
             until_s = stage.until_s if number < end else stages[-1].until_s
-            capital = stage.priced.typical["cost_of_capital"]
-            worth = (1.0 + capital) ** (-(stage.at_s + until_s) / 2 / YEAR_S)
             hours = (until_s - stage.at_s) / _HOUR_S
-            paid += rent.typical * stage.cluster.ranks * hours * worth
+            paid += rent.typical * stage.cluster.ranks * hours * _present(stage, (stage.at_s + until_s) / 2)
             tokens += stage.priced.tokens_per_s * (until_s - stage.at_s)
         found.append(paid / tokens * 1e6)
     return found

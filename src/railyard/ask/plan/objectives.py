@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.capital import NETWORK_COMPONENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     F = NDArray[np.float64]
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
-    from railyard.ask.plan.price import DesignPrice, ServicePrice
+    from railyard.ask.plan.price import DesignPrice
 
 
 def excess(costs: ArrayLike) -> F:
@@ -89,103 +89,48 @@ _LATENCIES = {
 _SHARES = (("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"))
 
 
-def _latency(name: str, share: str) -> Callable[[ServicePrice], float | None]:
-    return lambda priced: priced.latencies[name, share]
+def _read(name: str, words: str, unit: str, path: str, **more: Any) -> DesignObjective:
+    """What is read off a `DesignPrice` under a dotted name."""
+    return DesignObjective(name, words, unit, attrgetter(path), **more)
 
 
-def _of_requests() -> Iterator[DesignObjective]:
-    yield DesignObjective(
-        "attainment",
-        "share of the requests that keep all limits of `slo`",
-        "",
-        lambda priced: priced.attainment,
+def _latency(name: str, share: str, words: str) -> DesignObjective:
+    return DesignObjective(f"{name}_{share}", words, "s", lambda priced: priced.latencies[name, share], work=_REQUESTS)
+
+
+_ORDERED = "time from the order until"
+_IN_TIME = "that keep all limits of `slo`"
+_ALL = (
+    _read("cpmt", "cost per million goodput tokens", "USD", "cpmt"),
+    _read("jct", "time until the job is done", "s", "jct_s", needs="tokens", work=_STEPS),
+    _read("done", f"{_ORDERED} the job is done, deliveries included", "s", "done_s", needs="tokens", work=_STEPS),
+    _read("delivery", f"{_ORDERED} the last part is there", "s", "delivery_s"),
+    _read("step", "mean step", "s", "step_s", work=_STEPS),
+    _read("tokens_per_s", "goodput tokens a second", "1/s", "tokens_per_s", large=True),
+    _read(
+        "tokens_per_watt",
+        "goodput tokens a second and watt drawn, which is a joule",
+        "1/J",
+        "tokens_per_watt",
         large=True,
-        work=_REQUESTS,
-    )
-    yield DesignObjective(
-        "goodput",
-        "requests a second that keep all limits of `slo`",
-        "1/s",
-        lambda priced: priced.goodput_per_s,
-        large=True,
-        work=_REQUESTS,
-    )
-    for name, words in _LATENCIES.items():
-        for share, which in _SHARES:
-            yield DesignObjective(f"{name}_{share}", f"{words}, {which}", "s", _latency(name, share), work=_REQUESTS)
-
-
-def _network_share(priced: DesignPrice) -> float:
-    usd = sum(priced.capex.line(name).typical for name in NETWORK_COMPONENTS)
-    return usd / max(priced.capex.total_usd.typical, 1e-300)
-
-
-OBJECTIVES: Mapping[str, DesignObjective] = {
-    one.name: one
-    for one in (
-        DesignObjective("cpmt", "cost per million goodput tokens", "USD", lambda priced: priced.cpmt),
-        DesignObjective(
-            "jct", "time until the job is done", "s", lambda priced: priced.jct_s, needs="tokens", work=_STEPS
-        ),
-        DesignObjective(
-            "done",
-            "time from the order until the job is done, deliveries included",
-            "s",
-            lambda priced: priced.delivery_s + priced.jct_s,
-            needs="tokens",
-            work=_STEPS,
-        ),
-        DesignObjective(
-            "delivery", "time from the order until the last part is there", "s", lambda priced: priced.delivery_s
-        ),
-        DesignObjective("step", "mean step", "s", lambda priced: priced.step_s, work=_STEPS),
-        DesignObjective(
-            "tokens_per_s", "goodput tokens a second", "1/s", lambda priced: priced.tokens_per_s, large=True
-        ),
-        DesignObjective(
-            "tokens_per_watt",
-            "goodput tokens a second and watt drawn, which is a joule",
-            "1/J",
-            lambda priced: priced.tokens_per_s / priced.power.total_w.typical,
-            large=True,
-        ),
-        DesignObjective("capex", "capital, with installation", "USD", lambda priced: priced.capex.total_usd.typical),
-        DesignObjective(
-            "power", "drawn by the site at work, with cooling", "W", lambda priced: priced.power.total_w.typical
-        ),
-        DesignObjective("provisioned", "nameplate IT power", "W", lambda priced: priced.power.provisioned_w.typical),
-        DesignObjective("racks", "racks by nameplate power", "", lambda priced: priced.racks),
-        DesignObjective("usd_per_h", "dollars an hour", "USD/h", lambda priced: priced.usd_per_h),
-        DesignObjective(
-            "mfu", "model FLOP/s over the dense peak", "", lambda priced: priced.mfu, large=True, work=_STEPS
-        ),
-        DesignObjective(
-            "utilization",
-            "share of a step in which accelerators compute",
-            "",
-            lambda priced: priced.busy,
-            large=True,
-            work=_STEPS,
-        ),
-        *_of_requests(),
-        DesignObjective("network_capex_share", "the network's share of the capital", "", _network_share),
-        DesignObjective(
-            "network_power_share",
-            "share of NICs, switches and optics in the IT power",
-            "",
-            lambda priced: priced.power.data_movement_share,
-        ),
-        DesignObjective(
-            "carbon",
-            "CO2 equivalent of the electricity for a million goodput tokens",
-            "g",
-            lambda priced: priced.carbon,
-            needs="grid",
-        ),
-        DesignObjective("regret", "largest excess over the best design for a demand", "", None),
-        DesignObjective("expected_regret", "mean excess over the best design for each demand", "", None),
-    )
-}
+    ),
+    _read("capex", "capital, with installation", "USD", "capex.total_usd.typical"),
+    _read("power", "drawn by the site at work, with cooling", "W", "power.total_w.typical"),
+    _read("provisioned", "nameplate IT power", "W", "power.provisioned_w.typical"),
+    _read("racks", "racks by nameplate power", "", "racks"),
+    _read("usd_per_h", "dollars an hour", "USD/h", "usd_per_h"),
+    _read("mfu", "model FLOP/s over the dense peak", "", "mfu", large=True, work=_STEPS),
+    _read("utilization", "share of a step in which accelerators compute", "", "busy", large=True, work=_STEPS),
+    _read("attainment", f"share of the requests {_IN_TIME}", "", "attainment", large=True, work=_REQUESTS),
+    _read("goodput", f"requests a second {_IN_TIME}", "1/s", "goodput_per_s", large=True, work=_REQUESTS),
+    *(_latency(name, pair[0], f"{what}, {pair[1]}") for name, what in _LATENCIES.items() for pair in _SHARES),
+    _read("network_capex_share", "the network's share of the capital", "", "network_capex_share"),
+    _read("network_power_share", "share of NICs, switches and optics in the IT power", "", "power.data_movement_share"),
+    _read("carbon", "CO2 equivalent of the electricity for a million goodput tokens", "g", "carbon", needs="grid"),
+    DesignObjective("regret", "largest excess over the best design for a demand", "", None),
+    DesignObjective("expected_regret", "mean excess over the best design for each demand", "", None),
+)
+OBJECTIVES: Mapping[str, DesignObjective] = {one.name: one for one in _ALL}
 
 NEEDED: Mapping[str, tuple[str, str]] = {
     "tokens": ("of a job without end", "write `tokens: 15 T` under `workload.training`"),
@@ -194,15 +139,9 @@ NEEDED: Mapping[str, tuple[str, str]] = {
 """What objectives need: what a scenario is without it, and what to write."""
 
 _OF_OTHERS = {
-    "ttft": "serving",
-    "tpot": "serving",
-    "e2e": "serving",
-    "attainment": "serving",
-    "goodput": "serving",
+    **dict.fromkeys(("ttft", "tpot", "e2e", "attainment", "goodput"), "serving"),
     "fct": "packets",
-    "convergence": "learning",
-    "accuracy": "learning",
-    "loss": "learning",
+    **dict.fromkeys(("convergence", "accuracy", "loss"), "learning"),
 }
 
 

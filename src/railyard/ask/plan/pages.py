@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,3 +58,130 @@ def bars(rows: Sequence[Row], most: float | None = None) -> str:
 def svg(parts: Sequence[str], rows: int) -> str:
     """Parts of a picture of so many rows."""
     return f'<svg width="100%" viewBox="0 0 {WIDE:g} {HIGH * rows + 4:g}" role="img">{"".join(parts)}</svg>'
+
+
+_ROOM = 2.4
+"""Of the longest bar: what is stranded is written behind it."""
+
+_PATHS = {
+    "rent": "rent: accelerators for three years",
+    "incremental": "incremental: what is missing is bought, cables that the next topology does not have are pulled",
+    "forklift": "forklift: the network but its NICs anew at every stage",
+    "ahead": "ahead: the last stage's network with the first",
+    "beside": "beside: each stage's accelerators under a fabric of their own, a job on each",
+}
+
+
+def growth_page(name: str, found: dict[str, Any]) -> str:
+    """One page, offline."""
+    stages = [stage["name"] for stage in found["stages"]]
+    parts = [
+        f"<h1>{html.escape(name)}: how it grows</h1>",
+        "<p>Present values at the cost of capital. A future ends after a stage: the others never come.</p>",
+    ]
+    for number, stage in enumerate(found["stages"]):
+        parts.append(
+            f"<h2>Dollars a million tokens where growth ends after {html.escape(stage['name'])}"
+            f" (day {stage['at_days']:g}, {stage['accelerators']:,} accelerators)</h2>"
+        )
+        rows = []
+        for path in found["paths"]:
+            price, late = path["usd_per_million_by_future"][number], path["regret_by_future"][number]
+            words = f"${price:.3g}, {late:+.1%}" if late else f"${price:.3g}, the cheapest"
+            rows.append((path["name"], price, price, price, words))
+        parts.append(bars(rows))
+    parts.append("<h2>Bought at each stage, and what it leaves</h2>")
+    rows = []
+    for path in found["paths"]:
+        for step in path["steps"]:
+            left = []
+            if step["stranded_usd"]:
+                left.append(f"stranded {usd(step['stranded_usd'])} ({usd(step['written_off_usd'])} on the books)")
+            if step["stopped_h"]:
+                left.append(f"jobs stop {step['stopped_h']:.3g} h")
+            capital = step["capital_usd"]
+            words = "; ".join([usd(capital), *left])
+            rows.append((f"{path['name']}, {step['stage']}", capital, capital, capital, words))
+    parts.append(bars(rows, most=_ROOM * max((row[3] for row in rows), default=1.0)))
+    parts.append(
+        "<h2>Too much or too little: regret of each size, dollars a year</h2><p>Bought at once; what is too much stands"
+        " idle, what is too little is rented on demand. Largest over the demands, which are what each stage makes.</p>"
+    )
+    worst = [(row["built"], row["largest_regret_usd"]) for row in found["provisioning"]]
+    parts.append(bars([(built, regret, regret, regret, usd(regret)) for built, regret in worst]))
+    parts += [f"<p>{html.escape(_PATHS[path['name']])}</p>" for path in found["paths"]]
+    parts += [f"<p>{html.escape(row['name'])} cannot be: {html.escape(row['reason'])}</p>" for row in found["left_out"]]
+    parts.append(f"<p>Largest regret over {html.escape(', '.join(stages))} ranks the paths.</p>")
+    return document(f"{name}: growth", parts)
+
+
+def worth_page(found: dict[str, Any]) -> str:
+    """One page, offline.
+
+    Args:
+        found: As `to_json` gives it.
+    """
+    hop, tail, year = found["hop_us"], found["tail_0_1_percent"], found["usd_per_year"]
+    name = html.escape(found["name"])
+    parts = [
+        f"<h1>{name}: what a little more is worth</h1>",
+        f"<p>The cluster costs {usd(year['typical'])} a year ({usd(year['low'])} to {usd(year['high'])}). Bars are"
+        " typical values, lines reach from the low to the high end of prices and draws.</p>",
+        "<h2>Dollars a year</h2>",
+        bars(
+            [
+                _row("1 us more in every switch", hop["usd_per_year"]),
+                _row("0.1 % more of the slowest of 1,000", tail["usd_per_year"]),
+            ]
+        ),
+        "<h2>The price of each nine, and what it gives</h2>",
+        "<p>Spare servers with which the whole job has its servers for such a share of the time; blue: their dollars a"
+        " year, orange: what the cluster costs in the time that is won over the level before.</p>",
+        _moved_nines(found["nines"]),
+        "<h2>The network's share</h2>",
+        bars([_share(words, found["network"][key]) for words, key in SHARES], most=1.0),
+        "<h2>Carbon of a year's electricity by grid</h2>",
+        bars([_tonnes(row) for row in found["carbon"]["grids"]]),
+        f"<p>{html.escape(found['carbon']['source'])}. Absent: {html.escape(found['carbon']['absent'])}.</p>",
+    ]
+    return document(f"{found['name']}: worth", parts)
+
+
+SHARES = (("of what is bought", "capex"), ("of the dollars of an hour", "usd"), ("of the joules", "joules"))
+
+
+def _row(words: str, band: dict[str, float]) -> Row:
+    return words, band["low"], band["typical"], band["high"], usd(band["typical"])
+
+
+def _share(words: str, band: dict[str, float]) -> Row:
+    return words, band["low"], band["typical"], band["high"], f"{band['typical']:.1%}"
+
+
+def _tonnes(row: dict[str, Any]) -> Row:
+    band = row["tonnes_per_year"]
+    words = f"{row['grid']} ({row['g_per_kwh']:g} g/kWh, {row['year']})"
+    return words, band["low"], band["typical"], band["high"], f"{band['typical']:,.0f} t"
+
+
+def _moved_nines(rows: Sequence[dict[str, Any]]) -> str:
+    sold = [row for row in rows if row["usd_per_year"] is not None]
+    top = max((max(row["step_usd_per_year"], row["worth_usd_per_year"]) for row in sold), default=0.0) or 1.0
+    room = WIDE - LEFT - RIGHT
+    out = []
+    for number, row in enumerate(rows):
+        y = HIGH * number
+        words = f"{100 * row['wanted']:g} % of the time"
+        out.append(f'<text x="{LEFT - 8:g}" y="{y + 17:g}" text-anchor="end">{words}</text>')
+        if row["usd_per_year"] is None:
+            out.append(f'<text x="{LEFT:g}" y="{y + 17:g}">more than half as many servers again</text>')
+            continue
+        pair = (row["step_usd_per_year"], row["worth_usd_per_year"])
+        for line, (value, colour) in enumerate(zip(pair, ("#1f6feb", "#d9730d"), strict=True)):
+            wide = max(value, 0.0) / top * room
+            out.append(f'<rect x="{LEFT:g}" y="{y + 3 + 10 * line:g}" width="{wide:.1f}" height="9" fill="{colour}"/>')
+        spares = row["spares"][1]
+        text = f"{spares} spare{'s' if spares != 1 else ''}; {usd(pair[0])} for {usd(pair[1])}"
+        end = LEFT + max(*pair, 0.0) / top * room
+        out.append(f'<text x="{end + 8:.1f}" y="{y + 17:g}">{text}</text>')
+    return svg(out, len(rows))

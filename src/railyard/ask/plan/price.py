@@ -12,8 +12,8 @@ import numpy as np
 
 from railyard.ask.plan.outcome import DesignOutcome, StepTime
 from railyard.measure.cost.assumptions import carbon
-from railyard.measure.cost.capital import Part, component_of
-from railyard.measure.cost.cost import CostModel, JobFacts, usd_per_h
+from railyard.measure.cost.capital import NETWORK_COMPONENTS
+from railyard.measure.cost.cost import JobFacts, usd_per_h
 from railyard.measure.cost.evaluate import cost_model
 from railyard.measure.job import Checkpointing
 from railyard.model import architecture
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Range
     from railyard.cluster import Cluster
-    from railyard.cluster.bill import BillOfMaterials
     from railyard.measure.cost.assumptions import Assumptions, Grid
-    from railyard.measure.cost.capital import Capex
+    from railyard.measure.cost.capital import Capex, Part
     from railyard.measure.cost.power import Power
     from railyard.work.training.spec import Training
 
@@ -41,30 +40,26 @@ HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")
 """Inputs that make up the capital."""
 
 
-def parts_of(bill: BillOfMaterials) -> tuple[Part, ...]:
-    """A bill as parts, one a catalogue name, component and power."""
-    return tuple(Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill)
-
-
+@dataclass(frozen=True, eq=False, kw_only=True)
 class DesignPrice(ABC):
-    """What designs of every kind of work have in common: capital, power, dollars an hour."""
+    """What designs of every kind of work have in common: capital, power, dollars an hour.
+
+    Attributes:
+        inputs: What the price of an hour and of a token follows from, each a range.
+        tokens_per_s: Goodput tokens a second.
+        rack_w: Nameplate power of a rack.
+        site: Where it stands; empty where there is one site.
+        grid: Whose electricity it draws; None: not said.
+    """
 
     capex: Capex
     power: Power
+    inputs: Mapping[str, Range]
+    tokens_per_s: float
     rack_w: float
     delivery_s: float
     site: str
     grid: Grid | None
-
-    @property
-    @abstractmethod
-    def inputs(self) -> Mapping[str, Range]:
-        """What the price of an hour follows from, each a range."""
-
-    @property
-    @abstractmethod
-    def tokens_per_s(self) -> float:
-        """Goodput tokens a second."""
 
     @abstractmethod
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
@@ -95,6 +90,17 @@ class DesignPrice(ABC):
     def cpmt(self) -> float:
         """USD per million goodput tokens."""
         return self.usd_per_h / (self.tokens_per_s * 3600) * 1e6
+
+    @property
+    def tokens_per_watt(self) -> float:
+        """Goodput tokens a joule."""
+        return self.tokens_per_s / self.power.total_w.typical
+
+    @property
+    def network_capex_share(self) -> float:
+        """The network's share of the capital."""
+        usd = sum(self.capex.line(name).typical for name in NETWORK_COMPONENTS)
+        return usd / max(self.capex.total_usd.typical, 1e-300)
 
     @property
     def racks(self) -> float:
@@ -128,47 +134,33 @@ class DesignPrice(ABC):
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TrainingPrice(DesignPrice):
     """A design with a step: money, power, time.
 
     Attributes:
         busy: Share of the step in which accelerators compute.
         mfu: Model FLOP/s over the dense 16-bit peak.
-        delivery_s: From the order until the last part is there.
-        site: Where it stands; empty where there is one.
-        grid: Whose electricity it draws; None: not said.
     """
 
-    capex: Capex
-    power: Power
-    model: CostModel
+    job: JobFacts
     step_s: float
     busy: float
     mfu: float
-    rack_w: float
-    delivery_s: float = 0.0
-    site: str = ""
-    grid: Grid | None = None
-
-    @property
-    def inputs(self) -> Mapping[str, Range]:
-        """What the price of an hour and of a token follows from, each a range."""
-        return self.model.inputs
-
-    @cached_property
-    def tokens_per_s(self) -> float:
-        """Goodput tokens a second."""
-        return self.model.tokens_per_h(self.typical) / 3600
 
     @property
     def jct_s(self) -> float:
         """Until the job is done."""
-        return self.model.job.tokens / self.tokens_per_s
+        return self.job.tokens / self.tokens_per_s
+
+    @property
+    def done_s(self) -> float:
+        """From the order until the job is done."""
+        return self.delivery_s + self.jct_s
 
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
         """Objectives for other inputs and steps."""
-        step, job = self.step_s * slower, self.model.job
+        step, job = self.step_s * slower, self.job
         running = job.tokens_per_step / step * goodputs.of(job, inputs["mtbf_h"], inputs["restart_s"])
         jct = job.tokens / running + job.lost_s
         tokens_per_s = job.tokens / jct
@@ -233,10 +225,20 @@ def priced(
         training.model, training.seq_len, causal=training.causal
     )
     peak = cluster.accelerator.flops.get("bf16", 0.0) * cluster.ranks * outcome.step_s
-    rack_w = cluster.catalog.price("rack-power").range.typical
-    mfu = useful / peak if peak else 0.0
-    spent_on = (outcome.step_s, outcome.share("compute"), mfu, rack_w, delivery_s)
-    return TrainingPrice(capex, power, model, *spent_on, assumptions.site, assumptions.grid)
+    return TrainingPrice(
+        capex=capex,
+        power=power,
+        inputs=model.inputs,
+        tokens_per_s=model.tokens_per_h({name: band.typical for name, band in model.inputs.items()}) / 3600,
+        rack_w=cluster.catalog.price("rack-power").range.typical,
+        delivery_s=delivery_s,
+        site=assumptions.site,
+        grid=assumptions.grid,
+        job=facts,
+        step_s=outcome.step_s,
+        busy=outcome.share("compute"),
+        mfu=useful / peak if peak else 0.0,
+    )
 
 
 SLOWER: tuple[float, ...] = tuple(np.exp(np.linspace(-0.6, 0.6, 25)).tolist())
@@ -259,42 +261,21 @@ def kept_of(found: Served, objective: Objective, good: Goodput) -> tuple[float, 
     return tuple(float(tokens[most >= slower].sum() / good.window.seconds) for slower in SLOWER)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ServicePrice(DesignPrice):
-    """A service with what came of its requests.
+    """A service with what came of its requests; its goodput tokens are prompts and answers of requests in time.
 
     Attributes:
-        bands: What the price of an hour follows from, each a range.
         attainment: Share of the requests in time.
+        goodput_per_s: Requests in time a second.
         latencies: By name and percentile, s.
         kept: Goodput tokens a second where everything takes as long as `SLOWER` says.
-        delivery_s: From the order until the last part is there.
-        site: Where it stands; empty where there is one.
-        grid: Whose electricity it draws; None: not said.
     """
 
-    capex: Capex
-    power: Power
-    bands: Mapping[str, Range]
-    rack_w: float
-    good_tokens_per_s: float
     attainment: float
     goodput_per_s: float
     latencies: Mapping[tuple[str, str], float | None]
     kept: tuple[float, ...]
-    delivery_s: float = 0.0
-    site: str = ""
-    grid: Grid | None = None
-
-    @property
-    def inputs(self) -> Mapping[str, Range]:
-        """What the price of an hour follows from, each a range."""
-        return self.bands
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Goodput tokens a second."""
-        return self.good_tokens_per_s
 
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
         """Objectives of money for other inputs, and where everything takes so many times as long."""
@@ -302,5 +283,5 @@ class ServicePrice(DesignPrice):
         now = np.interp(0.0, np.log(SLOWER), self.kept)
         share = np.interp(np.log(slower), np.log(SLOWER), self.kept) / now
         # Of draws in which nothing is in time a token costs what it costs where one in a thousand is.
-        tokens_per_s = self.good_tokens_per_s * np.maximum(share, 1e-3)
+        tokens_per_s = self.tokens_per_s * np.maximum(share, 1e-3)
         return self.dollars(inputs, tokens_per_s)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, ob
 from railyard.work.serving.prepare import job_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from railyard.ask.plan.build import DesignBench
     from railyard.ask.plan.planned import PlannedDesigns
@@ -110,7 +110,7 @@ def _job(bench: DesignBench, point: int, demand: int) -> ServingJob:
 
 
 def _hardware(job: ServingJob) -> PlannedHardware:
-    found = PlannedHardware.bought(job.cluster, parts_of_bill(job))
+    found = PlannedHardware.of(job.cluster, parts=parts_of_bill(job))
     machines = [machine for pool in job.pools for machine, _ in pool.separate]
     makers = {entry.vendor for one in machines for entry in (one.accelerator, one.nic)}
     return replace(found, names=found.names | makers)
@@ -170,14 +170,17 @@ def _judged(
     sold = sold_of(found, objective, good)
     each = {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
     seen = {(name, share): value for name, times in each.items() for share, value in quantiles(times).items()}
-    served_so = _Come(
-        sold.tokens_per_h("total") / 3600,
-        good.attainment,
-        good.requests_per_s,
-        {key: value for key, value in seen.items() if key[1] in _SHOWN},
-        kept_of(found, objective, good),
+    service = _service(
+        bench,
+        place[:2],
+        job,
+        uses,
+        tokens_per_s=sold.tokens_per_h("total") / 3600,
+        attainment=good.attainment,
+        goodput_per_s=good.requests_per_s,
+        latencies={key: value for key, value in seen.items() if key[1] in _SHOWN},
+        kept=kept_of(found, objective, good),
     )
-    service = _service(bench, place[:2], job, uses, served_so)
     mean_s = float(np.mean(found.e2e_s[found.done]))
     return DesignOutcome(
         *place,
@@ -191,36 +194,22 @@ def _judged(
     )
 
 
-@dataclass(frozen=True)
-class _Come:
-    """What came of requests, as `Service` has it."""
-
-    good_tokens_per_s: float
-    attainment: float
-    goodput_per_s: float
-    latencies: Mapping[tuple[str, str], float | None]
-    kept: tuple[float, ...]
-
-
 def _service(
-    bench: DesignBench, pair: tuple[int, int], job: ServingJob, uses: Sequence[Use], came: _Come
+    bench: DesignBench, pair: tuple[int, int], job: ServingJob, uses: Sequence[Use], **came: Any
 ) -> ServicePrice:
+    """The price of a service; `came` are the fields of `ServicePrice` that say what came of its requests."""
     assumptions = bench.assumptions(*pair)
-    sold = PaidGoodput(came.good_tokens_per_s, 0.0, 1.0, came.attainment)
+    sold = PaidGoodput(came["tokens_per_s"], 0.0, 1.0, came["attainment"])
     cost = deployment_cost(uses=uses, parts=parts_of_bill(job), goodput=sold, assumptions=assumptions)
     return ServicePrice(
         capex=cost.capex,
         power=cost.power,
-        bands=hourly_inputs(cost.capex, cost.power, assumptions),
+        inputs=hourly_inputs(cost.capex, cost.power, assumptions),
         rack_w=job.cluster.catalog.price("rack-power").range.typical,
-        good_tokens_per_s=came.good_tokens_per_s,
-        attainment=came.attainment,
-        goodput_per_s=came.goodput_per_s,
-        latencies=came.latencies,
-        kept=came.kept,
         delivery_s=bench.delivery_s(_hardware(job)),
         site=assumptions.site,
         grid=assumptions.grid,
+        **came,
     )
 
 
@@ -230,9 +219,9 @@ def _again(bench: DesignBench, pair: tuple[int, int], job: ServingJob, outcome: 
     for pool, watts in zip(job.pools, outcome.drawn_w, strict=True):
         device, count = pool.cluster.accelerator, int(pool.ranks.size)
         uses.append(Use(device, count, drawn_w(device, watts * count, count, 1.0)))
-    tokens_per_s, attainment, per_s = (outcome.figures[name] for name in ("tokens_per_s", "attainment", "goodput"))
-    came = _Come(tokens_per_s, attainment, per_s, {}, outcome.kept)
-    return _service(bench, pair, job, [*uses, *_idle(job)], came)
+    names = {"tokens_per_s": "tokens_per_s", "attainment": "attainment", "goodput_per_s": "goodput"}
+    came = {field: outcome.figures[name] for field, name in names.items()}
+    return _service(bench, pair, job, [*uses, *_idle(job)], **came, latencies={}, kept=outcome.kept)
 
 
 def _idle(job: ServingJob) -> list[Use]:

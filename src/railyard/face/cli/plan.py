@@ -7,8 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from railyard.ask.plan import growth as paths
-from railyard.ask.plan import growth_change
-from railyard.ask.plan import worth as moved
+from railyard.ask.plan import pages
 from railyard.ask.plan import worth as worths
 from railyard.ask.plan.deployments import gain, plan, to_json, why
 from railyard.ask.plan.growth_change import provisions
@@ -84,7 +83,7 @@ def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: boo
     found = paths.growth(draft)
     result = paths.to_json(found)
     if report is not None:
-        write_text(report, growth_change.page(draft.title, result))
+        write_text(report, pages.growth_page(draft.title, result))
     if as_json:
         emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
         return
@@ -163,7 +162,7 @@ def worth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool
         found = worths.worth(terminal.scenario(file, sets), progress)
     result = worths.to_json(found)
     if report is not None:
-        write_text(report, moved.page(result))
+        write_text(report, pages.worth_page(result))
     if as_json:
         emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
         return

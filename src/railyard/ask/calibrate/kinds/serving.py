@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.calibrate.measurements import (
+    NEEDED_TEXT,
+    TEXT,
     Calibrated,
     CalibratedConstant,
-    Cells,
     JudgedRow,
     MeasurementKind,
+    counts,
     kinds,
+    numbers,
     read_rows,
+    words,
 )
 from railyard.ask.calibrate.posterior import Prior, posterior
-from railyard.kit.schema.bounds import limits
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import KV_BITS, PRECISIONS, Deployments, ServingLayout
 from railyard.work.serving.memory import sequences
@@ -35,7 +38,7 @@ from railyard.work.serving.software import (
 from railyard.work.serving.steady import ServingDemand, closed_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,17 +49,24 @@ if TYPE_CHECKING:
     F = NDArray[np.float64]
 
 
-NEEDED = ("gpu", "model", "input_tokens", "output_tokens", "concurrency")
-"""Columns without which a row says nothing."""
 METRICS = ("tpot_ms", "ttft_ms")
 """What was measured: median ms a token behind the first, and mean ms to the first; either or both."""
 _DEGREES = ("tp", "pp", "dp_attention", "ep")
-_WORDS = ("id", "software", "precision", "kv_bits", "max_sequences", "notes")
-COLUMNS = (*NEEDED, *METRICS, *_DEGREES, *_WORDS)
+_LARGEST = 10_000_000
+COLUMNS = {
+    **dict.fromkeys(("gpu", "model"), NEEDED_TEXT),
+    **dict.fromkeys(("input_tokens", "output_tokens", "concurrency"), counts(_LARGEST, needed=True)),
+    "tpot_ms": numbers(1e-3, 3.6e6),  # a token takes 1 us to an hour
+    "ttft_ms": numbers(1e-3, 8.64e7),  # the first one takes a day at most
+    **dict.fromkeys(_DEGREES, counts(_LARGEST)),
+    **dict.fromkeys(("id", "notes"), TEXT),
+    "software": words(ENGINES, "vllm"),
+    "precision": words(PRECISIONS, "bf16"),
+    "kv_bits": words({str(bits): bits for bits in KV_BITS}, 16),
+    "max_sequences": counts(_LARGEST, default=1024),
+}
 """All columns that a table may have."""
-RANGES = {"tpot_ms": limits(1e-3, 3.6e6), "ttft_ms": limits(1e-3, 8.64e7)}
-"""Beyond these nothing was ever measured: a token takes 1 us to an hour, the first one at most a day."""
-_MOST = 1024
+NEEDED = tuple(name for name, column in COLUMNS.items() if column.needed)
 _NIC_BPS = 400e9
 
 
@@ -90,38 +100,26 @@ def rows_of(source: MeasurementFile, catalog: Catalog) -> list[ServedRow]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    return read_rows(source, COLUMNS, lambda line, cells: _Row(line, cells).row(catalog))
+    return read_rows(source, COLUMNS, METRICS, lambda line, values: _row(line, values, catalog))
 
 
-class _Row(Cells):
-    needed, metrics, ranges, largest = NEEDED, METRICS, RANGES, 10_000_000
-
-    def row(self, catalog: Catalog) -> ServedRow:
-        self.filled()
-        device = catalog.accelerator(self.cells["gpu"])
-        domain = device.scale_up_domain
-        if device.scale_up_kind == "none" and device.server:
-            domain = catalog.server(device.server).accelerators
-        return ServedRow(
-            self.line,
-            self.name,
-            self.choice("software", ENGINES, "vllm"),
-            device,
-            catalog.model(self.cells["model"]),
-            self._layout(),
-            Machine.of_device(device, _NIC_BPS, domain),
-            float(self.count("input_tokens")),
-            float(self.count("output_tokens")),
-            float(self.count("concurrency")),
-            float(self.count("max_sequences")) if "max_sequences" in self.cells else float(_MOST),
-            *(self.number(name) / 1e3 if name in self.cells else 0.0 for name in METRICS),
-        )
-
-    def _layout(self) -> ServingLayout:
-        degrees = {name: self.count(name) for name in _DEGREES if name in self.cells}
-        precision = self.choice("precision", PRECISIONS, "bf16")
-        bits = int(self.choice("kv_bits", tuple(map(str, KV_BITS)), "16"))
-        return ServingLayout(precision=precision, kv_bits=bits, **degrees)
+def _row(line: int, values: Mapping[str, Any], catalog: Catalog) -> ServedRow:
+    device = catalog.accelerator(values["gpu"])
+    domain = device.scale_up_domain
+    if device.scale_up_kind == "none" and device.server:
+        domain = catalog.server(device.server).accelerators
+    degrees = {name: values[name] for name in _DEGREES if name in values}
+    return ServedRow(
+        line,
+        values["id"],
+        values["software"],
+        device,
+        catalog.model(values["model"]),
+        ServingLayout(precision=values["precision"], kv_bits=values["kv_bits"], **degrees),
+        Machine.of_device(device, _NIC_BPS, domain),
+        *(float(values[name]) for name in ("input_tokens", "output_tokens", "concurrency", "max_sequences")),
+        *(values.get(name, 0.0) / 1e3 for name in METRICS),
+    )
 
 
 SPREAD = 0.03
