@@ -1,8 +1,11 @@
-"""The README's Python block runs, and the commands that it names exist."""
+"""The README: its Python and scenarios run, its commands take their options, its transcripts are what is printed."""
 
 import re
+import shlex
 from pathlib import Path
 
+import pytest
+from tests.tables import command
 from typer.main import get_command
 
 from railyard.face import api
@@ -11,6 +14,8 @@ from railyard.work.scenario.load import load
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^railyard .*", README, re.MULTILINE)
+TRANSCRIPTS = re.findall(r"<!-- \$ (railyard .*) -->\n```text\n(.*?)```", README, re.DOTALL)
 
 
 def test_its_python_runs(monkeypatch) -> None:
@@ -21,11 +26,29 @@ def test_its_python_runs(monkeypatch) -> None:
     assert abs(names["shares"]["share"].sum() - len(names["run"].variants)) < 1e-6
 
 
-def test_its_commands_exist() -> None:
-    known = get_command(app).commands
-    named = set(re.findall(r"^railyard (\w+)", README, re.MULTILINE))
-    assert named
-    assert named <= {*known, *EXTRAS}
+@pytest.mark.parametrize("line", COMMANDS)
+def test_its_commands_take_their_options(line) -> None:
+    verb, *words = shlex.split(line, comments=True)[1:]
+    assert verb in EXTRAS or get_command(app).commands[verb].make_context(verb, words)
+
+
+def cells(text):
+    """Pieces of a transcript between which it may leave something out: columns, and what `...` stands for."""
+    rows = [line for line in text.splitlines() if "  " in line]
+    prose = " ".join(line for line in text.splitlines() if "  " not in line)
+    return [cell for part in (*rows, prose) for cell in re.split(r"  +|\(?\.\.\.\)?", part) if cell.strip()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("line", "text"), TRANSCRIPTS)
+def test_its_transcripts_are_what_is_printed_now(line, text, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = command(f"{line} --out {tmp_path}")
+    at = 0
+    for cell in cells(text):
+        at = printed.find(cell.strip(), at)
+        assert at >= 0, f"not in the output, or not in this order: {cell.strip()}\n{printed}"
+        at += len(cell.strip())
 
 
 def test_its_scenarios_run(tmp_path) -> None:
