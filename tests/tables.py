@@ -48,8 +48,6 @@ RESULT = "  #=> "
 LONGEST = 120
 SHOWN = 64
 """Letters of a result that follow its case on the same line, if there are more."""
-LISTED = 60
-"""Letters of what is allowed that a table shows: longer lists grow with the catalogue."""
 
 
 @dataclass
@@ -72,7 +70,7 @@ class Step:
 
 def cut(line: str, room: int) -> str:
     """A line that is not longer than that; `...` stands for the rest."""
-    return line if len(line) <= room else line[: room - 3].rstrip() + "..."
+    return line if len(line) <= room else line[: room - 3].rstrip(". ") + "..."
 
 
 @dataclass
@@ -141,9 +139,9 @@ def told(error: Exception) -> str:
     lines = []
     for one in error.problems:
         numbers = "".join(f":{number}" for number in (one.line, one.column) if number is not None)
-        place = f" {one.file or ''}{numbers}" if one.file and " " not in one.file or numbers else ""
-        found = f" (found {one.found})" if one.found is not None and one.found not in one.message else ""
-        allowed = f" (allowed {one.allowed if len(one.allowed) <= LISTED else '...'})" if one.allowed else ""
+        place = f" {one.file or ''}{numbers}" if (one.file and " " not in one.file) or numbers else ""
+        found = f" (found: {one.found})" if one.found is not None and one.found not in one.message else ""
+        allowed = f" (allowed: {one.allowed})" if one.allowed else ""
         lines.append(f"{name}{place}: {one.headline()}{found}{allowed}")
     return "\n".join(lines)
 

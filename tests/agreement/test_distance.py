@@ -15,7 +15,6 @@ from railyard.engine.background import Bursts, Flows, _entities, until
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind as Kind
 from railyard.graph import Job
-from railyard.kit.errors import InputError
 
 PACKETS = PacketEngine(samples=0)
 ALL = tuple(range(16))
@@ -139,18 +138,3 @@ def test_warnings_say_what_distance_takes():
     assert not list(notes_of(sites("roce", 80, border_switch="7800R4")))
     assert not list(notes_of(sites("uec", 80)))
     assert "not priced" in " ".join(notes_of(sites("uec", 5000)))
-
-
-@pytest.mark.parametrize(
-    ("fabric", "network", "message"),
-    [
-        ("roce", {"overrides": (("headroom_bytes", 30_000_000),)}, "headroom larger than the buffer"),
-        ("uec", {"overrides": (("headroom_bytes", 1_000_000),)}, "does not pause"),
-        ("uec", {"topology": LeafSpine(), "border_switch": "7800R4"}, "leaf-spine does not have"),
-        ("infiniband", {"border_switch": "7800R4"}, "does not run on"),
-    ],
-)
-def test_what_cannot_be_is_refused(fabric, network, message):
-    topology = MultiSite(sites=2, distance_m=80e3, inner=LeafSpine())
-    with pytest.raises(InputError, match=message):
-        yard.machine(16, fabric, **{"topology": topology, **network})

@@ -15,7 +15,7 @@ from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import cache_tokens
-from railyard.work.serving.software import parse, profile, read_profiles, shipped, table_profile, written
+from railyard.work.serving.software import profile, read_profiles, shipped, table_profile, written
 
 RUNS = Path(__file__).resolve().parents[2] / "validation/data/serving_runs"
 ADA = "RTX4090/Llama-3.1-8B/vllm"
@@ -127,17 +127,6 @@ def test_profiles_stand_over_the_tables_and_can_be_read_again(tmp_path, known):
     file = tmp_path / "own.toml"
     file.write_text(written(shipped()), encoding="utf-8")
     assert read_profiles(file) == shipped()
-
-
-def test_wrong_profiles_are_named(tmp_path):
-    with pytest.raises(InputError, match="weights_fraction"):
-        parse({"vllm": {"rtx-4090": {"constants": {"weight_fraction": 0.9}}}}, "own.toml")
-    with pytest.raises(InputError, match="above 0"):
-        parse({"vllm": {"rtx-4090": {"constants": {"host_s": -1}}}}, "own.toml")
-    with pytest.raises(InputError, match="constants"):
-        parse({"vllm": {"rtx-4090": {}}}, "own.toml")
-    with pytest.raises(InputError, match="no such file"):
-        read_profiles(tmp_path / "none.toml")
 
 
 @pytest.fixture

@@ -162,17 +162,6 @@ def test_what_is_wrong_is_said(tmp_path, text, parts):
         assert part in str(caught.value)
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path):
-    text = (
-        "accelerators:\n  a: {extends: h100, memry: 1 GB, l2: 3}\n  b: {extends: h99}\n"
-        "switches:\n  c: {extends: TH5, ports: x}\n"
-    )
-    with pytest.raises(InputError) as caught:
-        catalog.load(written(tmp_path, text))
-    assert len(caught.value.problems) == 4
-    assert {problem.line for problem in caught.value.problems} == {2, 3, 5}
-
-
 def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         catalog.load(tmp_path / "nothing.yaml")

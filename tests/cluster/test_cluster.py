@@ -194,14 +194,6 @@ def test_latency_scales_everywhere():
     assert (slower.links.latency_ps == 2 * cluster.links.latency_ps).all()
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"nic": 0.0}, {"fabric_tiers": {"spine": 2.0}}, {"fabric_tiers": -1.0}, {"flops": -2.0}]
-)
-def test_wrong_factors_are_refused(wrong):
-    with pytest.raises(InputError):
-        machine().scaled(**wrong)
-
-
 def test_the_bill_counts_what_was_wired():
     cluster = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 4))
     bill = bill_of(cluster)

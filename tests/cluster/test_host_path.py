@@ -75,29 +75,6 @@ def test_a_nic_that_two_accelerators_share_may_be_half_away():
     assert found.rate_bps == pytest.approx([400e9, 100e9 / (0.5 + 0), 400e9, 400e9])
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"transport": "tcp", "gpudirect": "on"}, "TCP goes through host memory"),
-        ({"transport": "tcp", "tcp_cores": 1}, "a core for each direction"),
-    ],
-)
-def test_what_cannot_be_is_refused(values, message):
-    with pytest.raises(InputError, match=message):
-        HostSpec(**values)
-
-
-def test_more_cores_than_there_are_are_refused():
-    with pytest.raises(InputError, match="more cores than a server has"):
-        path(HostSpec(transport="tcp", tcp_cores=30), host_memory_bps=1e15, pcie_bps=1e13)
-
-
-def test_the_back_end_alone_has_accelerators_behind_its_nics():
-    spec = ClusterSpec(16, "hgx-h100", NetworkSpec(), front_end=NetworkSpec(host=HostSpec(gpudirect="off")))
-    with pytest.raises(InputError, match="back-end"):
-        build(spec, KNOWN)
-
-
 def test_links_of_nics_have_the_rate_and_latency_of_their_path():
     spec = NetworkSpec(fabric=FabricSpec("infiniband"), link_rate_bps=200e9)
     one_socket = {"server": {"nic_numa": (0,) * 8}}

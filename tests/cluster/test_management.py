@@ -11,7 +11,6 @@ from railyard.cluster.management import management_of
 from railyard.cluster.spec import ClusterSpec, ManagementSpec, NetworkSpec, StorageSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
-from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import MANAGEMENT, Part, component_of, price_of
 
 KNOWN = catalog.load()
@@ -115,18 +114,3 @@ def test_it_has_a_line_of_the_capital():
     rows = bill_of(cluster(248, servers=3))
     parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
     assert price_of(parts, MANAGEMENT).typical == pytest.approx(54e3 + 60e3 + 91e3 + 36e3)
-
-
-@pytest.mark.parametrize(
-    ("given", "key", "words"),
-    [
-        ({"server": "ufm-appliance"}, "management.server", "is a fabric-manager, no management-server"),
-        ({"pdu": "pdu-34"}, "management.pdu", "no appliance"),
-        ({"in_band": "sn2201x"}, "management.in_band", "no switch"),
-        ({"core_links": 40}, "management.core_links", "no port left"),
-    ],
-)
-def test_what_cannot_be(given: dict[str, object], key: str, words: str):
-    with pytest.raises(InputError, match=words) as caught:
-        bill_of(cluster(8 * 80, **given))
-    assert caught.value.problems[0].key == key

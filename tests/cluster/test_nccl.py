@@ -126,21 +126,3 @@ def test_a_graph_enters_and_leaves_by_each_rail():
     assert ring.given["speedinter"] == "50"
     text = machines.write((ring, tree)).text()
     assert machines.write(machines.parse(text, "g")).text() == text
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("<system>", "no XML"),
-        ("<graphs version='1'/>", "another file of XML"),
-        ('<!DOCTYPE s [<!ENTITY a "b">]><system/>', "declares no document type"),
-        ('<system><cpu numaid="0"><pci class="0x0302"/></cpu></system>', "no address"),
-        ('<system><cpu numaid="zero"/></system>', "expected a number"),
-        ('<system>\n<cpu numaid="0">\n<pci busid="a" link_speed="fast"/></cpu></system>', "in GT/s"),
-        ("<a>" * 100 + "</a>" * 100, "too deep"),
-    ],
-)
-def test_files_that_are_none_are_refused_with_their_line(text, words):
-    with pytest.raises(InputError, match=words) as caught:
-        machine.parse(text, "topo.xml")
-    assert "topo.xml" in str(caught.value)

@@ -76,15 +76,3 @@ def test_spread_takes_leaf_after_leaf(machine):
 def test_more_than_is_free_is_refused_with_numbers(machine):
     with pytest.raises(InputError, match=r"a job needs 12 accelerators, and 11 of the cluster's 80 are free"):
         place(machine, Placement(), 12, np.arange(80) < 11)
-
-
-def test_an_unknown_policy_is_refused_by_name():
-    with pytest.raises(InputError) as caught:
-        build(SPEC, KNOWN, Placement("scatered"))
-    assert caught.value.problems[0].key == "placement"
-    assert "scattered" in caught.value.problems[0].render()
-
-
-def test_a_whole_cluster_is_not_numbered_across_domains():
-    with pytest.raises(InputError, match="keeps scale-up domains of 8 together"):
-        build(SPEC, KNOWN, Placement("random"))

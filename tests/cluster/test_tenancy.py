@@ -60,23 +60,6 @@ def spec(*given, by="vrf"):
     return TenancySpec(by, tuple(TenantSpec(name, spans) for name, spans in given))
 
 
-@pytest.mark.parametrize(
-    ("asked", "key", "words"),
-    [
-        (spec(("a", ((0, 3),)), ("b", ((3, 4),))), "tenants.1.servers", "NIC 0 of server 3 is `a`'s already"),
-        (spec(("a", ((0, 3),)), ("a", ((4, 4),))), "tenants.1.name", "another tenant is called so"),
-        (spec(("a", ())), "tenants.0.servers", "a tenant without ports is none"),
-        (spec(("a", ((4, 8),))), "tenants.0.servers", "there are no such servers"),
-        (spec(("a", ((4, 3),))), "tenants.0.servers", "there are no such servers"),
-        (spec(("a", ((0, 0),)), by="vlan"), "by", "nothing keeps tenants apart by that name"),
-    ],
-)
-def test_what_cannot_be_is_named(asked, key, words):
-    with pytest.raises(InputError, match=words) as error:
-        tenancy_of(asked, 8, 4)
-    assert error.value.problems[0].key == key
-
-
 @pytest.mark.parametrize(("by", "most"), [("vrf", 3994), ("pkey", 32_766), ("evpn", 16_767_215)])
 def test_there_are_only_so_many_numbers(by, most):
     """VLANs 101 to 4094; partition keys 1 to 0x7ffe, 0x7fff being the default one; VNIs 10,001 to 2^24 - 1."""
@@ -84,19 +67,6 @@ def test_there_are_only_so_many_numbers(by, most):
     if most < 10_000:
         with pytest.raises(InputError, match="too few numbers"):
             tenancy_of(spec(*((f"t{number}", ((number, number),)) for number in range(most + 1)), by=by), most + 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("by", "fabric", "words"),
-    [
-        ("pkey", "roce", "switches of Ethernet have no `pkey`"),
-        ("evpn", "infiniband", "switches of InfiniBand have no `evpn`"),
-        ("job-key", "roce", "JobIDs are Ultra Ethernet's"),
-    ],
-)
-def test_a_network_has_what_its_kind_has(by, fabric, words):
-    with pytest.raises(InputError, match=words):
-        cluster(by, fabric)
 
 
 def test_storage_on_the_back_end_is_reached_by_nobody_who_is_kept_apart():

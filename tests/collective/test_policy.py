@@ -35,22 +35,6 @@ def test_best_is_at_least_as_good_as_the_library(build):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"algorithm": {"all-reduce": "rign"}}, "did you mean `ring`"),
-        ({"algorithm": {"all-redcue": "ring"}}, "did you mean `all-reduce`"),
-        ({"algorithm": {"all-to-all": "ring"}}, "does not do all-to-all"),
-        ({"algorithm": {"dp tp all-reduce": "ring"}}, "a key is"),
-        ({"protocol": {"dp": "l128"}}, "unknown protocol"),
-        ({"selector": "bets"}, "did you mean `best`"),
-    ],
-)
-def test_wrong_words_are_refused(arguments, message):
-    with pytest.raises(InputError, match=message):
-        CollectivePolicy(**arguments)
-
-
-@pytest.mark.parametrize(
     ("machine", "algorithm", "reason"),
     [
         (("dgx-a100", 8), "nvls", "cannot reduce"),

@@ -16,7 +16,6 @@ from railyard.collective.synthesis.network import SizeMeaning, build, read_netwo
 from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.search import synthesize
 from railyard.face.cli.guard import run
-from railyard.kit.errors import InputError
 
 DATA = Path(__file__).parents[2] / "validation" / "src" / "railyard_validation" / "data"
 RATES = st.sampled_from([1.0, 2.5, 12.5])
@@ -191,40 +190,6 @@ def test_from_the_command_line(capsys):
     assert "which chassis" in capsys.readouterr().err
     assert run([*words, "--size", "1 ms"]) == 2
     assert "--size: unknown unit `ms`" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("source,destination,gb_per_s,latency_us\n0,0,1,1\n", "to itself"),
-        ("source,destination,gb_per_s,latency_us\n0,1,x,1\n1,0,1,1\n", "gb_per_s: expected a number"),
-        ("source,destination,gb_per_s,latency_us\n0,1,0,1\n1,0,1,1\n", "l.csv:2"),
-        ("source,destination,gb_per_s,latency_us\n0,1,1,1\n", "do not reach one another"),
-        ("source,destination,gb_per_s,latency_us\n0," + "9" * 5000 + ",1,1\n", "destination: expected a number"),
-        ("source,destination,gb_per_s\n0,1,1\n", "`latency_us` is missing"),
-        (
-            "source,destination,gb_per_s,latency_us\n0,1,50,1\n1,0,50,1\n0,1,25,1\n",
-            "two rows say the link 0 to 1; line 2",
-        ),
-        ("source,destination,gb_per_s,latency_us\n0,1,50,5,1\n1,0,1,1\n", "as many cells as the heading"),
-        ("source,destnation,gb_per_s,latency_us\n0,1,1,1\n", "did you mean `destination`"),
-        ("source,destination,gb_per_s,latency_us\n0,2,1,1\n2,0,1,1\n", "no link has the node 1"),
-        ("", "empty"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path, text, words):
-    path = tmp_path / "l.csv"
-    path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_network(path)
-    assert words in str(caught.value)
-
-
-def test_a_choice_among_networks_that_the_table_does_not_tell_apart_is_refused(tmp_path):
-    path = tmp_path / "l.csv"
-    path.write_text("source,destination,gb_per_s,latency_us\n0,1,1,1\n1,0,1,1\n")
-    with pytest.raises(InputError, match="no column `topology`"):
-        read_network(path, topology="dgx1")
 
 
 @pytest.mark.parametrize("switches", ["\u00b2", "1" * 5000, "-1"])

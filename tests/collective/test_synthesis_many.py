@@ -11,11 +11,10 @@ from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN
-from railyard.collective.synthesis.of_cluster import MOST_RANKS, network_of
+from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.search import synthesize
 from railyard.face.cli.guard import run
 from railyard.graph import CollectiveKind
-from railyard.kit.errors import InputError
 
 SERVERS = 33
 RANKS = 8 * SERVERS
@@ -79,11 +78,6 @@ def test_messages_that_are_too_many_are_counted(words, tmp_path, capsys):
     assert run(words(1024, "--mscclpp", str(out))) == 2
     assert f"up to {MOST_IN_PLAN:,} messages" in capsys.readouterr().err
     assert not out.exists()
-
-
-def test_more_ranks_than_symmetries_have_elements_are_refused():
-    with pytest.raises(InputError, match="symmetries of so many ranks are not looked for"):
-        network_of(machine(16), np.zeros(MOST_RANKS + 1, np.int64), CollectiveKind.ALL_GATHER)
 
 
 @pytest.mark.slow

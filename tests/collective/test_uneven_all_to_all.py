@@ -16,7 +16,7 @@ from railyard.collective.synthesis.bound import lower_bound_us, uneven_bound_us
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.mscclpp import mscclpp_json
 from railyard.collective.synthesis.network import build
-from railyard.collective.synthesis.uneven import chunks_of, matrix_of, read_matrix, synthesize_uneven
+from railyard.collective.synthesis.uneven import chunks_of, read_matrix, synthesize_uneven
 from railyard.face.cli.guard import run
 from railyard.kit.errors import InputError
 
@@ -134,13 +134,6 @@ def test_what_is_wrong_with_a_matrix_is_named(tmp_path, text):
         read_matrix(path)
     assert WRONG[text] in str(caught.value)
     assert "m.csv" in str(caught.value)
-
-
-def test_matrices_in_python_are_checked_too():
-    with pytest.raises(InputError, match="not square"):
-        matrix_of(np.zeros((2, 3)))
-    with pytest.raises(InputError, match="other ranks than the network has"):
-        synthesize_uneven(mesh(4), heavy(3, 1.0))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.fault import DegradeLink, LinkDown
 from railyard.cluster.fault.cluster_places import ClusterPlaces
-from railyard.collective import ALGORITHMS, Case, CollectivePolicy, choose, machine_of
+from railyard.collective import ALGORITHMS, Case, CollectivePolicy, machine_of
 from railyard.collective.choice import choose_many
 from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
@@ -24,7 +24,6 @@ from railyard.collective.synthesis.schedule import faults as wrong
 from railyard.collective.synthesis.search import synthesize
 from railyard.engine.packet.plans import Grain, plan
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
-from railyard.kit.errors import InputError
 from railyard.work.training.conditions import keeps_of
 
 RANKS = 16
@@ -149,12 +148,6 @@ def test_the_engines_reach_what_was_predicted(state):
             assert on == "packet" or record.table("links")["bytes"][lost].sum() == 0
         else:
             assert took < took_us("ring", GATHER, on, faults)[0]
-
-
-def test_a_schedule_for_other_ranks_is_refused():
-    made, _ = searched_for(GATHER)
-    with pytest.raises(InputError, match="its file is for 16 ranks, and these are 8"):
-        choose(GATHER, 1e6, Shape.grid(1, 8), machine(), CollectivePolicy(algorithm={"all-gather": made.name}))
 
 
 def test_nobody_chooses_a_schedule_unasked():

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from railyard.ask.bring_up.racks import BuildPace, RackSite, order_of, play, site_of
 from railyard.ask.bring_up.study import BringUp, DrawSpread, delivered, earning, study
 from railyard.face.cli import guard
-from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import capital_recovery_factor
 from railyard.work.scenario import load
 
@@ -165,21 +164,6 @@ def test_capital_is_the_annuity_of_the_bill():
 
 def test_a_tenth_of_draws_lies_below_low():
     assert DrawSpread.of(np.arange(1.0, 101.0)) == DrawSpread(10.0, 50.0, 90.0)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("bring_up.deliveries=[{at: 0 d, share: 0.5}]", "do not bring all racks"),
-        ("bring_up.deliveries=[{at: 9 d, share: 0.5}, {at: 1 d, share: 0.5}]", "do not bring all racks"),
-        ("bring_up.first_job=4096", "up to 1024"),
-        ("bring_up.miscabling=2", "bring_up.miscabling"),
-        ("bring_up.orders=[rowz]", "rows"),
-    ],
-)
-def test_a_wrong_section_is_refused_at_its_key(change, words):
-    with pytest.raises(InputError, match=words):
-        study(load.load(EXAMPLE, [change]), lambda *_: None)
 
 
 def test_the_command_prints_tables_and_json(capsys):

@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from railyard.cluster.hall.racks import bought
-from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 
@@ -133,18 +132,3 @@ def test_what_does_not_keep_to_the_limits_is_said():
     assert words[0] == "a server of 10.3 kW is more than the 8 kW of a rack"
     assert "`hall.row_power` 0.005 MW" in words[1]
     assert "`hall.zone_power`" in words[2]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"row_racks": 0}, "row_racks"),
-        ({"banks": 0}, "banks"),
-        ({"network_units": 43}, "up to 42"),
-        ({"row_rack": 3}, "did you mean `row_racks`"),
-        ({"cold_aisle": "1.2 kW"}, "cold_aisle"),
-    ],
-)
-def test_halls_that_cannot_be_are_refused(values, words):
-    with pytest.raises(InputError, match=words):
-        planned(draft(64, hall=values))

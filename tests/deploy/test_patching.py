@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from railyard.ask.deploy.emit import tables
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.bill import bill_of
-from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned
 
@@ -115,14 +114,3 @@ def test_port_maps_name_both_ends():
         one["b_panel"],
     )
     assert found["rack"] == panel.split("-")[0] == one["a_rack"]
-
-
-def test_panels_that_cannot_be_are_refused():
-    with pytest.raises(InputError, match="patch panels"):
-        patched(1024, "all", lengths={"nic": "20 m"}, hall={"rack_units": 8, "network_units": 8})
-    with pytest.raises(InputError, match="higher than a rack"):
-        planned(draft(64, hall={"rack_units": 7, "network_units": 7}))
-    with pytest.raises(InputError, match="patch_panels"):
-        patched(64, "some")
-    with pytest.raises(InputError, match="broken out to 8 links each"):
-        patched(64, "switches", "leaf-spine", "scheduled")

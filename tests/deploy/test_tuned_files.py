@@ -119,13 +119,6 @@ def test_the_script_of_interfaces_writes_the_drivers_files(files, tmp_path):
     assert configurations.read(re.sub("(?m)^", "# ", text)) == {}
 
 
-def test_a_share_that_no_switch_has_is_refused():
-    with pytest.raises(InputError, match="certain shares of the buffer"):
-        rendered(draft(64, "leaf-spine", "roce").with_values({"packet.set.pfc_alpha": "0.3"}, "test"), quiet)
-    with pytest.raises(InputError, match="whole numbers"):
-        rendered(draft(64, "leaf-spine", "roce").with_values({"packet.set.rdma_cnp_interval": "1.5 us"}, "test"), quiet)
-
-
 def test_a_folder_of_something_else_stays(tuned, tmp_path):
     folder = tmp_path / "kept"
     folder.mkdir()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.catalog import Range
-from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import exactly
 from railyard.measure.cost.capital import (
     ACCELERATORS,
@@ -18,7 +17,6 @@ from railyard.measure.cost.capital import (
     Part,
     capex,
     capital_recovery_factor,
-    component_of,
 )
 
 
@@ -64,8 +62,3 @@ def test_capex_adds_up_and_carries_its_ends():
         "installation",
     ]
     assert lines[3]["count"] == 3
-
-
-def test_an_unknown_kind_of_part_is_refused():
-    with pytest.raises(InputError, match="unknown kind"):
-        component_of("toaster")

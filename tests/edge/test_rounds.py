@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from railyard.engine import rounds as buffered
 from railyard.engine import rounds as waiting
 from railyard.engine.rounds import Cohort, Rule, close
-from railyard.kit.errors import SimulationError
 
 
 def cohort(compute, leave=None, before=(), after=(), up_bits=0.0):
@@ -201,8 +200,3 @@ def test_places_that_share_a_line_are_a_closed_queue(places):
     steps = buffered.run(draw, places, 10, 1_500)
     weights = [math.perm(places, busy) / 4.0**busy for busy in range(places + 1)]
     assert 15_000 / steps.at_s[-1] == pytest.approx(1.0 - 1.0 / sum(weights), rel=0.02)
-
-
-def test_a_buffered_server_gives_up_where_nobody_comes_back():
-    with pytest.raises(SimulationError, match="0 came back"):
-        buffered.run(lambda count: cohort(np.ones(count), leave=np.full(count, 0.5)), 2, 1, 3)

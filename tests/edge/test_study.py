@@ -314,11 +314,6 @@ def test_impossible_sites(change, words):
     assert problem.line
 
 
-def test_an_engine_is_refused():
-    with pytest.raises(InputError, match="engine of their own"):
-        api.execute(load.from_text(ROUNDS, Path("x.yaml")), [], engine="packet", out=None)
-
-
 def test_tables():
     for text, name, rows in ((ROUNDS, "clients", 5), (SITES, "sites", 2)):
         run_of = api.execute(load.from_text(text, Path("x.yaml")), [], out=None)

@@ -125,12 +125,6 @@ def test_equal_requests_are_lowered_once():
     assert low.entity.tolist() == [1, 1, 2, 3, 0, 0, 0]
 
 
-def test_a_graph_must_fit_its_cluster():
-    graph = graph_of([transfer(0, 8, GIB)])
-    with pytest.raises(engine.contract.InputError, match="more ranks than the cluster"):
-        engine.get("flow").simulate([Job(TaskGraph(**{**graph.__dict__, "ranks": 65}))], machine())
-
-
 def test_what_the_fabric_leaves_out_is_said():
     here = machine("leaf-spine", "roce")
     timeline = engine.get("flow").simulate([Job(graph_of([transfer(0, 8, GIB)]))], here)

@@ -164,20 +164,3 @@ def test_a_place_that_is_not_there_is_named_with_the_nearest(fault, key, hint):
     assert problem.key == key
     if hint is not None:
         assert hint in problem.hint
-
-
-@pytest.mark.parametrize(
-    ("make", "key"),
-    [
-        (lambda: NicDown(0, 0, at_ps=-1), "at"),
-        (lambda: NicDown(0, 0, for_ps=0), "for"),
-        (lambda: NicDown(0, 0, times=3), "every"),
-        (lambda: NicDown(0, 0, times=3, every_ps=5), "for"),
-        (lambda: NicDown(0, 0, times=3, every_ps=5, for_ps=5), "every"),
-        (lambda: NicDown(0, 0, times=0), "times"),
-    ],
-)
-def test_impossible_times_are_refused(make, key):
-    with pytest.raises(InputError) as caught:
-        make()
-    assert caught.value.problems[0].key == key

@@ -6,7 +6,7 @@ import pytest
 
 from railyard import engine
 from railyard.cluster.fault import AcceleratorDown, BitErrors, DegradeLink, Late, LinkDown, SlowAccelerator
-from railyard.kit.errors import InputError, SimulationError
+from railyard.kit.errors import InputError
 
 from .hand import Entity, Graph, Links
 from .test_semantics import GIGABYTE_PER_S, play
@@ -93,13 +93,6 @@ def test_a_link_that_is_all_but_down_holds_its_flows_until_it_is_up(name):
     fault = DegradeLink(1e-9, tier="nic", at_ps=500_000, for_ps=2_000_000)
     timeline = play(graph, [Entity({0: 1.0}, 1_000)], faults=[fault], name=name)
     assert timeline.end_ps.tolist() == [3 * US, 4 * US]
-
-
-def test_a_link_without_capacity_is_told():
-    graph = Graph(1)
-    graph.transfer(0, 0, 0)
-    with pytest.raises(SimulationError, match=r"wait for links without capacity: task 0 \(forward task, transfer"):
-        play(graph, [Entity({0: 1.0}, 1_000)], [0.0])
 
 
 def test_degraded_links_share_what_is_left():

@@ -143,12 +143,6 @@ def test_there_are_eight_classes(priority):
         FLOW.simulate(jobs, machine())
 
 
-def test_packets_have_one_class():
-    jobs = jobs_of(MIB, MIB)
-    with pytest.raises(InputError, match="`flow`"):
-        engine.get("packet").simulate([dataclasses.replace(jobs[0], priority=1), jobs[1]], machine())
-
-
 def test_jobs_that_share_nothing_change_no_digit_of_each_other():
     """Each has a leaf of its own."""
     one, two = step(16, 40 * MIB, 10**9), step(16, 70 * MIB, 3 * 10**8)
@@ -282,23 +276,6 @@ def test_jitter_is_drawn_by_the_seed_of_the_job():
     assert ends[0].tolist() != ends[1].tolist()
     assert ends[1].tolist() == ends[2].tolist()
     assert SEED_BITS > 31
-
-
-@pytest.mark.parametrize(
-    ("jobs", "words"),
-    [
-        ([], "no job"),
-        ([Job(step(2, 1, 1), placed(1, 32))], "accelerator 32"),
-        ([Job(step(2, 1, 1), placed(5, 5))], "another rank"),
-        ([Job(step(2, 1, 1), placed(5, 6)), Job(step(2, 1, 1), placed(6, 7), name="b")], "`b`"),
-        ([Job(step(3, 1, 1), placed(5, 6), name="c")], "`c` has too few"),
-        ([Job(step(2, 1, 1), start_ps=-1)], "before the run"),
-    ],
-)
-def test_jobs_that_do_not_fit_are_refused(jobs, words):
-    with pytest.raises(InputError) as caught:
-        FLOW.simulate(jobs, machine())
-    assert words in caught.value.problems[0].render()
 
 
 def test_a_record_of_one_job_has_no_other():

@@ -145,26 +145,3 @@ def test_every_flow_is_at_its_cap_or_highest_on_a_full_link(seed):
     for i, row in enumerate(rows):
         held_back = any(full[link] and level[i] >= top[link] * (1 - 1e-8) for link in row.links)
         assert held_back or got[i] == pytest.approx(row.cap, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("row", "word"),
-    [
-        (Entity({7: 1.0}, 1.0), "link out of range"),
-        (Entity({0: 0.0}, 1.0), "share not positive"),
-        (Entity({0: 1.0}, -1.0), "volume out of range"),
-        (Entity({0: 1.0}, 1.0, latency=-1), "negative latency"),
-        (Entity({0: 1.0}, 1.0, cap=0.0), "rate cap not positive"),
-        (Entity({0: 1.0}, 1.0, weight=0.0), "weight not positive"),
-    ],
-)
-def test_wrong_columns_are_refused(row, word):
-    with pytest.raises(ValueError, match=word):
-        rates([Entity({0: 1.0}, 1.0), row], [1.0])
-
-
-def test_a_link_twice_in_one_row_is_refused():
-    columns = entities([Entity({0: 1.0, 1: 1.0}, 1.0)])
-    columns.link_idx[:] = 0
-    with pytest.raises(ValueError, match="a link twice"):
-        _core.max_min(columns.core(), np.ones(2))

@@ -150,22 +150,3 @@ def test_the_worst_link_counts_and_means_are_over_repetitions():
     rows = [(0, 0, 1.0, 1.0), (0, 1, 1.0, 1.0), (1, 0, 1.0, 1.0), (1, 2, 1.0, 1.0), (1, 3, 1.0, 1.0)]
     runs = [[(0, 3), (5, 8)], [(2, 3)], [(0, 3)], [(0, 3)]]
     assert stretches(on_links(rows), running(runs), slowed=False).tolist() == pytest.approx([2.0, 2.0, 3.0, 3.0])
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"entity": np.array([0, 9])}, "of no entity"),
-        ({"link": np.array([1, 0])}, "not sorted"),
-        ({"demand": np.array([0.5])}, "differ in length"),
-    ],
-)
-def test_columns_that_do_not_fit_are_refused(change, word):
-    columns = {"link": np.array([0, 0]), "entity": np.array([0, 1]), "demand": np.ones(2), "weight": np.ones(2)}
-    with pytest.raises(ValueError, match=word):
-        stretches(Uses(**{**columns, **change}), running([[(0, 1)], [(0, 1)]]), slowed=False)
-
-
-def test_a_span_without_length_is_refused():
-    with pytest.raises(ValueError, match="ends before"):
-        stretches(on_links([(0, 0, 1.0, 1.0)]), running([[(5, 5)]]), slowed=False)

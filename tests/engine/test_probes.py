@@ -10,7 +10,6 @@ import pytest
 from railyard import engine
 from railyard.engine.faults import FaultColumns
 from railyard.engine.probing import counters, in_bytes
-from railyard.kit.errors import InputError
 
 from .hand import Entity, Graph
 from .test_semantics import GIGABYTE_PER_S, play
@@ -96,11 +95,6 @@ def test_windows_keep_every_link_in_a_byte():
     carried = (load / 255 * step).sum(axis=0) * 1e-12 * 1e9
     assert carried == pytest.approx([150_000, 500_000], rel=0.01)
     assert "link_series" not in record.tables
-
-
-def test_windows_and_samples_are_one_of_both():
-    with pytest.raises(InputError, match="samples or windows"):
-        engine.Probes(samples=4, windows=4)
 
 
 def test_bytes_of_loads_are_rounded_and_bounded():

@@ -10,11 +10,10 @@ import pytest
 from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.spec import Background, Placement
-from railyard.cluster.topology import Dragonfly, LeafSpine, ThreeTier
+from railyard.cluster.topology import LeafSpine, ThreeTier
 from railyard.engine.analytic import fullest
 from railyard.engine.designs import Classes, Networks, contention
 from railyard.engine.tiers import PATTERNS, Tiers
-from railyard.kit.errors import InputError
 
 REACHED = 0.98  # what RoCE reaches of links between switches, `congestion_efficiency`
 RING, EXCHANGE, SEND, PAT = range(len(PATTERNS))
@@ -102,11 +101,6 @@ def test_pods_are_units_of_the_tier_above():
     assert found.names == ("nic", "leaf-spine", "spine-core")
     assert found.units[2] < found.units[1]
     assert (found.crossing[2] <= found.crossing[1] + 1e-12).all()
-
-
-def test_networks_whose_switches_are_not_alike_are_refused():
-    with pytest.raises(InputError, match="leafs, spines and cores"):
-        tiers(topology=Dragonfly())
 
 
 def test_oversubscription_slows_what_crosses():

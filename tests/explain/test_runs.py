@@ -168,9 +168,3 @@ def test_bad_input_says_what_is_wrong(run: Path, tmp_path: Path, capsys: pytest.
     code, _, err = called(capsys, str(broken))
     assert code == 2
     assert "timeline.parquet" in err
-
-
-def test_a_run_without_a_folder_cannot_be_explained() -> None:
-    kept = railyard.run({**SCENARIO, "compare": {}}, out=None)
-    with pytest.raises(railyard.InputError, match="no folder"):
-        railyard.explain(kept)

@@ -66,12 +66,6 @@ def test_release_times_travel_with_the_graph(tmp_path: Path) -> None:
     assert again.stream.tolist() == [Stream.FREE, Stream.FREE]
 
 
-@pytest.mark.parametrize(("column", "word"), [([0, -3], "`release_ps` of task 1"), ([0], "column `release_ps`")])
-def test_release_times_are_checked(column: list[int], word: str) -> None:
-    with pytest.raises(InputError, match=word):
-        replace(graph_of([[], []]), release_ps=np.array(column, np.int64)).validate()
-
-
 def test_a_step_comes_back_with_its_tables_and_its_flows(tmp_path: Path) -> None:
     graph = graph_of([[], [0], [0, 1]])
     start = np.array([0, 5, 2**60], np.int64)
@@ -116,29 +110,6 @@ def test_a_time_that_never_came_is_null_in_the_file(tmp_path: Path) -> None:
     assert frame["end_ps"].to_list() == [4, None]
     assert frame["what"].to_list() == [0, 0]
     assert parquet.read_record(tmp_path / "t.parquet").end_ps.tolist() == [4, -1]
-
-
-def test_one_format_is_not_read_as_the_other(tmp_path: Path) -> None:
-    parquet.write_graph(graph_of([[]]), tmp_path / "g.parquet")
-    with pytest.raises(InputError, match="another format"):
-        parquet.read_record(tmp_path / "g.parquet")
-
-
-def test_a_side_table_that_is_gone_is_named(tmp_path: Path) -> None:
-    nothing = np.zeros(1, np.int64)
-    record = Record.of_tasks(graph_of([[]]), nothing, nothing, tables={"links": {"bytes": np.zeros(3)}})
-    parquet.write_record(record, tmp_path / "t.parquet")
-    (tmp_path / "t.links.parquet").unlink()
-    with pytest.raises(InputError, match=r"t\.links\.parquet"):
-        parquet.read_record(tmp_path / "t.parquet")
-
-
-def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        parquet.read_graph(tmp_path / "none.parquet")
-    (tmp_path / "text.parquet").write_text("not parquet")
-    with pytest.raises(InputError, match="not readable Parquet"):
-        parquet.read_graph(tmp_path / "text.parquet")
 
 
 @pytest.mark.parametrize(

@@ -23,17 +23,6 @@ def test_the_core_is_there_by_name_and_as_attribute() -> None:
     assert (len(record), record.makespan_ps) == (3, 7)
 
 
-def test_a_measure_says_everything_that_is_missing_and_what_is_there() -> None:
-    record = bare(optional={"latency_ps": np.zeros(3, np.int64)}, meta={"engine": "flow"})
-    with pytest.raises(InputError) as caught:
-        record.require("exposed communication", "blocker", "latency_ps", "alone_ps", tables=["links"], graph=True)
-    text = str(caught.value)
-    assert "exposed communication needs" in text
-    assert "of the engine `flow`" in text
-    assert "column blocker, column alone_ps, table links, task graph" in text
-    assert "column who, column what, column start_ps, column end_ps, column size_bytes, column latency_ps" in text
-
-
 def test_nothing_is_missing() -> None:
     bare(tables={"links": {"bytes": np.zeros(2)}}).require("the load of links", tables=["links"])
 
@@ -54,14 +43,6 @@ def test_what_is_not_declared_is_refused(change: dict, match: str) -> None:
     with pytest.raises(InputError) as caught:
         replace(bare(), **change)
     assert re.search(match, str(caught.value).replace("\n", " "))
-
-
-def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
-    with pytest.raises(InputError, match="of a measured cluster") as caught:
-        bare().column("alone_ps")
-    assert "size_bytes" in str(caught.value)
-    with pytest.raises(InputError, match="no task graph"):
-        _ = bare().graph
 
 
 def test_every_column_has_a_type_of_numpy_and_a_sentence() -> None:

@@ -72,13 +72,6 @@ def test_datagrams_that_are_cut_off_are_named(tmp_path, cut):
     assert bool(piece.remarks) == (cut > 0)
 
 
-def test_captures_without_counters_are_refused(tmp_path):
-    path = tmp_path / "other.pcap"
-    path.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + b"\1" * 100)
-    with pytest.raises(InputError, match="sFlow"):
-        gather(path)
-
-
 def chakra(nodes):
     return json.dumps({"workload_graph": nodes})
 

@@ -57,12 +57,6 @@ def test_a_group_moves_when_its_last_member_has_started():
     assert found.step_s.tolist() == [5.5]
 
 
-def test_a_circle_is_refused():
-    waiting = Dependencies([[1], [0]], [Group((0,), False, False), Group((1,), False, False)])
-    with pytest.raises(InputError, match="circle"):
-        waiting.ordered()
-
-
 def step(durations):
     """One stage, data-parallel ranks that compute so long (s), then clip (0.5 s) and update (0.25 s)."""
     rows, late = [], max(durations)
@@ -107,11 +101,3 @@ def test_equal_ranks_have_no_stragglers():
 def test_what_is_wrong_is_named(spoil, words):
     with pytest.raises(InputError, match=words):
         slowdown(operations_of(spoil(step([2.0, 3.0]))))
-
-
-def test_a_file_that_is_no_table(tmp_path):
-    path = tmp_path / "garbage.parquet"
-    path.write_bytes(b"PAR1 not at all")
-    with pytest.raises(InputError, match="not readable") as caught:
-        read_operations(path)
-    assert caught.value.problems[0].file == str(path)

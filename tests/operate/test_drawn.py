@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from railyard.kit.errors import InputError
 from railyard.work.operate.prepare import prepare
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
@@ -56,21 +55,3 @@ def test_one_kind_is_what_jobs_without_kinds_are():
     for name in ("submit_us", "work_us", "nodes", "tenant"):
         assert np.array_equal(getattr(plain, name), getattr(named, name))
     assert not np.array_equal(plain.work_us, jobs([], seed=1).work_us)
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ({"within": "leag"}, "did you mean `leaf`"),
-        ({"replica_accelerators": 8}, "`load`"),
-        ({"sizes": {"12": 1.0}, "replica_accelerators": 8, "load": 0.5}, "whole replicas"),
-        ({"least_accelerators": 16}, "no more than they want"),
-        ({"sizes": {"300": 1.0}}, "1 to 256"),
-        ({"priority": "high"}, "priority"),
-    ],
-)
-def test_kinds_that_cannot_be_are_refused(kind, words):
-    with pytest.raises(InputError) as caught:
-        jobs([{}, kind])
-    assert words in str(caught.value)
-    assert "kinds.1" in str(caught.value)

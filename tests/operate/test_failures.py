@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.kit.errors import InputError
 from railyard.work.operate import saving
 from railyard.work.operate.failures import history
 from railyard.work.operate.failures import history as forecasts
@@ -269,37 +268,6 @@ def test_repair_times_count_who_is_still_away():
     assert times.tolist() == [1, 2, 10, 10]
     assert share.tolist() == pytest.approx([0.75, 0.5, 0.25, 0.25])
     assert forecasts.quantile(times, share, 0.5) == 2.0
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("day,node,event\n1,a,fault_start\n0,b,fault_start\n", "days go back"),
-        ("day,node,event\n1,a,fault_end\n", "comes back and never went"),
-        ("day,node,event\n1,a,fault_stat\n", "did you mean `fault_start`"),
-        ("day,node,event\n-1,a,fault_start\n", "out of range"),
-        ("day,node,event\n1,a,fault_start\n2,a,fault_start\n", "fails while it is away"),
-        ("day,nod,event\n1,a,fault_start\n", "the column `node` is missing"),
-        ("day,node,event\n1,a,fault_start,fault_end\n", "as many cells as the heading"),
-        ("day,node,event\n50,a,fault_start\n", "after the last day"),
-        ("day,node,event\n", "no fault"),
-    ],
-)
-def test_wrong_histories_are_refused_by_line(tmp_path, text, words):
-    file = tmp_path / "faults.csv"
-    file.write_text(text)
-    with pytest.raises(InputError, match=words):
-        history.read(file, 10, 40)
-
-
-@pytest.mark.parametrize(
-    ("servers", "days", "key"),
-    [(10**20, 40, "--servers"), (10, math.inf, "--days"), (10, 1e7, "--days"), (10, 0, "--days")],
-)
-def test_histories_without_end_are_refused(tmp_path, servers, days, key):
-    with pytest.raises(InputError) as caught:
-        history.read(tmp_path / "faults.csv", servers, days)
-    assert caught.value.problems[0].key == key
 
 
 def large(tmp_path, accelerators, days, **recovery):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.cluster.tenancy import NOBODY, TenancySpec, TenantSpec, tenancy_of
-from railyard.kit.errors import InputError
 from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, Fault
 from railyard.work.operate.loop import Operation
@@ -193,34 +192,6 @@ def test_fairness_is_by_a_tenants_servers(tmp_path):
     run = found.operation()
     assert run.run()
     assert finish_time_fairness(run, columns(run)).tolist() == [1.0, 2.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("words", "given"),
-    [
-        (["no such tenant", "a.csv", "3", "gren", "blue, green", "did you mean `green`"],
-         {"drawn": TRACE, "rows": ("0,60,8,blue", "0,60,8,gren")}),
-        (["kinds.0.tenant", "gren", "did you mean `green`"],
-         {"drawn": DRAWN[:-2] + ", kinds: [{tenant: gren}]}}"}),
-        (["synthetic.tenants", "blue, green"], {"drawn": DRAWN[:-2] + ", tenants: 3}}"}),
-        (["queue.quotas", "gren", "did you mean `green`"], {"more": "queue: {quotas: {gren: 8}}"}),
-        (["queue.shares", "bleu", "did you mean `blue`"], {"more": "queue: {shares: {bleu: 2}}"}),
-        (["queue.borrow", "servers of its own"], {"more": "queue: {borrow: true, quotas: {green: 8}}"}),
-        (["windows.0.nodes", "node 2 is not `blue`'s but `green`'s"],
-         {"more": "windows: [{nodes: [1, 2], start: 1 h, length: 1 h, tenant: blue}]"}),
-        (["node 5 is not `green`'s but nobody's"],
-         {"more": "windows: [{nodes: [4, 5], start: 1 h, length: 1 h, tenant: green}]"}),
-        (["recovery.spares", "at most 1"], {"more": "recovery: {spares: 2}"}),
-        (["among `blue`'s 2 nodes"], {"drawn": TRACE, "rows": ("0,60,24,blue",)}),
-        (["among nobody's 1 nodes"], {"drawn": TRACE, "rows": ("0,60,16,",)}),
-        (["cluster.tenancy", "server 2 has ports of several", "3 such servers"], {"nics": ", nics: 0-3"}),
-    ],
-)  # fmt: skip
-def test_what_tenants_cannot_have_is_one_clear_error(tmp_path, words, given):
-    with pytest.raises(InputError) as error:
-        prepared(tmp_path, **given)
-    assert len(error.value.problems) == 1
-    assert [word for word in words if word not in str(error.value)] == []
 
 
 def test_that_no_server_changes_hands_is_said(tmp_path):

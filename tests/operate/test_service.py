@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from railyard.face.api.operated import sheets, why
-from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.work.operate import saving
 from railyard.work.operate.failures.fault import Effect, Fault
@@ -156,19 +155,3 @@ def test_one_draw_where_nothing_is_drawn(tmp_path):
     (one,) = operate(draft(tmp_path)).result.operated
     assert one.operate.draws is None
     assert json.loads(one.operate.model_dump_json())["draws"] is None
-
-
-@pytest.mark.parametrize(
-    ("serving", "words"),
-    [
-        ({"chats": CHAT}, "no job is of this class"),
-        ({"chat": {**CHAT, "pools": {"both": {"tp": 4}}}}, "another number of accelerators"),
-        ({"chat": {**CHAT, "model": "llama-9"}}, "llama-9"),
-        ({"chat": {**CHAT, "pools": {"prefill": {"tp": 8}, "decode": {"tp": 8}}}}, "compute prompts and answers"),
-    ],
-)
-def test_services_that_do_not_fit_are_refused(tmp_path, serving, words):
-    with pytest.raises(InputError) as caught:
-        prepare(expand(draft(tmp_path, serving=serving))[0])
-    assert words in str(caught.value)
-    assert "serving" in str(caught.value)

@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 
-from railyard.kit.errors import InputError
 from railyard.work.operate import saving
 from railyard.work.operate.failures.fault import Effect, Fault
 from railyard.work.operate.loop import Operation
-from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import Recovery, Rules
 from railyard.work.operate.steady import steady
 from railyard.work.operate.study import operate
 from railyard.work.scenario.load import from_values
-from railyard.work.scenario.variants import expand
 
 from .yard import Given, S, accounts_add_up, jobs, played, tree
 
@@ -124,18 +121,3 @@ def test_without_an_end_inside_it_a_window_is_the_whole_run(tmp_path):
     assert found.operate.utilization == found.operate.whole.utilization
     assert found.operate.drain is None
     assert any("no job ends between" in words for words in found.warnings)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [({"start": "500 s"}, "ends before it begins"), ({"start": "50 s", "end": "40 s"}, "ends before it begins")],
-)
-def test_windows_that_are_none_are_refused(tmp_path, given, words):
-    with pytest.raises(InputError, match=words) as caught:
-        prepare(expand(scenario(tmp_path, [(0, 10, 8), (400, 10, 8)], steady=given))[0])
-    assert caught.value.problems[0].key == "workload.operate.steady.start"
-
-
-def test_a_window_that_the_run_does_not_reach_is_refused(tmp_path):
-    with pytest.raises(InputError, match="the run ends before the window begins"):
-        operate(scenario(tmp_path, [(0, 10, 8), (400, 10, 8)], steady={"start": "5000 s", "end": "9000 s"}))

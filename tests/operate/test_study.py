@@ -179,12 +179,6 @@ def test_policies_that_pass_over_what_is_asked_are_refused(tmp_path):
         prepare(expand(scenario(within="leaf"))[0])
 
 
-def test_jobs_that_nothing_could_place_are_refused():
-    jobs = {"synthetic": {**DRAWN, "sizes": {"128": 1.0}}}
-    with pytest.raises(InputError, match="even on an empty cluster beside 1 spares"):
-        prepare(expand(scenario(jobs=jobs, recovery={"spares": 1}))[0])
-
-
 def test_a_queue_that_grows_is_said():
     found = operate(scenario(jobs={"synthetic": {**DRAWN, "load": 1.7}})).result
     assert "1.70 times" in found.operated[0].warnings[0]

@@ -9,7 +9,6 @@ import pytest
 
 from railyard.cluster.fabric.uec import PACKETS as UEC
 from railyard.engine.packet import Settings, Traffic, leaf_spine, run
-from railyard.kit.errors import InputError
 
 RATE_BPS = 400 * 10**9
 PAIRS, MESSAGES, SIZE = 8, 6, 400_000
@@ -111,17 +110,3 @@ def test_a_connection_that_was_idle_sends_again(control):
     assert record.meta["packets"]["timeouts"] == 0
     received = record.column("receiver_finish_ps").reshape(MESSAGES, PAIRS)
     assert received[-1] == pytest.approx(MESSAGES * received[0], rel=0.1)
-
-
-def test_a_connection_with_two_sources_or_classes_is_refused():
-    network, one = leaf_spine(4, leaf_hosts=4, spines=1, rate_bps=RATE_BPS), np.zeros(2, np.uint32)
-    with pytest.raises(InputError, match="one connection have different sources"):
-        run(network, replace(Traffic.of(4, [0, 1], 2, 1000), connection=one), Settings())
-    with pytest.raises(InputError, match="one connection have different traffic classes"):
-        run(network, replace(Traffic.of(4, [0, 0], 2, 1000, klass=np.arange(2)), connection=one), Settings())
-
-
-def test_a_connection_beyond_the_flows_is_refused():
-    traffic = replace(Traffic.of(2, [0, 0], 1, 1000), connection=np.array([0, 2], np.uint32))
-    with pytest.raises(InputError, match="connection"):
-        run(leaf_spine(2, leaf_hosts=2, spines=1, rate_bps=RATE_BPS), traffic, Settings())

@@ -50,12 +50,6 @@ def test_where_nobody_controls_it_changes_nothing():
     assert took_us("infiniband", 0).tolist() == took_us("infiniband", 1).tolist()
 
 
-def test_deaf_needs_a_row_for_each_flow():
-    flows = replace(Traffic.of(3, [1, 2], 0, 1000), deaf=np.zeros(1, np.uint8))
-    with pytest.raises(InputError, match="deaf has not one row a flow"):
-        run(crossbar(3, rate_bps=RATE), flows, fabric("roce").settings)
-
-
 @pytest.mark.parametrize("name", ["roce", "uec", "infiniband", "scheduled"])
 def test_a_nic_that_reaches_a_share_sends_for_as_much_longer(name):
     """64 MB at half of 400 Gb/s: 2,560 us of payload; headers and the paths there and back are little beside it."""

@@ -18,7 +18,6 @@ from railyard.engine.packet import (
     leaf_spine,
     run,
 )
-from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.graph import Record
@@ -261,24 +260,3 @@ def test_threads_change_nothing(control: str, out_of_order: bool) -> None:
     one, three = (run(network, traffic, chosen, threads=threads) for threads in (1, 3))
     assert one.meta["packets"]["dropped"] > 0
     assert one.digest() == three.digest()
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "word"),
-    [
-        ("rdma_control", "dcqnc", "dcqcn"),
-        ("rdma_notification", "cnp", "packet"),
-        ("dcqcn_g", 0.0, "share is out of range"),
-        ("rdma_ack_packets", 0, "ack_packets"),
-        ("rdma_control_class", 8, "class"),
-        ("dcqcn_least_kept", 1.5, "share"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(key: str, value: object, word: str) -> None:
-    with pytest.raises(InputError, match=word):
-        go(crossbar(2, rate_bps=RATE_BPS), Traffic.of(2, 0, 1, 1000), **{key: value})
-
-
-def test_the_periodic_form_needs_a_clock() -> None:
-    with pytest.raises(InputError, match="needs a decrease_interval_ps"):
-        go(crossbar(2, rate_bps=RATE_BPS), Traffic.of(2, 0, 1, 1000), dcqcn_form="periodic")

@@ -95,23 +95,6 @@ def broken(**changes):
 
 
 @pytest.mark.parametrize(
-    ("network", "word"),
-    [
-        (broken(rate_bps=np.zeros(8, np.int64)), "rate"),
-        (broken(latency_ps=np.full(8, -1, np.int64)), "latency"),
-        (broken(link_target=np.full(8, 9, np.int32)), "does not exist"),
-        (broken(choices=np.full(8, -1, np.int32)), "does not exist"),
-        (broken(choices=np.arange(8, dtype=np.int32)[::-1].copy()), "another node"),
-        (broken(stride=np.zeros(5, np.int32)), "record"),
-        (broken(hi=np.array([4, 4, 4, 4, 2], np.int32)), "no route|no path"),
-    ],
-)
-def test_networks_that_do_not_fit_are_refused(network, word):
-    with pytest.raises(InputError, match=word):
-        run(network, Traffic.of(4, 0, 3, 1000), Settings())
-
-
-@pytest.mark.parametrize(
     "changed",
     [
         {"paths": 48},
@@ -127,15 +110,6 @@ def test_networks_that_do_not_fit_are_refused(network, word):
 def test_settings_out_of_range_are_refused(changed):
     with pytest.raises(InputError):
         run(crossbar(4, rate_bps=G400), Traffic.of(4, 0, 3, 1000), Settings(**changed))
-
-
-def test_unknown_names_bring_the_nearest():
-    with pytest.raises(InputError, match="nscc"):
-        Settings(congestion_control="nsc")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="column"):
-        Traffic.of(4, [0, 1], [1, 2, 3], 5)
-    with pytest.raises(InputError, match="another network"):
-        run(crossbar(4, rate_bps=G400), Traffic.of(5, 0, 1, 5), Settings())
 
 
 def test_a_loop_of_routes_is_refused():

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from railyard.engine.packet import AT_RECEIVER, Settings, Traffic, fat_tree, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, errors
-from railyard.kit.errors import InputError
 
 G400 = 400 * 10**9
 US = 1_000_000
@@ -100,16 +99,3 @@ def test_an_early_end_is_the_same():
     assert parts.meta["threads"] == 2
     assert not whole.ended.any()
     assert whole.digest() == parts.digest()
-
-
-def test_an_error_in_one_part_ends_all():
-    network = leaf_spine(8, leaf_hosts=4, spines=2, rate_bps=G400)
-    alone = tuple(down(both_ways(network, 7, 9), US))
-    with pytest.raises(InputError, match="no path"):
-        run(network, permutation(8, 5_000_000), Settings(faults=alone), threads=2)
-
-
-@pytest.mark.parametrize("threads", [0, 256])
-def test_wrong_numbers_of_threads_are_refused(threads):
-    with pytest.raises(InputError, match="threads"):
-        run(fat_tree(16, rate_bps=G400), permutation(16), Settings(), threads=threads)

@@ -20,7 +20,6 @@ from railyard.engine.packet.placing import place
 from railyard.engine.packet.records import Traffic
 from railyard.engine.packet.running import run
 from railyard.graph import CollectiveKind, Job, Kind, Stream
-from railyard.kit.errors import InputError
 
 MIB = 1 << 20
 EXACT = PacketEngine(samples=0)
@@ -247,43 +246,6 @@ def test_bursts_beside_a_step_slow_it():
 
 
 # ------------------------------------------------------------------------------------------------------------ bad input
-
-
-def test_ranks_without_a_path_are_named():
-    policy = CollectivePolicy(pxn=False)
-    with pytest.raises(InputError, match=r"no path|nothing joins"):
-        pair([yard.transfer(0, 9, MIB)], fabric="uec", topology=RailOnly(), policy=policy)
-
-
-def test_a_budget_that_is_too_small_says_what_would_do():
-    with pytest.raises(InputError, match="packet-hops") as caught:
-        pair([yard.collective(REDUCE, 512 * MIB)], [APART], own=PacketEngine(budget_hops=10))
-    assert "at least" in str(caught.value)
-
-
-def test_too_many_sends_say_what_would_do():
-    with pytest.raises(InputError, match="sends"):
-        pair([yard.collective(EVERYBODY, MIB)], [SIXTY_FOUR], own=PacketEngine(budget_sends=10))
-
-
-@pytest.mark.parametrize(
-    ("changed", "word"),
-    [
-        ({"ports": 1}, "ports"),
-        ({"pattern": "storm"}, "pattern"),
-        ({"klass": 9}, "traffic class"),
-        ({"every_ps": 0}, "every"),
-    ],
-)
-def test_bursts_refuse_what_they_cannot_be(changed, word):
-    with pytest.raises(InputError, match=word):
-        Bursts(**{"pattern": "incast", "ports": 8, "size_bytes": 1000, "every_ps": 1000, **changed})
-
-
-def test_more_bursting_ports_than_there_are():
-    burst = Bursts("permutation", ports=65, size_bytes=1000, every_ps=10**9)
-    with pytest.raises(InputError, match="fewer ports"):
-        pair([yard.collective(REDUCE, MIB)], [APART], own=replace(EXACT, background=(burst,)))
 
 
 def test_free_tasks_and_releases_are_those_of_the_flow_engine():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from railyard.engine import packet
-from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.graph import Record
@@ -93,35 +92,3 @@ def test_nothing_is_faster_than_light_and_line(control: str) -> None:
     size = 1_000_000
     found = go(packet.Traffic.of(2, 1, 0, size), control)
     assert found.duration_ps[0] * 1e-12 >= seconds(size) + 4e-6
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"hpcc_eta": 0.0},
-        {"hpcc_hops": 9},
-        {"swift_max_decrease": 1.0},
-        {"swift_least_packets": 0.0},
-    ],
-)
-def test_constants_out_of_range_are_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="out of range"):
-        go(packet.Traffic.of(2, 1, 0, 1000), "hpcc", **changed)
-
-
-def test_a_window_of_scaling_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(InputError, match="scaling_least must lie below"):
-        go(packet.Traffic.of(2, 1, 0, 1000), "swift", swift_scaling_least=200.0)
-
-
-def test_unknown_words_are_refused_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="paper"):
-        packet.Settings(hpcc_reading="papr")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="swift"):
-        packet.Settings(rdma_control="swfit")  # type: ignore[arg-type]
-
-
-def test_switches_that_cannot_serve_a_control_are_refused() -> None:
-    """Link credit writes no telemetry: HPCC over it would shrink its windows for ever."""
-    with pytest.raises(InputError, match="no telemetry"):
-        go(packet.Traffic.of(2, 1, 0, 1000), "hpcc", switching="credit")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from railyard.face.cli.guard import run as railyard
-from railyard.kit.errors import InputError
 from railyard.work.scenario.packet import PacketSettings, assign, chosen, fabric, names
 from railyard.work.scenario.packet.settings import KEYS
 
@@ -64,49 +63,6 @@ def test_keys_are_those_of_set(tmp_path: Path) -> None:
     by_set = assign(fabric("roce").settings, [f"{key}={value}" for key, value in said.items()])
     assert chosen(str(written(tmp_path, text))).settings == by_set
     assert set(said) <= set(KEYS)
-
-
-def test_all_that_is_wrong_is_named_with_its_line(tmp_path: Path) -> None:
-    text = "base: roce\nmtu_byte: 9000\nload_balancing: addaptive\npaths: many\ndcqcn:\n  gg: 1\nqps: [1, 2]\nhosts:\n"
-    path = written(tmp_path, text)
-    with pytest.raises(InputError) as caught:
-        chosen(str(path))
-    found = {(problem.line, problem.key) for problem in caught.value.problems}
-    assert found == {
-        (2, "mtu_byte"),
-        (3, "load_balancing"),
-        (4, "paths"),
-        (6, "dcqcn_gg"),
-        (7, "qps"),
-        (8, "hosts"),
-    }
-    hints = " ".join(problem.hint or "" for problem in caught.value.problems)
-    assert "`mtu_bytes`" in hints
-    assert "`adaptive`" in hints
-    assert all(problem.file == str(path) for problem in caught.value.problems)
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "said"),
-    [
-        ("base: roec\n", 1, "roce"),
-        ("name: [a]\n", 1, "expected text"),
-        ("base: uec-htsim\ncongestion_control: hpcc\n", 2, "transport=rdma"),
-        ("base: roce\ncongestion_control: nscc\n", 2, "transport=uec"),
-        ("mtu_bytes: 200\nheader_bytes: 300\n", None, "no room for payload"),
-        ("fabrics: {a: 1}\n", 1, "unknown key"),
-        ("- a\n", 1, "a mapping"),
-    ],
-)
-def test_what_does_not_fit_is_refused(tmp_path: Path, text: str, line: int | None, said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
-        chosen(str(written(tmp_path, text)))
-    assert line is None or caught.value.problems[0].line == line
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        chosen(str(tmp_path / "none.yaml"))
 
 
 def test_the_example_runs_with_functions_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

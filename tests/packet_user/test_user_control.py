@@ -162,39 +162,6 @@ def no_such_function(flow, now_ps, network):
 
 
 @pytest.mark.parametrize(
-    ("functions", "said"),
-    [
-        ({"on_akc": sets_rate}, "did you mean `on_ack`"),
-        ({"on_ack": lambda flow, ack: None}, "parameters do not fit"),
-        ({"on_cnp": lambda self, flow, now_ps, network: None}, "leave out `self`"),
-        ({"on_cnp": "fast"}, "plain function"),
-        ({}, "needs functions"),
-        ({"state": {"rate_bps": 1.0}, "on_cnp": sets_rate}, "unique identifier"),
-        ({"state": {"a b": 1.0}, "on_cnp": sets_rate}, "unique identifier"),
-        ({"state": {"a": "b"}, "on_cnp": sets_rate}, "begins with a number"),
-        ({"state": {f"f{at}": 0 for at in range(SLOTS + 1)}, "on_cnp": sets_rate}, "too many fields"),
-        ({"state": [], "on_cnp": sets_rate}, "maps names"),
-    ],
-)
-def test_wrong_controls_are_refused_at_once(functions: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        packet.control(made(**functions))
-
-
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [(no_such_field, "no such field"), (no_such_function, "Numba cannot compile this")],
-)
-def test_what_cannot_be_compiled_is_refused_with_file_and_line(function: Any, said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
-        go(incast(2), rdma_control=packet.control(made(on_open=function)))
-    problem = caught.value.problems[0]
-    assert problem.file == __file__
-    assert problem.line == function.__code__.co_firstlineno + 1
-    assert problem.key == "Mine.on_open"
-
-
-@pytest.mark.parametrize(
     ("function", "said"),
     [(sets_rate, "the user's on_open set rate_bps to 0.0"), (raises, "the user's on_open raised an error")],
 )
@@ -234,21 +201,6 @@ def test_a_compiled_function_is_taken_as_it_is() -> None:
     found = go(incast(4), rdma_control=packet.control(made(state={"cuts": 0}, on_cnp=on_cnp)))
     assert found.ended.all()
     assert found.digest() != go(incast(4), rdma_control="line-rate").digest()
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (f"user:{EXAMPLE}:Dcqn", "did you mean `Dcqcn`"),
-        (f"user:{EXAMPLE}:StickyPaths", "something else of that name"),
-        ("user:nowhere.py:Dcqcn", "no such Python file"),
-        (f"user:{EXAMPLE}", "a file and a name in it"),
-        ("user::Dcqcn", "a file and a name in it"),
-    ],
-)
-def test_what_a_setting_names_must_be_there(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        load(text, UserControl)
 
 
 @pytest.mark.parametrize(

@@ -147,24 +147,6 @@ def test_sites_keep_their_prices_in_every_draw():
     assert found.sure.best["carbon"].tolist() == [1.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("space", "words"),
-    [
-        ({"site": ["north", "soth"]}, "there is no site `soth`; did you mean `south`"),
-        ({"nic": [4]}, "unknown key `nic`; did you mean `nics`"),
-        ({"nics": [4, 0]}, "must be at least 1"),
-        ({"storage": [{"name": "nvme-file-servr", "servers": 2}]}, "did you mean `nvme-file-server`"),
-        ({"storage": [{"nam": STORE, "servers": 2}]}, "unknown key `nam`; did you mean `name`"),
-        ({"cluster.back_end.switch": ["tomahawk-6x"]}, "no switch `tomahawk-6x`"),
-        ({"economics.grid": ["Norwy"]}, "did you mean `Norway`"),
-    ],
-)
-def test_what_an_axis_does_not_know_is_refused_with_the_nearest(space, words):
-    with pytest.raises(InputError) as found:
-        begin(load.from_values(values(space)))
-    assert words in str(found.value)
-
-
 def test_carbon_needs_a_grid_at_every_site():
     given = values({"site": ["north", "south"]}, objectives=["cpmt", "carbon"])
     begin(load.from_values(given))

@@ -22,7 +22,6 @@ from railyard.ask.plan.price import SLOWER, Goodputs, kept_of
 from railyard.ask.plan.space import space_of
 from railyard.ask.plan.study import ending_at_once
 from railyard.ask.plan.uncertainty import worth
-from railyard.kit.errors import InputError
 from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.work.scenario import load
@@ -134,37 +133,6 @@ def test_money_that_is_worked_out_again_is_the_same():
         mine = {"power": again.power.total_w.typical, "capex": again.capex.total_usd.typical}
         mine["tokens_per_watt"] = again.tokens_per_s / again.power.total_w.typical
         assert mine.get(name, getattr(again, name, None)) == pytest.approx(run.figures[name], rel=1e-9), name
-
-
-def test_limits_that_no_design_keeps_are_named_with_the_nearest():
-    tight = values()
-    tight["workload"]["serving"]["slo"] = {"tpot": "1 ms", "attainment": "90 %"}
-    tight["plan"]["space"] = {"pools": [{"both": {"tp": [4, 8]}}]}
-    with pytest.raises(InputError, match="no request is in time"):
-        planned(load.from_values(tight))
-    close = values(constraints={"at_most": {"ttft_p90": 0.01}})
-    with pytest.raises(InputError, match=r"no design keeps `at_most.ttft_p90`: ttft_p90 is at least 0\.\d+ s"):
-        planned(load.from_values(close))
-
-
-@pytest.mark.parametrize(
-    ("space", "section", "words"),
-    [
-        ({"pools": []}, {}, "there are no values"),
-        ({"pools": [{"both": {"tp": []}}]}, {}, "there are no values"),
-        ({"pools": [{"both": {"tp": list(range(1, 201)), "pp": list(range(1, 201))}}]}, {}, "40,000 combinations"),
-        ({"pools": [{"both": {"tq": [1, 2]}}]}, {}, "tq"),
-        ({"pools": [{"prefill": {"tp": [1, 2]}}]}, {}, "go together"),
-        (None, {"objectives": ["mfu"]}, "it is a figure of training"),
-        (None, {"objectives": ["ttft"]}, "did you mean `ttft_p"),
-        (None, {"constraints": {"deadline": "3 d"}}, "no engine gives the objective `done` of serving"),
-        (None, {"effort": {"verify": "1 min"}}, "no engine runs requests on packets"),
-    ],
-)
-def test_what_is_no_plan_of_a_service_is_refused(space, section, words):
-    with pytest.raises(InputError) as error:
-        begin(load.from_values(values(space, **section)))
-    assert words in str(error.value)
 
 
 def test_a_point_without_a_closed_form_is_kept_with_its_reason():

@@ -14,7 +14,6 @@ from railyard.catalog.types import Range
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.face.cli import guard
-from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.measure.cost.cost import usd_per_h
 from railyard.work.scenario import load
@@ -72,13 +71,6 @@ def test_paths_pay_annuities_energy_and_space_for_their_tokens():
     assert second.stopped_s == pytest.approx(second.change.moved * 600 / 8)
     paid = first.charged_usd + second.charged_usd + first.running_usd + second.running_usd
     assert path.futures[1] == pytest.approx(paid / (first.tokens + second.tokens) * 1e6)
-
-
-def test_stages_that_are_no_order_are_refused():
-    with pytest.raises(InputError, match="stages begin at 0"):
-        growth(load.from_values(values(horizon="300 d")))
-    with pytest.raises(InputError, match="no growth to plan"):
-        growth(load.from_values({**values(), "plan": None}))
 
 
 def test_the_command_prints_json(tmp_path, capsys):

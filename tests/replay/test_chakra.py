@@ -316,13 +316,6 @@ def test_a_workload_graph_says_how_many_ranks_there_are():
     assert found.lacks[0].startswith("7 dependencies are on nodes that the trace does not hold")
 
 
-def test_the_trace_of_the_host_alone_is_explained(tmp_path):
-    file = tmp_path / "host.json"
-    file.write_text('{"schema": "1.0.2-chakra.0.0.4", "nodes": []}')
-    with pytest.raises(InputError, match="chakra_trace_link"):
-        read(file)
-
-
 def test_traces_in_archives_are_those_in_folders(tmp_path):
     nodes = [node(0, COMPUTE, us=5), node(1, COLLECTIVE, after=(0,), comm_type=0, comm_size=64)]
     folder = trace(tmp_path, nodes, nodes)

@@ -144,22 +144,6 @@ def test_malformed_matrices_name_the_line(tmp_path, lines, message, line):
     assert caught.value.problems[0].line == line
 
 
-def test_a_oneshot_cannot_be_fired_twice(tmp_path):
-    lines = ["Nodes 4", "Connections 2", "Triggers 1", "0->1 start 0 size 9 send_done_trigger 1"]
-    file = written(tmp_path, *lines, "1->2 start 0 size 9 send_done_trigger 1", "trigger id 1 oneshot")
-    with pytest.raises(InputError, match="can be fired 1 times, but 2 flows fire it"):
-        read(file)
-
-
-def test_a_file_that_is_no_text_or_is_not_there_is_refused(tmp_path):
-    file = tmp_path / "m.cm"
-    file.write_bytes(b"Nodes 4\n\xff\xfe")
-    with pytest.raises(InputError, match="is no text"):
-        read(file)
-    with pytest.raises(InputError, match="no such file"):
-        read(tmp_path / "none.cm")
-
-
 VOCABULARY = (
     "Nodes Connections Triggers Failures 0->1 1->2 3->9 id start size trigger send_done_trigger recv_done_trigger prio "
     "msg oneshot multishot barrier count failure switch_type AGG switch_id link_id 0 1 2 4 -1 1e9 nan # x"

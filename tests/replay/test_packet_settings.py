@@ -27,38 +27,6 @@ def test_one_part_is_changed_and_nothing_else(text, name, value):
     assert differences(assign(BASE, [text]), BASE) == {name: value}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("congestion_control=nsc", "did you mean `nscc`"),
-        ("load_balancing=single-path", "did you mean `ecmp`"),
-        ("load_balancing=oblivious", "did you mean `spray`"),
-        ("congestion=nscc", "did you mean `congestion_control`"),
-        ("paths", "key=value"),
-        ("paths=", "key=value"),
-        ("paths=-1", "expected an integer"),
-        ("paths=1e3", "expected an integer"),
-        ("trim=yes", "unknown word"),
-        ("link_rate=100", "unit"),
-        ("link_rate=100 GB", "rate"),
-        ("link_rate=1 b/s", "out of range"),
-        ("pull_rate=1.5", "more than 0 to 1"),
-        ("pull_rate=lots", "pull_rate"),
-        ("mtu_bytes=128000", "2 to 65535"),
-    ],
-)
-def test_wrong_assignments_say_what_is_allowed(text, message):
-    with pytest.raises(InputError, match=message):
-        assign(BASE, [text])
-
-
-def test_settings_that_contradict_each_other_are_refused():
-    with pytest.raises(InputError, match="no room for payload"):
-        assign(BASE, ["mtu_bytes=128", "header_bytes=128"])
-    with pytest.raises(InputError, match="marking must begin"):
-        assign(BASE, ["ecn_low_packets=9", "ecn_high_packets=8"])
-
-
 def test_every_preset_names_its_sources_and_what_it_leaves_out():
     for preset in map(fabric, names()):
         assert preset.sources

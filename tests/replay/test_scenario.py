@@ -136,30 +136,6 @@ def test_a_graph_in_parquet_is_a_trace(tmp_path):
     assert (first["trace"]["format"], second["trace"]["format"]) == ("parquet", "goal")
 
 
-@pytest.mark.parametrize(
-    ("trace", "message"),
-    [
-        ({"file": "no.cm"}, "no such file"),
-        ({"file": "x.cm", "format": "golf"}, "workload.trace.format"),
-        ({"file": str(EXAMPLES / "ring.goal"), "format": "htsim"}, "unknown word"),
-        ({"file": str(EXAMPLES / "ring.goal"), "ranks_per_server": 9}, "fewer accelerators"),
-        ({"file": str(EXAMPLES / "ring.goal"), "ranks_per_server": 2}, "more ranks than the cluster"),
-        ({"file": str(EXAMPLES / "ring.goal"), "compute_scale": 0}, "compute_scale"),
-    ],
-)
-def test_what_cannot_run_is_explained(trace, message):
-    with pytest.raises(InputError, match=message):
-        study.run(load.from_values(scenario(trace)))
-
-
-def test_two_kinds_of_work_are_refused():
-    given = scenario("x.cm")
-    given["workload"]["serving"] = None
-    given["workload"]["training"] = {"model": "llama-3-8b", "global_batch": 8, "sequence": 512}
-    with pytest.raises(InputError, match="one of"):
-        load.from_values(given)
-
-
 def test_formats_are_told_by_content(tmp_path):
     found = {}
     for name in ("ring.goal", "incast.cm", "mlcommons-pytorch.tar.gz"):

@@ -285,14 +285,6 @@ def test_what_is_refused(changes, words):
     assert all("workload.serving" in (problem.key or "") for problem in caught.value.problems)
 
 
-def test_training_and_serving_are_one_or_the_other():
-    """Neither is refused too; so is an engine of training steps."""
-    with pytest.raises(InputError, match="one of `training`, `serving`, `pipeline`, `trace`"):
-        api.run({**BASE, "workload": {}}, out=None)
-    with pytest.raises(InputError, match="served by the serving engine"):
-        api.run(BASE, engine="packet", out=None)
-
-
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serving"
 
 
@@ -434,17 +426,3 @@ def test_more_users_make_the_front_of_interactivity():
     few, many = (found[0]["serving"]["pareto"][0] for found in variants)
     assert few["per_user"] > many["per_user"]
     assert few["per_gpu"] < many["per_gpu"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"requests.synthetic": {**LOOP, "rate": 4}}, "either `rate` or `users`"),
-        ({"requests.synthetic": {**LOOP, "turns": 2.0}}, "no `arrivals`"),
-        ({"requests.synthetic": LOOP, "requests.load": 2.0}, "no `rate` and no `load`"),
-        ({"requests.synthetic": LOOP, "capacity": {}}, "a capacity is a rate"),
-    ],
-)
-def test_users_that_are_also_a_rate_are_refused(changes, said):
-    with pytest.raises(InputError, match=said):
-        run(changes)

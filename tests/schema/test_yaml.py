@@ -73,12 +73,6 @@ def test_faults_are_placed(text, words, line, column):
     assert (problem.file, problem.line, problem.column) == ("x.yaml", line, column)
 
 
-def test_all_duplicates_at_once():
-    with pytest.raises(InputError) as caught:
-        yaml.parse_mapping("a: 1\na: 2\nb: 1\nb: 2\n", "x.yaml")
-    assert [problem.line for problem in caught.value.problems] == [2, 4]
-
-
 def test_deep_nesting_and_exponential_anchors_are_refused():
     assert "deep" in problem_of("a: " + "[" * 500 + "]" * 500).message
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(

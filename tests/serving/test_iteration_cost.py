@@ -145,13 +145,6 @@ def test_a_replica_that_cannot_fit_is_refused_with_what_fits() -> None:
     assert "tp 4 in bf16" in str(refused.value) or "tp 2 in fp8" in str(refused.value)
 
 
-def test_layouts_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(InputError, match="ep 3"):
-        ServingLayout(tp=4, ep=3)
-    with pytest.raises(InputError, match="precision"):
-        ServingLayout(precision="int2")
-
-
 def cost_over_nics(model: str, device: str, nic_bps: float = 400e9, **layout: object):
     known = KNOWN.accelerator(device)
     spread = ServingLayout(**layout)

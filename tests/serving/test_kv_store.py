@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
 
@@ -38,18 +37,3 @@ def test_a_replica_reads_and_writes_at_the_rate_of_its_links():
     """A box of 60 GB/s out and 30 in; a switch pool behind the server's x16 port of 63."""
     assert rates(job({"name": "cmm-b"})) == pytest.approx([60e9, 30e9])
     assert rates(job({"name": "cxl2-switch-pool"})) == pytest.approx([63e9, 63e9])
-
-
-@pytest.mark.parametrize(
-    ("pool", "capacity", "words"),
-    [
-        (None, "1 TB", "no memory pool"),
-        ({"network": "host"}, "1 TB", "cache.host"),
-        ({"name": "cmm-b", "units": 2}, "1 TB", "different servers"),
-        ({"name": "cmm-b"}, "17 TB", "at most"),
-    ],
-)
-def test_a_store_that_cannot_be_there_is_refused(pool, capacity, words):
-    with pytest.raises(InputError, match=words) as refused:
-        job(pool, capacity)
-    assert "cache.store" in str(refused.value)

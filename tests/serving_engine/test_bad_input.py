@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.serving import Autoscale, Cost, Deployment, Links, Outages, Router, Speculative, running, simulate
+from railyard.engine.serving import Autoscale, Cost, Deployment, Speculative, running, simulate
 from railyard.kit.errors import InputError, StaleCoreError
 
 from .columns import LINEAR, pool, rows
@@ -59,24 +59,6 @@ def test_bad_columns_are_named(name, column, word):
 def test_bad_pools_are_named(changed, word):
     with pytest.raises(InputError, match=word):
         simulate(rows(**GOOD), Deployment((pool(**changed),)))
-
-
-def test_bad_deployments_are_named():
-    good = rows(**GOOD)
-    with pytest.raises(InputError, match="needs a pool"):
-        simulate(good, Deployment(()))
-    with pytest.raises(InputError, match="round-robin"):
-        simulate(good, Deployment((pool(),), Router("round_robin")))
-    with pytest.raises(InputError, match="no such replica"):
-        simulate(good, Deployment((pool(),), outages=Outages([1], [0], [1], [False])))
-    split = (pool(role="prefill"), pool(role="decode"))
-    one = [np.array([1e9]), [1], [0], [0, 1], [0], [1.0], [0]]
-    with pytest.raises(InputError, match="no way from replica 0 to 1"):
-        simulate(good, Deployment(split, links=Links(*one)))
-    with pytest.raises(InputError, match="seed"):
-        simulate(good, Deployment((pool(),)), seed=-1)
-    with pytest.raises(InputError, match="log"):
-        simulate(good, Deployment((pool(),)), log_replicas=[7])
 
 
 @settings(max_examples=150, deadline=None)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from railyard.engine.serving import Cost, Deployment, Pool, Router, Speculative, simulate
 from railyard.engine.serving.closed_form import expected
-from railyard.engine.serving.deployment import Autoscale
 from railyard.graph.request_table import RequestTable
-from railyard.kit.errors import InputError
 
 COST = Cost(
     np.array([0, 100, 1000]),
@@ -104,12 +100,3 @@ def test_it_agrees_with_the_engine_where_replicas_keep_up(seed):
         assert np.percentile(mine, 90) == pytest.approx(np.percentile(true, 90), rel=0.08)
     busy = run.table("replicas")["busy_ps"].sum() * 1e-12
     assert sum(one.busy_s for one in found.pools) == pytest.approx(busy, rel=0.12)
-
-
-def test_what_has_no_closed_form_is_refused():
-    scaled = pool(autoscale=Autoscale(1, 0.7))
-    with pytest.raises(InputError, match="no closed form of autoscaling"):
-        expected(requests([0.0], [3], [3]), Deployment((scaled,)))
-    three = [pool(role=role) for role in ("prefill", "decode", "both")]
-    with pytest.raises(InputError, match="three roles"):
-        expected(requests([0.0], [3], [3]), Deployment(tuple(replace(one, name=one.role) for one in three)))

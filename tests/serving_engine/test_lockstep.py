@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from railyard.engine.serving import Cost, Deployment, Outages, Pool, Router, simulate
-from railyard.kit.errors import InputError
+from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 
 from .columns import poisson, rows
 
@@ -64,23 +63,3 @@ def test_nothing_is_lost(ahead):
     assert (run.column("status") == 0).all()
     assert (run.column("first_token_ps") > requests.arrival_ps).all()
     assert (run.end_ps >= run.column("first_token_ps")).all()
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"replicas": 3}, "lockstep must divide replicas"),
-        ({"lockstep": 1}, "joint times are of replicas in lockstep"),
-        ({"max_batched_tokens": 1025}, "tokens must reach max_batched_tokens"),
-    ],
-)
-def test_what_does_not_fit_is_said(changed, said):
-    with pytest.raises((ValueError, InputError), match=said):
-        _served(rows([0], [1], [1]), **changed)
-
-
-def test_replicas_in_lockstep_do_not_fail():
-    outages = Outages(np.array([0], np.int32), np.array([1]), np.array([2]), np.zeros(1, np.bool_))
-    deployed = Deployment((_pool(),), outages=outages)
-    with pytest.raises((ValueError, InputError), match="neither come nor go"):
-        simulate(rows([0], [1], [1]), deployed)

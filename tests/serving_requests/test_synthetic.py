@@ -168,10 +168,3 @@ def test_wrong_parameters_are_refused(wrong: dict[str, object], message: str) ->
     given: dict[str, object] = {"count": 10, "rate_per_s": 1.0, **wrong}
     with pytest.raises(InputError, match=message):
         synthetic(given.pop("count"), **given)
-
-
-def test_a_law_that_cannot_be_is_refused() -> None:
-    with pytest.raises(InputError, match="no log-normal law"):
-        LogNormal(mean=100, value=99)
-    with pytest.raises(InputError, match="no log-normal law"):
-        LogNormal(mean=100, value=300, percent=90)

@@ -224,22 +224,6 @@ def test_wrong_files_are_refused_by_line(text: str, message: str, line: int | No
     assert caught.value.problems[0].file == str(path)
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (AZURE.encode() + b"\xff\xfe,1,1\n", "not text in UTF-8"),
-        (AZURE.encode("utf-16"), "not text in UTF-8"),
-        (b"\x1f\x8b\x08\x00abc", "packed"),
-        (AZURE.encode() + b"\0\0\n", "zero bytes"),
-    ],
-)
-def test_wrong_encodings_are_refused(raw: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_bytes(raw)
-    with pytest.raises(InputError, match=message):
-        read_trace(path)
-
-
 def test_all_wrong_lines_are_counted_and_some_are_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(VIDUR + "1.0,x,5\n" * 30)
@@ -270,16 +254,6 @@ def test_sorted_hashes_stay_with_their_requests(tmp_path: Path) -> None:
     requests = read_trace(path, sort=True)
     assert requests.blocks_of(0).tolist() == [7]
     assert requests.blocks_of(1).tolist() == [1, 2]
-
-
-def test_blocks_are_of_one_length_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "trace.csv"
-    path.write_text(EXCERPTS["railyard"].read_text() + "10,80,5,4,chat,32,1f\n")
-    with pytest.raises(InputError, match="block_tokens changes"):
-        read_trace(path)
-    with pytest.raises(InputError, match="block_tokens changes") as caught:
-        list(stream_trace(path, 1))
-    assert caught.value.problems[0].line == 5
 
 
 def test_lengths_without_arrivals(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from railyard.work.serving.reuse import Index, search_s
 from railyard.work.study.study import prepare
 
 from .pipelines import LARGE, measured, scenario, search
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FILE = """\
 name: p
@@ -56,16 +53,6 @@ workload:
 def test_faults_are_named(stages: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         prepare(load.from_values(scenario(stages)))
-
-
-def test_a_model_that_does_not_fit_names_the_line(tmp_path: Path) -> None:
-    path = tmp_path / "p.yaml"
-    path.write_text(_FILE, encoding="utf-8")
-    with pytest.raises(InputError, match="does not fit") as caught:
-        prepare(load.load(path))
-    problem = caught.value.problems[0]
-    assert problem.file == str(path)
-    assert problem.line == 11
 
 
 def test_an_overload_is_said_with_its_stage() -> None:

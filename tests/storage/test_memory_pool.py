@@ -9,7 +9,6 @@ from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, MemoryPoolSpec, NetworkSpec, bill_of, link_name
 from railyard.collective import lower_pool
 from railyard.graph import Job, Kind, Label, Stream, TaskGraph
-from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
@@ -133,31 +132,6 @@ def test_units_links_and_bill():
     assert not bill_of(machine(network="host")).of("memory-pool"), "the hosts' own memory is part of the servers"
 
 
-@pytest.mark.parametrize(
-    ("spec", "key", "words"),
-    [
-        ({"name": "cmb-b"}, "memory_pool.name", "cmm-b"),
-        ({}, "memory_pool.name", "has a name"),
-        ({"name": "cmm-b", "network": "host"}, "memory_pool.name", "leave `name` out"),
-        ({"name": "cmm-b", "network": "back_end"}, "memory_pool.network", "by CXL"),
-        ({"name": "rdma-memory-host"}, "memory_pool.network", "back_end, front_end"),
-        (
-            {"name": "rdma-memory-host", "network": "front_end", "front_end": None},
-            "memory_pool.network",
-            "there is none",
-        ),
-        ({"name": "cmm-b", "ranks": 32}, "memory_pool.units", "2 or more"),
-        ({"name": "cz120-256gb", "units": 3}, "memory_pool.units", "multiple"),
-        ({"name": "cmm-b", "units": 0}, "memory_pool.units", "at least one"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(spec, key, words):
-    with pytest.raises(InputError) as refused:
-        machine(**spec)
-    assert refused.value.problems[0].key == key
-    assert words in str(refused.value)
-
-
 def test_an_update_in_parts_by_hand():
     """Loads of 3, updates of 1, stores of 2, five parts: the fourth load waits for the first store, which ends at 3."""
     assert Offload(parts=5).update_s(3.0, 1.0, 2.0, 100.0) == 10.0
@@ -244,24 +218,3 @@ def test_every_byte_goes_there_and_back():
     for kind in (Kind.LOAD, Kind.STORE):
         moved = int(graph.size_bytes[graph.kind == kind].sum())
         assert moved == pytest.approx(12 * stored_parameters(away), rel=1e-7)
-
-
-@pytest.mark.parametrize(
-    ("offload", "pool", "key", "words"),
-    [
-        ("optimizer", {}, "offload", "memory_pool: {network: host}"),
-        ({"parts": 0}, None, "offload.parts", "must be at least 1"),
-    ],
-)
-def test_offload_without_where_to_is_refused(offload, pool, key, words):
-    with pytest.raises(InputError) as refused:
-        job(offload, pool)
-    assert refused.value.problems[0].key.endswith(key)
-    assert words in str(refused.value)
-
-
-def test_more_state_than_the_pool_holds_is_refused():
-    """12 bytes of 70.6 G parameters, 52.9 GB of each rank, less buffers: 397 GB of a server, and its module has 256."""
-    big = job(pool={"memory_pool": {"name": "cz120-256gb", "units": 2}})
-    with pytest.raises(InputError, match="does not fit in the memory pool"):
-        big.graphs.of(big.training.replace(model=catalog.load().model("llama-3-70b")), big.cluster)

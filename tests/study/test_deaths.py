@@ -287,22 +287,6 @@ def test_work_since_the_checkpoint_and_its_loading_are_lost():
     assert lost["loading the checkpoint"] == pytest.approx(found["storage"]["checkpoint"]["read_s"])
 
 
-@pytest.mark.parametrize(
-    ("fault", "key"),
-    [
-        ({"kind": "switch-down", "switch": "leaf 0"}, "faults.0.switch"),
-        ({"kind": "nic-down", "host": 2}, "faults.0.host"),
-        ({"kind": "accelerator-down", "rank": 16}, "faults.0.rank"),
-        ({"kind": "host-down", "host": 0, "at": "-1 s"}, "faults.0.at"),
-        ({"kind": "link-down", "cable": "plane 0 leaf 0 - plane 1 leaf 0"}, "faults.0.cable"),
-    ],
-)
-def test_impossible_deaths_are_refused_with_their_place(fault, key):
-    with pytest.raises(InputError) as caught:
-        variant(STEP, fault)
-    assert caught.value.problems[0].key == key
-
-
 def test_a_dead_host_takes_its_replicas_away_and_a_spare_brings_them_back():
     dead = {"kind": "host-down", "host": 1, "at": "10 s"}
     spared = variant(SERVE, dead, recovery__spares=1)

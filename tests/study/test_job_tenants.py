@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
 
@@ -30,17 +28,3 @@ def placed(*jobs, tenants=TENANTS):
 
 def test_jobs_are_where_their_tenants_are():
     assert placed((16, "blue"), (8, "green"), (8, None)) == [[1, 2], [0], [3]]
-
-
-def test_a_tenant_has_no_more_than_it_has():
-    with pytest.raises(InputError) as error:
-        placed((16, "green"))
-    assert error.value.problems[0].key.startswith("workload.jobs.0")
-
-
-def test_unknown_tenants_are_named():
-    with pytest.raises(InputError, match="no such tenant") as error:
-        placed((8, "bleu"))
-    assert "blue" in (error.value.problems[0].hint or "")
-    with pytest.raises(InputError, match="the cluster has no tenants"):
-        placed((8, "blue"), tenants=[])

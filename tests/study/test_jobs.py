@@ -9,7 +9,6 @@ import pytest
 
 from railyard.face import api
 from railyard.graph import Job
-from railyard.kit.errors import InputError
 from railyard.measure.result.reading import Result
 from railyard.work.jobs.prepare import prepare
 from railyard.work.scenario import load
@@ -114,34 +113,3 @@ def test_a_later_start_is_waited_for():
     variant = run(scenario(job("a"), {**job("b"), "start": "200 ms"}))
     assert by_name(variant)["b"]["start_s"] == 0.2
     assert by_name(variant)["b"]["together"]["step_s"] < 0.2
-
-
-@pytest.mark.parametrize(
-    ("jobs", "key", "words"),
-    [
-        ([job("a", 24), job("b", 16)], "workload.jobs", "24 + 16 accelerators, and the cluster has 32"),
-        ([job("a", 12)], "workload.jobs.0.accelerators", "8 or 16"),
-        ([job("a"), job("a")], "workload", "two jobs are called `a`"),
-        ([job("a"), {**job("b"), "placement": "pakced"}], "workload.jobs.1.placement", "packed"),
-        ([job("a"), job("b", training={**TRAINING, "model": "llama"})], "workload.jobs.1.training.model", "llama"),
-        (
-            [job("a"), job("b", training={**TRAINING, "parallelism": {"tp": 3}})],
-            "workload.jobs.1.training.parallelism",
-            "16 accelerators",
-        ),
-        ([{**job("a"), "serving": SERVING}], "workload.jobs.0", "one of `training`, `serving` and `trace`"),
-        ([job("a", placement="random", serving=SERVING)], "workload.jobs.0.placement", "packed"),
-        (
-            [job("a", 8, serving=SERVING)],
-            "workload.jobs.0.serving.pools",
-            "8",
-        ),
-        ([job("a", trace={"file": "nowhere.cm"})], "workload.jobs.0.trace.file", "no such file"),
-    ],
-)
-def test_errors_name_the_key_of_the_job(jobs, key, words):
-    with pytest.raises(InputError) as caught:
-        api.run(scenario(*jobs), out=None)
-    problem = caught.value.problems[0]
-    assert problem.key == key
-    assert words in problem.render()

@@ -166,15 +166,6 @@ def test_tasks_keep_their_errors_their_limits_and_a_version(cluster, monkeypatch
         pool.close()
 
 
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [("127.0.0.1:1", "no Ray cluster answers"), ("nonsense", "no address"), ("ray://here:99999", "no address")],
-)
-def test_an_address_where_no_cluster_is_is_refused_at_once(address, words):
-    with pytest.raises(InputError, match=words):
-        workers(address)
-
-
 SWEEP = ["--vary", "fabric=roce,uec", "--vary", "cluster.placement_seed=0,1,2,3", "--set", "engine=analytic"]
 
 

@@ -82,12 +82,3 @@ def test_another_catalogue_than_that_of_the_run_is_noticed(run, tmp_path):
     )
     with pytest.raises(InputError, match="does not cost what it cost in its run"):
         repricing.ledgers(read_result(run.folder / "result.json"), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [({"acelerators": 1.0}, "no such price"), ({"pue": 0.5}, "out of bounds"), ({"network": float("nan")}, "bounds")],
-)
-def test_prices_that_cannot_be_are_refused(changes, words):
-    with pytest.raises(InputError, match=words):
-        repricing.checked(changes)

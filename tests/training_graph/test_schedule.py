@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
-from railyard.work.training.schedule import Op, Sequence, emit, schedules
+from railyard.work.training.schedule import Op, emit, schedules
 
 MIRRORED = "dualpipe"
 NAMES = [name for name in schedules.names() if name != MIRRORED]
@@ -165,19 +165,3 @@ def test_interleaved_warms_up_as_megatron_does(pp, vp, micro_batches):
         chunks_then = sequence.chunk[forward][: pp * vp].tolist()
         assert chunks_then == [chunk for chunk in range(vp) for _ in range(pp)]
         assert sequence.micro_batch[forward][: pp * 2].tolist() == [*range(pp), *range(pp)]
-
-
-def test_1f1b_refuses_virtual_stages():
-    with pytest.raises(InputError, match="one virtual stage"):
-        schedules.get("1f1b").sequences(4, 2, 8)
-
-
-def test_unknown_schedule_names_the_nearest():
-    with pytest.raises(InputError, match="interleaved"):
-        schedules.get("interleavd")
-
-
-def test_a_schedule_that_waits_for_itself_is_refused():
-    backward_first = Sequence(np.array([1, 0], np.uint8), np.zeros(2, np.int32), np.zeros(2, np.int32))
-    with pytest.raises(InputError, match="waits for itself"):
-        emit([backward_first], 1, np.array([[1, 1, 0]]))

@@ -14,8 +14,6 @@ from railyard.work.training.alpha_beta import Group, collective_s, send_s, wire_
 from railyard.work.training.spec import SoftwareProfile
 from railyard.work.training.stages import virtual_stages
 
-PER_TOKEN = {"expert_once": False}
-
 
 def sent(job, device, *, group, phase, **layout):
     training = job(**layout)

@@ -96,17 +96,6 @@ def test_what_is_refused_is_said(communication, words):
     assert "workload.training.communication" in str(error.value)
 
 
-def test_a_value_that_no_layout_makes_right_is_named_where_the_layout_is_searched():
-    """Not a refusal of every layout."""
-    with pytest.raises(InputError, match="inner_steps: must be at least 1"):
-        prepare(draft({"local_updates": {"kind": "diloco", "inner_steps": 0}}, parallelism="auto"))
-
-
-def test_a_shared_table_has_no_sparse_gradient():
-    with pytest.raises(InputError, match="output projection"):
-        prepare(draft({"sparse": "embedding"}, model="llama-3.2-1b"))
-
-
 def test_the_result_carries_price_and_published_effect():
     values = copy.deepcopy(BASE)
     updates = {"kind": "diloco", "workers": 2, "inner_steps": 3}

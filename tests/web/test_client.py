@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 from tests.web.conftest import LONG, SMALL
-from tests.web.server import free_port, running
+from tests.web.server import running
 
 from railyard.face.api.client import CALLS, ENDED, PREFIX, Client, Job, ServerError
 from railyard.kit.errors import InputError
@@ -91,11 +91,3 @@ def test_files_of_this_machine_are_given_to_a_verb(tmp_path):
             client.submit(verb="plan")
         with pytest.raises(InputError, match="no result"):
             client.result(job)
-
-
-def test_a_server_that_is_not_there_is_named():
-    address = f"http://127.0.0.1:{free_port()}"
-    with pytest.raises(ServerError, match=f"{address} does not answer"):
-        Client(address).jobs()
-    with pytest.raises(InputError, match="no address"):
-        Client("railyard.example")

@@ -160,24 +160,6 @@ def test_elsewhere_only_with_tokens_and_encryption(tmp_path, host):
     checked(ServerSettings(folder=tmp_path, host=host, people=people, proxied=True))
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ("anna\n", 1, "expected `name token`"),
-        (f"anna {ANNA}\nAnna {BERT}\n", 2, "no name of a person"),
-        (f"anna {ANNA}\n# more\nanna {BERT}\n", 3, "stands here twice"),
-        ("anna short\n", 1, "too short"),
-        ("../x " + ANNA, 1, "no name of a person"),
-    ],
-)
-def test_a_wrong_file_of_tokens_is_refused_at_its_line(tmp_path, text, line, words):
-    file = tmp_path / "tokens"
-    file.write_text(text)
-    with pytest.raises(InputError, match=words) as caught:
-        read_tokens(file)
-    assert caught.value.problems[0].line == line
-
-
 def test_tokens_are_kept_as_digests_only(tmp_path):
     (tmp_path / "tokens").write_text(f"anna {ANNA} # of the first floor\n\nbert {BERT}\n")
     people = read_tokens(tmp_path / "tokens")
