@@ -1,7 +1,5 @@
 """Tables of cases: `.cases` files whose lines are what goes in and what has to come out.
 
-    from railyard.kit.quantities import rate, size
-
     # The reason for the cases below it, up to the next empty line: one test.
     >>> rate("400 Gb/s")  #=> 400000000000.0
     >>> rate("400 Gbs")
@@ -16,8 +14,7 @@
 
 What comes out is compared whole: of an expression its value, of an error its class and message, one line for each
 problem of an `InputError`, of a command its exit code, stdout and stderr. `...` in an expected line stands for any
-letters; `tmp_path` is the folder of the case. A paragraph that begins with imports is run before the cases below it, in
-place of an earlier one.
+letters; `tmp_path` is the folder of the case. The names that Python cases use are those of `x.py` beside `x.cases`.
 
 `python -m tests.tables FILE[:LINE]...` writes what comes out today into the blocks at those lines, or all of a file:
 review the difference before it is committed.
@@ -35,6 +32,7 @@ import shlex
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +73,9 @@ def cut(line: str, room: int) -> str:
 
 @dataclass
 class Block:
-    """A reason, the files of its cases, and the cases; `line` is where it begins, `head` the imports before it."""
+    """A reason, the files of its cases, and the cases; `line` is where it begins."""
 
     line: int
-    head: str
     reason: list[str] = field(default_factory=list)
     files: dict[str, list[str]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -89,21 +86,17 @@ class Block:
 
 
 def parse(text: str) -> list[Block]:
-    """The blocks of a table; one of imports has no cases."""
-    line, head, blocks = 1, "", []
+    """The blocks of a table."""
+    line, blocks = 1, []
     for part in text.strip("\n").split("\n\n"):
         lines = part.split("\n")
-        if part.startswith(("from ", "import ")):
-            head = part
-            blocks.append(Block(line, head, lines))
-        else:
-            blocks.append(_block(lines, line, head))
+        blocks.append(_block(lines, line))
         line += len(lines) + 1
     return blocks
 
 
-def _block(lines: list[str], line: int, head: str) -> Block:
-    block = Block(line, head)
+def _block(lines: list[str], line: int) -> Block:
+    block = Block(line)
     for number, one in enumerate(lines):
         source, result, expected = one.partition(RESULT)
         if one.startswith((">>> ", "$ ")):
@@ -171,7 +164,14 @@ def command(line: str) -> str:
     return (f"exit {code}\n" if code else "") + out.getvalue() + err.getvalue()
 
 
-def results(block: Block) -> list[list[str]]:
+def names_of(table: Path) -> dict[str, Any]:
+    """What Python cases of a table may name."""
+    sys.path[:0] = [] if str(ROOT) in sys.path else [str(ROOT)]
+    beside = table.resolve().with_suffix(".py")
+    return vars(import_module(".".join(beside.relative_to(ROOT).with_suffix("").parts))) if beside.is_file() else {}
+
+
+def results(block: Block, table: Path) -> list[list[str]]:
     """The lines that every case of a block gives, in a folder of its own."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -179,8 +179,7 @@ def results(block: Block) -> list[list[str]]:
         try:
             for name, lines in block.files.items():
                 Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            names: dict[str, Any] = {"tmp_path": Path(folder)}
-            exec(compile(block.head, "imports", "exec"), names)
+            names = {**names_of(table), "tmp_path": Path(folder)}
             given = [
                 command(one.source[0][2:]) if one.source[0].startswith("$") else evaluate(one.code, names)
                 for one in block.steps
@@ -209,7 +208,7 @@ class Case(pytest.Item):
 
     def runtest(self) -> None:
         wrong = []
-        for step, found in zip(self.block.steps, results(self.block), strict=True):
+        for step, found in zip(self.block.steps, results(self.block, self.path), strict=True):
             if not agrees(found, step.expected):
                 wrong += [*step.source, *list(difflib.unified_diff(step.expected, found, lineterm="", n=9))[3:]]
         if wrong:
@@ -230,11 +229,9 @@ class Table(pytest.File):
     """A file of cases."""
 
     def collect(self) -> list[Case]:
-        sys.path[:0] = [] if str(ROOT) in sys.path else [str(ROOT)]
         return [
             Case.from_parent(self, name=f"line {block.line}: {' '.join(block.reason)[2:70]}", block=block)
             for block in parse(self.path.read_text(encoding="utf-8"))
-            if block.steps
         ]
 
 
@@ -244,7 +241,7 @@ def rewrite(place: str) -> None:
     blocks = parse(Path(name).read_text(encoding="utf-8"))
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
         if not line or (block.line <= int(line) and (following is None or int(line) < following.line)):
-            for step, found in zip(block.steps, results(block), strict=True):
+            for step, found in zip(block.steps, results(block, Path(name)), strict=True):
                 step.expected = step.expected if agrees(found, step.expected) else found
     Path(name).write_text("\n\n".join("\n".join(one.text()) for one in blocks) + "\n", encoding="utf-8")
 

@@ -1,0 +1,9 @@
+"""What the cases of refusals.cases name."""
+
+from dataclasses import replace
+
+import numpy as np
+from tests.graph.test_parquet import graph_of
+from tests.graph.test_record import bare
+
+from railyard.graph import Record, parquet

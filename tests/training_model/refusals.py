@@ -1,0 +1,3 @@
+"""What the cases of refusals.cases name."""
+
+from railyard.work.training.stages import layer_counts
