@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from railyard import catalog
 from railyard.kit.schema.field import records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from railyard.kit.schema.field import FieldRecord
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "catalog.md"
@@ -64,9 +67,24 @@ def _confidence(known: catalog.Catalog) -> str:
 
 def _section(known: catalog.Catalog, kind: str) -> str:
     listing = known.rows(kind)
+    if kind == "models":
+        return "\n".join([f"## {TITLES[kind]}", "", *_families(listing.rows), ""])
     lines = [f"## {TITLES[kind]}", "", _row(listing.columns), _row(["---"] * len(listing.columns))]
     lines += [_row([f"`{name}`", *rest]) for name, *rest in listing.rows]
     return "\n".join([*lines, ""])
+
+
+def _families(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """A row a family of models: parameters, active ones and experts where there are any, layers times hidden size."""
+    lines = ["Parameters; of mixtures the active ones and experts; layers x hidden size.", ""]
+    lines += [_row(["family", "models"]), _row(["---"] * 2)]
+    for family, members in groupby(rows, key=lambda row: row[0].split("-")[0].rstrip("0123456789.")):
+        said = []
+        for name, total, active, layers, hidden, experts in members:
+            mixture = f", {active} active, {experts} experts" if experts != "dense" else ""
+            said.append(f"`{name}` {total}{mixture}, {layers} x {hidden}")
+        lines.append(_row([family, "<br>".join(said)]))
+    return lines
 
 
 def _fields() -> list[str]:

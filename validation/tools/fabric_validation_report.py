@@ -61,7 +61,7 @@ def page(report: FabricReport) -> str:
     parts += [_summary(name, report) for name in dict.fromkeys(row.figure for row in report.rows)]
     for name in dict.fromkeys(row.figure for row in report.rows):
         what = FIGURES[name]
-        parts.append(f"\n## {name}: {what.claim}\n\n*Run*: {what.scenario}.\n\n*Published by*: {what.source}.\n\n")
+        parts.append(f"\n## {name}: {what.claim}\n\n*Run*: {what.scenario}. *Published by*: {what.source}.\n\n")
         rows = [row for row in report.rows if row.figure == name]
         if any(row.status != "shown" for row in rows):
             parts.append("| case | expected | found | tolerance | engine | verdict |\n|---|---|---|---|---|---|\n")

@@ -59,7 +59,7 @@ def _page() -> Iterable[str]:
         if not file.exists():
             continue
         said = json.loads(file.read_text(encoding="utf-8"))
-        yield f"\n## {each.title}\n\n![{each.title}](../figures/{name}.svg)\n\n{each.shows}\n\n"
+        yield f"\n## {each.title}\n\n![{each.title}](../figures/{name}.svg)\n\n{each.shows} "
         yield f"`python validation/tools/figures.py {name}`, {said['date']}, commit {said['commit']}:\n\n"
         yield "| " + " | ".join(said["head"]) + " |\n" + "|---" * len(said["head"]) + "|\n"
         for row in said["rows"]:

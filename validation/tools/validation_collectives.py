@@ -81,7 +81,7 @@ def _lead(rows: Sequence[CollectiveResult], stands: CollectivesReport) -> str:
     figures = {what: _size(rows, what) for what in CLASSES}
     figures |= {f"{what}_p90": _size(rows, what, 0.9) for what in CLASSES}
     figures |= {f"{what}_with": _size(stands.rows, what) for what in CLASSES}
-    return LEAD.format(constants=len(left.CONSTANTS), **figures)
+    return LEAD.format(constants=len(left.FITTED), **figures)
 
 
 def _by_group(report: CollectivesReport) -> dict[str, str]:
@@ -144,13 +144,13 @@ def _pair(rows: Sequence[CollectiveResult], what: str) -> str:
 
 def _constants(known: left.Logs, fits: Sequence[left.FittedWithout]) -> str:
     lines = [
-        f"\n## The {len(left.CONSTANTS)} constants\n",
+        f"\n## The {len(left.FITTED)} constants\n",
         "Version 0.2.0 had 18.\n",
         "| constant | value | range over the fits without one operator | prior | where the prior comes from |",
         "|---|---|---|---|---|",
     ]
     values = np.exp([fit.x for fit in fits if fit.without in known.operators])
-    for index, constant in enumerate(left.CONSTANTS):
+    for index, constant in enumerate(left.FITTED):
         column = values[:, index]
         stands = constant.get(left.MEASURED)
         lines.append(
