@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit.price import CROWDED_SHARE, StepPricing
-from railyard.ask.deploy.emit import sonic
 from railyard.ask.deploy.emit.intent import switches
+from railyard.ask.deploy.systems import sonic
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fault import DegradeLink, Misconfigured

@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 
 from railyard.ask.deploy.cabling import LEAF_AS, SPINE_AS, addresses_of, ipv4
-from railyard.ask.deploy.emit import configurations, folder, read_back, tables
+from railyard.ask.deploy.emit import configurations, folder, tables
 from railyard.ask.deploy.emit.intent import hosts, switches
+from railyard.ask.deploy.system import system_named, system_names, systems
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.kit.errors import InputError
 
@@ -31,40 +32,40 @@ def intents(plan):
     return list(switches(plan, 0, DIALECTS["sonic"]))
 
 
-@pytest.mark.parametrize("system", configurations.WRITERS)
+@pytest.mark.parametrize("system", system_names())
 def test_every_file_says_what_was_meant(plan, system):
     seen = [name for name, _ in configurations.files(plan, system) if name.startswith("switches/")]
     assert len(seen) == int((plan.devices.level > 0).sum())
     for intent in switches(plan, 0, DIALECTS[system]):
-        text = configurations.WRITERS[system][0](intent)
-        assert read_back.differences(intent, system, text) == []
+        text = systems.get(system).render(intent)
+        assert systems.get(system).differences(intent, text) == []
 
 
 @pytest.mark.parametrize("system", ["sonic", "eos", "junos"])
 def test_queues_that_are_shipped_as_comments_are_noticed(plan, system):
     intent = next(switches(plan, 0, DIALECTS[system]))
-    text = configurations.WRITERS[system][0](intent)
+    text = systems.get(system).render(intent)
     if system == "sonic":
         document = json.loads(text)
         document["#PORT_QOS_MAP"], document["PORT_QOS_MAP"] = document["PORT_QOS_MAP"], {}
         text = json.dumps(document)
     else:
         text = re.sub(r"(?m)^(.*(priority-flow-control|congestion-notification-profile).*)$", r"# \1", text)
-    assert any("pfc" in words for words in read_back.differences(intent, system, text))
+    assert any("pfc" in words for words in systems.get(system).differences(intent, text))
 
 
-@pytest.mark.parametrize("system", configurations.WRITERS)
+@pytest.mark.parametrize("system", system_names())
 def test_a_changed_number_is_noticed(plan, system):
     intent = next(switches(plan, 0, DIALECTS[system]))
-    text = configurations.WRITERS[system][0](intent)
+    text = systems.get(system).render(intent)
     for old, new, key in ((str(intent.asn), str(intent.asn + 1), "asn"), (intent.loopback, "10.9.9.9", "loopback")):
-        assert any(words.startswith(key) for words in read_back.differences(intent, system, text.replace(old, new)))
+        assert any(words.startswith(key) for words in systems.get(system).differences(intent, text.replace(old, new)))
 
 
 def test_sonic_holds_what_is_under_way_on_each_cable(intents):
     """Each port's buffer has the room for its own rate and length."""
     from railyard.ask.deploy.emit.intent import headroom
-    from railyard.ask.deploy.emit.sonic import render
+    from railyard.ask.deploy.systems.sonic import render
 
     tables = json.loads(render(intents[0]))
     for port, metres in tables["CABLE_LENGTH"]["AZURE"].items():
@@ -78,7 +79,7 @@ def test_sonic_holds_what_is_under_way_on_each_cable(intents):
 
 def test_sonic_holds_what_the_switch_of_the_plan_needs():
     """Spectrum-3 has nothing under way inside; Tomahawk 5 is taken for Spectrum-4, with 120 ns at 400 Gb/s."""
-    from railyard.ask.deploy.emit.sonic import render
+    from railyard.ask.deploy.systems.sonic import render
 
     def xoff(**switch):
         one = draft(64, "leaf-spine", "roce").with_values(
@@ -159,4 +160,4 @@ def test_a_folder_of_something_else_is_left_alone(plan, tmp_path):
         folder.write(plan, tmp_path, "frr", "x", lambda *_: None)
     assert [path.name for path in Path(tmp_path).iterdir()] == ["mine.txt"]
     with pytest.raises(InputError, match="did you mean `junos`"):
-        configurations.writer("junes")
+        system_named("junes")

@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from railyard.ask.check.isolation import judged, read_sonic
-from railyard.ask.check.isolation.configured import Line, Rule
+from railyard.ask.check.isolation import judged
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered, wired_of
 from railyard.ask.check.isolation.prove import Permitted, Walker, prove
-from railyard.ask.check.isolation.read import DUAL
 from railyard.ask.check.isolation.routes import Down, Routes
-from railyard.ask.deploy.emit.configurations import WRITERS
-from railyard.ask.deploy.emit.sonic import lane
+from railyard.ask.deploy.configured import Line, Rule
+from railyard.ask.deploy.system import system_names, systems
+from railyard.ask.deploy.systems.sonic import lane, read
 from railyard.ask.deploy.tenants import Vrf
 from railyard.kit.errors import InputError
 
@@ -33,7 +32,7 @@ THREE = [
     {"name": "red", "servers": "3,5"},
 ]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tenants"
-EVERY = [(by, system) for by in ("vrf", "evpn", "acl") for system in WRITERS if (by, system) != ("acl", "frr")]
+EVERY = [(by, system) for by in ("vrf", "evpn", "acl") for system in system_names() if (by, system) != ("acl", "frr")]
 
 
 def plan_of(by, tenants=THREE):
@@ -61,7 +60,7 @@ def test_what_is_written_keeps_tenants_apart_and_each_together(plans, by, system
     texts = rendered(plans[by], system)
     found = judge(plans[by], system, texts)
     assert (found.findings, found.pairs) == ((), 6)
-    for family in (4, 6) if system in DUAL else (4,):
+    for family in systems.get(system).families:
         assert reached(wired_of(plans[by], system, texts, family)) == (6 + 6 + 2, 14)
 
 
@@ -305,7 +304,7 @@ def test_names_that_linux_would_not_take_are_short_and_read_back(plans):
     tenant = Vrf("blue", 1000, 899)
     assert (lane("Ethernet96", tenant), lane("Ethernet100", tenant)) == ("Ethernet96.1000", "Eth100.1000")
     of = '{"VLAN_SUB_INTERFACE": {"Eth100.1000": {"vrf_name": "Vrfblue"}}}'
-    assert read_sonic.read_sonic_config("leaf", "f", of).ports["Ethernet100.1000"].vrf == "blue"
+    assert read("leaf", ("f", of), ("", ""), 4).ports["Ethernet100.1000"].vrf == "blue"
 
 
 def test_a_filter_that_is_not_bound_is_blamed_as_missing(plans):

@@ -10,9 +10,9 @@ import pytest
 
 from railyard.ask.audit.audit import audit_plan
 from railyard.ask.deploy.cabling import drawn
-from railyard.ask.deploy.emit import frr
 from railyard.ask.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEPALIVE_S, switches
-from railyard.ask.deploy.emit.read_back import differences
+from railyard.ask.deploy.system import systems
+from railyard.ask.deploy.systems import frr
 from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
@@ -65,7 +65,7 @@ def test_what_was_written_routes_and_a_swapped_cable_is_found(tmp_path):
         healthy(lab, intents)
         for name, intent in intents.items():  # what runs is what was meant, in FRR's own words
             runs = lab.inside(name, "vtysh", "-N", lab.space(name), "-c", "show running-config")
-            assert not differences(intent, "frr", runs)
+            assert not systems.get("frr").differences(intent, runs)
         leaf = next(name for name in intents if "leaf" in name)
         others = {f"{i.loopback}/32" for n, i in intents.items() if "leaf" in n and n != leaf}
         full = dict.fromkeys(others, len(intents[leaf].sessions))

@@ -9,8 +9,9 @@ import importlib.util
 
 import pytest
 
-from railyard.ask.deploy.emit import eos, read_back
 from railyard.ask.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom, switches
+from railyard.ask.deploy.system import systems
+from railyard.ask.deploy.systems import eos
 from railyard.cluster.asbuilt.discovery import DIALECTS
 
 from .scenarios import draft, planned
@@ -157,7 +158,7 @@ def test_avd_writes_the_lines_that_we_write(intents):
         assert not pyavd.validate_structured_config(given).validation_result.violations
         theirs = pyavd.get_device_config(given)
         assert lines(theirs) ^ lines(eos.render(intent)) <= NOT_IN_AVD
-        assert not read_back.differences(intent, "eos", theirs)  # our reader reads theirs as it reads ours
+        assert not systems.get("eos").differences(intent, theirs)  # our reader reads theirs as it reads ours
 
 
 @pytest.mark.parametrize("by", ["vrf", "evpn"])

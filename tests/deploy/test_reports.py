@@ -10,9 +10,9 @@ from railyard.ask.audit.against import frames_share
 from railyard.ask.audit.audit import audit, audit_documented, audit_plan
 from railyard.ask.audit.host_parts import pcie_bps
 from railyard.ask.deploy.cabling import drawn
-from railyard.ask.deploy.emit import eos, frr, junos, sonic
 from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.intent import switches
+from railyard.ask.deploy.systems import eos, frr, junos, sonic
 from railyard.cluster.asbuilt import ibnetdiscover, netbox
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather

@@ -11,8 +11,8 @@ from railyard.ask.audit.audit import audit, audit_plan
 from railyard.ask.audit.price import CROWDED_SHARE, Rack, slower
 from railyard.ask.audit.symptom import Setting
 from railyard.ask.deploy.cabling import drawn
-from railyard.ask.deploy.emit import eos, junos, sonic
 from railyard.ask.deploy.emit.intent import headroom, switches
+from railyard.ask.deploy.systems import eos, junos, sonic
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from railyard.ask.deploy.emit.intent import switches
-from railyard.ask.deploy.emit.sonic import lane, render
+from railyard.ask.deploy.systems.sonic import lane, render
 from railyard.ask.deploy.tenants import Vrf
 from railyard.cluster.asbuilt.discovery import DIALECTS
 

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from railyard.ask.deploy.emit import configurations
-from railyard.ask.deploy.emit.read_back import READERS, differences
 from railyard.ask.deploy.emit.settings import LEFT, SYSTEMS, rendered
+from railyard.ask.deploy.system import systems
 from railyard.face.cli import guard
 from railyard.face.cli.tune import write_configured
 from railyard.kit.errors import InputError
@@ -92,15 +92,15 @@ def test_another_value_is_noticed(tuned, files, system, change, fact):
     plan = plan_of(as_set(compose.cluster_of(tuned, compose.catalog_of(tuned)), tuned))
     intent = next(switches(plan, 0, dialect(system)))
     text = next(text for name, text in files.files.items() if name.startswith(f"{system}/{intent.name}."))
-    assert differences(intent, system, text) == []
-    (words,) = differences(intent, system, text.replace(*change))
+    assert systems.get(system).differences(intent, text) == []
+    (words,) = systems.get(system).differences(intent, text.replace(*change))
     assert words.startswith(f"{fact}: ")
 
 
 def test_what_is_not_set_is_as_the_fabric_has_it():
     found = rendered(draft(64, "leaf-spine", "roce"), quiet, ("sonic",))
     assert "servers/dcqcn.sh" not in found.files
-    facts = READERS["sonic"](next(text for name, text in found.files.items() if name.startswith("sonic/")))
+    facts = systems.get("sonic").facts(next(text for name, text in found.files.items() if name.startswith("sonic/")))
     assert (facts["red"], facts["alpha"]) == ({(150_000, 1_500_000, 20)}, {1.0})
 
 

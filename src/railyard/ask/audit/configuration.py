@@ -13,14 +13,14 @@ from railyard.ask.audit.against import frames_share
 from railyard.ask.audit.symptom import Finding, Setting, Symptom
 from railyard.ask.deploy.cabling import is_infiniband
 from railyard.ask.deploy.emit.intent import on_the_way, switches
-from railyard.ask.deploy.emit.read_back import READERS, facts_of, headroom_words, wrong_facts, wrong_ports
+from railyard.ask.deploy.system import headroom_words, systems, wrong_facts, wrong_ports
 from railyard.cluster.asbuilt.discovery import DIALECTS, UNKNOWN
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
     from railyard.ask.deploy.cabling import Plan
     from railyard.ask.deploy.emit.intent import SwitchIntent
-    from railyard.ask.deploy.emit.read_back import Facts
+    from railyard.ask.deploy.system import Facts
     from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Configuration, Reports
 
@@ -312,7 +312,7 @@ def _by_device(reports: Reports) -> dict[str, tuple[Configuration, Facts]]:
 
 def _facts(one: Configuration, reports: Reports) -> Facts | None:
     try:
-        return READERS[one.dialect](one.text)
+        return systems.get(one.dialect).facts(one.text)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         words = f"a configuration of {one.dialect} that is not as that system writes it"
         reports.problems.append(Problem(words, file=one.file, found=repr(error)[:80]))
@@ -332,7 +332,7 @@ def _against(
                 if intent.name not in waiting or waiting[intent.name][0].dialect != dialect:
                     continue
                 _, facts = waiting.pop(intent.name)
-                want = facts_of(intent, dialect)
+                want = systems.get(dialect).meant(intent)
                 out += [_symptom(network, intent, key, want, facts) for key in wrong_facts(want, facts)]
     for one, _ in waiting.values():
         reports.problems.append(Problem("the plan has no such switch", file=one.file, found=one.device))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from railyard.ask.audit.price import StepPricing
@@ -91,14 +91,6 @@ def _time(seconds: float) -> str:
     return rounded(quantities.format_time, seconds * 1e12)
 
 
-def _power(watts: float) -> str:
-    return rounded(quantities.format_power, watts)
-
-
-def _money(usd: float) -> str:
-    return rounded(quantities.format_money, usd)
-
-
 def _share(share: float) -> str:
     return f"{share:.4g}"
 
@@ -147,9 +139,20 @@ FIGURES: dict[str, Figure] = {
     "jct": Figure("time of the job, interruptions included", TRAINING, "jct.seconds", quantities.seconds, _time),
     "goodput": Figure("share of it that is steps which count", TRAINING, "jct.goodput", _part, _share),
     "usd_per_mtoken": Figure("cost of a million tokens, typical", TRAINING, "cpmt.typical", _price, _usd, band="cpmt"),
-    "power": Figure("power with cooling, typical", STEPS, "power.total_w.typical", quantities.power, _power),
+    "power": Figure(
+        "power with cooling, typical",
+        STEPS,
+        "power.total_w.typical",
+        quantities.power,
+        partial(rounded, quantities.format_power),
+    ),
     "capex": Figure(
-        "cost to buy, typical", STEPS, "capex.total_usd.typical", quantities.money, _money, planned=_bought
+        "cost to buy, typical",
+        STEPS,
+        "capex.total_usd.typical",
+        quantities.money,
+        partial(rounded, quantities.format_money),
+        planned=_bought,
     ),
     **{
         f"{level}_fct": Figure(

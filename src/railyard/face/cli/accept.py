@@ -14,8 +14,8 @@ from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import FILE, NCCL
 from railyard.ask.bring_up.study import study
 from railyard.ask.deploy.cabling import plan_of
-from railyard.ask.deploy.emit.configurations import writer
 from railyard.ask.deploy.files import Case, junit, replaced
+from railyard.ask.deploy.system import system_named
 from railyard.face.api import numbers
 from railyard.face.cli import terminal
 from railyard.face.cli.terminal import Progress, Table, emit, say
@@ -126,7 +126,7 @@ def accept(
     """
     if (out is None) == (results is None):
         raise InputError("tests are written, or results are judged", allowed="`--out FOLDER` or `--results PATH`")
-    writer(system)
+    system_named(system)
     if report is not None:
         keep_existing(report, force=True)
     if path.is_dir() and out is not None:

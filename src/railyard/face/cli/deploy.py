@@ -40,14 +40,14 @@ def deploy(
     from railyard.ask.deploy.cabling import as_set, plan_of
     from railyard.ask.deploy.emit import folder
     from railyard.ask.deploy.emit.collectives import collectives_of
-    from railyard.ask.deploy.emit.configurations import writer
     from railyard.ask.deploy.emit.provision.intent import read
+    from railyard.ask.deploy.system import system_named
     from railyard.ask.deploy.tenants import demands
     from railyard.face.cli import terminal
     from railyard.face.cli.terminal import Progress
     from railyard.work.study import compose
 
-    writer(system)
+    system_named(system)
     asked = _provision(provision, inventory)
     with Progress(wanted=not quiet) as progress:
         progress("reading the scenario", 0.0)

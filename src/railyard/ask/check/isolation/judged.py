@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.check.isolation.configured import Line
 from railyard.ask.check.isolation.prove import Changes, Proof, Violation, prove
-from railyard.ask.check.isolation.read import DUAL, configured
 from railyard.ask.check.isolation.routes import Cable, Server, Wired
 from railyard.ask.deploy.cabling import HOSTS6, addresses_of, drawn, interface, is_infiniband
+from railyard.ask.deploy.configured import Line
 from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.labs import port_guids
+from railyard.ask.deploy.system import systems
 from railyard.ask.deploy.tenants import shared_of
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.tenancy import MECHANISMS
@@ -218,12 +218,8 @@ def judge(
     meant = rendered(plan, system)
     if is_infiniband(plan, plan.networks.index(BACK_END)):
         return _partitioned(plan, tenancy, texts, meant)
-    found = [prove(wired_of(plan, system, texts, family), progress) for family in _families(system)]
+    found = [prove(wired_of(plan, system, texts, family), progress) for family in systems.get(system).families]
     return _judgement(together(found), texts, meant)
-
-
-def _families(system: str) -> tuple[int, ...]:
-    return (4, 6) if system in DUAL else (4,)
 
 
 def together(found: Sequence[Proof]) -> Proof:
@@ -255,7 +251,7 @@ def wired_of(plan: Plan, system: str, texts: Mapping[str, str], family: int = 4)
         if found.devices[one.a].kind == "switch" and found.devices[one.b].kind == "switch"
     ]
     names = [device.name for device in found.devices if device.kind == "switch"]
-    switches = {name: configured(system, name, texts, family) for name in names}
+    switches = {name: systems.get(system).configured(name, texts, family) for name in names}
     carrier = wired_of(plan, system, texts) if family == 6 else None
     return Wired(switches, tuple(cables), tuple(_servers(plan, number, system, family)), carrier)
 

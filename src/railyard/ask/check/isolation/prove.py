@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from ipaddress import IPv4Address, IPv6Address
 
-    from railyard.ask.check.isolation.configured import Line, Port, Prefix, Rule
     from railyard.ask.check.isolation.routes import Hop, Route, Server, Wired
+    from railyard.ask.deploy.configured import Line, Port, Prefix, Rule
 
 
 class _Union:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from railyard.ask.check.isolation.configured import ALL, Port, network
+from railyard.ask.deploy.configured import ALL, Port, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from ipaddress import IPv4Address, IPv6Address
 
-    from railyard.ask.check.isolation.configured import Configured, Line, Prefix
+    from railyard.ask.deploy.configured import Configured, Line, Prefix
 
 
 class Node(NamedTuple):

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from railyard.ask.check.assertion import Outcome, assertions
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered
-from railyard.ask.check.isolation.read import ENDINGS, INTERFACES, second
 from railyard.ask.deploy.cabling import as_set, is_infiniband, plan_of
-from railyard.ask.deploy.emit.configurations import WRITERS
 from railyard.ask.deploy.emit.intent import switches
-from railyard.ask.deploy.emit.read_back import differences
+from railyard.ask.deploy.system import system_names, systems
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
@@ -82,15 +80,19 @@ def system_of(folder: Path) -> tuple[str, str]:
     Raises:
         InputError: There are files of none, or of several.
     """
-    there = {name: ending for name, (_, ending) in WRITERS.items() if any(folder.glob(f"*.{ending}"))}
+    there = {name: ending for name, ending in _endings().items() if any(folder.glob(f"*.{ending}"))}
     if "sonic" in there:
         there.pop("frr", None)  # its VRFs are routed by a file of FRR
     if len(there) != 1:
-        allowed = [f"*.{ending}" for _, ending in WRITERS.values()]
+        allowed = [f"*.{ending}" for ending in _endings().values()]
         raise InputError(
             "the folder holds files of one operating system", found=sorted(there) or folder, allowed=allowed
         )
     return next(iter(there.items()))
+
+
+def _endings() -> dict[str, str]:
+    return {name: systems.get(name).ending for name in system_names()}
 
 
 def _intents(plan: Plan, system: str) -> Iterator[SwitchIntent]:
@@ -105,11 +107,13 @@ def _wrong(intent: SwitchIntent, system: str, folder: Path, ending: str) -> list
         return ["there is no file"]
     try:
         text = read_text(file)
-        more = second(system, text)
-        routing = folder / f"{intent.name}.{more}"
-        if more and not routing.is_file():
-            return [f"there is no file {routing.name}"]
-        return differences(intent, system, text, read_text(routing) if more else "")
+        read = systems.get(system)
+        second = folder / f"{intent.name}.{read.second}"
+        if read.needs_second is None or not read.needs_second(text):
+            return read.differences(intent, text)
+        if not second.is_file():
+            return [f"there is no file {second.name}"]
+        return read.differences(intent, text, read_text(second))
     except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
         return [f"the file cannot be read: {type(error).__name__} {error}"]
 
@@ -172,7 +176,7 @@ def _systems(plan: Plan) -> list[str]:
     by = "" if tenancy is None else tenancy.mechanism.name
     if by == "pkey":
         return ["frr"]
-    return [name for name in WRITERS if not (by == "acl" and name == "frr")]
+    return [name for name in system_names() if by != "acl" or systems.get(name).filters]
 
 
 def _files(folder: Path) -> tuple[str, dict[str, str]]:
@@ -180,7 +184,7 @@ def _files(folder: Path) -> tuple[str, dict[str, str]]:
     if (folder / PARTITIONS).is_file():
         return "frr", {PARTITIONS: read_text(folder / PARTITIONS)}
     system, _ = system_of(folder)
-    endings = (ENDINGS[system], ENDINGS["frr"], INTERFACES)
+    endings = (systems.get(system).ending, systems.get(system).second or systems.get(system).ending)
     paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(endings)]
     return system, {path.name: read_text(path) for path in paths}
 

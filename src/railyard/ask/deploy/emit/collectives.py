@@ -214,11 +214,9 @@ def _msccl(one: Scheduled, path: str, files: Mapping[str, str]) -> Iterator[str]
         yield f"{name}: {error}"
         return
     yield from (f"{name}: {words}" for words in wrong)
-    yield from _unlike(f"{name}: collective and ranks", (_plain(one.kind), one.ranks), _what(program))
-
-
-def _what(program: msccl_run.Program) -> tuple[str, int]:
-    return _plain(program.kind), program.ranks
+    yield from _unlike(
+        f"{name}: collective and ranks", (_plain(one.kind), one.ranks), (_plain(program.kind), program.ranks)
+    )
 
 
 def _plans(folder: str, files: Mapping[str, str]) -> dict[str, str]:

@@ -5,27 +5,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from railyard.ask.check.isolation import configured as as_meant
-from railyard.ask.check.isolation.read import DUAL, ENDINGS, INTERFACES, configured
+from railyard.ask.deploy import configured as as_meant
 from railyard.ask.deploy.cabling import drawn, is_infiniband
 from railyard.ask.deploy.emit import collectives as libraries
-from railyard.ask.deploy.emit import eos, frr, junos, sonic
 from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent
 from railyard.ask.deploy.emit.intent import DSCP_ROCE, LOSSLESS, hosts, switches
 from railyard.ask.deploy.emit.labs import port_guids
-from railyard.ask.deploy.emit.read_back import differences
+from railyard.ask.deploy.system import SwitchSystem, system_named, system_names, systems
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.nccl import machines as graphs
 from railyard.cluster.nccl.machine import write
 from railyard.cluster.nccl.machines import machine_of
-from railyard.kit.errors import InputError, SimulationError, did_you_mean
+from railyard.kit.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from railyard.ask.deploy.cabling import Plan
-    from railyard.ask.deploy.emit.intent import HostIntent, SwitchIntent
+    from railyard.ask.deploy.emit.intent import HostIntent
     from railyard.cluster import Cluster
     from railyard.cluster.fabric import Fabric
     from railyard.cluster.nccl.machine import Machine
@@ -198,51 +196,24 @@ def read(text: str) -> dict[str, int]:
     return {m[2]: int(m[1]) for line in text.splitlines() if (m := _LINE.fullmatch(line))}
 
 
-WRITERS: dict[str, tuple[Callable[[SwitchIntent], str], str]] = {
-    "frr": (frr.render, ENDINGS["frr"]),
-    "sonic": (sonic.render, ENDINGS["sonic"]),
-    "eos": (eos.render, ENDINGS["eos"]),
-    "junos": (junos.render, ENDINGS["junos"]),
-}
-"""By operating system: what writes a switch's file, and its name."""
-
-
-def writer(name: str) -> tuple[Callable[[SwitchIntent], str], str]:
-    """Of an operating system.
-
-    Raises:
-        InputError: There is none of that name.
-    """
-    if name not in WRITERS:
-        raise InputError(
-            "there is no such operating system of switches",
-            key="--os",
-            found=name,
-            allowed=list(WRITERS),
-            hint=did_you_mean(name, WRITERS),
-        )
-    return WRITERS[name]
-
-
 def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> Iterator[tuple[str, str]]:
     """Names and texts of all files.
 
     Raises:
         SimulationError: A file says otherwise than intended: a fault of Railyard's.
     """
-    render, ending = writer(system)
-    _refuse_unfiltered(plan, system)
+    writes = system_named(system)
+    _refuse_unfiltered(plan, writes)
     names = dialect(system)
     for number in range(len(plan.networks)):
         if is_infiniband(plan, number):
             yield from subnet_files(plan, number)
             continue
         for intent in switches(plan, number, names):
-            file = f"{intent.name}.{ending}"
-            texts = {file: render(intent)} | _second(intent, system)
-            wrong = differences(intent, system, texts[file], texts.get(f"{intent.name}.{ENDINGS['frr']}", ""))
-            for family in (4, 6) if system in DUAL else (4,):
-                read = configured(system, intent.name, texts, family)
+            texts = writes.texts(intent)
+            wrong = writes.differences(intent, *texts.values())
+            for family in writes.families:
+                read = writes.configured(intent.name, texts, family)
                 wrong += as_meant.differences(intent, read, family) if intent.by or family == 6 else []
             if wrong:
                 raise SimulationError(f"{intent.name}: what was written is not what was meant: {wrong[0]}")
@@ -263,17 +234,11 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
         yield "servers/nccl-graph.xml", graph(plan.cluster)
 
 
-def _second(intent: SwitchIntent, system: str) -> dict[str, str]:
-    """What one file cannot say of tenants: devices and shares that FRR cannot make, routing in SONiC."""
-    if system == "frr" and (intent.vrfs or any(one.shaped_bps for one in intent.access)):
-        return {f"{intent.name}.{INTERFACES}": frr.interfaces(intent)}
-    if system == "sonic" and intent.vrfs:
-        return {f"{intent.name}.{ENDINGS['frr']}": sonic.routing(intent)}
-    return {}
-
-
-def _refuse_unfiltered(plan: Plan, system: str) -> None:
+def _refuse_unfiltered(plan: Plan, system: SwitchSystem) -> None:
     tenancy = plan.cluster.plans["back_end"].tenancy
-    if system == "frr" and tenancy is not None and tenancy.mechanism.name == "acl":
-        allowed = [name for name in WRITERS if name != "frr"]
-        raise InputError("FRR filters no packets", key="--os", found="frr", allowed=allowed, hint="or `by: vrf`")
+    if not system.filters and tenancy is not None and tenancy.mechanism.name == "acl":
+        allowed = [name for name in system_names() if systems.get(name).filters]
+        name = system.name
+        raise InputError(
+            f"{name.upper()} filters no packets", key="--os", found=name, allowed=allowed, hint="or `by: vrf`"
+        )

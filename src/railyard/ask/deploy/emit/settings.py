@@ -9,7 +9,7 @@ from railyard.ask.deploy.cabling import as_set, is_infiniband, plan_of
 from railyard.ask.deploy.emit import configurations
 from railyard.ask.deploy.emit.collectives import collectives_of, tuner_rows, variables
 from railyard.ask.deploy.emit.intent import switches
-from railyard.ask.deploy.emit.read_back import READERS
+from railyard.ask.deploy.system import system_named
 from railyard.cluster.asbuilt.discovery import dialect
 from railyard.work.study import compose
 
@@ -94,8 +94,8 @@ def _queues(plan: Plan, systems: Sequence[str], files: Mapping[str, str]) -> Ite
     share = Reading("share of the free buffer that pauses", None)
     for system in systems:
         intents = list(switches(plan, 0, dialect(system)))
-        endings = configurations.WRITERS[system][1]
-        facts = [READERS[system](files[f"{system}/{intent.name}.{endings}"]) for intent in intents]
+        read = system_named(system)
+        facts = [read.facts(files[f"{system}/{intent.name}.{read.ending}"]) for intent in intents]
         if intents[0].marks:
             marks.meant = intents[0].red
             marks.found[system] = _common([one["red"] for one in facts]) if "red" in facts[0] else LEFT

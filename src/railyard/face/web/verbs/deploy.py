@@ -32,9 +32,9 @@ def deploy(request: VerbRequest) -> Outcome:
 
 
 def _systems() -> Sequence[str]:
-    from railyard.ask.deploy.emit.configurations import WRITERS
+    from railyard.ask.deploy.system import system_names
 
-    return list(WRITERS)
+    return system_names()
 
 
 verbs.add(

@@ -11,7 +11,8 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy.cabling import MANAGEMENT, MANAGEMENT6, ipv4, ipv6
-from railyard.ask.deploy.emit.provision.intent import ENDING, Boot, boots
+from railyard.ask.deploy.emit.provision.intent import Boot, boots
+from railyard.ask.deploy.system import systems
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _managed(managed: Sequence[Boot], subnet: str, key: str, system: str) -> dic
             told = {"hw-address": one.known.mac}
         elif one.known.circuit_id and not six:
             told = {"circuit-id": one.known.circuit_id.encode("ascii").hex()}
-        data = _boot6(one) if six else _boot4(one, system)
+        data = _boot4(one, system) if not six else [_option("bootfile-url", one.file)] if one.file else []
         if told:
             place = {key: [address] if six else address}
             reservations.append({**told, **place, "hostname": one.device, "option-data": data})
@@ -136,10 +137,6 @@ def _boot4(one: Boot, system: str) -> list[dict[str, Any]]:
             {"name": "vendor-encapsulated-options", "always-send": True},
         ]
     return [name, _option("boot-file-name", one.file)]
-
-
-def _boot6(one: Boot) -> list[dict[str, Any]]:
-    return [_option("bootfile-url", one.file)] if one.file else []
 
 
 def _definitions(system: str) -> list[dict[str, Any]]:
@@ -185,7 +182,7 @@ def file_of(boot: Boot, system: str, folder: str) -> tuple[str, str] | None:
     """Name in the plan's folder and text; None where a device fetches its configuration, or nothing."""
     if not boot.file or system == "eos":
         return None
-    url = f"{folder}switches/{boot.device}.{ENDING[system]}"
+    url = f"{folder}switches/{boot.device}.{systems.get(system).ending}"
     if system == "sonic":
         source = {"source": url, "destination": "/etc/sonic/config_db.json", "secure": False}
         steps: dict[str, object] = {"01-configdb-json": {"url": source}}

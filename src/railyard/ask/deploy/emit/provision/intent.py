@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.deploy.cabling import HOSTS6, MANAGEMENT6, addresses_of, interface, ipv4, ipv6, is_infiniband
+from railyard.ask.deploy.system import systems
 from railyard.ask.deploy.tenants import shared_of
 from railyard.kit import table
 from railyard.kit.errors import InputError, Problem, did_you_mean
@@ -102,12 +103,6 @@ def _twice(found: dict[str, Known]) -> Iterable[tuple[str, str]]:
             yield f"the serial number of {second} ends in that of {first}, so that they cannot be told apart", one[::-1]
 
 
-ENDING = {"frr": "frr.conf", "sonic": "config_db.json", "eos": "eos.cfg", "junos": "junos.set"}
-"""Of files of switches."""
-
-SECOND = {"frr": "interfaces", "sonic": ENDING["frr"]}
-"""Of those that one file does not say all of."""
-
 URL = re.compile(r"(?:https?|tftp)://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?")
 """Where devices fetch their files: no marks that a shell, an expression or a file of settings reads otherwise."""
 
@@ -164,7 +159,7 @@ def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) 
         known, files = inventory.get(name, Known()), ("", "")
         if devices.network[row] not in plain:
             more = (
-                f"{folder}switches/{name}.{SECOND[system]}"
+                f"{folder}switches/{name}.{systems.get(system).second}"
                 if shared[devices.network[row]].second_file(row, system)
                 else ""
             )
@@ -189,4 +184,4 @@ def boot_file(system: str, name: str) -> str:
     """What a switch fetches first, in the plan's folder."""
     if system == "sonic":
         return f"provision/ztp/{name}.json"
-    return f"switches/{name}.{ENDING[system]}" if system == "eos" else f"provision/ztp/{name}.sh"
+    return f"switches/{name}.{systems.get(system).ending}" if system == "eos" else f"provision/ztp/{name}.sh"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING
 
+from railyard.ask.deploy import system
+from railyard.ask.deploy.configured import ALL, Configured, Leak, Line, Rule, Table, indented, network
 from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom
 
 if TYPE_CHECKING:
@@ -137,3 +142,143 @@ def _port(one: Port, intent: SwitchIntent, layer3: list[str]) -> list[str]:
         marks = f"minimum-threshold {low} bytes maximum-threshold {high} bytes max-mark-probability {most}"
         lines += [f"   uc-tx-queue {LOSSLESS}", f"      random-detect ecn {marks}"]
     return lines
+
+
+def facts(text: str) -> system.Facts:
+    """Of a running configuration of EOS."""
+    lines, interfaces = system.lines_of(text), system.sections(text, "interface")
+    ports = {
+        port: rows
+        for port, rows in interfaces.items()
+        if not port.startswith(("Loopback", "Vxlan")) and "." not in port
+    }
+    tc = {
+        int(m[1]): int(m[2])
+        for line in lines
+        if (m := re.fullmatch(r"qos map dscp (\d+) to traffic-class (\d+)", line))
+    }
+    return {
+        "asn": int(system.first_match(r"router bgp (\d+)", lines)),
+        "loopback": system.first_match(r"router-id (\S+)", lines),
+        "sessions": {
+            m[1]
+            for line in lines
+            if (m := re.fullmatch(r"neighbor interface ([^\s.]+) peer-group \S+ remote-as external", line))
+        },
+        "access": system.port_addresses(ports, r"ip address (\S+)/31"),
+        "announced": {m[1] for line in lines if (m := re.fullmatch(r"network (\S+)", line))},
+        "bfd": "neighbor FABRIC bfd" in lines,
+        "mtu": {port: int(system.first_match(r"mtu (\d+)", rows)) for port, rows in ports.items()},
+        "rate_bps": {port: int(system.first_match(r"speed (\d+)g", rows)) * 10**9 for port, rows in ports.items()},
+        "roce": (26, tc.get(26)),
+        "cnp": (48, tc.get(48)),
+        "pfc": {port for port, rows in ports.items() if "priority-flow-control priority 3 no-drop" in rows},
+        "ecn": {port for port, rows in ports.items() if any(row.startswith("random-detect ecn") for row in rows)},
+        "red": {
+            tuple(map(int, m.groups())) for rows in ports.values() for row in rows if (m := re.fullmatch(_MARKS, row))
+        },
+        "alpha": {float(Fraction(word)) for word in _profile(text, lines, r"ingress threshold (\S+)")},
+        "headroom": _headroom(text, lines, list(ports)),
+    }
+
+
+_MARKS = r"random-detect ecn minimum-threshold (\d+) bytes maximum-threshold (\d+) bytes max-mark-probability (\d+)"
+
+
+def _profile(text: str, lines: list[str], pattern: str) -> list[str]:
+    head = "platform trident mmu queue profile"
+    active = system.first_match(rf"{head} (\S+) apply", lines)
+    return [m[1] for line in system.sections(text, head).get(active, []) if (m := re.fullmatch(pattern, line))]
+
+
+def _headroom(text: str, lines: list[str], ports: list[str]) -> dict[str, system.Sizes]:
+    """Of the buffer profile that is applied; nothing where none is, or its unit is cells."""
+    rooms = [int(word) for word in _profile(text, lines, r"ingress headroom bytes (\d+)")]
+    return {port: {"xoff": rooms[0]} for port in ports} if rooms else {}
+
+
+_ROUTE = re.compile(r"ip route (?:vrf (\S+) )?(\S+) egress-vrf (\S+)")
+
+
+_RULE = re.compile(r"(?:\d+ )?(permit|deny) ip any (any|host \S+|\S+)")
+
+
+def read(name: str, first: system.File, _second: system.File, _family: int) -> Configured:
+    """What a file says of tenants; see `SwitchSystem`."""
+    found = Configured(name)
+    for above, line in indented(*first):
+        head = above[0].split() if above else line.text.split()
+        if head[:2] == ["router", "bgp"]:
+            _read_bgp(found, head, above, line)
+        elif head[0] == "interface":
+            _read_interface(found, head[1], line)
+        elif head[:2] == ["ip", "access-list"] and above:
+            _read_rule(found, head[-1], line)
+        elif (match := _ROUTE.match(line.text)) is not None:
+            found.table(_table_name(match[1] or "default")).leaks.append(
+                Leak(network(match[2]), _table_name(match[3]), line)
+            )
+    return found
+
+
+def _table_name(vrf: str) -> str:
+    return ALL if vrf == "default" else vrf
+
+
+def _read_interface(found: Configured, name: str, line: Line) -> None:
+    words = line.text.split()
+    if name.startswith("Loopback"):
+        if words[:2] == ["ip", "address"]:
+            found.loopback = words[2].split("/")[0]
+    elif words[:2] == ["vxlan", "vrf"]:
+        table = found.table(words[2])
+        table.vni, table.lines["vni"] = int(words[4]), line
+    elif words[0] == "vrf":
+        port = found.port(name)
+        port.vrf, port.lines["vrf"] = _table_name(words[1]), line
+    elif words[:2] == ["ip", "address"]:
+        port = found.port(name)
+        port.address, port.lines["address"] = IPv4Interface(words[2]), line
+    elif words[:2] == ["ip", "access-group"] and words[-1] == "in":
+        port = found.port(name)
+        port.filter, port.lines["filter"] = words[2], line
+
+
+def _read_rule(found: Configured, name: str, line: Line) -> None:
+    match = _RULE.fullmatch(line.text)
+    if match is None:
+        return
+    target = "0.0.0.0/0" if match[2] == "any" else match[2].removeprefix("host ")
+    found.filters.setdefault(name, []).append(Rule(match[1] == "permit", network(target), line))
+
+
+def _read_bgp(found: Configured, head: list[str], above: tuple[str, ...], line: Line) -> None:
+    if not above:
+        found.asn = int(head[2])
+        return
+    inner = list(above[1:])
+    vrf = ALL
+    if inner and inner[0].startswith("vrf "):
+        vrf = _table_name(inner.pop(0).split()[1])
+    _read_instance(found, found.table(vrf), inner[0] if inner else "", line)
+
+
+def _read_instance(found: Configured, table: Table, family: str, line: Line) -> None:
+    words = line.text.split()
+    if words[:2] == ["neighbor", "interface"]:
+        table.neighbors[words[2]] = line
+    elif words[0] == "neighbor" and words[-1] == "activate":
+        if family == "address-family evpn":
+            found.overlay = line
+        else:
+            table.lines["active"] = line
+    elif words[0] == "network":
+        table.announced[network(words[1])] = line
+    elif words[:2] == ["route-target", "import"]:
+        table.imports[words[-1]] = line
+    elif words[:2] == ["route-target", "export"]:
+        table.exports[words[-1]] = line
+        table.lines["overlay"] = line  # EOS puts routes into EVPN where they have a target
+
+
+EOS = system.systems.add("eos", system.SwitchSystem("eos", "eos.cfg", render, system.port_facts, facts, read))

@@ -1,0 +1,1 @@
+"""A file an operating system; a file is its own registration."""
