@@ -274,7 +274,7 @@ def _one(
     found: Results,
     ends: Callable[[], dict[str, list[CableEnd]]],
 ) -> None:
-    text = source.everything().decode("utf-8", errors="replace")
+    text = source.text()
     if recognises(text):
         read(text, source.name, _stem(source), ends(), found)
     elif is_perftest(text):

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from railyard.cluster.asbuilt.reported.reports import Reports
 
 
+FLAPS = 1
+"""A link that went down more often than once since its counters were cleared: once is its cable being plugged."""
+
 THRESHOLD = {
     "SymbolErrorCounter": 10,
     "LinkErrorRecoveryCounter": 10,
-    "LinkDownedCounter": 10,
+    "LinkDownedCounter": FLAPS,
     "PortRcvErrors": 10,
     "PortRcvRemotePhysicalErrors": 100,
     "LocalLinkIntegrityErrors": 10,
     "ExcessiveBufferOverrunErrors": 10,
 }
-"""Counts above which infiniband-diags calls a port bad (its file error_thresholds, version 2.1)."""
-
-FLAPS = 1
-"""A link that went down more often than once since its counters were cleared: once is its cable being plugged."""
+"""Counts above which infiniband-diags calls a port bad (its file error_thresholds, version 2.1); it takes 10 of links
+that went down."""
 
 IN_FLIGHT = 100
 """Packets under way on a connection at 400 Gb/s: 8 us of round trip in packets of 4 KiB, which are all sent again
@@ -50,7 +51,7 @@ def counter_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
         ports[one.device, one.port][_SPELLED.get(one.name, one.name)] = one.value
     out = []
     for (where, port), counts in ports.items():
-        bad = {name: counts[name] for name, most in THRESHOLD.items() if counts.get(name, 0) > _most(name, most)}
+        bad = {name: counts[name] for name, most in THRESHOLD.items() if counts.get(name, 0) > most}
         device = network.number(where)
         if not bad:
             continue
@@ -68,10 +69,6 @@ def counter_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
         why = FLAPPING if kind == "flapping" else UNCOUNTED if lost is None else ""
         out.append(Symptom(Finding(kind, *network.cable_words(device, port), words, unpriced=why), cables))
     return out
-
-
-def _most(name: str, usual: int) -> int:
-    return FLAPS if name == "LinkDownedCounter" else usual
 
 
 def _words(bad: dict[str, float]) -> str:

@@ -64,7 +64,8 @@ def expected(draft: Draft, found: Discovery) -> Expected | None:
     plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
     parts: list[tuple[int, Discovery, str]] = []
     for number in range(len(plan.networks)):
-        choices = [(matched(one, found), dialect.name, one) for dialect, one in _drawings(plan, number)]
+        drawings = [(dialect, drawn(plan, number, dialect)) for dialect in dialects(plan, number)]
+        choices = [(matched(one, found), dialect.name, one) for dialect, one in drawings]
         share, name, best = max(choices, key=lambda choice: choice[0])
         if share >= KNOWN:
             parts.append((number, best, name))
@@ -73,10 +74,6 @@ def expected(draft: Draft, found: Discovery) -> Expected | None:
     rows = np.concatenate([plan.of_network(plan.networks[number]) for number, _, _ in parts])
     names = {plan.networks[number]: name for number, _, name in parts}
     return Expected(plan, _joined([one for _, one, _ in parts]), rows, names)
-
-
-def _drawings(plan: Plan, number: int) -> list[tuple[Any, Discovery]]:
-    return [(dialect, drawn(plan, number, dialect)) for dialect in dialects(plan, number)]
 
 
 def _joined(parts: list[Discovery]) -> Discovery:

@@ -44,7 +44,7 @@ def diagnose_counts(pieces: Sequence[Piece]) -> Diagnosis:
             f"rank {one.rank}",
             "rank",
             _MISSING[one.missing],
-            f"communicator {one.group}: it is {one.missing}{_at(one)}",
+            f"communicator {one.group}: it is {one.missing}{f' on {one.host}' if one.host else ''}",
         )
         for one in last
         if one.missing
@@ -96,10 +96,6 @@ def _halved(group: str, name: str, counts: Mapping[int, int], most: int) -> str:
     ahead = [rank for rank, count in counts.items() if count == most]
     words = f"communicator {group}: {name} was called {min(counts.values())} to {most} times"
     return f"{words}; ahead: rank {', '.join(map(str, ahead[:SHOWN]))}" + (", ..." if len(ahead) > SHOWN else "")
-
-
-def _at(one: Member) -> str:
-    return f" on {one.host}" if one.host else ""
 
 
 @dataclass(frozen=True)

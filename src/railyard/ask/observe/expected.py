@@ -291,7 +291,12 @@ def hourly(timings: Sequence[Timed], cluster: Cluster) -> dict[str, Any]:
         should = known[key]
         if should is not None and one.seconds > 0:
             seen.append(
-                Seen(one.at_s, f"{one.kind} {one.ranks or cluster.ranks}{_over(one.hosts)}", should, one.seconds)
+                Seen(
+                    one.at_s,
+                    f"{one.kind} {one.ranks or cluster.ranks}{f' over {one.hosts}' if one.hosts else ''}",
+                    should,
+                    one.seconds,
+                )
             )
     drift = Drift()
     drift.take(seen)
@@ -305,10 +310,6 @@ def hourly(timings: Sequence[Timed], cluster: Cluster) -> dict[str, Any]:
         ],
         "changes": [asdict(change) for change in drift.changes],
     }
-
-
-def _over(hosts: int) -> str:
-    return f" over {hosts}" if hosts else ""
 
 
 def _rate(size_bytes: int, seconds: float, factor: float | None) -> float | None:

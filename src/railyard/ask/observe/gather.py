@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.observe.reader import Piece, Reader, Source
-    from railyard.work.study.tasks import Done
 
 
 _CHUNK = 1 << 23
@@ -259,17 +258,16 @@ def _in_processes(plain: list[Source], processes: int) -> list[Piece | str]:
     """
     pool = Local(processes)
     try:
-        done = sorted(pool.run([Task("railyard.ask.observe.gather:_read", source) for source in plain]), key=_number)
+        done = sorted(
+            pool.run([Task("railyard.ask.observe.gather:_read", source) for source in plain]),
+            key=lambda one: one.number,
+        )
     finally:
         pool.close()
     for one in done:
         if one.error:
             raise SimulationError(f"{plain[one.number].name} was not read: {one.error}")
     return [one.value for one in done]
-
-
-def _number(done: Done) -> int:
-    return done.number
 
 
 def _read(source: Source) -> Piece | str:

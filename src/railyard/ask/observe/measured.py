@@ -211,7 +211,7 @@ def record_of(found: Gathered) -> Record:
     pieces = [piece for piece in found.pieces if piece.timed and piece.kernels]
     if not pieces:
         raise InputError("no kernel was found: there is nothing to measure", found="; ".join(found.remarks[:4]) or None)
-    words = _words(pieces)
+    words = list(dict.fromkeys(word for piece in pieces for word in ("", *_of(piece).words)))
     tables = _joined(pieces, words)
     clocks = aligned({rank: _ends(table, words) for rank, table in tables.items()})
     step, numbers = _steps(tables, pieces)
@@ -251,10 +251,6 @@ def record_of(found: Gathered) -> Record:
 
 def _rank(piece: Piece) -> int:
     return -1 if piece.rank is None else piece.rank
-
-
-def _words(pieces: Sequence[Piece]) -> list[str]:
-    return list(dict.fromkeys(word for piece in pieces for word in ("", *_of(piece).words)))
 
 
 def _of(piece: Piece) -> Kernels:

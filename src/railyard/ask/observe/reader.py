@@ -83,6 +83,10 @@ class Source:
         except DAMAGED as error:
             raise InputError(f"the file cannot be read: {error}", file=self.name) from None
 
+    def text(self) -> str:
+        """All of it as UTF-8; what is no UTF-8 is replaced."""
+        return self.everything().decode("utf-8", errors="replace")
+
     def everything(self) -> bytes:
         """All its bytes, decompressed.
 
@@ -341,6 +345,25 @@ class Reader:
 
 
 readers: Registry[Reader] = Registry("reader of traces", package="railyard.ask.observe.readers")
+
+
+def add_text_reader(
+    name: str,
+    summary: str,
+    recognises: Callable[[str, bytes], bool],
+    take: Callable[[str, Piece], None],
+    nothing: tuple[str, str | None],
+) -> None:
+    """Registers a format of text: `take` adds what it says to a piece; `nothing` is the error, and what is allowed."""
+
+    def read(source: Source) -> Piece:
+        piece = Piece(source.name)
+        take(source.text(), piece)
+        if not (piece.counts or piece.timings or piece.edges):
+            raise InputError(nothing[0], file=source.name, allowed=nothing[1])
+        return piece
+
+    readers.add(name, Reader(name, summary, recognises, read))
 
 
 def is_count(word: str) -> bool:

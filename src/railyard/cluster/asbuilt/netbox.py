@@ -15,7 +15,7 @@ from railyard.kit.files import read_text
 from railyard.kit.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 COLUMNS = {
@@ -179,7 +179,9 @@ def _end(item: Mapping[str, Any]) -> _End:
 
 
 def _joined(reading: _Reading) -> Discovery:
-    order = {name: at for at, name in enumerate(dict.fromkeys(_names(reading.cables)))}
+    order = {
+        name: at for at, name in enumerate(dict.fromkeys(end[0] for a, b, _, _ in reading.cables for end in (a, b)))
+    }
     hosts = hosts_of([(a, b) for a, b, _, _ in reading.cables], (), ())
     devices = tuple(FoundDevice(name, name, "host" if name in hosts else "switch") for name in order)
     taken: dict[_End, int] = {}
@@ -191,7 +193,3 @@ def _joined(reading: _Reading) -> Discovery:
         (one, port), (other, far) = sorted((a, b), key=lambda end: order[end[0]])
         cables.append(FoundCable(order[one], port, order[other], far, 0, line, length_m=length))
     return Discovery(reading.file, devices, tuple(cables), tuple(reading.problems))
-
-
-def _names(cables: Iterable[tuple[_End, _End, float, int]]) -> list[str]:
-    return [name for a, b, _, _ in cables for name in (a[0], b[0])]

@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.reader import Count, Piece, Reader, is_count, readers
+from railyard.ask.observe.reader import Count, Piece, Reader, add_text_reader, is_count, readers
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.reported import switches
 from railyard.kit.errors import InputError
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from railyard.ask.observe.reader import Source
 
 
-def _is_perfquery(_: str, head: bytes) -> bool:
-    return b"# Port counters: " in head or b"# Port extended counters: " in head or b"Errors for " in head[:512]
-
-
 def _read_perfquery(source: Source) -> Piece:
     """Counters of every port.
 
@@ -33,14 +29,24 @@ def _read_perfquery(source: Source) -> Piece:
         InputError: There is none.
     """
     piece = Piece(source.name)
-    text = source.everything().decode("utf-8", errors="replace")
+    text = source.text()
     piece.counts += [Count(one.device, f"port {one.port}", one.name, one.value) for one in switches.counts(text)]
     if not piece.counts and not switches.healthy(text[: 1 << 16]):
         raise InputError("no counter of a port is in it", file=source.name)
     return piece
 
 
-readers.add("infiniband", Reader("infiniband", "perfquery and ibqueryerrors", _is_perfquery, _read_perfquery))
+readers.add(
+    "infiniband",
+    Reader(
+        "infiniband",
+        "perfquery and ibqueryerrors",
+        lambda _, head: (
+            b"# Port counters: " in head or b"# Port extended counters: " in head or b"Errors for " in head[:512]
+        ),
+        _read_perfquery,
+    ),
+)
 
 
 def _is_ibnetdiscover(_: str, head: bytes) -> bool:
@@ -53,7 +59,7 @@ def _read_ibnetdiscover(source: Source) -> Piece:
     Raises:
         InputError: There is no cable.
     """
-    found = ibnetdiscover.read(source.everything().decode("utf-8", errors="replace"), source.name)
+    found = ibnetdiscover.read(source.text(), source.name)
     if not found.cables:
         raise InputError("no cable is in it", file=source.name)
     piece = Piece(source.name, cabling=found)
@@ -68,34 +74,21 @@ readers.add(
 )
 
 
-def _is_sonic(_: str, head: bytes) -> bool:
-    return b"COUNTERS_PORT_NAME_MAP" in head or b"COUNTERS:oid" in head or b"SAI_PORT_STAT_" in head
-
-
-def _read_sonic(source: Source) -> Piece:
-    """Counters of every port and queue.
-
-    Raises:
-        InputError: The file is damaged, or holds none.
-    """
+def _take_sonic(text: str, piece: Piece) -> None:
     try:
-        found = json.loads(source.everything())
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the file is damaged: {error}", file=source.name) from None
+        raise InputError(f"the file is damaged: {error}", file=piece.source) from None
     tables = found if isinstance(found, dict) else {}
     names: dict[str, str] = {}
     for key in ("COUNTERS_PORT_NAME_MAP", "COUNTERS_QUEUE_NAME_MAP"):
         names |= {oid: name for name, oid in _values(tables.get(key)).items()}
-    piece = Piece(source.name)
     for key, table in tables.items():
         if key.startswith("COUNTERS:oid"):
             oid = key.removeprefix("COUNTERS:")
             for name, value in _values(table).items():
                 if name.startswith("SAI_") and is_count(value):
                     piece.counts.append(Count("", names.get(oid, oid), name, float(value)))
-    if not piece.counts:
-        raise InputError("no counter of a port is in it", file=source.name, allowed="a dump of COUNTERS_DB")
-    return piece
 
 
 def _values(table: Any) -> dict[str, str]:
@@ -104,7 +97,13 @@ def _values(table: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in plain.items()} if isinstance(plain, dict) else {}
 
 
-readers.add("sonic", Reader("sonic", "SONiC's COUNTERS_DB as JSON", _is_sonic, _read_sonic))
+add_text_reader(
+    "sonic",
+    "SONiC's COUNTERS_DB as JSON",
+    lambda _, head: b"COUNTERS_PORT_NAME_MAP" in head or b"COUNTERS:oid" in head or b"SAI_PORT_STAT_" in head,
+    _take_sonic,
+    ("no counter of a port is in it", "a dump of COUNTERS_DB"),
+)
 
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?(?:\s+#.*)?$")
@@ -124,14 +123,9 @@ def _is_exposition(_: str, head: bytes) -> bool:
     )
 
 
-def _read_exposition(source: Source) -> Piece:
-    """Every sample of a known exporter.
-
-    Raises:
-        InputError: There is none.
-    """
-    piece, broken = Piece(source.name), 0
-    for line in source.everything().decode("utf-8", errors="replace").splitlines():
+def _take_exposition(text: str, piece: Piece) -> None:
+    broken = 0
+    for line in text.splitlines():
         if not line.startswith(_KNOWN):
             continue
         found = _SAMPLE.match(line)
@@ -145,11 +139,8 @@ def _read_exposition(source: Source) -> Piece:
         )
         where = next((labels[key] for key in _EXPORTED_WHERE if labels.get(key)), "")
         piece.counts.append(Count(where, port, found[1], value))
-    if not piece.counts:
-        raise InputError("no sample of a known exporter is in it", file=source.name, allowed=", ".join(_KNOWN))
     if broken:
         piece.remarks.append(f"{broken} samples are damaged or no numbers and were left out")
-    return piece
 
 
 def _number(word: str) -> float:
@@ -159,9 +150,12 @@ def _number(word: str) -> float:
         return math.nan
 
 
-readers.add(
+add_text_reader(
     "exposition",
-    Reader("exposition", "text of Prometheus exporters: DCGM, node_exporter, NCCL", _is_exposition, _read_exposition),
+    "text of Prometheus exporters: DCGM, node_exporter, NCCL",
+    _is_exposition,
+    _take_exposition,
+    ("no sample of a known exporter is in it", ", ".join(_KNOWN)),
 )
 
 
@@ -169,32 +163,18 @@ _WHERE = ("host.name", "service.instance.id", "device.name", "hostname")
 _PORT = ("interface", "interface.name", "port", "object_name", "network.interface.name", "queue")
 
 
-def _is_otlp(_: str, head: bytes) -> bool:
-    return b'"resourceMetrics"' in head or b'"resource_metrics"' in head
-
-
-def _read_otlp(source: Source) -> Piece:
-    """The last value of every number.
-
-    Raises:
-        InputError: There is none.
-    """
-    piece = Piece(source.name)
+def _take_otlp(text: str, piece: Piece) -> None:
     last: dict[tuple[str, str, str], float] = {}
-    for one in _documents(source, piece):
+    for one in _documents(text, piece):
         for resource in _listed(one, "resourceMetrics", "resource_metrics"):
             about = _labels(resource.get("resource"))
             for scope in _listed(resource, "scopeMetrics", "scope_metrics"):
                 for metric in _listed(scope, "metrics"):
                     _points(metric, about, last)
     piece.counts = [Count(where, port, name, value) for (where, port, name), value in last.items()]
-    if not piece.counts:
-        raise InputError("no number is in it", file=source.name)
-    return piece
 
 
-def _documents(source: Source, piece: Piece) -> Iterator[Any]:
-    text = source.everything().decode("utf-8", errors="replace")
+def _documents(text: str, piece: Piece) -> Iterator[Any]:
     try:
         yield json.loads(text)
         return
@@ -237,4 +217,10 @@ def _points(metric: dict[str, Any], about: dict[str, str], last: dict[tuple[str,
                 last[where, port, str(metric.get("name", ""))] = value
 
 
-readers.add("otlp", Reader("otlp", "OTLP metrics as JSON", _is_otlp, _read_otlp))
+add_text_reader(
+    "otlp",
+    "OTLP metrics as JSON",
+    lambda _, head: b'"resourceMetrics"' in head or b'"resource_metrics"' in head,
+    _take_otlp,
+    ("no number is in it", None),
+)

@@ -14,13 +14,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.observe.kernels import kind_of
-from railyard.ask.observe.reader import Edge, Piece, Reader, Timed, readers
-from railyard.kit.errors import InputError
+from railyard.ask.observe.reader import Edge, Piece, Timed, add_text_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from railyard.ask.observe.reader import Source
 
 
 EARLIEST_US, LATEST_US = 946_684_800e6, 4_102_444_800e6
@@ -35,25 +32,16 @@ def _is_inspector(_: str, head: bytes) -> bool:
     )
 
 
-def _read_inspector(source: Source) -> Piece:
-    """Every collective that was timed.
-
-    Raises:
-        InputError: It holds none.
-    """
-    piece = Piece(source.name)
+def _take_inspector(text: str, piece: Piece) -> None:
     bad = 0
-    for one in _objects(source.everything().decode("utf-8", errors="replace"), piece):
+    for one in _objects(text, piece):
         timed = _timed(one)
         if timed is None:
             bad += 1
         else:
             piece.timings.append(timed)
-    if not piece.timings:
-        raise InputError("no collective was timed in it", file=source.name)
     if bad:
         piece.remarks.append(f"{bad} entries lack a time, a size or a rank and were left out")
-    return piece
 
 
 def _objects(text: str, piece: Piece) -> Iterator[Any]:
@@ -107,9 +95,12 @@ def _noted_s(metadata: Any) -> float:
     return at * 1e-6
 
 
-readers.add(
+add_text_reader(
     "nccl-inspector",
-    Reader("nccl-inspector", "NCCL inspector: JSON lines of a process", _is_inspector, _read_inspector),
+    "NCCL inspector: JSON lines of a process",
+    _is_inspector,
+    _take_inspector,
+    ("no collective was timed in it", None),
 )
 
 
@@ -127,20 +118,10 @@ _READY = re.compile(
 )
 
 
-def _is_nccl_debug(_: str, head: bytes) -> bool:
-    return b"NCCL INFO" in head or b"NCCL WARN" in head
-
-
-def _read_nccl_debug(source: Source) -> Piece:
-    """Rings, trees and connections.
-
-    Raises:
-        InputError: The log names no connection.
-    """
-    piece = Piece(source.name)
+def _take_nccl_debug(text: str, piece: Piece) -> None:
     group: dict[str, str] = {}
     edges: dict[tuple[str, int, int, int, str], Edge] = {}
-    for line in source.everything().decode("utf-8", errors="replace").splitlines():
+    for line in text.splitlines():
         said = _LINE.search(line)
         if said is None:
             continue
@@ -154,9 +135,6 @@ def _read_nccl_debug(source: Source) -> Piece:
         for edge in _edges(said[1], group.get(who, "")):
             edges.setdefault((edge.group, edge.channel, edge.source, edge.target, edge.pattern), edge)
     piece.edges = list(edges.values())
-    if not piece.edges:
-        raise InputError("the log names no connection of NCCL", file=source.name, allowed="a log with NCCL_DEBUG=INFO")
-    return piece
 
 
 def _edges(words: str, group: str) -> list[Edge]:
@@ -179,6 +157,10 @@ def _edges(words: str, group: str) -> list[Edge]:
     return listed
 
 
-readers.add(
-    "nccl-debug", Reader("nccl-debug", "logs of NCCL or RCCL with NCCL_DEBUG=INFO", _is_nccl_debug, _read_nccl_debug)
+add_text_reader(
+    "nccl-debug",
+    "logs of NCCL or RCCL with NCCL_DEBUG=INFO",
+    lambda _, head: b"NCCL INFO" in head or b"NCCL WARN" in head,
+    _take_nccl_debug,
+    ("the log names no connection of NCCL", "a log with NCCL_DEBUG=INFO"),
 )

@@ -41,7 +41,7 @@ def read(source: Source) -> Piece:
     Raises:
         InputError: It holds no row.
     """
-    text = source.everything().decode("utf-8", errors="replace")
+    text = source.text()
     piece = Piece(source.name)
     try:
         plain = text.lstrip()[:1] != "{"

@@ -26,10 +26,6 @@ _WELL = re.compile(r"^\s+\d+\s+(\d{1,9})(?:\s+\d+){3,4}\s+RUNNING\s+OK\s*$")
 _MOST = 1 << 20
 
 
-def _is_ras_text(_: str, head: bytes) -> bool:
-    return b"Job summary" in head and b"Communicators" in head and b"NCCL version" in head
-
-
 def _read_ras_text(source: Source) -> Piece:
     """Members of communicators that differ; of those that agree only how many.
 
@@ -37,7 +33,7 @@ def _read_ras_text(source: Source) -> Piece:
         InputError: The report ends before its warnings.
     """
     piece = Piece(source.name)
-    text = source.everything().decode("utf-8", errors="replace")
+    text = source.text()
     if "Communicators" not in text:
         raise InputError("the report ends before its communicators", file=source.name)
     group = what = ""
@@ -77,15 +73,19 @@ def _note(piece: Piece, group: str, what: str, sets: list[tuple[int, int, list[M
         piece.remarks.append(f"communicator {group}: the report does not name all ranks")
 
 
-readers.add("ras-text", Reader("ras-text", "NCCL RAS: the report as text", _is_ras_text, _read_ras_text))
+readers.add(
+    "ras-text",
+    Reader(
+        "ras-text",
+        "NCCL RAS: the report as text",
+        lambda _, head: b"Job summary" in head and b"Communicators" in head and b"NCCL version" in head,
+        _read_ras_text,
+    ),
+)
 
 
 _UNPARTED = re.compile(r'([}\]]|(?<=[\s:])(?:-?\d[\d.]*|true|false|null)|"(?=\s*\n))(\s*)(?=[{"])')
 """A value and the next one without a comma: NCCL 2.28.9 leaves it out before the `status` of a missing rank."""
-
-
-def _is_ras(_: str, head: bytes) -> bool:
-    return b'"communicators"' in head or b'"missing_ranks"' in head or b'"collective_counts"' in head
 
 
 def _read_ras(source: Source) -> Piece:
@@ -106,7 +106,7 @@ def _read_ras(source: Source) -> Piece:
 
 
 def _loaded(source: Source, piece: Piece) -> Any:
-    text = source.everything().decode("utf-8", errors="replace")
+    text = source.text()
     text = text[max(text.find("{"), 0) : text.rfind("}") + 1]
     mended = re.sub(r",(\s*[}\]])", r"\1", _UNPARTED.sub(r"\1,\2", text))
     for words in (text, mended):
@@ -142,4 +142,12 @@ def _counts(one: dict[str, Any]) -> dict[str, int]:
     return {str(name): count for name, count in listed if isinstance(count, int) and not isinstance(count, bool)}
 
 
-readers.add("ras", Reader("ras", "NCCL RAS: the state of communicators as JSON", _is_ras, _read_ras))
+readers.add(
+    "ras",
+    Reader(
+        "ras",
+        "NCCL RAS: the state of communicators as JSON",
+        lambda _, head: b'"communicators"' in head or b'"missing_ranks"' in head or b'"collective_counts"' in head,
+        _read_ras,
+    ),
+)

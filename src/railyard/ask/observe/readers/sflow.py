@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.ask.observe.reader import Count, Piece, Reader, is_count, readers
+from railyard.ask.observe.reader import Count, Piece, Reader, add_text_reader, is_count, readers
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -190,19 +190,10 @@ _NAMES = (
 _COUNTERS = {"ifInOctets", "ifInDiscards", "ifInErrors", "ifOutOctets", "ifOutDiscards", "ifOutErrors"}
 
 
-def _is_sflow(_: str, head: bytes) -> bool:
-    return head.startswith((b"CNTR,", b"FLOW,")) or b"\nCNTR," in head
-
-
-def _read_sflow(source: Source) -> Piece:
-    """The last counters of every interface.
-
-    Raises:
-        InputError: There are none.
-    """
-    piece, broken = Piece(source.name), 0
+def _take_sflow(text: str, piece: Piece) -> None:
+    broken = 0
     last: dict[tuple[str, str, str], float] = {}
-    for line in source.everything().decode("utf-8", errors="replace").splitlines():
+    for line in text.splitlines():
         words = line.split(",")
         if words[0] != "CNTR":
             continue
@@ -213,13 +204,14 @@ def _read_sflow(source: Source) -> Piece:
             if name in _COUNTERS:
                 last[words[1], f"interface {words[2]}", name] = float(value)
     piece.counts = [Count(where, port, name, value) for (where, port, name), value in last.items()]
-    if not piece.counts:
-        raise InputError(
-            "no counters of an interface are in it", file=source.name, allowed="lines CNTR of sflowtool -l"
-        )
     if broken:
         piece.remarks.append(f"{broken} lines are damaged and were left out")
-    return piece
 
 
-readers.add("sflow", Reader("sflow", "sFlow counters as sflowtool prints them", _is_sflow, _read_sflow))
+add_text_reader(
+    "sflow",
+    "sFlow counters as sflowtool prints them",
+    lambda _, head: head.startswith((b"CNTR,", b"FLOW,")) or b"\nCNTR," in head,
+    _take_sflow,
+    ("no counters of an interface are in it", "lines CNTR of sflowtool -l"),
+)
