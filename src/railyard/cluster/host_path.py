@@ -83,8 +83,6 @@ class HostPath:
     Attributes:
         rate_bps: float64[NICs of a server], one way, while all of them send and receive.
         latency_ps: int64[NICs of a server], added to the link of a NIC in each direction.
-        cores: Of each server, busy with TCP at that rate.
-        remarks: What bounds it, where something does.
     """
 
     rate_bps: NDArray[np.float64]

@@ -68,9 +68,7 @@ class Cluster:
         storage: Network on which storage lies (may be another of the networks), or None.
         storage_servers: Storage nodes, or None.
         memory_pool: Memory beyond the accelerators' own, or None.
-        plans: How each network was planned, by key.
         nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
-        placement: The order in which it numbers its servers.
         scale_out_latency: What-if factor on latencies of the back-end, the library's steps through NICs included.
     """
 

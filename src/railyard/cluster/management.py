@@ -58,11 +58,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Management:
-    """All of it.
-
-    Attributes:
-        racks: Racks of servers, and of everything else.
-    """
+    """All of it."""
 
     items: tuple[Item, ...]
     racks: tuple[int, int]

@@ -46,7 +46,6 @@ class NetworkPlan:
     Attributes:
         name: `back-end`, `front-end` or `storage`.
         link_bps: Rate of a NIC's link, bit/s.
-        host: What the host lets each NIC of a server move.
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
         pool_ports: int32[units of the memory pool, ports of each].

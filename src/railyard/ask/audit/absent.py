@@ -146,7 +146,6 @@ class Absent:
 
     Attributes:
         block: Number of the block that it belongs to; -1: none, of a network of leafs alone.
-        low: Whether it is one of the lower switches.
         ports: That the switches at the far ends have free for it.
         hosts: Ports of hosts that have no cable for want of it.
     """

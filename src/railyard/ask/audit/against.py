@@ -49,7 +49,6 @@ class Difference:
         lost: Cables of the plan, by number, that do not carry what they should.
         slow: Cables of the plan that are there, by number, and what they have of their rate.
         added: Pairs of names of devices that are joined by a cable more than planned.
-        moved: Cables of hosts that are in other switches.
     """
 
     finding: Finding

@@ -29,7 +29,6 @@ class Change:
 
     Attributes:
         cables: Cables more (1) or less (-1) between the two; 0 where one is slow.
-        speed: Share of its rate that the slow one has.
     """
 
     low: int

@@ -49,7 +49,6 @@ class Expected:
 
     Attributes:
         plan: The plan; None where papers are all that there is.
-        discovery: Its networks that are in the file, as found.
         rows: int64[cables of the discovery], rows of the plan's cables.
     """
 

@@ -71,11 +71,7 @@ SEEDS = (1, 2, 3, 4)
 
 @dataclass(frozen=True)
 class Rack:
-    """The switches that are played.
-
-    Attributes:
-        below, above: Ports of a leaf to servers and to spines.
-    """
+    """The switches that are played."""
 
     constants: tuple[tuple[str, Any], ...]
     below: int
@@ -224,14 +220,7 @@ def rack_of(found: Discovery, design: Design, fabric: Fabric | None) -> Rack | N
 
 
 def priced(rack: Rack, settings: tuple[Setting, ...], loss: Callable[[float], float], load: str) -> SettingPrice:
-    """By packets, and by what waits for them.
-
-    Args:
-        rack: What the standard load runs on.
-        settings: Of one switch.
-        loss: Of communication that takes so many times as long.
-        load: What that is, in words.
-    """
+    """By packets, and by what waits for them."""
     even, crowded = slower(rack, settings, crowded=False), slower(rack, settings, crowded=True)
     mixed = (1.0 - CROWDED_SHARE) * even.mean + CROWDED_SHARE * crowded.mean
     quiet, busy, most = (loss(max(one, 1.0)) for one in (even.mean, mixed, crowded.high))
@@ -253,7 +242,6 @@ class Wrong:
 
     Attributes:
         dead: int64[], sorted ids of links that carry nothing.
-        slow: Share of its rate that each slow link has.
         ports: Port of the back-end that is used in place of each port of a cable of a host that is elsewhere.
     """
 
@@ -361,12 +349,7 @@ class StepPricing:
         self._known: dict[tuple[object, ...], StepCost] = {}
 
     def parts_usd(self, network: str, kinds: Mapping[str, int]) -> float:
-        """What parts of a network cost a month, as a share of the capital and operations of the whole cluster.
-
-        Args:
-            network: Its name in the bill.
-            kinds: How many cables of a tier, or switches of a role.
-        """
+        """What parts of a network cost a month, as a share of the capital and operations of the whole cluster."""
         every: dict[str, int] = {}
         price: dict[str, float] = {}
         for row in self._parts:

@@ -146,11 +146,6 @@ class Site:
 def _below(found: Discovery, block: Block, meant: Mapping[int, int]) -> list[tuple[int, int]]:
     """Each port below a block with its lower switch: of hosts by name, or of cables of the tier below, by switch.
 
-    Args:
-        found: The network.
-        block: The block.
-        meant: The leaf of the design, by cable, of hosts that are on another.
-
     Returns:
         The host, -1 where it is a cable of the tier below, and the row of the lower switch.
     """

@@ -142,13 +142,11 @@ class Finding:
         a, b: Ends of the cable, as the file names them, with ports in brackets; `?` where a port is not known.
         block: Number of the block in which it changes the tables; -1: none.
         slower: Factor on the time of all communication of those who wait for it, besides the tables.
-        idle: Accelerators that it leaves without a network.
         loss: Share of the accelerators' time that it costs by itself, or of the cluster's price where the parts that
             are absent cost more; from 0 to 1.
         worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.
         all_reduce: Time of an all-reduce by recursive halving and doubling with it over that without.
         step_s: Step of the scenario with this fault alone; None without a scenario.
-        settings: Of a switch, which packets are played with.
         band: Least and most of the loss, where it is one; None: what is given is simulated exactly.
         priced_by: Engine and load behind the price, where it is not the audit's usual one.
         unpriced: Why it has no price; its loss is then not 0 but unknown.

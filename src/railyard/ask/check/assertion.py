@@ -35,8 +35,6 @@ class Figure:
     Attributes:
         kinds: Kinds of work that have it, as under `workload`.
         path: Where it stands in the variant, names joined by dots.
-        reader: From the text of a bound to the figure's unit.
-        scale: The figure's unit over that of the result.
         band: Its name among the bands of the model's error; empty where none was validated.
         planned: Gives it of a scenario and its cluster; None where it takes a run.
     """
@@ -205,11 +203,7 @@ class Subject:
 
 
 class Assertion(Protocol):
-    """One assertion.
-
-    Attributes:
-        forms: How it is written, for messages and pages.
-    """
+    """One assertion."""
 
     forms: ClassVar[tuple[str, ...]]
 

@@ -98,7 +98,6 @@ class PlannedTier:
         medium: Catalogue name of the copper cable or module; empty where the catalogue has none.
         fibre: Of the fibre between two modules; else empty.
         copper_m: Longest copper cable of the rate.
-        access: Whether a server is at its lower end.
         budget_db: Loss of light that its modules bear; 0 where not known or of copper.
     """
 

@@ -58,7 +58,6 @@ class Holder:
     Attributes:
         vrf: Name of the table of routes; empty: that of all.
         permits: Prefixes to which it may send; empty: to all.
-        share: Of the port's rate that its tenant gets.
     """
 
     vrf: str = ""

@@ -83,7 +83,6 @@ class Constants:
     Attributes:
         estimate: float64[2], extra in s and factor, as estimated.
         covariance: float64[2, 2], of that.
-        noise: Spread of one collective's time, of it.
         at_s: Of the last collective; nan before the first.
     """
 

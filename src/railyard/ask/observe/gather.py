@@ -176,7 +176,6 @@ class Gathered:
 
     Attributes:
         pieces: What was read, traces of times in the order of ranks first.
-        skipped: Names of files that were not, and why.
     """
 
     pieces: list[Piece] = field(default_factory=list)

@@ -113,7 +113,6 @@ class Launched:
         launch: int64[n], grows in the order of launches; -1 where not known.
         start_ns: int64[n].
         marks: Number, start and end of each step that the profiler marked, ns, by start.
-        exact: Whether marks are those of the device.
     """
 
     code: Ints

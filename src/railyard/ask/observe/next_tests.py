@@ -34,11 +34,7 @@ COUNTERS = "railyard diagnose counters/, on two captures of perfquery, ethtool -
 
 @dataclass(frozen=True)
 class Step:
-    """A test.
-
-    Attributes:
-        otherwise: What it means where that does not come out.
-    """
+    """A test."""
 
     run: str
     expected: str

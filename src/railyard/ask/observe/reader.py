@@ -196,7 +196,6 @@ class Call:
     """A collective that a rank called, as its library noted it.
 
     Attributes:
-        sequence: Number in the group, equal on all members.
         state: `SCHEDULED`, `STARTED` or `COMPLETED`.
         size_bytes: Of its input; 0 where not known.
         shape: Sizes and types of its input in words; equal on all members of a collective that fits.
@@ -233,7 +232,6 @@ class Count:
 
     Attributes:
         where: Host or switch, as the file calls it; empty where it does not say.
-        name: Of the counter, as its source writes it.
     """
 
     where: str
@@ -278,7 +276,6 @@ class Edge:
 
     Attributes:
         via: As the log writes it: `NET/IB/0/GDRDMA`, `P2P/CUMEM`, `SHM`.
-        pattern: ring or tree, as far as the log says.
     """
 
     group: str
@@ -305,7 +302,6 @@ class Piece:
         began_ns: When the host began the first of them; -1 where it does not say.
         device: Number of the accelerator on its host; -1 where it does not say.
         cabling: Devices and cables, of a discovery of the network; None where the file is none.
-        remarks: What a reader of the result must know.
         timed: Whether it is a trace of times, of which there is one a rank.
     """
 

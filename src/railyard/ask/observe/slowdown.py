@@ -252,8 +252,6 @@ class Slowdown:
     """What stragglers cost.
 
     Attributes:
-        replayed_s: Mean of the replay with measured durations, s.
-        ideal_s: Mean of the replay with typical durations, s.
         workers: M_W; nan where T is T_ideal.
         last_stage: M_S; nan where T is T_ideal.
     """

@@ -78,11 +78,7 @@ def summary(record: Record) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Busy:
-    """When a rank was busy.
-
-    Attributes:
-        compute: Running kernels that are not communication.
-    """
+    """When a rank was busy."""
 
     compute: Spans
     moved: Spans

@@ -90,11 +90,7 @@ TICK_S = 4e-9
 
 @dataclass(frozen=True)
 class Alert:
-    """An alert.
-
-    Attributes:
-        summary: What is wrong, with templates of Prometheus.
-    """
+    """An alert."""
 
     name: str
     expression: str

@@ -103,11 +103,7 @@ class Permitted:
 
 @dataclass(frozen=True)
 class Path:
-    """How a packet came to a server.
-
-    Attributes:
-        lines: By which it went from one to the next.
-    """
+    """How a packet came to a server."""
 
     nodes: tuple[Node, ...]
     lines: tuple[Line, ...]

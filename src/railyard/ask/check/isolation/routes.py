@@ -164,7 +164,6 @@ class Route:
     """The best of a prefix in a table.
 
     Attributes:
-        path: Numbers of systems that it came through.
         hops: All of equal length; none: it is attached here.
     """
 

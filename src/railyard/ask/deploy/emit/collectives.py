@@ -43,11 +43,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class CollectivesIntent:
-    """What is fixed about collectives.
-
-    Attributes:
-        left_out: Keys and words with no file, and why.
-    """
+    """What is fixed about collectives."""
 
     fixed: Fixed = field(default_factory=Fixed)
     schedules: tuple[Scheduled, ...] = ()

@@ -56,7 +56,6 @@ class Asic:
 
     Attributes:
         xon_kib: Until a port is let go (asic_table.j2: pipeline_latency).
-        tile_ns: Of data that may be on the way inside it.
     """
 
     cell_bytes: int
@@ -153,7 +152,6 @@ class Port:
     """A port with a cable: to another switch, with which it routes, or to a server.
 
     Attributes:
-        split: Ports that its cage is broken out into.
         vrfs: Of another switch's: tenants whose routes go over it, where each has a VLAN there.
     """
 
@@ -196,10 +194,8 @@ class SwitchIntent:
 
     Attributes:
         loopback: IPv4, its router id too.
-        pauses: Whether the fabric holds back RoCE by PFC.
         red: First and last mark of the queue, bytes, and the probability at the last, percent.
         alpha: Share of the free buffer that an ingress of RoCE may hold before it pauses.
-        asic: What the headroom of its ports depends on.
         mtu: Largest frame, bytes.
         by: What keeps tenants apart; empty: nobody shares it.
     """

@@ -50,11 +50,7 @@ class Reading:
 
 @dataclass
 class Rendered:
-    """Files of a cluster as a scenario sets it.
-
-    Attributes:
-        left_out: Of collectives: what no file can say, and why.
-    """
+    """Files of a cluster as a scenario sets it."""
 
     files: dict[str, str] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)

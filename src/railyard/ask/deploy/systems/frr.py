@@ -26,12 +26,7 @@ def render(intent: SwitchIntent) -> str:
 
 
 def routing(intent: SwitchIntent, lane: Callable[[str, Vrf], str]) -> list[str]:
-    """Tables of tenants and BGP alone: where something else makes ports and gives them addresses.
-
-    Args:
-        intent: The switch, with names of VRFs as they are there.
-        lane: Name of a tenant's VLAN of a port.
-    """
+    """Tables of tenants and BGP alone: where something else makes ports and gives them addresses."""
     return [*_tables(intent), *_instances(intent, lane, dual=False)]
 
 

@@ -45,7 +45,6 @@ class Slow:
     """A slow part.
 
     Attributes:
-        ratio: Their mean time over that of the others.
         spreads: By how many standard deviations the fastest of them is slower.
     """
 

@@ -221,7 +221,6 @@ class Group:
     """A process group that was traced.
 
     Attributes:
-        leaves: Whether it reaches more than one host.
         compared: Whether it has peers; else it was compared with its own other steps.
         slow: Where it is slow; None where it is not.
         lost_ps: What it loses by that, of every step on average.

@@ -112,7 +112,6 @@ class _Trace:
     Attributes:
         ranks: int64[r], that were traced.
         per_host: Accelerators of a host; 0 where that is not known.
-        series: By kind of kernel, how much longer it took.
         still: float64[steps, r], share of a usual step that each rank stood still.
     """
 
@@ -314,11 +313,7 @@ class _Trace:
             yield f"the pace of {ranks} is not known: too few other ranks run the same kernels as often"
 
     def least(self, *, compared: bool) -> str:
-        """The least slowdown that would have been seen, in words.
-
-        Args:
-            compared: Whether any process group has others to compare with.
-        """
+        """The least slowdown that would have been seen, in words."""
         chance = max([one.between for one in self.series.values()], default=0.0)
         seen = max(LEAST, SPREADS * chance)
         count = f"{len(self.ranks)} ranks in {len(self.steps)} steps"

@@ -34,12 +34,7 @@ MOST_SURE = 0.99
 
 
 def sure(spreads: float, least: float) -> float:
-    """Confidence in a part by how far it is from its peers: one half at the least that is named, more beyond.
-
-    Args:
-        spreads: Standard deviations of chance by which it is slower.
-        least: At which parts are named.
-    """
+    """Confidence in a part by how far it is from its peers: one half at the least that is named, more beyond."""
     return min(1 - 0.5 * least / max(spreads, least), MOST_SURE)
 
 

@@ -89,11 +89,7 @@ RARELY = -3.0
 
 @dataclass(frozen=True)
 class BlameLevel:
-    """How slow the kernels of one kind are on a rank.
-
-    Attributes:
-        chance: Standard deviation of that by chance.
-    """
+    """How slow the kernels of one kind are on a rank."""
 
     excess: float
     chance: float
@@ -105,7 +101,6 @@ class Blame:
 
     Attributes:
         kind: accelerator, sequences, experts, host or software.
-        what: Kinds of kernels that are slow by it.
     """
 
     kind: str
@@ -212,7 +207,6 @@ class Work:
         typical: By kind, float64[steps, r], what the same kernels took on peers.
         count: By kind, int64[steps, r], how many they are.
         usual_ps: By kind, what all its kernels take in a step of a rank on average, those left out too.
-        groups: Places of ranks that do the same work.
         compared: float64[r], share of a rank's time in kernels that has peers; 0 where it has none.
         blocks: By kind, float64[steps, r], thread blocks of its kernels over those on peers; 1 where nobody noted them.
     """

@@ -36,7 +36,6 @@ class Session:
     Attributes:
         port: Interface that it runs over, or the neighbour's address where it says no interface.
         state: `Established`, or what else it is.
-        neighbour: Name of the neighbour where it says one.
     """
 
     device: str
@@ -47,11 +46,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route as a device installed it.
-
-    Attributes:
-        connected: Whether the prefix is the device's own.
-    """
+    """A route as a device installed it."""
 
     device: str
     prefix: str
@@ -106,7 +101,6 @@ class Reports:
 
     Attributes:
         forwarding: Of each switch by its GUID: port by the destination's GUID, 255 where there is none.
-        problems: What could not be read, with its place.
     """
 
     counts: list[PortCount] = field(default_factory=list)
@@ -121,11 +115,7 @@ class Reports:
 
 @dataclass(frozen=True)
 class Report:
-    """A file.
-
-    Attributes:
-        device: Whose it is, by its name or its folder's.
-    """
+    """A file."""
 
     text: str
     file: str

@@ -257,7 +257,6 @@ class Provision:
 
     Attributes:
         folder: URL that the plan's folder is served by, with a slash at its end.
-        inventory: What is known of devices, by the plan's names.
     """
 
     folder: str
