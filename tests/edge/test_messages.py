@@ -7,8 +7,9 @@ import math
 import pytest
 
 from railyard.kit.errors import InputError
-from railyard.work.federated.algorithm import Candidates, algorithms, compressions, secrecies, selections
+from railyard.work.federated.algorithm import Candidates, algorithms, selections
 from railyard.work.federated.messages import Model, Privacy, Scheme, curve, curves, messages
+from railyard.work.federated.updates import compressions, secrecies
 
 MODEL = Model(1e6, 6e6)
 FEDAVG = algorithms.get("fedavg")()

@@ -259,7 +259,7 @@ def test_each_kind_of_client_asks_where_it_had_best():
         (
             ("rounds: 5", "algorithm: {kind: split, at_client: 1.0}"),
             "workload.federated.algorithm.at_client",
-            "both sides",
+            "less than 1",
             14,
         ),
         (

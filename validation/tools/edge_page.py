@@ -16,8 +16,9 @@ import numpy as np
 from edge_papaya import papaya
 
 from railyard.cluster.edge.transport import transfer_s, transports
-from railyard.work.federated.algorithm import algorithms, secrecies
+from railyard.work.federated.algorithm import algorithms
 from railyard.work.federated.messages import Model, Scheme, messages
+from railyard.work.federated.updates import secrecies
 from railyard.work.local.method import BACKWARD, Synchronous
 from railyard.work.training.sync.local import DiLoCo, LocalUpdates, StreamingDiLoCo, utilization
 

@@ -6,7 +6,7 @@ scenario's key. Reader, JSON schema, reference page and forms take it from there
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit import quantities
@@ -189,3 +189,21 @@ OVERSUBSCRIPTION = limits(0.001, 1000.0, usual=(0.25, 32.0), source="published f
 def bounded(bounds: Bounds) -> Mapping[str, Bounds]:
     """Metadata of a record's field, `zero: int = field(default=1, metadata=bounded(limits(0, 3)))`."""
     return {METADATA_KEY: bounds}
+
+
+def out_of_range(record: Any) -> list[tuple[str, str, str, str]]:
+    """Message, field, found and allowed for each value of a record that the bounds of its field refuse."""
+    found = []
+    for one in fields(record):
+        bounds, value = one.metadata.get(METADATA_KEY), getattr(record, one.name)
+        if bounds is not None and (fault := bounds.fault(value)):
+            found.append((fault, one.name, bounds.show(value), bounds.words()))
+    return found
+
+
+class Ranged:
+    """A record that knows what is wrong with its values."""
+
+    def problems(self) -> list[tuple[str, str, str, str]]:
+        """Message, field, found and allowed for each wrong value: those out of range."""
+        return out_of_range(self)

@@ -1,15 +1,186 @@
-"""What an algorithm of federated learning is: how often a model goes each way, and when the server steps."""
+"""Algorithms of federated learning: how often a model goes each way, and when the server steps; who is selected."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from railyard.kit.registry import Registry
+from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, Bounds, Ranged, bounded, limits
+from railyard.kit.schema.quantity import RATE, SIZE
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+
+class Algorithm(Ranged):
+    """A way of federated learning; a frozen dataclass whose fields are its keys in a scenario.
+
+    Attributes:
+        kind: Its name.
+        source: The paper whose messages it sends.
+        models_down: Model-sized messages to a participant.
+        models_up: Model-sized messages from a participant.
+        copies: Model-sized tensors that a client keeps besides parameters, gradients and optimizer.
+    """
+
+    kind: ClassVar[str]
+    source: ClassVar[str]
+    models_down: ClassVar[float] = 1.0
+    models_up: ClassVar[float] = 1.0
+    copies: ClassVar[float] = 0.0
+
+    @property
+    def buffer(self) -> int:
+        """Updates after which a server steps that waits for nobody; 0: it waits for its round."""
+        return 0
+
+    @property
+    def edge_rounds(self) -> int:
+        """Rounds at edge servers between two exchanges with the cloud; 0: clients talk to the cloud."""
+        return 0
+
+    @property
+    def cut_bytes(self) -> float:
+        """Of the activations of a sample that cross to the server and the gradients that come back; 0: nothing does."""
+        return 0.0
+
+    @property
+    def client_share(self) -> float:
+        """Share of the model (parameters and computation) that is at the client."""
+        return 1.0
+
+
+algorithms: Registry[type[Algorithm]] = Registry("federated algorithm")
+
+
+@algorithms.register("fedavg")
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """FedAvg: local epochs of SGD, and the mean of what came back."""
+
+    kind: ClassVar[str] = "fedavg"
+    source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
+
+
+@algorithms.register("fedasync")
+@dataclass(frozen=True)
+class FedAsync(Algorithm):
+    """FedAsync: the server steps on every update that comes, however old; nobody waits for anybody."""
+
+    kind: ClassVar[str] = "fedasync"
+    source: ClassVar[str] = "Xie, Koyejo, Gupta 2019, arXiv 1903.03934"
+
+    @property
+    def buffer(self) -> int:
+        """One update a step."""
+        return 1
+
+
+@algorithms.register("fedbuff")
+@dataclass(frozen=True)
+class FedBuff(Algorithm):
+    """FedBuff: the server steps when `size` updates have come; nobody waits for anybody.
+
+    Attributes:
+        size: Updates in the buffer (K).
+    """
+
+    kind: ClassVar[str] = "fedbuff"
+    source: ClassVar[str] = "Nguyen et al. 2022, arXiv 2106.06639"
+
+    size: int = field(default=10, metadata=bounded(COUNTED))
+
+    @property
+    def buffer(self) -> int:
+        """Updates in the buffer."""
+        return self.size
+
+
+@algorithms.register("fedprox")
+@dataclass(frozen=True)
+class FedProx(Algorithm):
+    """FedProx: FedAvg with a term that keeps clients near the server's model; slow ones may do part of the work.
+
+    A client keeps the server's model too, to stay near it.
+
+    Attributes:
+        least_work: Share of the local work that a slow client may stop after; 1 asks for all of it.
+    """
+
+    kind: ClassVar[str] = "fedprox"
+    source: ClassVar[str] = "Li et al. 2020, arXiv 1812.06127"
+    copies: ClassVar[float] = 1.0
+
+    least_work: float = field(default=1.0, metadata=bounded(SOME_SHARE))
+
+
+@algorithms.register("hierarchical")
+@dataclass(frozen=True)
+class Hierarchical(Algorithm):
+    """Hierarchical FedAvg: an edge server in every region averages its clients; edges meet in the cloud.
+
+    Attributes:
+        rounds: Rounds at the edges between two meetings (kappa 2).
+        backbone_bps: Of an edge server's line to the cloud, one way.
+    """
+
+    kind: ClassVar[str] = "hierarchical"
+    source: ClassVar[str] = "Liu, Zhang, Song, Letaief 2020, arXiv 1905.06641"
+
+    rounds: int = field(default=5, metadata=bounded(limits(1, 100_000)))
+    backbone_bps: float = field(default=1e9, metadata=bounded(RATE.within("1 kb/s", "1 Pb/s")))
+
+    @property
+    def edge_rounds(self) -> int:
+        """Rounds at the edges between two meetings."""
+        return self.rounds
+
+
+@algorithms.register("scaffold")
+@dataclass(frozen=True)
+class Scaffold(Algorithm):
+    """SCAFFOLD: control variates against drift travel with the model, so that twice the bytes go each way.
+
+    A client keeps its own control variate and the server's.
+    """
+
+    kind: ClassVar[str] = "scaffold"
+    source: ClassVar[str] = "Karimireddy et al. 2020, arXiv 1910.06378, algorithm 1"
+    models_down: ClassVar[float] = 2.0
+    models_up: ClassVar[float] = 2.0
+    copies: ClassVar[float] = 2.0
+
+
+@algorithms.register("split")
+@dataclass(frozen=True)
+class Split(Algorithm):
+    """Split learning: the client has the first layers, activations cross to the server and gradients come back.
+
+    All participants run at the same time, and their parts are averaged at the end of the round (SplitFed).
+
+    Attributes:
+        activation_bytes: Of one sample at the cut.
+        at_client: Share of the model (parameters and computation) in front of the cut.
+    """
+
+    kind: ClassVar[str] = "split"
+    source: ClassVar[str] = "Gupta, Raskar 2018, arXiv 1810.06060; Thapa et al. 2022, arXiv 2004.12088 (SplitFed V1)"
+
+    activation_bytes: int = field(default=50_000, metadata=bounded(SIZE.within("1 B", "1 TB")))
+    at_client: float = field(default=0.1, metadata=bounded(Bounds(above=0.0, below=1.0)))
+
+    @property
+    def cut_bytes(self) -> float:
+        """Of a sample, one way."""
+        return float(self.activation_bytes)
+
+    @property
+    def client_share(self) -> float:
+        """Share in front of the cut."""
+        return self.at_client
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +203,8 @@ class Candidates:
     deadline_s: float
 
 
-class Selection(Protocol):
-    """A policy; a frozen dataclass whose fields are its keys in a scenario.
+class Selection(Ranged):
+    """A policy of selection; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
@@ -43,229 +214,65 @@ class Selection(Protocol):
 
     kind: ClassVar[str]
     source: ClassVar[str]
-    by_time: ClassVar[bool]
-
-    @property
-    def pool(self) -> float:
-        """Candidates that are drawn for each participant."""
+    by_time: ClassVar[bool] = True
+    candidates: float
 
     def choose(self, candidates: Candidates) -> NDArray[np.intp]:
         """Rows of those who take part, at most as many as wanted."""
-
-    def problems(self) -> list[Problem]:
-        """What is wrong with the values."""
+        raise NotImplementedError
 
 
-selections: Registry[type[Selection]] = Registry("selection of clients", package="railyard.work.federated.selection")
+selections: Registry[type[Selection]] = Registry("selection of clients")
 
 
-class Compression(Protocol):
-    """A compression of updates on their way up; a frozen dataclass whose fields are its keys in a scenario.
-
-    Attributes:
-        kind: Its name.
-        source: The paper.
-        sums: Whether updates can be added as they are sent: secure aggregation asks for that.
-    """
-
-    kind: ClassVar[str]
-    source: ClassVar[str]
-    sums: ClassVar[bool]
-
-    @property
-    def error_feedback(self) -> bool:
-        """Whether what was not sent is kept and added to the next update."""
-
-    def sent_bytes(self, parameters: float, bits: float) -> float:
-        """Of an update with so many numbers of so many bits."""
-
-    def operations(self, parameters: float) -> float:
-        """FLOP to encode an update."""
-
-    def problems(self) -> list[Problem]:
-        """What is wrong with the values."""
-
-
-compressions: Registry[type[Compression]] = Registry(
-    "compression of updates", package="railyard.work.federated.compression"
-)
-
-
-KEY_BITS = 256.0
-"""Of a public key: Curve25519."""
-SHARE_BITS = 256.0
-"""Of one share of a secret (Bonawitz et al. 2017, section 7.2)."""
-AGREE_FLOP = 2e5
-"""A key agreement on Curve25519 in operations: about 60 us on a core of 3 GHz."""
-STREAM_FLOP_PER_BYTE = 3.0
-"""Expanding a seed to a mask with AES in hardware: about three operations a byte."""
-
-
+@selections.register("random")
 @dataclass(frozen=True)
-class Stage:
-    """Messages of a stage, after which the server waits for all clients.
+class Uniform(Selection):
+    """Uniform among those who are there: no bias but that of who is there and who comes back in time."""
+
+    kind: ClassVar[str] = "random"
+    source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
+    by_time: ClassVar[bool] = False
+    candidates: ClassVar[float] = 1.0  # type: ignore[misc]
+
+    def choose(self, candidates: Candidates) -> NDArray[np.intp]:
+        """The first ones: candidates come in random order."""
+        return np.arange(min(candidates.wanted, len(candidates.expected_s)))
+
+
+@selections.register("fastest")
+@dataclass(frozen=True)
+class Fastest(Selection):
+    """The fastest of a larger pool of candidates: shorter rounds, and slow clients are hardly heard.
 
     Attributes:
-        up_bytes: From a client.
-        down_bytes: To a client.
-        flop: That a client computes.
+        candidates: Drawn for each participant.
     """
 
-    up_bytes: float
-    down_bytes: float
-    flop: float
+    kind: ClassVar[str] = "fastest"
+    source: ClassVar[str] = "the system half of Oort, Lai et al. OSDI 2021, arXiv 2010.06081"
+
+    candidates: float = field(default=3.0, metadata=bounded(limits(1.0, 1000.0)))
+
+    def choose(self, candidates: Candidates) -> NDArray[np.intp]:
+        """Those who are expected back first."""
+        return np.argsort(candidates.expected_s, kind="stable")[: candidates.wanted]
 
 
-class Secrecy(Protocol):
-    """A protocol of secure aggregation; a frozen dataclass whose fields are its keys in a scenario.
+@selections.register("within-deadline")
+@dataclass(frozen=True)
+class WithinDeadline(Selection):
+    """Only clients that are expected back before the deadline, in random order (FedCS).
 
     Attributes:
-        kind: Its name.
-        source: The paper.
+        candidates: Drawn for each participant.
     """
 
-    kind: ClassVar[str]
-    source: ClassVar[str]
+    kind: ClassVar[str] = "within-deadline"
+    source: ClassVar[str] = "Nishio, Yonetani 2019 (FedCS), arXiv 1804.08333"
 
-    def partners(self, clients: int) -> int:
-        """With how many others each client shares secrets."""
+    candidates: float = field(default=2.0, metadata=bounded(limits(1.0, 1000.0)))
 
-    def value_bits(self, clients: int, bits: float) -> float:
-        """Of a number of a masked update, so that the sum over all clients fits."""
-
-    def before(self, clients: int) -> tuple[Stage, ...]:
-        """Stages before the masked update is sent."""
-
-    def after(self, clients: int) -> tuple[Stage, ...]:
-        """Stages behind it."""
-
-    def mask_bytes(self, clients: int, masked_bytes: float) -> float:
-        """Bytes of masks that a client makes."""
-
-    def unmask_bytes(self, clients: int, dropped: float, masked_bytes: float) -> float:
-        """Bytes of masks that the server makes: a client's own for all who stayed, pairwise ones for who left."""
-
-    def threshold(self, clients: int) -> float:
-        """Share of the clients that must stay."""
-
-    def problems(self) -> list[Problem]:
-        """What is wrong with the values."""
-
-
-secrecies: Registry[type[Secrecy]] = Registry("secure aggregation", package="railyard.work.federated.secrecy")
-
-
-def stages(partners: int) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
-    """Stages before and behind the masked update of the protocol of Bonawitz et al., with so many partners.
-
-    Stage 0 sends two public keys and gets all partners'; stage 1 sends two encrypted shares to each partner and gets as
-    many; stage 3 sends one share a partner and one of its own: 2 n keys and (5 n - 4) shares in all, as section 7.2
-    counts with n - 1 partners.
-    """
-    keys = Stage(2.0 * KEY_BITS / 8.0, 2.0 * partners * KEY_BITS / 8.0, 2.0 * AGREE_FLOP)
-    shares = 2.0 * partners * SHARE_BITS / 8.0
-    sharing = Stage(shares, shares, (2.0 * partners + partners**2 * 2.0) * 50.0 + 2.0 * partners * AGREE_FLOP)
-    reveal = Stage((partners + 1) * SHARE_BITS / 8.0, 0.0, partners * 50.0)
-    return (keys, sharing), (reveal,)
-
-
-Problem = tuple[str, str, str, str]
-"""What is wrong with a value: message, key, found, allowed."""
-
-
-class Algorithm(Protocol):
-    """A way of federated learning; a frozen dataclass whose fields are its keys in a scenario.
-
-    Attributes:
-        kind: Its name.
-        source: The paper whose messages it sends.
-    """
-
-    kind: ClassVar[str]
-    source: ClassVar[str]
-
-    @property
-    def models_down(self) -> float:
-        """Model-sized messages to a participant."""
-
-    @property
-    def models_up(self) -> float:
-        """Model-sized messages from a participant."""
-
-    @property
-    def compute(self) -> float:
-        """Local computation over that of plain SGD."""
-
-    @property
-    def copies(self) -> float:
-        """Model-sized tensors that a client keeps besides parameters, gradients and optimizer."""
-
-    @property
-    def buffer(self) -> int:
-        """Updates after which a server steps that waits for nobody; 0: it waits for its round."""
-
-    @property
-    def edge_rounds(self) -> int:
-        """Rounds at edge servers between two exchanges with the cloud; 0: clients talk to the cloud."""
-
-    @property
-    def cut_bytes(self) -> float:
-        """Of the activations of a sample that cross to the server and the gradients that come back; 0: nothing does."""
-
-    @property
-    def client_share(self) -> float:
-        """Of the model (parameters and computation) that is at the client."""
-
-    def problems(self) -> list[Problem]:
-        """What is wrong with the values."""
-
-
-algorithms: Registry[type[Algorithm]] = Registry("federated algorithm", package="railyard.work.federated.algorithms")
-
-
-class Plain:
-    """One model each way, a round at a time: what algorithms are where they say nothing else."""
-
-    @property
-    def models_down(self) -> float:
-        """The model."""
-        return 1.0
-
-    @property
-    def models_up(self) -> float:
-        """The update."""
-        return 1.0
-
-    @property
-    def compute(self) -> float:
-        """As plain SGD."""
-        return 1.0
-
-    @property
-    def copies(self) -> float:
-        """None."""
-        return 0.0
-
-    @property
-    def buffer(self) -> int:
-        """The server waits for its round."""
-        return 0
-
-    @property
-    def edge_rounds(self) -> int:
-        """Clients talk to the cloud."""
-        return 0
-
-    @property
-    def cut_bytes(self) -> float:
-        """The model is not cut."""
-        return 0.0
-
-    @property
-    def client_share(self) -> float:
-        """All of the model."""
-        return 1.0
-
-    def problems(self) -> list[Problem]:
-        """Nothing can be wrong."""
-        return []
+    def choose(self, candidates: Candidates) -> NDArray[np.intp]:
+        """The first of those who fit."""
+        return np.flatnonzero(candidates.expected_s <= candidates.deadline_s)[: candidates.wanted]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import Floats, Ids
     from railyard.engine.rounds import Tree
-    from railyard.work.federated.algorithm import Stage
     from railyard.work.federated.messages import Learning
+    from railyard.work.federated.updates import SecrecyStage
 
 
 Found = TypeVar("Found")
@@ -204,7 +204,7 @@ def _shortened(job: Learning, compute: Floats, total: Floats, deadline_s: float)
     return compute - np.clip(total - deadline_s, 0.0, (1.0 - least) * compute)
 
 
-def _stages(job: Learning, rows: Drawn, stages: Sequence[Stage]) -> Floats:
+def _stages(job: Learning, rows: Drawn, stages: Sequence[SecrecyStage]) -> Floats:
     """float64[stages, participants], seconds of each stage of secure aggregation, over an open connection."""
     paths, found = rows.paths, np.zeros((len(stages), len(rows)))
     for number, stage in enumerate(stages):

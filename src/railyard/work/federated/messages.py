@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.work.federated.algorithm import STREAM_FLOP_PER_BYTE, Stage
+from railyard.work.federated.updates import STREAM_FLOP_PER_BYTE, SecrecyStage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import Transport
-    from railyard.work.federated.algorithm import Algorithm, Compression, Secrecy, Selection
+    from railyard.work.federated.algorithm import Algorithm, Selection
     from railyard.work.federated.section import FederatedSection
+    from railyard.work.federated.updates import SecAgg, UpdateCompression
     from railyard.work.scenario.variants import Variant
 
 
@@ -263,8 +264,8 @@ class Scheme:
     """
 
     algorithm: Algorithm
-    compression: Compression | None = None
-    secrecy: Secrecy | None = None
+    compression: UpdateCompression | None = None
+    secrecy: SecAgg | None = None
     privacy: Privacy | None = None
 
 
@@ -296,8 +297,8 @@ class Messages:
     server_flop_per_sample: float
     server_flop_a_round: float
     unmask_bytes: float
-    before: tuple[Stage, ...]
-    after: tuple[Stage, ...]
+    before: tuple[SecrecyStage, ...]
+    after: tuple[SecrecyStage, ...]
     state_bytes: float
 
 
@@ -320,7 +321,7 @@ def messages(model: Model, scheme: Scheme, clients: int) -> Messages:
         down_bytes=mine * algorithm.models_down * model.down_bits / 8.0,
         up_bytes=up,
         crossing_bytes=algorithm.cut_bytes,
-        flop_per_sample=model.flop_per_sample * algorithm.compute * algorithm.client_share,
+        flop_per_sample=model.flop_per_sample * algorithm.client_share,
         flop=flop,
         server_flop=AGGREGATE_FLOP * numbers + one_mask * STREAM_FLOP_PER_BYTE,
         server_flop_per_sample=model.flop_per_sample * (1.0 - algorithm.client_share),
@@ -332,7 +333,7 @@ def messages(model: Model, scheme: Scheme, clients: int) -> Messages:
     )
 
 
-def _state_bytes(parameters: float, algorithm: Algorithm, compression: Compression | None) -> float:
+def _state_bytes(parameters: float, algorithm: Algorithm, compression: UpdateCompression | None) -> float:
     """Parameters, gradients and momentum in 32 bits, and whatever else is kept."""
     kept = 1.0 if compression is not None and compression.error_feedback else 0.0
     return 4.0 * parameters * (3.0 + algorithm.copies + kept)

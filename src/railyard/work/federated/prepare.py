@@ -13,9 +13,10 @@ from railyard.cluster.edge.transport import transports
 from railyard.kit.errors import InputError, Problem
 from railyard.kit.quantities import format_memory
 from railyard.model.architecture import model_flops_per_token
-from railyard.work.federated.algorithm import algorithms, compressions, secrecies, selections
+from railyard.work.federated.algorithm import algorithms, selections
 from railyard.work.federated.known import drawn, expected_s
 from railyard.work.federated.messages import Learning, Model, Privacy, Scheme, curve, messages
+from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose

@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from railyard.cluster.edge.transport import transports
 from railyard.kit.schema.bounds import Bounds, limits, more_than
-from railyard.work.federated.algorithm import algorithms, compressions, secrecies, selections
+from railyard.work.federated.algorithm import algorithms, selections
+from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.scenario.clients import ClientsSection
 from railyard.work.scenario.quantity import (
     SOME_FLOPS,

@@ -11,9 +11,10 @@ import numpy as np
 from railyard.cluster.edge.transport import transfer_s, transports
 from railyard.engine import rounds
 from railyard.kit.errors import SimulationError
-from railyard.work.federated.algorithm import STREAM_FLOP_PER_BYTE, Candidates
+from railyard.work.federated.algorithm import Candidates
 from railyard.work.federated.known import Known, cohort, drawn, expected_s, together
 from railyard.work.federated.messages import PARTS, RoundLog
+from railyard.work.federated.updates import STREAM_FLOP_PER_BYTE
 from railyard.work.study.distributed import HOUR_S, Began, Shared, added_s, shared_of
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _one(job: Learning, server: Server, log: RoundLog, now: float, number: int) 
         goal=goal,
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
         deadline_s=math.inf if section.round.deadline is None else section.round.deadline,
-        stay_share=1.0 if job.scheme.secrecy is None else job.scheme.secrecy.threshold(len(rows)),
+        stay_share=1.0 if job.scheme.secrecy is None else job.scheme.secrecy.threshold_share,
     )
     closed = rounds.close(part, rule)
     server_s = _server_s(job, closed, len(rows))
@@ -244,7 +245,7 @@ def _gathered(job: Learning, server: Server, log: RoundLog, now: float, number: 
     clients, goal = server.clients, server.goal
     wanted = math.ceil(goal * (1.0 + job.section.round.over_selection) - 1e-9)
     least = max(math.ceil(goal * job.section.round.least - 1e-9), 1)
-    pool = math.ceil(wanted * job.selection.pool)
+    pool = math.ceil(wanted * job.selection.candidates)
     waited = 0.0
     while True:
         who = clients.draw(pool, now + waited, number)

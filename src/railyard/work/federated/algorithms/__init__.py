@@ -1,1 +1,0 @@
-"""Algorithms of federated learning, one file each: its record is its registration."""

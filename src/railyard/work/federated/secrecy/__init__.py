@@ -1,1 +1,0 @@
-"""Ways to keep updates from the server, one file each: its record is its registration."""

@@ -1,1 +1,0 @@
-"""Who is selected among those who are there, one file each: its record is its registration."""
