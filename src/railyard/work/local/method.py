@@ -11,52 +11,13 @@ from railyard.work.training.sync.local import DiLoCo, LocalSgd, LocalUpdates, St
 from railyard.work.training.sync.wire import Finding
 
 methods: Registry[type[LocalUpdates]] = Registry("way of training on sites")
-"""Records of `LocalUpdates`; `meets`, where one has it, says with whom a site exchanges: `all` (a ring, everybody
-waits), `server` (one place, nobody waits), `pairs` (one other at a time, nobody waits), `present` (those there)."""
-
-
-class Apart:
-    """A method that keeps nothing besides what the inner optimizer keeps, and sends all parameters at once."""
-
-    meets: ClassVar[str] = "all"
-
-    @property
-    def workers(self) -> int:
-        """Sites are the workers."""
-        return 0
-
-    @property
-    def fragments(self) -> int:
-        """All parameters at once."""
-        return 1
-
-    @property
-    def overlap_steps(self) -> float:
-        """Steps under which they may be sent."""
-        return 0.0
-
-    @property
-    def state_bytes(self) -> float:
-        """Nothing."""
-        return 0.0
-
-    @property
-    def update_bytes(self) -> float:
-        """The average is read and written, in 32 and in 16 bits."""
-        return 10.0
-
-
-def meets(method: LocalUpdates) -> str:
-    """With whom a site of the method exchanges."""
-    return str(getattr(method, "meets", "all"))
-
-
 for _record in (DiLoCo, LocalSgd, StreamingDiLoCo):
     methods.add(_record.kind, _record)
 
 
+@methods.register("asynchronous")
 @dataclass(frozen=True)
-class Asynchronous(Apart):
+class AsynchronousSites(LocalUpdates):
     """Asynchronous local SGD: each site sends what it moved to the server and gets its model; nobody waits.
 
     Attributes:
@@ -65,7 +26,7 @@ class Asynchronous(Apart):
     """
 
     kind: ClassVar[str] = "asynchronous"
-    meets: ClassVar[str] = "server"
+    partners: ClassVar[str] = "server"
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "asynchronous updates take more steps to the same perplexity than synchronous ones, though more are made;"
@@ -78,22 +39,10 @@ class Asynchronous(Apart):
     inner_steps: int = field(default=50, metadata=bounded(COUNTED))
     outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
 
-    @property
-    def bits(self) -> float:
-        """Of a number as sent."""
-        return float(self.outer_bits)
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = self.inner_steps < 1
-        return [("a site steps before it meets", "inner_steps", str(self.inner_steps), "1 or more")] if wrong else []
-
-
-methods.add(Asynchronous.kind, Asynchronous)
-
-
+@methods.register("gossip")
 @dataclass(frozen=True)
-class Gossip(Apart):
+class Gossip(LocalUpdates):
     """Gossip: every H steps a site averages its parameters with one other, drawn at random, without waiting for it.
 
     Attributes:
@@ -102,7 +51,7 @@ class Gossip(Apart):
     """
 
     kind: ClassVar[str] = "gossip"
-    meets: ClassVar[str] = "pairs"
+    partners: ClassVar[str] = "pairs"
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "as good as all-reduce SGD in epochs on ImageNet with up to 128 workers",
@@ -114,26 +63,14 @@ class Gossip(Apart):
     inner_steps: int = field(default=50, metadata=bounded(COUNTED))
     outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
 
-    @property
-    def bits(self) -> float:
-        """Of a parameter as sent."""
-        return float(self.outer_bits)
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = self.inner_steps < 1
-        return [("a site steps before it averages", "inner_steps", str(self.inner_steps), "1 or more")] if wrong else []
-
-
-methods.add(Gossip.kind, Gossip)
-
 
 BACKWARD = 2.0 / 3.0
 """Share of a step in which gradients come into being and may be sent: 4 of 6 operations a parameter and token."""
 
 
+@methods.register("synchronous")
 @dataclass(frozen=True)
-class Synchronous(Apart):
+class Synchronous(LocalUpdates):
     """Data parallelism over all sites: gradients of every step cross between them, under its backward pass.
 
     Attributes:
@@ -141,6 +78,7 @@ class Synchronous(Apart):
     """
 
     kind: ClassVar[str] = "synchronous"
+    update_bytes: ClassVar[float] = 0.0
     published: ClassVar[tuple[Finding, ...]] = (
         Finding("what the others are compared with", "all models", "the loss of plain data parallelism"),
     )
@@ -148,34 +86,17 @@ class Synchronous(Apart):
     gradient_bits: int = field(default=16, metadata=bounded(WIDTHS))
 
     @property
-    def inner_steps(self) -> int:
-        """Every step."""
-        return 1
+    def outer_bits(self) -> int:
+        """Bits of a gradient."""
+        return self.gradient_bits
 
     @property
-    def bits(self) -> float:
-        """Of a gradient."""
-        return float(self.gradient_bits)
-
-    @property
-    def overlap_steps(self) -> float:
+    def overlap(self) -> float:
         """The backward pass."""
         return BACKWARD
 
-    @property
-    def update_bytes(self) -> float:
-        """The optimizer's own step."""
-        return 0.0
 
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        wrong = not 1 <= self.gradient_bits <= 32
-        return [("there is no such width", "gradient_bits", str(self.gradient_bits), "1 to 32")] if wrong else []
-
-
-methods.add(Synchronous.kind, Synchronous)
-
-
+@methods.register("volunteers")
 @dataclass(frozen=True)
 class Volunteers(DiLoCo):
     """Volunteers: DiLoCo among those who are there; who goes takes its steps since the last meeting with it.
@@ -186,10 +107,7 @@ class Volunteers(DiLoCo):
     """
 
     kind: ClassVar[str] = "volunteers"
-    meets: ClassVar[str] = "present"
+    partners: ClassVar[str] = "present"
 
     inner_steps: int = field(default=100, metadata=bounded(COUNTED))
     outer_bits: int = field(default=8, metadata=bounded(WIDTHS))
-
-
-methods.add(Volunteers.kind, Volunteers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.edge.transport import transports
-from railyard.work.local.method import BACKWARD, meets
+from railyard.work.local.method import BACKWARD
 from railyard.work.local.prepare import ring
 from railyard.work.training.sync.local import exposed_s
 
@@ -56,7 +56,7 @@ class SyncTimes:
 
 def sync_times(job: LocalJob) -> SyncTimes:
     """Step time by the closed form of the way in which the method synchronizes."""
-    kind = meets(job.method)
+    kind = job.method.partners
     if kind == "server":
         return _apart(job, [_to_server(job, site) for site in range(len(job.sites))], _server_pairs(job))
     if kind == "pairs":
@@ -225,7 +225,7 @@ def _mixed(job: LocalJob, site: int, took: Callable[[Lines], tuple[Floats, ...]]
 def relay_bps(job: LocalJob, times: SyncTimes) -> float:
     """What all relays together carry one way, mean over time: each exchange of relayed pairs passes them once."""
     counts = [site.section.count for site in job.sites]
-    kind = meets(job.method)
+    kind = job.method.partners
     if kind == "pairs":
         total = float(sum(counts))
         share = sum(
@@ -268,7 +268,7 @@ def break_even_bps(job: LocalJob, times: SyncTimes) -> float | None:
 
     Lines without loss; None where distance alone makes every rate too low, or where this is that method.
     """
-    if job.method.kind == "synchronous" or meets(job.method) != "all":
+    if job.method.kind == "synchronous" or job.method.partners != "all":
         return None
     members = float(job.members)
     slowest = max(site.step_s for site in job.sites)

@@ -70,7 +70,7 @@ def meeting_steps(training: Training) -> float:
     updates = None if asked is None else asked.meets()
     if updates is None:
         return 0.0
-    return min(1.0, updates.fragments * max(1.0, updates.overlap_steps) / updates.inner_steps)
+    return min(1.0, updates.fragments * max(1.0, updates.overlap) / updates.inner_steps)
 
 
 def meet(step: Step, order: int) -> None:
@@ -80,8 +80,8 @@ def meet(step: Step, order: int) -> None:
     if updates is None:
         return
     lattice = step.program.lattice
-    overlapped = updates.overlap_steps > 0
-    share = meeting_share(updates.fragments, updates.overlap_steps, updates.inner_steps)
+    overlapped = updates.overlap > 0
+    share = meeting_share(updates.fragments, updates.overlap, updates.inner_steps)
     stages, pp = np.arange(step.parts.stages), step.training.layout.pp
     every = np.arange(pp)
     work = np.zeros(pp)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, Problem
-from railyard.kit.schema.bounds import METADATA_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +23,7 @@ def check_communication(training: Training) -> None:
     if asked is None:
         return
     check_values(asked)
-    problems = [*_sharding(training, asked), *_workers(training, asked), *_together(training, asked)]
+    problems = [*_sharding(training, asked), *_workers(training, asked), *_combinations(training, asked)]
     if problems:
         raise InputError.many(problems)
 
@@ -36,7 +34,12 @@ def check_values(asked: Communication) -> None:
     Raises:
         InputError: Keys are relative to the training section.
     """
-    if problems := list(_values(asked)):
+    problems = [
+        Problem(message, key=f"communication.{name}.{key}", found=found, allowed=allowed)
+        for name, record in asked.parts()
+        for message, key, found, allowed in record.problems()
+    ]
+    if problems:
         raise InputError.many(problems)
 
 
@@ -47,18 +50,6 @@ def communicates(training: Training) -> bool:
     except InputError:
         return False
     return True
-
-
-def _values(asked: Communication) -> Iterator[Problem]:
-    """Values outside the ranges that records state, and what else a record knows of its own."""
-    for name, record in asked.parts():
-        place = f"communication.{name}"
-        for one in fields(record):
-            limits, value = one.metadata.get(METADATA_KEY), getattr(record, one.name)
-            if limits is not None and (fault := limits.fault(value)):
-                yield Problem(fault, key=f"{place}.{one.name}", found=limits.show(value), allowed=limits.words())
-        for message, key, found, allowed in getattr(record, "problems", list)():
-            yield Problem(message, key=f"{place}.{key}", found=found, allowed=allowed)
 
 
 def _sharding(training: Training, asked: Communication) -> Iterator[Problem]:
@@ -117,7 +108,7 @@ def _workers(training: Training, asked: Communication) -> Iterator[Problem]:
         )
 
 
-def _together(training: Training, asked: Communication) -> Iterator[Problem]:
+def _combinations(training: Training, asked: Communication) -> Iterator[Problem]:
     if asked.asynchronous is not None and asked.scheduling is not None:
         yield Problem(
             "gradients that are a step late need no order",

@@ -1,13 +1,13 @@
-"""Ways of sending fewer bytes for a gradient, one file each."""
+"""Ways of sending fewer bytes for a gradient."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, bounded, limits
+from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, Ranged, bounded, limits
 from railyard.kit.schema.quantity import SIZE
 from railyard.work.training.sync.wire import Finding, KernelWork, Leg, Reduction, Round
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from railyard.work.training.sync.wire import Bundle, Over, Peers
 
 
-class Compression(Protocol):
+class Compression(Ranged):
     """A way of sending fewer bytes for a gradient; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -25,29 +25,34 @@ class Compression(Protocol):
     """
 
     kind: ClassVar[str]
-    stages: ClassVar[tuple[int, ...]]
+    stages: ClassVar[tuple[int, ...]] = (0, 1)
     published: ClassVar[tuple[Finding, ...]]
 
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """What one reduction sends and computes."""
+        raise NotImplementedError
 
     def state_bytes(self, bundle: Bundle, peers: Peers) -> float:
         """Bytes that a rank keeps from step to step for these gradients."""
+        raise NotImplementedError
 
     @property
     def parameter_share(self) -> float:
         """Bytes of a gathered parameter as sent, over those of 16 bits."""
+        return 1.0
 
     @property
     def second_copy(self) -> bool:
         """Every scale-up domain keeps all parameters, so that backward gathers them inside (hpZ)."""
+        return False
 
 
 compressions: Registry[type[Compression]] = Registry("compression")
 
 
+@compressions.register("one-bit")
 @dataclass(frozen=True)
-class OneBit:
+class OneBit(Compression):
     """1-bit Adam and 1-bit LAMB: the sign of every momentum and one scale a tensor, with error feedback at both ends.
 
     The step that is run is one of the compressed stage. Before it, while the variance settles, the job sends whole
@@ -58,7 +63,6 @@ class OneBit:
     """
 
     kind: ClassVar[str] = "one-bit"
-    stages: ClassVar[tuple[int, ...]] = (0, 1)
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "the same convergence a sample as Adam, after a warm-up of about 15 % of the steps",
@@ -98,26 +102,14 @@ class OneBit:
         """The rank's own error, and that of the chunk which it sums."""
         return bundle.parameters * 4.0 * (1.0 + 1.0 / peers.ranks)
 
-    @property
-    def parameter_share(self) -> float:
-        """Parameters are gathered as they are."""
-        return 1.0
-
-    @property
-    def second_copy(self) -> bool:
-        """No."""
-        return False
-
-
-compressions.add(OneBit.kind, OneBit)
-
 
 # Factors travel in 32 bits, as the paper's and PyTorch's do under 32-bit gradients.
 _FACTOR_BYTES = 4.0
 
 
+@compressions.register("powersgd")
 @dataclass(frozen=True)
-class PowerSgd:
+class PowerSgd(Compression):
     """PowerSGD: low-rank factors of each gradient matrix, by one power iteration a step, with error feedback.
 
     A gradient M of n x m becomes P = M Q, summed over ranks and made orthogonal, then Q = M' P, summed again: r (n + m)
@@ -129,7 +121,6 @@ class PowerSgd:
     """
 
     kind: ClassVar[str] = "powersgd"
-    stages: ClassVar[tuple[int, ...]] = (0, 1)
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "test accuracy 93.6 % at rank 1, 94.4 % at rank 2, 94.5 % at rank 4, against 94.3 % uncompressed",
@@ -192,19 +183,6 @@ class PowerSgd:
         _, right, _, plain_bytes, _ = self._factors(bundle)
         return (bundle.in_matrices - plain_bytes) * bundle.gradient_bytes + right * _FACTOR_BYTES
 
-    @property
-    def parameter_share(self) -> float:
-        """Parameters are gathered as they are."""
-        return 1.0
-
-    @property
-    def second_copy(self) -> bool:
-        """No."""
-        return False
-
-
-compressions.add(PowerSgd.kind, PowerSgd)
-
 
 _WIDTHS = (2, 4, 8, 16)
 # One 32-bit scale a block.
@@ -217,7 +195,7 @@ def share_of(bits: float, block: int) -> float:
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class _Blocks(Compression):
     """Common part: gradients by all-to-all in few bits, parameters gathered in few bits."""
 
     gradient_bits: int = field(default=8, metadata=bounded(WIDTHS))
@@ -228,7 +206,7 @@ class _Blocks:
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""
-        found = []
+        found = super().problems()
         for key, bits in (("gradient_bits", self.gradient_bits), ("parameter_bits", self.parameter_bits)):
             if bits not in _WIDTHS:
                 found.append(("there is no such width", key, str(bits), ", ".join(map(str, _WIDTHS))))
@@ -276,6 +254,7 @@ class _Blocks:
         return self.secondary
 
 
+@compressions.register("quantized")
 @dataclass(frozen=True)
 class Quantized(_Blocks):
     """Block-quantized collectives: gradients by all-to-all, parameters by all-gather, in few bits with a scale a block.
@@ -304,6 +283,7 @@ class Quantized(_Blocks):
     )
 
 
+@compressions.register("zero++")
 @dataclass(frozen=True)
 class ZeroPlusPlus(_Blocks):
     """ZeRO++: weights gathered in 8 bits (qwZ), gathered again inside the domain (hpZ), gradients in 4 bits (qgZ).
@@ -326,15 +306,12 @@ class ZeroPlusPlus(_Blocks):
     secondary: bool = True
 
 
-compressions.add(Quantized.kind, Quantized)
-compressions.add(ZeroPlusPlus.kind, ZeroPlusPlus)
-
-
 _INDEX_BYTES = 4.0
 
 
+@compressions.register("top-k")
 @dataclass(frozen=True)
-class TopK:
+class TopK(Compression):
     """Top-k: the largest share of the gradients as values and indices, the rest kept for later steps.
 
     Ranks choose different elements, so what they send is gathered, not summed: the bytes that a rank receives grow
@@ -346,7 +323,6 @@ class TopK:
     """
 
     kind: ClassVar[str] = "top-k"
-    stages: ClassVar[tuple[int, ...]] = (0, 1)
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "no loss of accuracy at a density of 0.1 %, with momentum correction, clipping, masking and warm-up",
@@ -365,8 +341,9 @@ class TopK:
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""
-        wrong = self.value_bytes not in (1, 2, 4)
-        return [("a value has 1, 2 or 4 bytes", "value", str(self.value_bytes), "1 B, 2 B or 4 B")] if wrong else []
+        if self.value_bytes in (1, 2, 4):
+            return super().problems()
+        return [("a value has 1, 2 or 4 bytes", "value", str(self.value_bytes), "1 B, 2 B or 4 B")]
 
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """One all-gather of values and indices.
@@ -390,19 +367,3 @@ class TopK:
         """
         sent = bundle.parameters * self.density * (self.value_bytes + _INDEX_BYTES) * peers.ranks
         return bundle.parameters * bundle.gradient_bytes + sent
-
-    @property
-    def parameter_share(self) -> float:
-        """Parameters are gathered as they are."""
-        return 1.0
-
-    @property
-    def second_copy(self) -> bool:
-        """No."""
-        return False
-
-
-compressions.add(TopK.kind, TopK)
-
-
-__all__ = ["Compression", "OneBit", "PowerSgd", "Quantized", "TopK", "ZeroPlusPlus", "compressions"]

@@ -3,68 +3,77 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, WIDTHS, bounded, limits
+from railyard.kit.schema.bounds import COUNTED, WIDTHS, Bounds, Ranged, bounded, limits
 from railyard.work.training.sync.wire import Finding, KernelWork
 
 
-class LocalUpdates(Protocol):
+class LocalUpdates(Ranged):
     """How replicas that step by themselves meet; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
         published: What its papers report about convergence.
+        partners: With whom a site exchanges: `all` (a ring, everybody waits), `server` (one place, nobody waits),
+            `pairs` (one other at a time, nobody waits), `present` (those there).
+        state_bytes: Kept for each parameter, beyond what the inner optimizer keeps.
+        update_bytes: Moved through memory for each parameter by an outer update: an average is read and written, in 32
+            and in 16 bits.
     """
 
     kind: ClassVar[str]
     published: ClassVar[tuple[Finding, ...]]
+    partners: ClassVar[str] = "all"
+    state_bytes: ClassVar[float] = 0.0
+    update_bytes: ClassVar[float] = 10.0
 
     @property
     def inner_steps(self) -> int:
         """Steps between two meetings over the same parameters (H)."""
+        return 1
 
     @property
     def workers(self) -> int:
-        """Groups of replicas that step together; 0 is every replica by itself."""
+        """Groups of replicas that step together; 0 is every replica, or site, by itself."""
+        return 0
+
+    @property
+    def outer_bits(self) -> int:
+        """Bits of a number as sent."""
+        return 32
 
     @property
     def bits(self) -> float:
         """Of a number as sent."""
+        return float(self.outer_bits)
 
     @property
     def fragments(self) -> int:
         """Parts of the parameters that are sent at different times."""
+        return 1
 
     @property
-    def overlap_steps(self) -> float:
+    def overlap(self) -> float:
         """Steps of computation under which a fragment may be sent."""
-
-    @property
-    def state_bytes(self) -> float:
-        """Kept for each parameter, beyond what the inner optimizer keeps."""
-
-    @property
-    def update_bytes(self) -> float:
-        """Moved through memory for each parameter by an outer update."""
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values: message, key, found, allowed."""
+        return 0.0
 
 
 local_updates: Registry[type[LocalUpdates]] = Registry("way of local updates")
 
 _WIDTHS = (2, 4, 8, 16, 32)
+_OVERLAP = Bounds(low=0.0)
 
 
-def _common(updates: LocalUpdates) -> list[tuple[str, str, str, str]]:
-    found = []
-    if updates.bits not in _WIDTHS:
-        found.append(("there is no such width", "outer_bits", f"{updates.bits:g}", ", ".join(map(str, _WIDTHS))))
-    if updates.overlap_steps < 0:
-        found.append(("no fewer than zero steps", "overlap", f"{updates.overlap_steps:g}", "0 or more"))
-    return found
+class _Outer(LocalUpdates):
+    """Outer updates in widths that kernels have."""
+
+    def problems(self) -> list[tuple[str, str, str, str]]:
+        found = super().problems()
+        if self.bits not in _WIDTHS:
+            found.append(("there is no such width", "outer_bits", f"{self.bits:g}", ", ".join(map(str, _WIDTHS))))
+        return found
 
 
 def outer_work(updates: LocalUpdates, parameters: float) -> KernelWork:
@@ -81,10 +90,10 @@ def exposed_s(updates: LocalUpdates, sync_s: float, step_s: float) -> float:
         sync_s: Time in which all parameters are sent, all fragments one after another.
         step_s: An inner step.
 
-    Every fragment is sent once in H steps and may take `overlap_steps` steps; what it takes longer, the step waits.
+    Every fragment is sent once in H steps and may take `overlap` steps; what it takes longer, the step waits.
     """
     each = sync_s / updates.fragments
-    late = max(0.0, each - updates.overlap_steps * step_s)
+    late = max(0.0, each - updates.overlap * step_s)
     return updates.fragments * late / updates.inner_steps
 
 
@@ -93,8 +102,9 @@ def utilization(updates: LocalUpdates, sync_s: float, step_s: float) -> float:
     return step_s / (step_s + exposed_s(updates, sync_s, step_s))
 
 
+@local_updates.register("local-sgd")
 @dataclass(frozen=True)
-class LocalSgd:
+class LocalSgd(_Outer):
     """Local SGD: replicas step by themselves and average their parameters every H steps.
 
     With H = 1 it is data parallelism, and is run as that.
@@ -118,42 +128,15 @@ class LocalSgd:
     workers: int = 0
     outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
 
-    @property
-    def bits(self) -> float:
-        """Of a parameter as sent."""
-        return float(self.outer_bits)
 
-    @property
-    def fragments(self) -> int:
-        """All parameters at once."""
-        return 1
-
-    @property
-    def overlap_steps(self) -> float:
-        """Every replica waits for the average."""
-        return 0.0
-
-    @property
-    def state_bytes(self) -> float:
-        """Nothing: parameters are averaged where they stand."""
-        return 0.0
-
-    @property
-    def update_bytes(self) -> float:
-        """The average is read and written, in 32 and in 16 bits."""
-        return 10.0
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        return _common(self)
-
-
+@local_updates.register("diloco")
 @dataclass(frozen=True)
-class DiLoCo:
+class DiLoCo(_Outer):
     """DiLoCo: H steps of AdamW in every worker, then Nesterov on the mean of what the workers moved.
 
     Douillard et al. 2023 (arXiv 2311.08105). What is sent is the outer gradient: parameters before the H steps less
-    parameters after them.
+    parameters after them. A worker keeps the parameters of the last outer update and the outer momentum in 32 bits; an
+    update reads parameters, anchor, momentum and gradient, and writes parameters (32 and 16 bits), anchor and momentum.
 
     Attributes:
         inner_steps: Steps between two outer updates (H).
@@ -163,6 +146,8 @@ class DiLoCo:
     """
 
     kind: ClassVar[str] = "diloco"
+    state_bytes: ClassVar[float] = 8.0
+    update_bytes: ClassVar[float] = 30.0
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "as good as fully synchronous training with 8 workers and H = 500",
@@ -179,40 +164,12 @@ class DiLoCo:
     inner_steps: int = field(default=500, metadata=bounded(COUNTED))
     workers: int = 0
     outer_bits: int = field(default=32, metadata=bounded(WIDTHS))
-    overlap: float = 0.0
-
-    @property
-    def bits(self) -> float:
-        """Of an outer gradient as sent."""
-        return float(self.outer_bits)
-
-    @property
-    def fragments(self) -> int:
-        """All parameters at once."""
-        return 1
-
-    @property
-    def overlap_steps(self) -> float:
-        """Steps under which it is sent."""
-        return self.overlap
-
-    @property
-    def state_bytes(self) -> float:
-        """Parameters of the last outer update, and the outer momentum, in 32 bits."""
-        return 8.0
-
-    @property
-    def update_bytes(self) -> float:
-        """Reads parameters, anchor, momentum and gradient; writes parameters (32 and 16 bits), anchor and momentum."""
-        return 30.0
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        return _common(self)
+    overlap: float = field(default=0.0, metadata=bounded(_OVERLAP))
 
 
+@local_updates.register("streaming-diloco")
 @dataclass(frozen=True)
-class StreamingDiLoCo:
+class StreamingDiLoCo(_Outer):
     """Streaming DiLoCo: fragments of the layers are sent in turn, in few bits, while training goes on.
 
     Douillard et al. 2025 (arXiv 2501.18512). Every fragment is sent once in H steps; what arrives is mixed into
@@ -227,6 +184,8 @@ class StreamingDiLoCo:
     """
 
     kind: ClassVar[str] = "streaming-diloco"
+    state_bytes: ClassVar[float] = 8.0
+    update_bytes: ClassVar[float] = 30.0
     published: ClassVar[tuple[Finding, ...]] = (
         Finding(
             "evaluation loss 0.01 below to 0.02 above data parallelism at H = 30, 0.01 to 0.05 above at H = 100",
@@ -243,44 +202,19 @@ class StreamingDiLoCo:
     inner_steps: int = field(default=100, metadata=bounded(COUNTED))
     workers: int = 0
     parts: int = field(default=8, metadata=bounded(limits(1, 10_000)))
-    overlap: float = 1.0
+    overlap: float = field(default=1.0, metadata=bounded(_OVERLAP))
     outer_bits: int = field(default=4, metadata=bounded(WIDTHS))
-
-    @property
-    def bits(self) -> float:
-        """Of an outer gradient as sent."""
-        return float(self.outer_bits)
 
     @property
     def fragments(self) -> int:
         """Parts that are sent one after another."""
         return self.parts
 
-    @property
-    def overlap_steps(self) -> float:
-        """Steps under which a fragment is sent."""
-        return self.overlap
-
-    @property
-    def state_bytes(self) -> float:
-        """Parameters of the last outer update, and the outer momentum, in 32 bits."""
-        return 8.0
-
-    @property
-    def update_bytes(self) -> float:
-        """As DiLoCo's."""
-        return 30.0
-
     def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values."""
-        found = _common(self)
+        """Values out of range, and fragments that have no step of their own."""
+        found = super().problems()
         if self.parts > self.inner_steps:
             found.append(
                 ("more fragments than steps to send them in", "parts", str(self.parts), f"at most {self.inner_steps}")
             )
         return found
-
-
-local_updates.add(LocalSgd.kind, LocalSgd)
-local_updates.add(DiLoCo.kind, DiLoCo)
-local_updates.add(StreamingDiLoCo.kind, StreamingDiLoCo)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import WIDTHS, bounded, limits
+from railyard.kit.schema.bounds import WIDTHS, Ranged, bounded, limits
 from railyard.kit.schema.quantity import SIZE
 from railyard.work.training.sync.compression import Compression, compressions, share_of
 from railyard.work.training.sync.local import LocalUpdates, local_updates
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class Asynchronous(Protocol):
+class LateUpdates(Ranged):
     """How late updates may be; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -30,13 +30,15 @@ class Asynchronous(Protocol):
     @property
     def late_steps(self) -> int:
         """Steps by which an update may be late."""
+        return 1
 
 
-asynchronies: Registry[type[Asynchronous]] = Registry("asynchronous update")
+asynchronies: Registry[type[LateUpdates]] = Registry("asynchronous update")
 
 
+@asynchronies.register("delayed")
 @dataclass(frozen=True)
-class Delayed:
+class Delayed(LateUpdates):
     """One step late: gradients of a step cross the network under the next step, and are applied behind it.
 
     ZeRO-Offload's delayed parameter update and Pipe-SGD. A step takes the longer of computation and communication; a
@@ -52,14 +54,10 @@ class Delayed:
         ),
     )
 
-    @property
-    def late_steps(self) -> int:
-        """One."""
-        return 1
 
-
+@asynchronies.register("stale-synchronous")
 @dataclass(frozen=True)
-class StaleSynchronous:
+class StaleSynchronous(LateUpdates):
     """Stale-synchronous parallel: no replica runs more than `staleness` steps ahead of the slowest.
 
     Ho et al. 2013. Communication is as under `delayed`: a network that is slower than the computation stays the
@@ -91,11 +89,7 @@ class StaleSynchronous:
         return self.staleness
 
 
-asynchronies.add(Delayed.kind, Delayed)
-asynchronies.add(StaleSynchronous.kind, StaleSynchronous)
-
-
-class Dispatch(Protocol):
+class Dispatch(Ranged):
     """How tokens travel to their experts and back; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -108,12 +102,11 @@ class Dispatch(Protocol):
 
     def share(self) -> float:
         """Bytes of both ways as sent, over those of 16 bits."""
+        raise NotImplementedError
 
     def cast_bytes(self) -> float:
         """Bytes through memory for each number that is sent there and back, to code and decode it."""
-
-    def problems(self) -> list[tuple[str, str, str, str]]:
-        """What is wrong with the values: message, key, found, allowed."""
+        raise NotImplementedError
 
 
 dispatches: Registry[type[Dispatch]] = Registry("dispatch of tokens")
@@ -121,8 +114,9 @@ dispatches: Registry[type[Dispatch]] = Registry("dispatch of tokens")
 _WIDTHS = (4, 8, 16)
 
 
+@dispatches.register("quantized")
 @dataclass(frozen=True)
-class QuantizedDispatch:
+class QuantizedDispatch(Dispatch):
     """Block-quantized all-to-all: tokens go to their experts in few bits, and come back in others.
 
     DeepSeek-V3 sends in 8 bits with a scale for every 128 numbers, and combines in 16 (arXiv 2412.19437, section 3.3).
@@ -157,17 +151,14 @@ class QuantizedDispatch:
 
     def problems(self) -> list[tuple[str, str, str, str]]:
         """What is wrong with the values."""
-        found = []
+        found = super().problems()
         for key, bits in (("dispatch_bits", self.dispatch_bits), ("combine_bits", self.combine_bits)):
             if bits not in _WIDTHS:
                 found.append(("there is no such width", key, str(bits), ", ".join(map(str, _WIDTHS))))
         return found
 
 
-dispatches.add(QuantizedDispatch.kind, QuantizedDispatch)
-
-
-class Scheduling(Protocol):
+class Scheduling(Ranged):
     """In which order and pieces gradients are sent; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -181,13 +172,15 @@ class Scheduling(Protocol):
     @property
     def piece_bytes(self) -> int:
         """Largest piece that is sent without asking whether something more urgent has come."""
+        raise NotImplementedError
 
 
 schedulings: Registry[type[Scheduling]] = Registry("communication scheduling")
 
 
+@schedulings.register("priority")
 @dataclass(frozen=True)
-class Priority:
+class Priority(Scheduling):
     """Priority and partitioning: pieces of gradients, the first layers' first, under backward and the next forward.
 
     P3 (Jayarajan et al. 2019) and ByteScheduler (Peng et al. 2019). Wait-free backpropagation alone sends layers as
@@ -216,9 +209,6 @@ class Priority:
         return self.partition_bytes
 
 
-schedulings.add(Priority.kind, Priority)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communication:
     """What a job does about limits of the network; each part by itself or several together.
@@ -234,7 +224,7 @@ class Communication:
 
     compression: Compression | None = None
     local_updates: LocalUpdates | None = None
-    asynchronous: Asynchronous | None = None
+    asynchronous: LateUpdates | None = None
     scheduling: Scheduling | None = None
     sparse: Sparse | None = None
     dispatch: Dispatch | None = None

@@ -7,11 +7,11 @@ read it, so they cannot disagree about bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SHARE, bounded
+from railyard.kit.schema.bounds import SHARE, Ranged, bounded
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
@@ -35,7 +35,7 @@ class Finding:
         return f"{self.effect} ({self.scope}; {self.source})"
 
 
-class Sparse(Protocol):
+class Sparse(Ranged):
     """Which gradients are sent as rows; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -48,13 +48,15 @@ class Sparse(Protocol):
 
     def rows(self, tokens: float, vocab: float) -> float:
         """Rows of the table that one rank's tokens touch in a step."""
+        raise NotImplementedError
 
 
 sparsities: Registry[type[Sparse]] = Registry("sparse update")
 
 
+@sparsities.register("embedding")
 @dataclass(frozen=True)
-class SparseEmbedding:
+class SparseEmbedding(Sparse):
     """Rows of the input embedding: each rank sends those of its own tokens, with their numbers, to all.
 
     Parallax (Kim et al. 2019, arXiv 1808.02621) and Horovod's sparse path. What ranks send is gathered, so bytes grow
@@ -78,9 +80,6 @@ class SparseEmbedding:
     def rows(self, tokens: float, vocab: float) -> float:
         """The given share, or one row a token: text repeats tokens, so this is the most that it can be."""
         return self.touched * vocab if self.touched else min(tokens, vocab)
-
-
-sparsities.add(SparseEmbedding.kind, SparseEmbedding)
 
 
 Over = Literal["all", "inside", "across"]
