@@ -2,6 +2,7 @@
 
 import math
 
+from railyard.work.operate.study import operate
 from tests.operate.test_drawn import jobs
 from tests.operate.test_formats import read
 from tests.operate.test_owned import DRAWN, TRACE, prepared
@@ -14,6 +15,5 @@ from tests.tables import file
 
 from railyard.work.operate.failures import history
 from railyard.work.operate.prepare import prepare
-from railyard.work.operate.study import operate
 from railyard.work.operate.topology_file import expand_hostlist as expand
 from railyard.work.scenario.variants import expand as expand_variants

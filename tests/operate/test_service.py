@@ -13,9 +13,9 @@ from railyard.work.operate.loop import Operation
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import Recovery
 from railyard.work.operate.service import Service, _mixed, services
-from railyard.work.operate.study import operate
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
+from railyard.work.study.study import run as operate
 
 from .yard import Given, S, jobs, played, tree
 

@@ -8,8 +8,8 @@ from railyard.work.operate.failures.fault import Effect, Fault
 from railyard.work.operate.loop import Operation
 from railyard.work.operate.rules import Recovery, Rules
 from railyard.work.operate.steady import steady
-from railyard.work.operate.study import operate
 from railyard.work.scenario.load import from_values
+from railyard.work.study.study import run as operate
 
 from .yard import Given, S, accounts_add_up, jobs, played, tree
 

@@ -21,10 +21,10 @@ from railyard.work.operate.files import away_us, busy_us, heat
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.rules import Recovery
 from railyard.work.operate.steady import columns, steady
-from railyard.work.operate.study import operate
 from railyard.work.operate.summary import by_size
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
+from railyard.work.study.study import run as operate
 
 from .yard import Given, S, jobs, played
 

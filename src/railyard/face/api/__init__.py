@@ -159,7 +159,7 @@ def execute(
     """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line.
 
     Raises:
-        InputError: The scenario cannot be run, or its kind of work cannot on a Ray cluster.
+        InputError: The scenario cannot be run.
         SimulationError: The run cannot finish.
     """
     from railyard.face.report import write_report
@@ -169,14 +169,6 @@ def execute(
         write_report(result, folder / "report.html")
 
     place = None if out is None else Path(out)
-    if draft.kind == "operate":
-        from railyard.work.operate import study as operating
-
-        if pool is not None:
-            raise InputError("months of jobs run on this machine alone, on all of its cores", key="--ray")
-        operating.check_engine(engine)
-        played = operating.operate(draft, varies, out=place, faces=[face], progress=progress)
-        return Run(played.result.name, played.result, played.folder)
     finished = study.run(draft, varies, engine=engine, out=place, faces=[face], progress=progress, pool=pool)
     return Run(finished.result.name, finished.result, finished.folder)
 

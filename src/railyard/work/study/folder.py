@@ -163,6 +163,19 @@ def replaced(root: Path, name: str) -> Iterator[Path]:
             _remove_if_empty(root)
 
 
+STATES = ".states"
+"""Folder beside the runs for states of runs that have not ended."""
+
+
+def forget_states(state: Path) -> None:
+    """Removes states whose names begin so, of a run that has ended."""
+    folder, name = state.parent, state.name
+    for left in (*folder.glob(f"{name}-*.npz"), *folder.glob(f".{name}-*.tmp")):  # the latter of killed runs
+        left.unlink()
+    if folder.is_dir():
+        _remove_if_empty(folder)
+
+
 def begun(folder: Path) -> None:
     """A folder that `clear` removes where it is still there."""
     _writing.add(folder)

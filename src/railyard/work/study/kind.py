@@ -132,6 +132,7 @@ class StudyKind(Generic[D, V, P, O, M]):
         write_inputs: The document and the files that it names into the folder of the run.
         parallel: Whether variants run at the same time: engines free the GIL.
         faulty: Whether it plays the scenario's faults; those of other work are refused.
+        dated: Whether the result says when it was made; without, the same study gives the same bytes.
     """
 
     name: str
@@ -149,6 +150,7 @@ class StudyKind(Generic[D, V, P, O, M]):
     relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated
     parallel: bool = False
     faulty: bool = False
+    dated: bool = True
 
     def one(self, prepared: P, place: Path | None, control: Control) -> M:
         """A variant through its steps.

@@ -130,10 +130,12 @@ def run(
         meter = Meter(notify, [0.0] * len(variants))
         failed: tuple[Failed, ...] = ()
         sweep = _sweep_of(document, variants, engine, out, searched=searched, pool=pool)
+        state = None if out is None else out / folders.STATES / name
         if sweep is None:
-            measured, failed = _measured(kind, variants, prepared, _places(folder, variants), meter, searched=searched)
+            places = _places(folder, variants)
+            measured, failed = _measured(kind, variants, prepared, places, meter, searched=searched, state=state)
         else:
-            measured, failed = _swept(sweep, kind, prepared, folder, meter)
+            measured, failed = _swept(sweep, kind, prepared, folder, meter, state=state)
         related: Sequence[Measured] = kind.relate(measured)
         finished = FinishedStudy(
             None if out is None else out / name,
@@ -144,6 +146,7 @@ def run(
                 plain,
                 kind.engine(prepared[0]),
                 related,
+                dated=kind.dated,
                 failed=failed,
                 unusual={variant.name: _unusual(variant) for variant in variants},
             ),
@@ -155,6 +158,8 @@ def run(
             _write(folder, result, faces)
     if sweep is not None and not failed:
         sweep.clear()
+    if state is not None and not failed and not any(getattr(one.variant, "stopped", None) for one in measured):
+        folders.forget_states(state)
     return finished
 
 
@@ -210,7 +215,7 @@ def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:
         return
     known = [name for name, one in kinds.items() if one.faulty]
     message = f"work of the kind `{kind.name}` knows no faults"
-    raise draft.blame(InputError(message, key="faults", allowed=[*known, "operate"], hint="leave them out"))
+    raise draft.blame(InputError(message, key="faults", allowed=known, hint="leave them out"))
 
 
 def _sweep_of(
@@ -239,10 +244,12 @@ def _sweep_of(
     return replace(Sweep.of(document, variants, engine, out, searched=searched), pool=pool)
 
 
-def _every(sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], meter: Meter) -> list[Measured | Failed]:
+def _every(
+    sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], meter: Meter, state: Path | None
+) -> list[Measured | Failed]:
     """Every variant of a sweep, in this process or in others."""
     if sweep.pool is None:
-        return _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched)
+        return _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched, state=state)
     pool = sweep.pool()
     try:
         return sweep.there(pool, meter)
@@ -251,13 +258,13 @@ def _every(sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], meter: Meter) -
 
 
 def _swept(
-    sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], folder: Path | None, meter: Meter
+    sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], folder: Path | None, meter: Meter, *, state: Path | None
 ) -> tuple[list[Measured], tuple[Failed, ...]]:
     """Variants that ended well, with their files in the folder of the run, and the others."""
     from railyard.work.study.sweep import split
 
     try:
-        found = _every(sweep, kind, prepared, meter)
+        found = _every(sweep, kind, prepared, meter, state)
     except Interrupted:
         found = sweep.so_far()
         if all(isinstance(one, Failed) for one in found):
@@ -290,6 +297,7 @@ def _measured(
     meter: Meter,
     *,
     searched: bool,
+    state: Path | None,
 ) -> tuple[list[Measured], tuple[Failed, ...]]:
     """Every variant through its steps, its files where they belong; and those that a signal did not let end."""
     ended: dict[int, Measured] = {}
@@ -299,7 +307,7 @@ def _measured(
         return ended[number]
 
     try:
-        return _at_once(kind, variants, prepared, meter, remembered, searched=searched), ()
+        return _at_once(kind, variants, prepared, meter, remembered, searched=searched, state=state), ()
     except Interrupted:
         if not ended:
             raise
@@ -315,6 +323,7 @@ def _at_once(
     around: Callable[[int, Callable[[int, Path | None], Measured]], T],
     *,
     searched: bool,
+    state: Path | None,
 ) -> list[T]:
     """Every variant: one after another, or as many at a time as there are processors.
 
@@ -325,12 +334,21 @@ def _at_once(
         meter: Of all of them.
         around: Runs a variant by what it is given, which takes its number and the folder of its files.
         searched: Whether it is tried what would help.
+        state: Where states of runs are kept, by number; None: nowhere.
     """
     processors, stop = os.cpu_count() or 1, Event()
     workers = max(1, processors // len(prepared))
 
     def through(number: int, place: Path | None) -> Measured:
-        control = Control(meter.of(number), stop, workers, recorded=place is not None, searched=searched)
+        control = Control(
+            meter.of(number),
+            stop,
+            workers,
+            recorded=place is not None,
+            searched=searched,
+            state=state and state.with_name(f"{state.name}-{number}"),
+            alone=len(prepared) == 1,
+        )
         draft: Draft | None = getattr(variants[number], "draft", None)
         try:
             found: Measured = kind.one(prepared[number], place, control)
@@ -345,6 +363,4 @@ def _at_once(
 
     if not kind.parallel:
         return [one(number) for number in range(len(prepared))]
-    pass  # what it imports, `railyard packet` has no use for
-
     return at_once(one, len(prepared), processors, stop)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from railyard.kit.errors import InputError, RailyardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     Progress = Callable[[str, float], None]
-    from collections.abc import Callable, Iterator, Sequence
 
 
 _MOST_SHARE = 0.99
@@ -31,6 +31,8 @@ class Control:
         workers: Simulations at a time.
         recorded: Whether files will be written, so that a run keeps what goes into them.
         searched: Whether it is tried what would help; a rough answer goes without.
+        state: Where a long run may keep its state, to go on from after a kill; None: nowhere.
+        alone: Whether there is no other variant, so that figures of a run that a signal stopped are worth having.
     """
 
     progress: Progress
@@ -38,6 +40,8 @@ class Control:
     workers: int = 1
     recorded: bool = False
     searched: bool = True
+    state: Path | None = None
+    alone: bool = False
 
     def counted(self, total: int) -> Callable[[str], None]:
         """Progress by simulations that have ended; may be called from several threads.

@@ -15,10 +15,13 @@ def run(request: VerbRequest) -> Outcome:
     """The folder of the run, as `railyard run` writes it."""
     from railyard.face import api
 
-    draft = request.draft()
-    pool = None if draft.kind == "operate" else request.cluster  # months of jobs are one run, of this machine
     finished = api.execute(
-        draft, request.vary, engine=request.engine, out=request.runs, progress=request.tell, pool=pool
+        request.draft(),
+        request.vary,
+        engine=request.engine,
+        out=request.runs,
+        progress=request.tell,
+        pool=request.cluster,
     )
     assert finished.folder is not None, "it was given a place for its folder"
     return Outcome(view="run", name=finished.folder.name)

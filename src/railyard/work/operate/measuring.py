@@ -1,47 +1,37 @@
-"""Every variant of a scenario, from its jobs to its figures and files; a run that was killed goes on."""
+"""A variant of a scenario, from its jobs to its figures; a run that was killed goes on from its last state."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, Interrupted
-from railyard.kit.files import signals_held, write_text
+from railyard.kit.files import signals_held
 from railyard.measure.result.variants import OperateVariant
-from railyard.work.operate import files, saving
-from railyard.work.operate.prepare import prepare
+from railyard.work.operate import saving
 from railyard.work.operate.rules import DAY, HOUR
 from railyard.work.operate.service import services
 from railyard.work.operate.state import FUTURE, STUCK, WAITING
 from railyard.work.operate.steady import draw_figures, draw_row, steady
 from railyard.work.operate.summary import summary
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study import folder as folders
-from railyard.work.study.folder import write_inputs
-from railyard.work.study.kind import STOPPED, Failed
-from railyard.work.study.provenance import result_of, version
+from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.operate import DrawFigures, DrawRow
-    from railyard.measure.result.reading import Result
     from railyard.work.operate.loop import Operation
     from railyard.work.operate.prepare import Prepared
     from railyard.work.operate.steady import Steady
-    from railyard.work.scenario.load import Draft
+    from railyard.work.study.tasks import Control
 
-    Face = Callable[[Result, Path], None]
 
 ENGINE = "flow"
 """That finds what neighbours cost; the loop itself has no other."""
-STATES = ".states"
-"""Folder beside the runs for states of runs that have not ended."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,21 +73,23 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A study that is done.
+class Drawn:
+    """A variant that was run with every draw of its failures.
 
     Attributes:
-        folder: Of its files; None: none were written.
-        result: As `result.json`.
-        played: The variants.
+        prepared: What was run.
+        run: The first draw, of which figures and files are.
+        draws: What the draws differ in; None where there is one.
+        early: Where a signal stopped it; empty: nowhere.
     """
 
-    folder: Path | None
-    result: Result
-    played: tuple[Played, ...]
+    prepared: Prepared
+    run: Operation
+    draws: DrawFigures | None = None
+    early: str = ""
 
 
-def check_engine(engine: str | None) -> None:
+def check_engine(_document: object, engine: str | None) -> None:
     """Refuses another engine than the one that finds what neighbours cost.
 
     Raises:
@@ -107,92 +99,31 @@ def check_engine(engine: str | None) -> None:
         raise InputError("many jobs for months run on one engine", key="engine", found=engine, allowed=ENGINE)
 
 
-def operate(
-    draft: Draft,
-    varies: Sequence[str] = (),
-    *,
-    out: Path | None = None,
-    faces: Sequence[Face] = (),
-    progress: Callable[[str, float], None] | None = None,
-) -> Finished:
-    """Plays a scenario with every variant that it compares.
-
-    A signal ends it with the variants that had ended; the first one is measured up to where it had come.
-
-    Args:
-        draft: The scenario.
-        varies: `key=a,b,c` in place of what it compares.
-        out: Where the folder of the run is put, and states meanwhile; None writes nothing.
-        faces: Each writes further files (the report) into the folder, given the result.
-        progress: Called with what is being done, and its share from 0 to 1.
+def simulate(prepared: Prepared, control: Control) -> Drawn:
+    """Runs a variant with every draw of its failures.
 
     Raises:
-        InputError: The scenario cannot be played; nothing has been written then.
-        Interrupted: A signal stopped it before anything was played.
+        Interrupted: A signal stopped it; a run without other variants gives what it found so far instead.
     """
-    notify = progress or (lambda _what, _share: None)
-    plain = resolved(draft, varies)
-    name = folders.name_of(plain, version())
-    variants = expand(draft, varies)
-    prepared = [prepare(variant) for variant in variants]
-    states = [None if out is None else out / STATES / f"{name}-{number}" for number in range(len(prepared))]
-    played, failed = _each(prepared, states, notify)
-    result = result_of(draft, plain, ENGINE, played, failed=failed, dated=False)
-    if out is None:
-        return Finished(None, result, tuple(played))
-    with folders.replaced(out, name) as folder:
-        write_text(folder / "result.json", result.text())
-        write_inputs(folder, plain, variants)
-        _write(folder, played)
-        for face in faces:
-            face(result, folder)
-    if not failed and not any(one.variant.stopped for one in played):
-        _forget(out / STATES, [f"{name}-{number}" for number in range(len(played))])
-    return Finished(out / name, result, tuple(played))
 
+    def drawn(draw: int) -> Operation:
+        state = control.state and control.state.with_name(f"{control.state.name}-{draw}.npz")
+        run = play(prepared, state, lambda done: control.progress("playing jobs", (draw + done) / prepared.draws), draw)
+        if run.is_cut and not control.alone:
+            raise Interrupted
+        return run
 
-def _each(
-    prepared: Sequence[Prepared], states: Sequence[Path | None], notify: Callable[[str, float], None]
-) -> tuple[list[Played], list[Failed]]:
-    """Every variant; after a signal those that had ended, and the others as failed."""
-    played: list[Played] = []
-    for number, (one, state) in enumerate(zip(prepared, states, strict=True)):
-        try:
-            found = _drawn(one, state, partial(_tell, notify, number, len(prepared)))
-        except Interrupted:
-            if not played:
-                raise
-            break
-        if found.variant.stopped and played:  # what was played in part is not compared
-            break
-        played.append(found)
-        if found.variant.stopped:
-            break
-    return played, [Failed(one.variant, STOPPED) for one in prepared[len(played) :]]
-
-
-def _tell(notify: Callable[[str, float], None], number: int, count: int, done: float) -> None:
-    notify("playing jobs", (number + done) / count)
-
-
-def _drawn(prepared: Prepared, states: Path | None, progress: Callable[[float], None]) -> Played:
-    """A variant played with every draw of its failures; its figures and files are of the first."""
-
-    def played(draw: int) -> Operation:
-        state = None if states is None else states.with_name(f"{states.name}-{draw}.npz")
-        return play(prepared, state, partial(_part, progress, draw, prepared.draws), draw)
-
-    first = played(0)
+    first = drawn(0)
     rows = [_row(prepared, first, 0)]
     while len(rows) < prepared.draws and not first.is_cut:
-        other = played(len(rows))
+        other = drawn(len(rows))
         if other.is_cut:
             break
         rows.append(_row(prepared, other, len(rows)))
     early = _so_far(first) if first.is_cut else ""
     if not early and len(rows) < prepared.draws:
         early = f"after {len(rows)} of {prepared.draws} draws of its failures"
-    return measured(prepared, first, draw_figures(rows), early)
+    return Drawn(prepared, first, draw_figures(rows), early)
 
 
 def _so_far(run: Operation) -> str:
@@ -203,10 +134,6 @@ def _so_far(run: Operation) -> str:
 def _row(prepared: Prepared, run: Operation, draw: int) -> DrawRow:
     window = _parts(prepared, run).window
     return draw_row(window, prepared.usd_per_h(window)[0].typical, prepared.variant.draft.scenario.seed + draw)
-
-
-def _part(progress: Callable[[float], None], number: int, count: int, done: float) -> None:
-    progress((number + done) / count)
 
 
 def play(
@@ -238,18 +165,14 @@ def play(
     return run
 
 
-def measured(prepared: Prepared, run: Operation, draws: DrawFigures | None = None, early: str = "") -> Played:
-    """The figures of a run.
-
-    Args:
-        prepared: What was played.
-        run: How it ended.
-        draws: What other draws of its failures gave.
-        early: Where a signal stopped it; empty: nowhere.
-    """
+def measure(found: Drawn) -> Played:
+    """The figures of a run."""
+    prepared, run, early = found.prepared, found.run, found.early
     parts = _parts(prepared, run)
     served = services(prepared.variant.draft, run)
-    figures = summary(run, parts, lambda part: prepared.usd_per_h(part)[0], prepared.modes, served=served, draws=draws)
+    figures = summary(
+        run, parts, lambda part: prepared.usd_per_h(part)[0], prepared.modes, served=served, draws=found.draws
+    )
     warnings = (*prepared.notes, *parts.notes, *_stuck(run), *_unstarted(run), *_unserved(run))
     variant = OperateVariant(
         name=prepared.variant.name,
@@ -307,20 +230,3 @@ def _unstarted(run: Operation) -> list[str]:
         f"{len(left):,} of the {sum(status != FUTURE for status in state.status):,} submitted jobs never start before"
         f" the run ends: they have waited {waited:.3g} h on average, and queue and completion times are of the others"
     ]
-
-
-def _write(folder: Path, played: Sequence[Played]) -> None:
-    """Tables and traces of every variant."""
-    for number, one in enumerate(played):
-        place = folders.of_variant(folder, number, one.prepared.variant.name)
-        place.mkdir(parents=True, exist_ok=True)
-        files.write(one.run, place)
-
-
-def _forget(states: Path, names: Sequence[str]) -> None:
-    """Removes states of runs that have ended."""
-    for name in names:
-        for state in (*states.glob(f"{name}-*.npz"), *states.glob(f".{name}-*.tmp")):  # the latter of killed runs
-            state.unlink()
-    if states.is_dir() and not any(states.iterdir()):
-        states.rmdir()
