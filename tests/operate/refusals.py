@@ -2,7 +2,6 @@
 
 import math
 
-from railyard.work.operate.study import operate
 from tests.operate.test_drawn import jobs
 from tests.operate.test_formats import read
 from tests.operate.test_owned import DRAWN, TRACE, prepared
@@ -17,3 +16,4 @@ from railyard.work.operate.failures import history
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.topology_file import expand_hostlist as expand
 from railyard.work.scenario.variants import expand as expand_variants
+from railyard.work.study.study import run as operate
