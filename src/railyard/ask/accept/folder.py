@@ -8,7 +8,20 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from railyard.ask.accept.planned import FACTOR, FIRST_BYTES, LAST_BYTES, WRITE_BYTES, seconds_needed
-from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, FILE, NCCL, SYMBOLS, WRITE, Test, groups, read, written
+from railyard.ask.accept.tests import (
+    BURN,
+    CABLE,
+    COUNTERS,
+    FILE,
+    NCCL,
+    SYMBOLS,
+    WRITE,
+    Test,
+    groups,
+    read,
+    size_words,
+    written,
+)
 from railyard.ask.deploy.cabling import is_infiniband
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
@@ -236,7 +249,9 @@ def page(tests: Sequence[Test], title: str) -> str:
     """What is tested, and what collectives should reach."""
     seen = alike(tests)
     sizes = sorted({mark.size_bytes for one in tests if one.method == NCCL for mark in one.marks})
-    head = "".join(f"<th>{escape(text)}</th>" for text in ("scope", "test", "ranks", "how many", *map(_size, sizes)))
+    head = "".join(
+        f"<th>{escape(text)}</th>" for text in ("scope", "test", "ranks", "how many", *map(size_words, sizes))
+    )
     rows = "".join(_row(those, sizes) for those in seen.values() if those[0].method == NCCL)
     others = "".join(
         f"<li>{escape(those[0].method)}: {len(those):,} {_WHAT[those[0].method]}, {_bounds(those[0])}</li>"
@@ -273,8 +288,3 @@ def _bounds(test: Test) -> str:
     if mark.low == mark.high > 0:
         return f"{mark.high:,.4g} {test.unit}"
     return f"{mark.low:,.4g} to {mark.high:,.4g} {test.unit}" if mark.high else f"no {test.unit}"
-
-
-def _size(size_bytes: int) -> str:
-    power, unit = next(one for one in ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")) if size_bytes >= 1 << one[0])
-    return f"{size_bytes >> power} {unit}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, NCCL, WRITE
+from railyard.ask.accept.tests import BURN, CABLE, COUNTERS, NCCL, WRITE, size_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -111,7 +111,7 @@ class JudgedTest:
     @property
     def name(self) -> str:
         """Of the test, with its size where it has several."""
-        return f"{self.test.name} at {_size(self.mark.size_bytes)}" if self.mark.size_bytes else self.test.name
+        return f"{self.test.name} at {size_words(self.mark.size_bytes)}" if self.mark.size_bytes else self.test.name
 
     def plain(self) -> dict[str, object]:
         """As JSON has it."""
@@ -129,13 +129,6 @@ class JudgedTest:
             "why": self.why,
             "look_at": list(self.look_at),
         }
-
-
-def _size(size_bytes: int) -> str:
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size_bytes >= 1 << power:
-            return f"{size_bytes / (1 << power):g} {unit}"
-    return f"{size_bytes} B"
 
 
 def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[str]]) -> list[JudgedTest]:
@@ -233,7 +226,7 @@ def common(found: Sequence[JudgedTest]) -> list[str]:
         below = [one for one in those if one.measured is not None and one.measured < one.mark.low]
         if len(those) >= ALIKE and len(below) > 0.8 * len(those):
             ratio = median((one.measured or 0.0) / one.mark.expected for one in those)
-            what = f"{scope} {collective or method} at {_size(size)}"
+            what = f"{scope} {collective or method} at {size_words(size)}"
             out.append(
                 f"{what}: {len(below)} of {len(those)} are below the band, the median at {ratio:.2f} of what is"
                 " expected: a setting or the model, not a part"

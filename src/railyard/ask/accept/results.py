@@ -339,12 +339,7 @@ def _agree(source: Source, test: Test, kind: str, ranks: int) -> None:
     if test.method != NCCL or (kind and kind != test.collective) or (ranks and ranks != test.ranks):
         words = f"{kind or 'a collective'} over {ranks or 'unsaid'} ranks"
         allowed = f"{test.collective} over {test.ranks} ranks" if test.method == NCCL else test.method
-        raise InputError(
-            f"the file is not of the test that it is called as, `{test.name}`",
-            file=source.name,
-            found=words,
-            allowed=allowed,
-        )
+        raise _of_another(source, test, words, allowed)
 
 
 def _same_factor(source: Source, test: Test, timings: Sequence[Timed]) -> None:
@@ -361,12 +356,12 @@ def _same_factor(source: Source, test: Test, timings: Sequence[Timed]) -> None:
     if abs(found - factor) > FACTOR_OFF * factor:
         words = f"busbw is {found:.4g} of algbw"
         allowed = f"{factor:.4g}, as {test.collective} over {test.ranks} ranks has"
-        raise InputError(
-            f"the file is not of the test that it is called as, `{test.name}`",
-            file=source.name,
-            found=words,
-            allowed=allowed,
-        )
+        raise _of_another(source, test, words, allowed)
+
+
+def _of_another(source: Source, test: Test, found: str, allowed: str) -> InputError:
+    message = f"the file is not of the test that it is called as, `{test.name}`"
+    return InputError(message, file=source.name, found=found, allowed=allowed)
 
 
 def _busbw(one: Timed, test: Test) -> float:

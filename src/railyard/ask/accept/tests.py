@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from railyard.kit import table
-from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from railyard.ask.deploy.cabling import Plan
+    from railyard.kit.table import TableRow
 
 
 @dataclass(frozen=True)
@@ -226,46 +226,42 @@ def read(path: Path) -> list[Test]:
     Raises:
         InputError: It is no such file, or a bound is no number.
     """
-    by_name: dict[str, tuple[dict[str, str], list[ExpectedValue]]] = {}
+    by_name: dict[str, tuple[TableRow, list[ExpectedValue]]] = {}
     for row in table.read(path, *_HEADS):
         first, marks = by_name.setdefault(row["test"], (row, []))
         if any(row[key] != first[key] for key in ("scope", "method", "collective", "unit")):
             raise row.wrong("test", f"two tests are called `{row['test']}`")
-        marks.append(_mark(row, path, row.line))
-    return [_test(row, marks) for row, marks in by_name.values()]
+        marks.append(_mark(row))
+    return [
+        Test(
+            **{key: row[key] for key in ("scope", "method", "collective", "unit", "hosts")},
+            name=name,
+            servers=_count(row, "servers"),
+            ranks=_count(row, "ranks"),
+            parts=tuple(row["parts"].split()),
+            marks=tuple(sorted(marks, key=lambda mark: mark.size_bytes)),
+        )
+        for name, (row, marks) in by_name.items()
+    ]
 
 
-def _test(row: dict[str, str], marks: Sequence[ExpectedValue]) -> Test:
-    return Test(
-        name=row["test"],
-        scope=row["scope"],
-        method=row["method"],
-        collective=row["collective"],
-        servers=int(row["servers"] or 0),
-        ranks=int(row["ranks"] or 0),
-        unit=row["unit"],
-        hosts=row["hosts"],
-        parts=tuple(row["parts"].split()),
-        marks=tuple(sorted(marks, key=lambda mark: mark.size_bytes)),
-    )
+def _count(row: TableRow, key: str) -> int:
+    return row.integer(key, low=0) if row[key] else 0
 
 
-def _mark(row: dict[str, str], path: Path, line: int) -> ExpectedValue:
-    values = []
-    for key in ("servers", "ranks", "size_bytes", "expected", "low", "high"):
-        text = row[key] or "0"
-        try:
-            value = float(text) if key in ("expected", "low", "high") else int(text)
-        except (TypeError, ValueError):
-            value = -1
-        if not 0 <= value < float("inf"):
-            raise InputError(
-                f"`{key}` is no number", file=path, line=line, key=key, found=row[key], allowed="0 or more"
-            )
-        values.append(value)
-    size, expected, low, high = values[2:]
+def _mark(row: TableRow) -> ExpectedValue:
+    for key in ("servers", "ranks"):
+        _count(row, key)
+    expected, low, high = (row.number(key, low=0) for key in ("expected", "low", "high"))
     if low > high:
-        raise InputError("the lower bound is above the upper one", file=path, line=line, key="low", found=row["low"])
-    if row["method"] not in METHODS:
-        raise InputError("there is no such method", file=path, line=line, found=row["method"], allowed=METHODS)
-    return ExpectedValue(int(size), expected, low, high)
+        raise row.wrong("low", "the lower bound is above the upper one")
+    row.one_of("method", METHODS)
+    return ExpectedValue(_count(row, "size_bytes"), expected, low, high)
+
+
+def size_words(size_bytes: int) -> str:
+    """A size of a message, as `16 MiB`."""
+    power, unit = next(
+        one for one in ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")) if size_bytes >> one[0] or not one[0]
+    )
+    return f"{size_bytes / (1 << power):g} {unit}"

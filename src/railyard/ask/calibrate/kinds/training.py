@@ -47,7 +47,7 @@ from railyard.work.training.parameters import check_precision
 from railyard.work.training.spec import RECOMPUTE_MODULES, Layout, Lora, OwnRun, SoftwareProfile, Training
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -68,6 +68,17 @@ LAYOUT = tuple(name for name in ParallelismSection.model_fields if name != "auto
 
 _FLAGS = {"1": True, "yes": True, "true": True, "on": True, "0": False, "no": False, "false": False, "off": False}
 _NOWHERE = Mark("")
+
+
+def of_software(cells: Mapping[str, str]) -> dict[str, Any]:
+    """What cells say of the software, by the names of `SoftwareProfile`; raises InputError, its key is the column."""
+    return _read(SoftwareOverrides, SoftwareProfile, {name: cells[name] for name in SOFTWARE if name in cells})
+
+
+def of_layout(cells: Mapping[str, Any], skip: Collection[str]) -> dict[str, Any]:
+    """What cells but some say of the layout, by the names of `Layout`; raises InputError, its key is the column."""
+    wanted = {name: cells[name] for name in LAYOUT if name in cells and name not in skip}
+    return _read(ParallelismSection, Layout, wanted)
 
 
 def _read(section: type[Section], record: type[Any], cells: Mapping[str, str]) -> dict[str, Any]:
@@ -158,7 +169,6 @@ def _step(line: int, values: dict[str, Any], catalog: Catalog) -> MeasuredStep:
     device = catalog.accelerator(values["gpu"])
     name = values.get("software")
     software = profiles.default(device) if name is None else profiles.profile(name, device)
-    given = {key: values[key] for key in SOFTWARE if key in values}
     model = _model(values, catalog)
     check_precision(values["precision"], device)
     layout = _layout(values)
@@ -167,7 +177,7 @@ def _step(line: int, values: dict[str, Any], catalog: Catalog) -> MeasuredStep:
         model=model,
         layout=layout,
         seq_len=values["seq_len"],
-        software=dataclasses.replace(software, **_read(SoftwareOverrides, SoftwareProfile, given)),
+        software=dataclasses.replace(software, **of_software(values)),
         precision=values["precision"],
         routing_skew=values["routing_skew"],
         lora=Lora(rank=values["lora_rank"], targets=values["lora_targets"]) if "lora_rank" in values else None,
@@ -200,8 +210,7 @@ def _model(values: Mapping[str, Any], catalog: Catalog) -> Model:
 def _layout(values: Mapping[str, Any]) -> Layout:
     """As a scenario's; unless told otherwise ZeRO 1, and sequence parallel with tensor parallelism."""
     cells = {**values, **{key: values[column] for column, key in _ALIASES.items() if column in values}}
-    wanted = {name: cells[name] for name in LAYOUT if name in cells and name not in ("zero", "recompute")}
-    given = _read(ParallelismSection, Layout, wanted)
+    given = of_layout(cells, ("zero", "recompute"))
     recompute, modules = _recompute(values.get("recompute", "none"))
     given |= {"recompute": recompute, "zero": values["zero"]}
     given |= {"recompute_modules": modules} if modules else {}
@@ -236,7 +245,7 @@ def _machine(values: Mapping[str, Any], device: Accelerator, catalog: Catalog) -
 
 def _seconds(values: Mapping[str, Any], training: Training) -> float:
     filled = next(name for name in METRICS if name in values)
-    value, ranks = float(values[filled]), values["n_gpu"]
+    value, ranks = float(values[filled]), int(values["n_gpu"])
     if filled == "step_time_s":
         return value
     if filled == "tokens_per_s_per_gpu":
