@@ -246,10 +246,9 @@ def cell(row: Row) -> str:
     unit, scale = ("s", 1.0) if lost else ("ms", 1e3)
     place = "bound" if row.place is None else f"{row.place}{' (leads)' if row.leads else ''}"
     verb = "dies, loses " if row.outcome == "died" else "loses " if lost else ""
-    value = f"{verb}{scale * (row.lost_s if lost else row.step_s):,.6g}"
-    bounds = f"{scale * row.low:,.6g} to {scale * row.high:,.6g} {unit}"
-    problems = f"; **{'; '.join(row.problems)}**" if row.problems else ""
-    return f"{place}: {value} ({bounds}); {row.hit}{problems}"
+    value = f"{verb}{scale * (row.lost_s if lost else row.step_s):,.6g} {unit}"
+    problems = f"<br>**{'; '.join(row.problems)}**" if row.problems else ""
+    return f"{place}: {value}<br>{scale * row.low:,.6g} to {scale * row.high:,.6g}<br>{row.hit}{problems}"
 
 
 @dataclass(frozen=True)
