@@ -26,8 +26,6 @@ class Policy:
     """A placement policy; its record is its registration.
 
     Attributes:
-        name: What users write.
-        summary: Where ranks go, in one sentence.
         choose: See `Choice`; at least as many accelerators are free as are wanted.
         keeps_domains: Whether a job's neighbouring ranks fill one scale-up domain after another.
         seeded: Whether the seed matters.

@@ -28,15 +28,10 @@ class Mechanism:
     """Keeps tenants apart: what it numbers tenants by, and what it adds to packets.
 
     Attributes:
-        name: As scenarios write it.
-        summary: What it is.
         identifier: What a tenant gets a number of; empty where it needs none.
-        first: Number of the first tenant.
-        last: Largest number.
         between_bytes: Added to a packet on links between switches.
         family: Of switches that have it; empty: any.
         routed: Whether each tenant has tables of routes of its own in switches.
-        source: Where sizes and limits stand.
     """
 
     name: str
@@ -118,7 +113,6 @@ class TenantSpec:
     """A tenant as asked for.
 
     Attributes:
-        name: Its name.
         servers: Its servers, counted from 0 in the order of the racks.
         nics: Those of their NICs that are its; None: all.
         share: Of the rate of each of its ports, both ways, at most 1.
@@ -134,12 +128,7 @@ class TenantSpec:
 
 @dataclass(frozen=True)
 class TenancySpec:
-    """Tenants as asked for.
-
-    Attributes:
-        by: Name of a mechanism.
-        tenants: At least one.
-    """
+    """Tenants as asked for."""
 
     by: str
     tenants: tuple[TenantSpec, ...]
@@ -150,10 +139,8 @@ class Tenant:
     """A tenant.
 
     Attributes:
-        name: Its name.
         number: From 0.
         identifier: Its VLAN, VNI, partition key or JobID; from 1 where the mechanism needs none.
-        share: Of the rate of its ports.
         traffic_class: Of its packets; None: as without tenants.
     """
 
@@ -169,8 +156,6 @@ class Tenancy:
     """Who has what of a cluster's back-end.
 
     Attributes:
-        mechanism: What keeps tenants apart.
-        tenants: By number.
         owner: int16[servers, NICs of a server], the tenant of each; -1: nobody.
     """
 
@@ -224,11 +209,6 @@ class Tenancy:
 
 def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
     """The tenants of a cluster.
-
-    Args:
-        spec: As asked for.
-        servers: Of the cluster.
-        nics: Of a server, on the back-end.
 
     Raises:
         InputError: Tenants overlap, have nothing, are too many, or want what is not there; keys are relative to it.
@@ -290,7 +270,6 @@ def check_network(tenancy: Tenancy, fabric: Fabric, switches: Mapping[str, Switc
 
 
 def _take(owner: NDArray[np.int16], spec: TenancySpec, number: int) -> None:
-    """Gives a tenant its ports."""
     one = spec.tenants[number]
     servers, nics = owner.shape
     rows = _numbers(one.servers, servers, f"tenants.{number}.servers", "servers")

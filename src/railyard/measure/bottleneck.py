@@ -41,7 +41,6 @@ class Resource:
 
     Attributes:
         name: In the user's words; names of fabric tiers are those of the cluster's link table.
-        family: What kind of thing it is.
         better: Arguments of `Cluster.scaled` which a factor multiplies.
         tiers: Tiers of the link table whose rate a factor multiplies, within `fabric_tiers`.
         shorter: Arguments of `Cluster.scaled` which a factor divides (latency).
@@ -148,12 +147,8 @@ class Trial:
     """One resource made better.
 
     Attributes:
-        resource: Which.
-        factor: How much better.
-        step_s: Step time then.
         gain: Share of the step time saved; negative when the step got longer.
         bound_step_s: Step time with the resource unlimited, where that was tried.
-        bound_gain: Share saved then.
     """
 
     resource: Resource
@@ -181,8 +176,6 @@ class Bottleneck:
 
     Attributes:
         name: Of the best resource, or of the largest wait where that is more than any resource saves, or "none".
-        sensitivity: What the trials say, in words.
-        ranking: All trials, the most helpful first.
         changes: Remedies, repairs first, then the one that saves most of a token's cost; None: none were tried.
         headline: The largest wait and the best remedies, for people.
         engine: That the trials ran on; "" where there were none.
@@ -285,7 +278,6 @@ def _percent(share: float) -> str:
 
 
 def _saved(row: ChangeRow) -> float:
-    """Share of a token's cost."""
     return row.cpmt_gain or 0.0
 
 

@@ -54,7 +54,6 @@ def _pipeline_edges(graph: TaskGraph) -> tuple[NDArray[np.int64], NDArray[np.int
 def _holds_twice(
     owner: NDArray[np.int64], pipeline: NDArray[np.int64], ranks: int, communicators: int
 ) -> NDArray[np.bool_]:
-    """Whether a communicator holds two ranks of one pipeline."""
     keys = np.sort(owner * ranks + pipeline)
     twice = np.zeros(communicators, np.bool_)
     twice[keys[1:][keys[1:] == keys[:-1]] // ranks] = True
@@ -172,11 +171,8 @@ class TimeRow:
     """One line of the decomposition: mean over ranks.
 
     Attributes:
-        cause: A word of `causes.py`.
         group: Class of the communicator, empty where none took part.
         phase: Phase of what was computed, sent or waited for.
-        seconds: Mean over ranks.
-        share: Of the step.
         rank_ps: The same exactly: summed over ranks, in ps. Over all rows they are the step times the ranks.
     """
 

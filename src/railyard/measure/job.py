@@ -74,16 +74,10 @@ class JobTime:
     """How long a job takes.
 
     Attributes:
-        tokens: Budget.
-        steps: Steps that it takes.
         seconds: From start to end, interruptions included (the expectation).
-        checkpoint_s: Stalls for checkpoints.
-        restart_s: Restarts and repeated work.
         fault_s: Lost to the faults that a scenario gives.
         goodput: Share of the time that is steps which count.
-        interruptions: Expected number.
         mtbf_s: Mean time between interruptions of the whole job; infinite when nothing fails.
-        interval_s: Work between checkpoints.
         best_interval_s: The interval that would make the job shortest; None where a checkpoint does not stall it.
         best_goodput: Goodput with that interval; the job's own where there is none.
     """
@@ -146,11 +140,6 @@ def expected_wall_s(work_s: float, *, interval_s: float, stall_s: float, mtbf_s:
 
 def check_ends(accelerators: int, mtbf_h: float, restart_s: float) -> None:
     """Refuses a job that does not end however short its steps are: it fails again while it restarts.
-
-    Args:
-        accelerators: All of the job.
-        mtbf_h: Of one accelerator, hours.
-        restart_s: Seconds that one restart takes.
 
     Raises:
         InputError: The job would never end.

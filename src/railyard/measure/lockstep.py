@@ -23,7 +23,6 @@ class Lockstep:
     """The price of lateness in one step.
 
     Attributes:
-        gpu_seconds_lost: Summed over all ranks that waited.
         events: Collectives in which somebody waited for a straggler.
         worst: Ranks that others waited for, and how many GPU-seconds that cost; the costliest first.
     """

@@ -34,14 +34,11 @@ class ModelError:
     """Band of one question; shares of the prediction.
 
     Attributes:
-        question: What is predicted.
         family: Of models or sizes whose errors go together.
         low, high: Measured over predicted, less one: eight of ten left-out rows lie between.
         median: Of |measured / predicted - 1|.
         between: Band of the difference of two predictions that share software, model and device.
         calibrated_low, calibrated_high: The band after one factor from three runs of the same model and device.
-        rows, sources: That it rests on.
-        held_out: What their constants had not seen.
     """
 
     question: Question

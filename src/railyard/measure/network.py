@@ -186,7 +186,6 @@ def _tails(flows: Record, name: Callable[[int], str]) -> list[TailRow]:
 
 
 def _tail(group: str, flows: Record, rows: NDArray[np.bool_], name: Callable[[int], str]) -> list[TailRow]:
-    """One row, or none where nothing has finished."""
     chosen = np.flatnonzero(rows)
     if not len(chosen):
         return []
@@ -218,13 +217,8 @@ class TierUse:
     """One tier of links.
 
     Attributes:
-        name: As in the cluster's link table.
-        links: Physical links, one way each.
         rate_bps: Median line rate, bit/s.
-        mean_utilization: Mean load over links and step.
-        max_utilization: Load of the busiest link.
         busy_s: How long the busiest link needs for what it carried, at the rate that flows can use.
-        bytes: On all its wires.
     """
 
     name: str

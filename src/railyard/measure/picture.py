@@ -53,11 +53,6 @@ def tracks(record: Record, ranks: Sequence[int], *, most_tasks: int = TASKS) -> 
     Tasks of one stream that follow each other without a pause and look alike (phase, operation, communicator) are drawn
     as one. When there are still too many, the shortest are left out.
 
-    Args:
-        record: The step.
-        ranks: Which ranks.
-        most_tasks: Over all tracks together.
-
     Returns:
         `ranks`, `tracks` (rank, stream, tasks as [start in us, duration in us, label index]) and `labels`.
     """
@@ -127,7 +122,6 @@ class Drawing:
     Attributes:
         row: int64[nodes], -1 for nodes that are not drawn.
         box: int64[nodes], in its row.
-        tiers: The rows, from the servers upwards.
         ends: int64[2, links], nodes.
     """
 
@@ -179,12 +173,7 @@ class Drawing:
         return np.maximum.reduceat(sorted_load, first, axis=-1) if len(pairs) else sorted_load
 
     def place(self, links: NDArray[np.int64], nodes: NDArray[np.int64]) -> PicturePlace:
-        """Where some links and nodes are drawn; nodes are joined by the edge between them, where there is one.
-
-        Args:
-            links: Numbers of links.
-            nodes: Numbers of nodes.
-        """
+        """Where some links and nodes are drawn; nodes are joined by the edge between them, where there is one."""
         drawn, edge, pairs, _ = self._drawn
         number = np.cumsum(drawn) - 1
         edges = set(edge[number[links[drawn[links]]]].tolist())
@@ -295,7 +284,6 @@ def _ports(
 
 
 def _beyond(cluster: Cluster, network: Network) -> str:
-    """What stands at the ports that are no servers'."""
     if network is not cluster.pool_network:
         return "storage"
     return "storage and memory pool" if network is cluster.storage else "memory pool"

@@ -141,7 +141,6 @@ class StepWork:
     Attributes:
         tokens: Tokens that one step trains on, over the whole cluster.
         model_flops: FLOPs that the model needs for them, forward and backward, without recomputation.
-        hardware_flops: FLOPs executed, with recomputation.
         peak_flops: Peak DENSE FLOP/s of one accelerator for the datatype used; 0 when that is not known.
     """
 
@@ -160,7 +159,6 @@ class Utilization:
         mfu: Model FLOPs utilization, or None where the peak is not known.
         hfu: Hardware FLOPs utilization, or None.
         tokens_per_s: Of the cluster while it runs, or None where the work makes no tokens.
-        tokens_per_s_per_gpu: The same for one accelerator.
         per_rank: float64[ranks]; GPU utilization of each.
     """
 

@@ -88,9 +88,7 @@ class Walker:
     """Follows chains of blockers.
 
     Attributes:
-        charger: Books what is found.
         stage: int64[ranks], from `stages`.
-        membership: Of the graph's communicators.
     """
 
     charger: Charger

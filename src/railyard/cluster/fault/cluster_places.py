@@ -23,12 +23,7 @@ _HOST = re.compile(r"server(\d+)nic(\d+)")
 
 @dataclass(frozen=True)
 class LinkPlaces:
-    """Places of a bare table of links and a number of ranks: links by number and tier.
-
-    Attributes:
-        links: The table.
-        ranks: How many.
-    """
+    """Places of a bare table of links and a number of ranks: links by number and tier."""
 
     links: LinkTable
     ranks: int
@@ -91,11 +86,7 @@ class LinkPlaces:
 
 @dataclass(frozen=True)
 class ClusterPlaces(LinkPlaces):
-    """Places of a cluster.
-
-    Attributes:
-        cluster: The cluster.
-    """
+    """Places of a cluster."""
 
     cluster: Cluster
 
@@ -172,7 +163,6 @@ class ClusterPlaces(LinkPlaces):
         return found
 
     def _ports(self, network: Network, host: int) -> Links:
-        """Port numbers of a host's NICs, by NIC."""
         ranks = np.array(self.ranks_of_host(host))
         return (
             np.unique(network.port_of_rank[ranks]).astype(np.int64) if network.port_of_rank.size else np.empty(0, int)

@@ -33,7 +33,6 @@ class BitErrors(OnCable):
     """A part of the bits on a cable, or on every link, arrives wrong; packets are lost or sent again by the link.
 
     Attributes:
-        ratio: Which part of the bits.
         cable: Two nodes, both directions between them; None: every link.
     """
 
@@ -66,8 +65,6 @@ class DegradeLink(OnCable):
 
     Attributes:
         factor: Capacity as a share of the link's rate, between 0 and 1.
-        link: One directed link by its number.
-        cable: Two nodes: both directions between them.
         tier: All links of a tier, by its name or the last word of it.
     """
 
@@ -115,7 +112,6 @@ class Late:
     """One rank reaches its next task late by a given time.
 
     Attributes:
-        rank: The rank.
         by_ps: How much longer the computation takes that runs at `at_ps`, or the next one, in ps.
         at_ps: From when on, in ps.
     """
@@ -147,11 +143,9 @@ class Misconfigured:
     """Ports of a switch are set otherwise than a fabric that pauses needs, from the start on (packets only).
 
     Attributes:
-        switch: Its name.
         towards: Only its ports to this node; all when left out.
         pauses: Whether it sends pauses and obeys them there.
         marks: Whether its queues mark there.
-        headroom: Of what its ports need.
     """
 
     kind: ClassVar[str] = "misconfigured"
@@ -197,7 +191,6 @@ class SlowAccelerator(Spells):
     """One accelerator computes slower than it should; a computation in flight is slowed from then on.
 
     Attributes:
-        rank: The rank.
         factor: Speed as a share of the nominal speed, between 0 and 1; 0.8 takes 1.25 times as long.
     """
 

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AcceleratorDown(Spells):
-    """An accelerator is dead, and the process that ran on it; its host and its NIC are well.
-
-    Attributes:
-        rank: The rank that runs on it.
-    """
+    """An accelerator is dead, and the process that ran on it; its host and its NIC are well."""
 
     kind: ClassVar[str] = "accelerator-down"
 
@@ -38,11 +34,7 @@ faults.add(AcceleratorDown.kind, AcceleratorDown)
 
 @dataclass(frozen=True)
 class HostDown(Spells):
-    """A host is dead: its accelerators, what ran on them, and its links.
-
-    Attributes:
-        host: The host, counted as ranks are.
-    """
+    """A host is dead: its accelerators, what ran on them, and its links."""
 
     kind: ClassVar[str] = "host-down"
 
@@ -61,11 +53,7 @@ faults.add(HostDown.kind, HostDown)
 
 @dataclass(frozen=True)
 class LinkDown(OnCable):
-    """A cable carries nothing; with `every` it flaps.
-
-    Attributes:
-        cable: Two nodes, both directions between them.
-    """
+    """A cable carries nothing; with `every` it flaps."""
 
     kind: ClassVar[str] = "link-down"
 
@@ -86,8 +74,6 @@ class NicDown(Spells):
     """A NIC of a host is dead, or one of its ports: the other ports carry on.
 
     Attributes:
-        host: The host, counted as ranks are.
-        nic: Which of its NICs.
         port: Which port of a NIC that has several (planes, dual ToR); None: all.
     """
 
@@ -111,11 +97,7 @@ faults.add(NicDown.kind, NicDown)
 
 @dataclass(frozen=True)
 class SwitchDown(Spells):
-    """A switch is dead, and all its links with it.
-
-    Attributes:
-        switch: Its name.
-    """
+    """A switch is dead, and all its links with it."""
 
     kind: ClassVar[str] = "switch-down"
 

@@ -39,7 +39,6 @@ class LinkRate:
     Attributes:
         link: int64[], links.
         factor: 0, they are dead, to less than 1.
-        spell: When.
     """
 
     link: NDArray[np.int64]
@@ -54,7 +53,6 @@ class LinkErrors:
     Attributes:
         link: int64[], links.
         ratio: Which part, 0 to 1.
-        spell: When.
     """
 
     link: NDArray[np.int64]
@@ -179,7 +177,6 @@ class Spells:
         at_ps: When it begins, ps from the start of the run.
         for_ps: How long it lasts; None: for good.
         every_ps: From one beginning to the next; None: it comes once.
-        times: How often it comes, with `every_ps`.
     """
 
     at_ps: int = field(default=0, metadata=f.time("at", "When it begins, from the start of the run", "20 ms"))

@@ -37,7 +37,6 @@ class Segment:
     """Switches of a tier whose servers overlap.
 
     Attributes:
-        first, last: Servers that they reach.
         switches: int64[], in the order of the middle of what each serves.
     """
 
@@ -109,12 +108,10 @@ class Devices:
         name: Names, unique, of letters, digits and hyphens.
         role: `server`, `storage`, `memory`, `leaf`, `spine`, `core`, `border`, `router`.
         network: Of a switch; else empty.
-        box: Catalogue name.
         level: 0 of servers, 1 next to them, rising.
         height_u: int32[devices], rack units.
         power_w: float64[devices], most that it draws: what racks and their cooling are laid out for.
         first: Row of the first switch of each network, by key of the cluster's plans.
-        servers: How many servers.
     """
 
     name: list[str]

@@ -48,7 +48,6 @@ class Patching:
         panel_unit: int32[panels], rack unit, from 1.
         panel_number: int32[panels], in its rack, from 1.
         legs, ports: Of a trunk and of a panel.
-        shortage: Units that the fullest rack lacks.
     """
 
     trunk: NDArray[np.int32]

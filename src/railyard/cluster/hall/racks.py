@@ -55,8 +55,6 @@ class Racks:
         rack: int32[devices].
         unit: int32[devices], lowest rack unit, from 1.
         power_w: float64[racks], of what stands there.
-        floor: Places of the racks.
-        spec: The hall.
         patching: Panels and trunks; None where nothing is patched.
         remarks: What does not keep to the limits, in words.
     """
@@ -177,7 +175,6 @@ def _laid_out(cluster: Cluster, devices: Devices, ends: Ends, links: NDArray[np.
 
 
 def _free(filling: Filling) -> list[list[int]]:
-    """Free units of each rack, highest first."""
     tall = filling.spec.rack_units
     taken: list[set[int]] = [set() for _ in filling.power_w]
     columns = filling.rack.tolist(), filling.unit.tolist(), filling.devices.height_u.tolist()
@@ -238,13 +235,7 @@ CORD_SLACK_M = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Hall:
-    """Where a cluster stands.
-
-    Attributes:
-        devices: Servers and switches.
-        ends: Of all links.
-        racks: Where devices stand, and panels.
-    """
+    """Where a cluster stands."""
 
     devices: Devices
     ends: Ends

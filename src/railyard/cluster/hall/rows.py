@@ -37,7 +37,6 @@ class Floor:
         row, column: int32[racks], number of the row (bank by bank, from the front) and place in it from the left.
         zone: int32[racks], rows that share power and cooling, from 0.
         x_m, y_m: float64[racks], middle of the rack.
-        banks: How many.
     """
 
     row: NDArray[np.int32]
@@ -168,7 +167,6 @@ class Row:
     """Racks side by side.
 
     Attributes:
-        racks: Numbers, from left to right.
         servers: First and last server that the row is for; those of rows of switches are of whom they serve.
         central: Whether it serves all of a hall of several parts.
     """
@@ -183,14 +181,10 @@ class Filling:
     """Racks and rows so far.
 
     Attributes:
-        spec: Of the hall.
-        devices: All of them.
-        limit_w: Most power of a rack.
         panels: int64[devices], ports on patch panels that each needs in its rack.
         panel_ports: Of a panel, one rack unit each.
         reserve: Units of each rack with patched devices that stay free for panels besides.
         rack, unit: int32[devices].
-        power_w: Of each rack.
         rows: In order; cables are short between neighbours.
     """
 

@@ -29,11 +29,7 @@ class Source:
 
     Attributes:
         item: What it belongs to ("h100-sxm", "cost of capital").
-        field: Which number of it.
-        value: As written, with its unit.
-        source: Who says so.
         year: Of the source; empty where none is named.
-        confidence: `vendor`, `measured`, `estimated` or `user`.
     """
 
     item: str
@@ -103,9 +99,7 @@ class Grid:
     """A country's grid.
 
     Attributes:
-        name: Of the country.
         g_per_kwh: Grams of CO2 equivalent per kWh generated.
-        year: Of the mean.
     """
 
     name: str
@@ -126,10 +120,6 @@ def grids() -> dict[str, Grid]:
 
 def grid(name: str, key: str) -> Grid:
     """The grid of a country.
-
-    Args:
-        name: Of the country, or its code.
-        key: Where that is written.
 
     Raises:
         InputError: There is none of that name or code.
@@ -172,16 +162,10 @@ class Assumptions:
     """Uncertain numbers of the world around the cluster.
 
     Attributes:
-        cost_of_capital: Per year, a share.
-        life_years: Over which the capital is recovered.
-        electricity_usd_per_kwh: Metered energy.
-        pue: Facility power over IT power.
         space_usd_per_kw_month: Provisioned space and power, per kW of IT nameplate power and month, without energy.
         operations: Staff, support and spares, share of capital cost per year.
-        installation: Share of hardware cost.
         mtbf_h: Mean time between interruptions caused by one accelerator and its share of everything else, hours.
         restart_s: From an interruption to the first step after it.
-        sources: Where they come from.
         site: Where the cluster stands, of several that it may; empty where there is one.
         grid: Whose electricity it is; None: not said.
     """
@@ -289,9 +273,7 @@ class Carbon:
     """What a cluster's electricity emits on a grid.
 
     Attributes:
-        grid: Where.
         tonnes_per_year: t CO2 equivalent a year of 8,760 h, with cooling.
-        grams_per_million: g per million goodput tokens.
     """
 
     grid: Grid

@@ -71,10 +71,6 @@ class Part:
     """One line of the bill.
 
     Attributes:
-        component: One of `COMPONENTS`.
-        name: Catalogue name.
-        count: Pieces.
-        price_usd: Of one piece.
         power_w: Drawn by one piece; of an accelerator it is not used (`power.py` knows better).
     """
 
@@ -153,7 +149,6 @@ class Capex:
     """What the cluster costs to buy and install.
 
     Attributes:
-        lines: By component, installation last.
         accelerators: By which it is divided for the price of one.
     """
 

@@ -88,11 +88,6 @@ class JobFacts:
     """The job, without how often it fails.
 
     Attributes:
-        tokens: Budget.
-        tokens_per_step: Of the whole cluster.
-        step_s: Mean step time.
-        accelerators: All of the job.
-        checkpointing: How it saves its state.
         lost_s: What given faults take from it once.
     """
 
@@ -129,7 +124,6 @@ class CostModel:
         inputs: Ranges by name: `accelerators_usd`, `servers_usd`, `network_usd`, `storage_usd`, `installation`,
             `cost_of_capital`, `life_years`, `operations`, `it_w`, `pue`, `electricity_usd_per_kwh`, `provisioned_w`,
             `space_usd_per_kw_month`, `mtbf_h`, `restart_s`.
-        job: What the dollars buy.
     """
 
     inputs: Mapping[str, Range]
@@ -198,9 +192,7 @@ class Cpmt:
     """Cost per million tokens.
 
     Attributes:
-        total: USD per million tokens.
         parts: By part of `BREAKDOWN`; at each end they add up to the total.
-        usd_per_gpu_h: What one accelerator costs an hour.
     """
 
     total: Range
@@ -225,12 +217,7 @@ class Hourly:
     """What a cluster costs an hour while it does some work.
 
     Attributes:
-        power: By component.
-        capex: By component.
         parts: Dollars an hour by part of `BREAKDOWN`; at each end they add up to the total.
-        total: Dollars an hour.
-        run_s: How long the work takes.
-        sources: Of every price, power and assumption.
     """
 
     power: Power
@@ -252,14 +239,7 @@ class Hourly:
 def hourly(
     decomposition: StepShares, accelerator: Accelerator, parts: Sequence[Part], assumptions: Assumptions
 ) -> Hourly:
-    """What an hour of a cluster costs.
-
-    Args:
-        decomposition: How its time is spent.
-        accelerator: On what.
-        parts: The bill of materials.
-        assumptions: The world around.
-    """
+    """What an hour of a cluster costs."""
     bought = capex(parts, assumptions.installation, decomposition.ranks)
     drawn = power(decomposition, accelerator, parts, assumptions.pue)
     inputs = hourly_inputs(bought, drawn, assumptions)

@@ -50,12 +50,7 @@ class Use:
     """How the accelerators of one pool spend their time.
 
     Attributes:
-        accelerator: What they are.
-        count: How many.
-        drawn_w: Mean power of one of them.
         prompt: Share of the time in which prompts are computed.
-        decode: Share in which answers are.
-        collectives: Share in collectives that nothing hides.
         hidden: Share in which collectives run behind other work.
     """
 
@@ -73,12 +68,8 @@ class DeploymentCost:
     """What a deployment costs.
 
     Attributes:
-        power: By component.
-        capex: By component.
-        owned: Prices of tokens for its owner.
         rented: The same for who rents the accelerators on demand.
         prompt_share: Share of the accelerators' busy time that prompts take, by what they cost.
-        sources: Of every price, power and assumption.
     """
 
     power: Power
@@ -232,12 +223,7 @@ def sensitivity(model: CostModel) -> list[SwingRow]:
 
 @dataclass(frozen=True)
 class Rental:
-    """What the same accelerators cost when they are rented.
-
-    Attributes:
-        usd_per_gpu_h: Price of one accelerator.
-        cpmt: USD per million goodput tokens.
-    """
+    """What the same accelerators cost when they are rented."""
 
     usd_per_gpu_h: Range
     cpmt: Range
@@ -252,16 +238,10 @@ class Economics:
     """What a job costs on a cluster.
 
     Attributes:
-        power: By component.
-        capex: By component.
         cpmt: Cost per million tokens when the cluster is owned.
-        sensitivity: Which assumption matters most.
-        rental: On demand.
         contract: Rented for three years, where the catalogue knows a price.
-        jct: The job at typical reliability.
         joules_per_token: Metered energy with cooling, per goodput token.
         tokens_per_s_per_mw: Goodput tokens per second and megawatt drawn, typical.
-        sources: Of every price, power and assumption.
     """
 
     power: Power

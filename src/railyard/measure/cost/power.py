@@ -114,13 +114,7 @@ class PowerLine:
 
 @dataclass(frozen=True)
 class Power:
-    """What the cluster draws while it runs.
-
-    Attributes:
-        lines: By component, cooling last.
-        provisioned_w: Nameplate IT power.
-        step_s: For the energy of a step.
-    """
+    """What the cluster draws while it runs."""
 
     lines: tuple[PowerLine, ...]
     provisioned_w: Range

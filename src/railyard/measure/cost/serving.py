@@ -56,10 +56,7 @@ class PaidGoodput:
     """What was served within the SLO.
 
     Attributes:
-        input_tokens: Prompts of requests that met it.
-        output_tokens: Their answers.
         seconds: In which they ended: the steady window of the run.
-        attainment: Share of requests that met it.
         cached_share: Share of those input tokens that a prefix cache held.
     """
 
@@ -121,11 +118,9 @@ class ServingCost:
         tokens: USD per million `input`, `output` and `total` tokens, each over the whole bill; None where no request
             met the SLO, for then no price would do.
         parts: USD an hour of the deployment by part: `BREAKDOWN`, or `rent`.
-        usd_per_gpu_h: What one accelerator costs an hour.
         joules_per_token: Metered IT energy over all goodput tokens; None where it is not known or nothing was served.
         metered_w: IT power that was drawn; None where it is not known.
         provisioned_w: IT power that was paid for in space; None where it is not known.
-        goodput: What the dollars bought.
     """
 
     tokens: Mapping[str, Range | None]
@@ -228,7 +223,6 @@ class Unit:
     """What is started and stopped as one.
 
     Attributes:
-        accelerators: Of the unit.
         tokens_per_s: That all of them serve together: input tokens, cached ones included, or output tokens.
     """
 
@@ -246,8 +240,6 @@ class Day:
     """What a day asks of a service.
 
     Attributes:
-        input_tokens: Of all prompts.
-        output_tokens: Of all answers.
         cached_share: Share of the input tokens that a cache had.
         peak: The day's highest load over its mean.
     """
@@ -279,14 +271,7 @@ def mean_accelerators(day: Day, tokens: float, unit: Unit) -> float:
 
 
 def service_cost(day: Day, prefill: Unit, decode: Unit, usd_per_gpu_h: Range) -> ServingCost:
-    """Prices of a service's tokens.
-
-    Args:
-        day: What is asked.
-        prefill: A unit that computes prompts.
-        decode: A unit that computes answers.
-        usd_per_gpu_h: Rent of one accelerator.
-    """
+    """Prices of a service's tokens."""
     running = mean_accelerators(day, day.input_tokens, prefill) + mean_accelerators(day, day.output_tokens, decode)
     served = PaidGoodput(day.input_tokens, day.output_tokens, DAY_S, cached_share=day.cached_share)
     return rented(usd_per_gpu_h, served, running)

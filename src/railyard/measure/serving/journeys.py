@@ -44,10 +44,7 @@ class Served:
 
     Attributes:
         arrival_s, done_s: From the start of the run.
-        input_tokens, output_tokens: Of the request.
-        cached_tokens: Of its prompt, not computed anew.
         ttft_s: From arrival to the first token that the user sees; the sum of the four parts.
-        queue_s, transfer_s, collectives_s, compute_s: Its parts.
         tpot_s: Mean time of each further token; NaN for answers of one token.
         decode_collectives_s: Collectives that nothing hides, per further token.
         e2e_s: From arrival to the last token.
@@ -224,12 +221,7 @@ def spent(journeys: Record) -> NDArray[np.float64]:
 
 
 def spent_until(journeys: Record, name: str) -> NDArray[np.float64]:
-    """f64[m, stages, 4], the same from arrival until a request came to a stage, the travel to it included.
-
-    Args:
-        journeys: All requests through all stages.
-        name: Of the stage.
-    """
+    """f64[m, stages, 4], the same from arrival until a request came to a stage, the travel to it included."""
     visits = journeys.parts[name]
     last = np.full(len(journeys), -1, np.int32)
     last[visits.who] = visits.column("predecessor")

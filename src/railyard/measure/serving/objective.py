@@ -45,7 +45,6 @@ class Capacity:
 
     Attributes:
         rate_per_s: The largest load tried that met the objective; 0 when none did.
-        points: Every load tried, ascending.
         bounded: Whether a load that misses the objective was found above it.
     """
 
@@ -136,9 +135,6 @@ class Objective:
     """Limits of one request's latencies, seconds; None is no limit.
 
     Attributes:
-        ttft_s: Time to the first token.
-        tpot_s: Mean time of each further token.
-        e2e_s: Time to the last token.
         attainment: Share of the requests that should meet all of them.
     """
 
@@ -167,9 +163,7 @@ class Goodput:
     Attributes:
         attainment: Share of all requests that met the objective.
         requests_per_s: Those that ended in the window, over it.
-        input_tokens_per_s, output_tokens_per_s: Of those.
         all_input_tokens_per_s, all_output_tokens_per_s: Of every request that ended in the window.
-        window: Whose rates these are.
         ended: bool[requests], those that ended in it.
         span_s: From the first arrival to the last token.
     """
@@ -261,9 +255,7 @@ class PoolRoom:
     """What a pool does, and how much of it at once.
 
     Attributes:
-        role: `both`, `prefill` or `decode`.
         sequences: That all of its replicas run at once.
-        tokens: That their caches hold.
     """
 
     role: str
@@ -276,12 +268,9 @@ class PoolQueue:
     """Requests that wait for a pool.
 
     Attributes:
-        role: Of the pool.
         waiting_mean, waiting_peak: Requests, over the run; mean of the fullest span.
         peak_s: Middle of the fullest span, from the start of the run.
         wait_p50_s, wait_p99_s: Of a request; of a pool that decodes NaN, its waiting are counted, not followed.
-        over_time: Mean of each span.
-        span_s: Length of one.
     """
 
     role: str

@@ -62,9 +62,6 @@ class Compared:
     """Every job alone, all together, and all but one.
 
     Attributes:
-        shared: The jobs.
-        alone: By number of a job.
-        together: All of them.
         without: By number of the one that is left out.
         free: By number of a job of steps, a step of it on networks without limit.
     """
@@ -95,9 +92,6 @@ class MeasuredJobs:
     """One variant of the result, and where its numbers come from.
 
     Attributes:
-        variant: As it stands in `result.json`.
-        sources: Origins of its prices, powers, rates.
-        left_out: What engine and fabric leave out.
         defaults: What was chosen because the scenario did not say.
     """
 
@@ -172,7 +166,6 @@ def _job(compared: Compared, tenant: Tenant) -> JobRow:
 
 
 def _leafs(shared: Shared, tenant: Tenant) -> int:
-    """Switches that the job's first NICs are joined to."""
     network, links = shared.machine.back_end, shared.machine.links
     ports = np.unique(network.port_of_rank[tenant.placement, 0])
     return len({int(links.target[network.port_links(int(port))[0][0]]) for port in ports})
@@ -265,7 +258,6 @@ def _served_money(shared: Shared, tenant: Tenant, job: ServingJob, figure: Answe
 
 
 def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
-    """The job's share of the machine's bill, by accelerators."""
     share = tenant.section.accelerators / shared.machine.ranks
     return [
         Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
@@ -303,7 +295,6 @@ def _network(shared: Shared, record: Record) -> SharedNetwork:
 
 
 def _digest(outcome: Outcome) -> str:
-    """Of the fabric and of the requests."""
     runs = [figure.run for figure in outcome.figures.values() if isinstance(figure, Answering)]
     digest = "" if outcome.record is None else outcome.record.digest()
     return fingerprint(np.frombuffer(digest.encode(), np.uint8), *(run.end_ps for run in runs))

@@ -84,7 +84,6 @@ class Tenant:
 
     Attributes:
         number: Its place among them, from 0.
-        section: As written.
         placement: int32[ranks], its accelerators.
         step: What it does again and again; None of a job that serves.
         training: As a training job alone would be prepared; None of others.
@@ -116,13 +115,7 @@ class Shared:
     """One variant, ready to run.
 
     Attributes:
-        variant: Its name, settings and scenario.
-        machine: The cluster that is shared.
-        tenants: The jobs.
-        engine: How time is found.
-        policy: What is fixed about collectives.
         faults: What goes wrong; ranks count from the first job on.
-        jitter: Random differences in compute time.
     """
 
     variant: Variant
@@ -141,10 +134,6 @@ class Shared:
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Shared]:
     """All variants of a scenario, ready to run.
-
-    Args:
-        variants: Of one scenario.
-        engine: In place of the scenario's.
 
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
@@ -192,7 +181,6 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
 
 
 def _check_parts(variant: Variant, memo: Memo, wrong: Refusals) -> None:
-    """Notes what is wrong with jobs wherever they lie."""
     scenario = variant.draft.scenario
     for number, job in enumerate(scenario.jobs):
         part = replace(variant, settings={}, draft=draft_of(variant.draft, number))

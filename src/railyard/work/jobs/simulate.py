@@ -48,9 +48,6 @@ class Stepped:
 
     Attributes:
         step_s: Mean of the steps that lie in the time in which all jobs run.
-        steps: How many these are.
-        record: All of its steps.
-        repeats: How many steps that is.
     """
 
     step_s: float
@@ -69,13 +66,8 @@ class Answering:
     """A serving job beside others.
 
     Attributes:
-        run: What the serving engine found.
-        ttft_s: Percentiles.
-        tpot_s: Percentiles.
-        transfers: That were put on the fabric.
         transfer_s: Their mean time there; 0 where there are none.
         slowdown: The mean over their bytes of how many times as long they took as with no other job.
-        links: As slow as that.
     """
 
     run: Record
@@ -100,7 +92,6 @@ class Outcome:
     """Some of the jobs side by side.
 
     Attributes:
-        figures: By number of the job.
         record: What happened on the fabric; None where nothing was sent.
         rounds: How often serving and fabric took turns.
         moved: By which share anything moved in the last of them.
@@ -114,13 +105,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Free:
-    """Where a step goes on networks without limit, seconds by cause; see `measure.tax`.
-
-    Attributes:
-        without_scale_out: On a scale-out network without limit.
-        without_networks: On networks without limit.
-        engine: That found them.
-    """
+    """Where a step goes on networks without limit, seconds by cause; see `measure.tax`."""
 
     without_scale_out: Mapping[str, float]
     without_networks: Mapping[str, float]
@@ -129,13 +114,7 @@ class Free:
 
 @dataclass
 class JobSetRuns:
-    """Runs sets of jobs of one variant, each set once.
-
-    Attributes:
-        shared: The jobs.
-        stop: Ends the run.
-        done: Called after each set.
-    """
+    """Runs sets of jobs of one variant, each set once."""
 
     shared: Shared
     stop: Event
@@ -180,7 +159,6 @@ class JobSetRuns:
         return Free(spent(without_scale_out), spent(without_networks), without_networks.engine.name)
 
     def _settled(self, members: tuple[int, ...]) -> Outcome:
-        """Rounds of serving and fabric, until nothing moves."""
         serving = [number for number in members if self._tenant(number).serving is not None]
         found = self._round(members, {number: self._answered(number, None) for number in serving})
         if not serving or len(members) == 1:
@@ -325,7 +303,6 @@ def _damped(before: Outcome, after: Outcome) -> Outcome:
 
 
 def _moved(before: Outcome, after: Outcome) -> float:
-    """The largest share by which a figure moved."""
     shares = [0.0]
     for number, figure in after.figures.items():
         old, new = before.figures[number].measure_s, figure.measure_s

@@ -51,12 +51,6 @@ def traffic_of(job: ServingJob, run: Record, from_ps: int, span_ps: int) -> KvTr
     """The transfers that begin in a part of a run; their release times count from its beginning.
 
     The part that flows while a prompt is computed is released with it, the rest when its first token is there.
-
-    Args:
-        job: What serves.
-        run: What came of it.
-        from_ps: Beginning of the part.
-        span_ps: Its length.
     """
     pools = {pool.role: pool for pool in job.pools}
     if not {"prefill", "decode"} <= set(pools) or any(pool.home for pool in job.pools):

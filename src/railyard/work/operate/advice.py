@@ -55,7 +55,6 @@ class Advice:
     """What a policy makes of the job.
 
     Attributes:
-        policy: Its name.
         nodes: int32[nodes] in the order of ranks; None: the job waits.
         groups: For each level of the tree, how many groups it touches; and how few would do with what is free.
         step_s: Mean step there; nan where it waits.
@@ -75,10 +74,7 @@ class Question:
 
     Attributes:
         draft: The scenario, its job the last of `jobs`.
-        cluster: The machine.
-        tree: As a scheduler sees it.
         free: What can be had: of a job of `jobs` its tenant's nodes, or nobody's, where tenants share the cluster.
-        accelerators: That the job wants.
         taken: bool[nodes], where jobs run already.
     """
 

@@ -195,7 +195,6 @@ def ignored(policy: NodePolicy, ask: Ask, tree: NodeTree) -> str:
 
 
 def _block(ask: Ask, tree: NodeTree) -> str:
-    """Level of the blocks in which segments stay."""
     if not ask.segment or not tree.levels:
         return ""
     return ask.segment_within or tree.levels[-1]

@@ -25,9 +25,7 @@ class NodePolicy:
     """A placement policy; its record is its registration.
 
     Attributes:
-        name: What users write.
         summary: Which nodes it gives, in one sentence.
-        place: See `Place`.
         source: Whose behaviour it is, with the version it was compared with; empty for a bound.
         seeded: Whether the seed matters.
     """
@@ -54,9 +52,6 @@ class Discipline:
     """A queue discipline; its record is its registration.
 
     Attributes:
-        name: What users write.
-        summary: Who is next, in one sentence.
-        key: See `Key`.
         renews: Whether keys move while jobs wait; they are then taken anew every `renew_us` of the rules.
         preempts: Whether a waiting job may take the place of running ones whose keys are larger.
     """
@@ -105,13 +100,7 @@ class Gate(Protocol):
 
 @dataclass(frozen=True)
 class Backfill:
-    """A rule of backfill; its record is its registration.
-
-    Attributes:
-        name: What users write.
-        summary: Who may overtake, in one sentence.
-        gate: A gate for one pass.
-    """
+    """A rule of backfill; its record is its registration."""
 
     name: str
     summary: str

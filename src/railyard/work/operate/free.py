@@ -24,7 +24,6 @@ class Request:
     """What a job asks of a scheduler.
 
     Attributes:
-        nodes: How many.
         each: Accelerators of each of them; less than a node has: other jobs may have the rest.
         within: Level all of whose nodes lie in one group (Kueue: required; Slurm: `--switches=1`); empty: any.
         prefers: Level that the policy tries first and may widen (Kueue: preferred); empty: the narrowest that fits.
@@ -32,8 +31,6 @@ class Request:
         segment_within: Level in which a slice stays; empty: the policy's own (Slurm: the base block).
         switches: At most so many leafs; 0: any number.
         groups: Sizes in nodes of the job's communication groups from the innermost, such as (pipeline, data).
-        job: Its number, for policies that draw.
-        seed: Of draws.
     """
 
     nodes: int
@@ -117,11 +114,8 @@ class Free:
     so a run can go on from a file.
 
     Attributes:
-        tree: The cluster.
         room: int32[nodes], accelerators that can be taken; 0 of nodes that are out of service. Read only.
         idle_in: One int32[groups] a level: nodes all of whose accelerators are free. Read only.
-        idle: How many nodes are idle.
-        accelerators: Sum of `room`.
         traffic_bps: One float64[groups] a level: what running jobs send out of each group, a mean over their steps;
             zeros where contention is not modelled.
         judge: Of a request and nodes in the order of ranks: demand beyond what uplinks carry that there would be, in

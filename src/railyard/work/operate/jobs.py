@@ -51,10 +51,8 @@ class JobTable:
         replica: int32[n], nodes of each of its replicas, of a serving job; 0: it is none.
         load_ppm: int32[n], what is asked of a serving job, in millionths of what all its replicas can serve.
         line: int32[n], where it stands in its file; 0: in none.
-        tenants: Names.
         classes: Names of classes of work; the first is "opaque".
         asks: What jobs ask of their places; the first asks for nothing.
-        file: The file, for messages.
     """
 
     name: tuple[str, ...]
@@ -209,9 +207,7 @@ class DrawnKind:
         p90_s: Nine in ten take less.
         share: Of the jobs, relative to other kinds.
         tenant: Whose; empty: any tenant's.
-        priority: Larger goes first.
         work: Class of work; empty: none is named.
-        ask: What they ask of their place.
         least: Accelerators with which a job makes do; 0: all of them.
         replica: Accelerators of each replica of a serving job; 0: it is none.
         load: Asked of a serving job, of what all its replicas can serve.

@@ -46,12 +46,10 @@ class Ledger:
     """Accounts of a run.
 
     Attributes:
-        ended: Jobs that are over.
         busy_us: Accelerator-microseconds in use so far.
         up_us: Accelerator-microseconds in service so far.
         useless_us: Accelerator-microseconds free so far while a job waited.
         allocations: Rows of `ALLOCATIONS`: nodes are `nodes[first : first + count]`.
-        nodes: Of all allocations.
         series: Rows of `SERIES`: `broken_free` counts free accelerators of nodes that others have a part of,
             `broken_idle` idle nodes of the narrowest groups that are not idle altogether.
         faults: Rows of `FAULTS`: accelerators of the jobs that were hit.

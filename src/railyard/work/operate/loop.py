@@ -61,8 +61,6 @@ class Operation:
         steady_us: From when to when its figures count; None: from the first submission to the last.
 
     Attributes:
-        state: Where it stands.
-        ledger: What happened so far.
         steady_us: From when to when its figures count.
         is_cut: Whether it was ended before its end.
     """
@@ -165,7 +163,6 @@ class Operation:
         self.ledger.advance(time)
 
     def _moment(self, time: int) -> None:
-        """Everything that happens at one time."""
         self._advance(time)
         self.state.now_us = time
         while self.events and self.events[0][0] == time:
@@ -310,7 +307,6 @@ class Operation:
         recovery.replicas_back(self, job, code)
 
     def _why(self, node: int) -> Away:
-        """Why a node is out of service."""
         if not self.state.broken[node]:
             return Away.WINDOW
         return Away.SPARE if node in self.spares else Away.BROKEN
@@ -358,7 +354,6 @@ class Operation:
         self.started, self.ended = set(), set()
 
     def _close(self) -> None:
-        """Books what runs, and names what waits for ever."""
         state = self.state
         if self.until_us >= 0:
             self._advance(self.until_us)
@@ -372,7 +367,6 @@ class Operation:
 
 
 def _dependants(jobs: JobTable) -> dict[int, list[int]]:
-    """For each job the jobs that wait for it."""
     found: dict[int, list[int]] = {}
     owner = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_ptr))
     for later, before in zip(owner.tolist(), jobs.after.tolist(), strict=True):

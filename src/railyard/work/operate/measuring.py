@@ -36,14 +36,7 @@ ENGINE = "flow"
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """A variant that was played.
-
-    Attributes:
-        prepared: What was played.
-        run: How it ended.
-        variant: As it stands in the result.
-        sources: Of its prices.
-    """
+    """A variant that was played."""
 
     prepared: Prepared
     run: Operation
@@ -77,7 +70,6 @@ class Drawn:
     """A variant that was run with every draw of its failures.
 
     Attributes:
-        prepared: What was run.
         run: The first draw, of which figures and files are.
         draws: What the draws differ in; None where there is one.
         early: Where a signal stopped it; empty: nowhere.
@@ -197,7 +189,6 @@ def _digest(run: Operation) -> str:
 
 
 def _unserved(run: Operation) -> list[str]:
-    """What serving jobs did not serve."""
     state = run.state
     serving = [job for job, each in enumerate(state.replica) if each]
     asked = sum(state.done_us[job] for job in serving)

@@ -107,9 +107,7 @@ class Step:
     """One row.
 
     Attributes:
-        job: Its name.
         request: What it asks; None: the job of that name ends.
-        line: Where it stands.
         given: int32[nodes] that a scheduler gave it; None: the table does not say.
     """
 
@@ -124,10 +122,7 @@ class PlacedJob:
     """What became of a job.
 
     Attributes:
-        job: Its name.
-        request: What it asked.
         nodes: int32[nodes] in the order of ranks; None: it has to wait, or what it asks can never be.
-        line: Where it stands.
         given: int32[nodes] that a scheduler gave it, which it then has in place of `nodes`; None: unknown.
     """
 
@@ -162,7 +157,6 @@ def read_stream(path: Path, tree: NodeTree) -> list[Step]:
 
 
 def _columns(read: table.Table) -> dict[str, str]:
-    """The columns of the file by what they say."""
     known = {word: name for name, words in _COLUMN_WORDS.items() for word in words}
     found: dict[str, str] = {}
     for word in read.columns:
@@ -231,7 +225,6 @@ def _step(row: _Row, tree: NodeTree, live: set[str], number: int) -> Step:
 
 
 def _given(row: _Row, tree: NodeTree) -> NDArray[np.int32] | None:
-    """What a scheduler gave."""
     if not row.text("given"):
         return None
     try:

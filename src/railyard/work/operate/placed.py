@@ -45,8 +45,6 @@ class PlacedTable:
 
     Attributes:
         tree: The cluster as a scheduler sees it.
-        free: What is left.
-        jobs: In the order of the table.
     """
 
     tree: NodeTree
@@ -56,12 +54,7 @@ class PlacedTable:
 
 @dataclass(frozen=True)
 class Advised:
-    """A scenario's job.
-
-    Attributes:
-        asked: The job and what was free.
-        advice: The chosen policy's first.
-    """
+    """A scenario's job."""
 
     asked: Question
     advice: Sequence[Advice]
@@ -106,13 +99,7 @@ def place(where: Where, policy: str) -> PlacedTable | Advised | Played:
 
 
 def answer_of(found: PlacedTable | Advised | Played, name: str, policy: str) -> PlacementAnswer:
-    """The document.
-
-    Args:
-        found: As `place` gave it.
-        name: Of the table of jobs.
-        policy: The rule.
-    """
+    """The document."""
     tree = found.tree if isinstance(found, PlacedTable) else found.asked.tree if isinstance(found, Advised) else None
     free = found.free if isinstance(found, PlacedTable) else found.asked.free if isinstance(found, Advised) else None
     return PlacementAnswer(

@@ -67,15 +67,8 @@ class Prepared:
     """A variant, ready to run.
 
     Attributes:
-        variant: Its name, settings and scenario.
-        cluster: The machine.
-        tree: As a scheduler sees it.
-        jobs: What is submitted.
-        rules: How it is run.
-        modes: What fails.
         faults: When; None: nothing.
         contention: How jobs slow one another; None: they do not.
-        notes: What a reader must know.
     """
 
     variant: Variant
@@ -258,7 +251,6 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
 
 
 def _check_names(section: OperateSection) -> None:
-    """Refuses rules that nobody knows."""
     wrong = Refusals()
     for key, registry, name in (
         ("queue.discipline", disciplines, section.queue.discipline),
@@ -482,7 +474,6 @@ def _interval_s(settings: RecoverySettings, stall: float, mttf: float, each: int
 
 
 def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]:
-    """What makes a queue that never drains."""
     span_us = int(jobs.submit_us[-1]) if section.until is None else _us(section.until)
     asked = float((jobs.accelerators * jobs.work_us).sum())
     have = float(tree.total) * max(span_us, 1)

@@ -39,9 +39,6 @@ class Active:
 
     Attributes:
         nodes: Those that were hit and are out of service, or will be.
-        effect: What it does.
-        mode: Which it is.
-        began_us: When it came.
         jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
         repair_us: From detection until the nodes are back.
     """
@@ -119,7 +116,6 @@ def replicas_struck(run: Run, job: int, nodes: tuple[int, ...], effect: Effect) 
 
 
 def _hit(state: State, job: int, nodes: tuple[int, ...]) -> list[int]:
-    """Replicas, by number, that have one of some nodes."""
     each = state.replica[job]
     return sorted({place // each for place in np.flatnonzero(np.isin(state.placed[job], nodes)).tolist()})
 
@@ -324,7 +320,6 @@ def _on_spares(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
 
 
 def _smaller(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
-    """Goes on without the lost nodes."""
     state = run.state
     nodes = state.placed[job]
     nodes = nodes[~np.isin(nodes, lost)]

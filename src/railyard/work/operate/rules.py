@@ -21,7 +21,6 @@ class Window:
     Attributes:
         start_us: From when.
         end_us: Until when.
-        nodes: Their numbers.
         tenant: Who may use them meanwhile; empty: nobody.
     """
 
@@ -101,9 +100,6 @@ class Rules:
     """How jobs are chosen and placed.
 
     Attributes:
-        discipline: Name of a queue discipline.
-        backfill: Name of a rule of backfill.
-        policy: Name of a placement policy.
         depth: Jobs behind the first that waits which a pass looks at (Slurm: `bf_max_job_test`, 500).
         renew_us: How often keys of disciplines that move are taken anew (Slurm: PriorityCalcPeriod, 5 minutes).
         half_life_us: Of usage, for fair share (Slurm: PriorityDecayHalfLife, 7 days).
@@ -111,12 +107,8 @@ class Rules:
         shares: Of tenants, for fair share; 1 for others.
         quotas: Accelerators of tenants at most at once; others have no limit.
         borrow: Whether a tenant may have more while nobody needs it; who needs what is its quota's preempts those.
-        windows: Maintenance and reservations.
         within: Level in whose groups jobs of several nodes must lie; empty: anywhere.
         setup_us: From placement until a job's work begins, each time that it starts.
-        recovery: See the class.
-        turnaround: See the class.
-        seed: Of policies that draw.
     """
 
     discipline: str = "fifo"

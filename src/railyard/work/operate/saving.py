@@ -128,7 +128,6 @@ def _about(run: Operation, about: str) -> dict[str, Any]:
 
 
 def _lists(name: str, lists: Iterable[Any]) -> dict[str, NDArray[Any]]:
-    """Lists of numbers as one, and where each ends."""
     listed = [np.asarray(one, np.int64).ravel() for one in lists]
     return {
         name: np.concatenate([*listed, np.empty(0, np.int64)]),
@@ -163,11 +162,6 @@ def _write(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
 
 def load(run: Operation, path: Path, about: str = "") -> bool:
     """Puts a new run where a file says that it was.
-
-    Args:
-        run: Not begun yet.
-        path: The file.
-        about: As it was saved.
 
     Returns:
         Whether there is such a file, of the same run; of another run it is left alone.
@@ -222,7 +216,6 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
 
 
 def _place(state: State, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Puts running jobs on their nodes."""
     state.free = Free(state.tree)
     state.free.out(np.flatnonzero(~columns["up"]).astype(np.int32))
     state.placed, state.promise = {}, {}

@@ -33,9 +33,7 @@ class _Lane:
     """How far a pass has come with those who may have the same nodes.
 
     Attributes:
-        gate: Of its backfill.
         waits: Whether one of them waits already.
-        looked: At how many.
         closed: Whether no other may start.
     """
 
@@ -54,7 +52,6 @@ class Scheduler:
         stop: Called with a job that has to give way.
 
     Attributes:
-        queue: Waiting jobs by key and submission.
         fresh: Those that came since the last pass.
     """
 
@@ -124,7 +121,6 @@ class Scheduler:
         del self.queue[bisect_left(self.queue, entry)]
 
     def _fits(self, job: int) -> bool:
-        """Whether there might be room."""
         free = self.state.free_of(job)
         each, least = self.state.each[job], int(self.state.jobs.least_nodes[job])
         if each == self._full:
@@ -237,7 +233,6 @@ class Scheduler:
         return NEVER, 0, NO_NODES
 
     def _by_end(self, owner: int) -> Iterator[tuple[int, list[int]]]:
-        """Running jobs on an owner's nodes by promised end."""
         moment: list[int] = []
         last = -1
         for end_us, job in self.state.ends:
@@ -264,7 +259,6 @@ class Scheduler:
         return gained
 
     def _over_quota(self, job: int) -> bool:
-        """Whether a job waits for its own tenant's jobs."""
         state = self.state
         tenant = state.tenant[job]
         quota = self.quota[tenant]
@@ -291,7 +285,6 @@ class Scheduler:
         return False
 
     def _evict(self, victims: list[int], nodes: NDArray[np.int32]) -> None:
-        """Stops those that stand on nodes that are wanted."""
         wanted = set(nodes.tolist())
         for victim in victims:
             if not wanted.isdisjoint(self.state.placed[victim].tolist()):
@@ -313,6 +306,5 @@ class Scheduler:
         return [one for _, one in sorted(young, reverse=True)]
 
     def _on_nodes_of(self, job: int) -> list[int]:
-        """Running jobs whose nodes another may have too."""
         state, owner = self.state, self.state.owner_of_job(job)
         return [one for one in state.placed if state.owner_of_job(one) == owner]

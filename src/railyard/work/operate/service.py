@@ -58,13 +58,7 @@ class ServedUsers:
 
 
 class Service:
-    """A class of serving jobs whose replicas have so many accelerators.
-
-    Args:
-        draft: The scenario.
-        name: Of the class.
-        accelerators: Of each replica.
-    """
+    """A class of serving jobs whose replicas have so many accelerators."""
 
     def __init__(self, draft: Draft, name: str, accelerators: int) -> None:
         self.draft, self.name, self.accelerators = draft, name, accelerators

@@ -36,11 +36,8 @@ class Mark:
     """What was booked up to a moment; work that is lost later counts as lost before it, too.
 
     Attributes:
-        time_us: The moment.
-        done_us: Work done, by job.
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.
         totals: Accelerator-microseconds in use, in service, and free while jobs wait.
-        jobs: That run, and that wait.
     """
 
     time_us: int
@@ -54,8 +51,6 @@ class State:
     """The state of a run; lists have an entry a job.
 
     Attributes:
-        now_us: The time.
-        status: See `FUTURE` and the others.
         done_us: Work done, in time at full size and speed.
         first_us: First start; -1: none yet.
         end_us: When it ended; -1: not yet.
@@ -64,22 +59,16 @@ class State:
         clear_us: When its nodes are erased and attested.
         version: Counts promises, so that old ones are known.
         contention_ppm: Speed beside its neighbours, in millionths of its speed alone.
-        straggler_ppm: Speed of its slowest node.
         hung: Whether it stands still for a failure that nobody has seen yet.
         missing: Replicas of a serving job that have nodes and do not answer; `known_missing`: that nothing is sent to.
         unserved_us: Time of a serving job's requests that nobody served.
         live_us: How long each serving job ran with so many replicas that answer, and so many that requests are sent to.
         placed: Nodes of running jobs, in the order of ranks.
         ends: Running jobs by the end that their users or their work promise.
-        usage: Decaying accelerator time by tenant.
-        busy: Accelerators in use.
-        waiting: Jobs in the queue.
-        used: Accelerators in use by tenant.
         owner: int32[nodes], whose each is; -1: nobody's, or nobody shares the cluster.
         parts: What is free of the nodes of each owner whose jobs there are; none where nobody shares the cluster.
         broken: Whether nodes wait for repair, or are spares.
         used_by: int64[nodes], the tenant (or job) that had each last; -1: nobody.
-        erased: Nodes that were erased so far.
         slowed: Rows of when a job's speed changed: time, job, its speed, the neighbour that takes most (-1: none).
         vain: Failures since it last got further; `best_us`: how far that was.
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.

@@ -39,12 +39,7 @@ WORST = 10
 
 
 def slowed_by(run: Operation, window: Period) -> tuple[SlowedRow, ...]:
-    """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met.
-
-    Args:
-        run: That has ended.
-        window: Whose time counts.
-    """
+    """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met."""
     state, last = run.state, run.ledger.time_us
     lost: dict[tuple[int, int], int] = {}
     since: dict[int, tuple[int, int, int]] = {}
@@ -208,10 +203,8 @@ class Steady:
     """A run in parts.
 
     Attributes:
-        window: Whose figures count.
         before: What lies before a window that the scenario gives; None: nothing.
         drain: What lies after it; None: nothing.
-        whole: The run.
         figures: How it was chosen, and who ran and waited at its end.
         warm_up: Of the window, while the cluster fills; None: that moves nothing.
     """
@@ -300,7 +293,6 @@ def submitted_in(run: Operation, period: Period) -> NDArray[np.bool_]:
 
 
 def _ends(run: Operation, period: Period) -> int:
-    """Jobs that ended in a period."""
     end, status = np.array(run.state.end_us, np.float64), np.array(run.state.status)
     return int((np.isin(status, (DONE, ENDED)) & Window(period.start_us, period.end_us).ended(end)).sum())
 
@@ -333,7 +325,6 @@ def _warm_up(run: Operation, window: Period) -> WarmUpFigures | None:
 
 
 def _busy_until(run: Operation, start_us: int, end_us: int) -> int:
-    """Accelerator-microseconds that jobs had between two moments."""
     table = run.ledger.columns("allocations")
     span = np.minimum(table["end_us"], end_us) - np.maximum(table["start_us"], start_us)
     each = np.array(run.state.each, np.int64)[table["job"]]

@@ -187,13 +187,11 @@ def summary(
 
 
 def _over(usd_per_h: Band, period: Period) -> Band:
-    """Dollars of a part of a run."""
     low, typical, high = (end * max(period.hours, 1 / HOUR) for end in usd_per_h.ends)
     return Band(low=low, typical=typical, high=high)
 
 
 def _period(period: Period, price_of: PriceOf) -> PeriodFigures:
-    """The headline figures of a part of a run."""
     usd = _over(price_of(period), period)
     return PeriodFigures(
         start_s=period.start_us / SECOND,

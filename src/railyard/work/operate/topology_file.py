@@ -111,9 +111,6 @@ class TopologyFormat:
     """A format; its record is its registration.
 
     Attributes:
-        name: What users write.
-        summary: Whose it is, in one sentence.
-        filename: As its readers expect it.
         recognise: Whether a text is of this format, by its look.
         read: Text and file name (for messages) to a tree; None: it is only written.
         write: A tree to text; None: it is only read.

@@ -41,21 +41,13 @@ class Row:
     """A job as its trace says it.
 
     Attributes:
-        name: Of the job.
-        submit_s: When, from any origin.
-        work_s: How long it ran.
-        accelerators: How many it wanted.
-        tenant: Whose it is.
-        priority: Larger goes first.
         limit_s: What its user promised; None: nothing.
         nodes: Nodes that it wanted; 0: as many as its accelerators take.
         least: Accelerators with which it makes do; 0: all.
         after: Names of jobs before it.
         work: Its class of work; empty: by the scenario.
-        ask: What it asks of its place.
         replica: Accelerators of each replica of a serving job; 0: it is none.
         load: What is asked of it, of what all its replicas can serve.
-        line: Of the file.
     """
 
     name: str
@@ -80,11 +72,8 @@ class TraceFormat:
     """A format of job traces; its record is its registration.
 
     Attributes:
-        name: What users write.
-        summary: Whose it is.
         columns: Columns that it must have, by which it is recognised.
         row: One job of a row, given as text by column; None leaves it out (never ran, no accelerators).
-        source: Where the format is documented.
     """
 
     name: str
@@ -99,14 +88,7 @@ trace_formats: Registry[TraceFormat] = Registry("format of job traces", package=
 
 @dataclass(frozen=True)
 class Rows:
-    """What a trace holds.
-
-    Attributes:
-        rows: Of jobs.
-        left_out: Rows without work for accelerators.
-        format: Its format.
-        file: Where it was read.
-    """
+    """What a trace holds."""
 
     rows: tuple[Row, ...]
     left_out: int
@@ -126,7 +108,6 @@ def read(path: Path, name: str = "auto") -> Rows:
 
 
 def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
-    """The format most of whose columns stand there."""
     fitting = [record for _, record in trace_formats.items() if set(record.columns) <= set(header)]
     if not fitting:
         raise InputError(
@@ -291,7 +272,6 @@ def job_table(
 
 
 def _shape(row: Row, full: int) -> tuple[int, int, int]:
-    """Nodes, accelerators of each, and the fewest nodes."""
     nodes = row.nodes or -(-row.accelerators // full)
     each = min(full, -(-row.accelerators // nodes))
     each = full if nodes > 1 and not row.nodes else each

@@ -34,11 +34,9 @@ class NodeTree:
     Nodes stand in the order of the cluster's servers, or in that of the file they were read from; it breaks ties.
 
     Attributes:
-        names: Of nodes.
         accelerators: int32[nodes], how many each node has.
         levels: Names of levels, widest first, such as ("pod", "leaf", "domain"); no root and no node among them.
         group: One int32[nodes] a level: the group of each node, numbered from 0 in the order of their first nodes.
-        group_names: One tuple a level.
         joined: Whether the widest groups reach one another; not where a file describes separate networks.
         block_sizes: Slurm's `BlockSizes` in nodes, rising. The first is that by which narrowest groups count (groups of
             18 that count as 16 have two spare nodes), the others its multiples by powers of two; empty: as many as the

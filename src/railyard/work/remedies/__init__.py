@@ -38,8 +38,6 @@ class Remedy:
     """One change of a job.
 
     Attributes:
-        name: In the user's words.
-        family: What kind of thing is changed.
         removes: Name of the branch of the tree that it is meant to shorten.
         changes: Values by dotted key of the scenario; keys of the layout that are left out stay as they are.
         assumes: What it takes for granted, "" for nothing.
@@ -78,7 +76,6 @@ class Proposals:
     """Remedies of one kind; its record is its registration.
 
     Attributes:
-        name: Of the kind.
         propose: Remedies that speak to something in the waits of a job; what the job does already is left out.
         in_run: Whether `run` tries them too; `explain` tries all.
         bounded: Whether none can gain more than the bound of all fabrics (`ideal`) does.

@@ -39,9 +39,7 @@ class Beat:
     """When a job sends.
 
     Attributes:
-        period_s: Its step alone.
         begins_s: From the begin of a step until it sends.
-        lasts_s: How long.
         share: For each link what it takes of it meanwhile; more than 1 where it takes longer than the link alone would.
     """
 
@@ -168,8 +166,6 @@ class Turn:
     Attributes:
         before_s: Computation before it sends.
         beside_s: Computation while it sends; the step ends with the later of the two.
-        sends_s: How long it sends alone.
-        accelerators: How many compute.
         sent: Share of links' time that it takes, added up over links: the job with most is the one of comparison.
     """
 

@@ -41,9 +41,6 @@ class Neighbours:
         work: For each job the number of its class; -1: it sends nothing.
         tolerance: Neighbours that send less than this share of what a leaf's uplinks carry are left out.
         manner: How their traffic is kept apart.
-
-    Attributes:
-        speeds: Of patterns.
     """
 
     def __init__(
@@ -162,7 +159,6 @@ class Neighbours:
         return met
 
     def _near(self, job: int) -> set[int]:
-        """Who meets a job, and who meets those."""
         met = self._meets(job)
         return met.union(*(self._meets(one) for one in met)) - {job}
 

@@ -40,12 +40,7 @@ def out_bytes(groups: NDArray[np.integer], ranks: int, message_bytes: float) -> 
 
 
 def uplinks_bps(cluster: Cluster, leafs: Sequence[NDArray[np.int32]]) -> list[float]:
-    """What the uplinks of each leaf's switches carry together, in bit/s.
-
-    Args:
-        cluster: The machine.
-        leafs: Nodes of each leaf.
-    """
+    """What the uplinks of each leaf's switches carry together, in bit/s."""
     network, links = cluster.back_end, cluster.links
     between = [links.tiers.index(tier.name) for tier in network.tiers if tier.kind != "access"]
     up = np.isin(links.tier, between)
@@ -69,7 +64,6 @@ class WorkClass:
     """A class of work.
 
     Attributes:
-        name: How it is called.
         compute_s: Computation of a step of one accelerator.
         message_bytes: What the accelerators reduce with one another a step, the size of one's gradients.
         overlap: Share of the computation beside which that happens.
@@ -121,8 +115,6 @@ class Member:
     """A job of a pattern.
 
     Attributes:
-        work: Number of its class of work.
-        each: Accelerators of each node.
         leafs: Leaf of each node, in the order of ranks.
     """
 

@@ -146,9 +146,7 @@ class Alone:
     """A job with the network to itself.
 
     Attributes:
-        step_s: Its step.
         begins_s: From the begin of a step until its traffic begins.
-        lasts_s: How long that lasts.
     """
 
     step_s: float
@@ -157,17 +155,7 @@ class Alone:
 
 
 class Speeds:
-    """Asks the engine.
-
-    Args:
-        cluster: The machine.
-        leafs: Nodes of each leaf.
-        classes: Classes of work.
-        manner: See the class.
-
-    Attributes:
-        runs: Patterns that were played.
-    """
+    """Asks the engine."""
 
     def __init__(
         self, cluster: Cluster, leafs: Sequence[NDArray[np.int32]], classes: Sequence[WorkClass], manner: Manner
@@ -269,7 +257,6 @@ class Speeds:
         )
 
     def _starts(self, pattern: Pattern, alone: Sequence[float], draw: int) -> list[int]:
-        """When each job begins, in ps."""
         phases = [(number + 1) * (draw + 1) * PHASE % 1.0 for number in range(len(pattern))]
         if self.manner.shifted:
             off = [off_beat(phase) if self.manner.drift else 0.0 for phase in phases]
@@ -279,7 +266,6 @@ class Speeds:
         return [round(phase * step_s * 1e12) for phase, step_s in zip(phases, alone, strict=True)]
 
     def _classes(self, pattern: Pattern, turns: Sequence[Turn]) -> list[int]:
-        """Class of traffic of each job."""
         if not self.manner.priorities:
             return [0] * len(pattern)
         leafs = [set(one.leafs) for one in pattern]

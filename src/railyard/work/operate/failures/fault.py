@@ -19,16 +19,12 @@ class Mode:
     """A way in which something fails.
 
     Attributes:
-        name: Component and manner.
         per_1000_node_days: How often, a thousand nodes a day; of a `domain`, a thousand such groups a day.
-        effect: What it does to jobs.
         detect_s: Until it is seen; negative: a collective's timeout, which the scenario sets.
         repair_s: Half of the repairs take less.
         repair_p90_s: Nine in ten take less.
         domain: Level of a group that fails as one; empty: one node.
-        slow: Speed of slow nodes.
         rerouted: Whether a fabric with a second way leads around it: jobs then stand still and go on.
-        source: Of the rate.
     """
 
     name: str
@@ -45,13 +41,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class FailureProfile:
-    """Modes of one fleet; its record is its registration.
-
-    Attributes:
-        name: What users write.
-        summary: Whose fleet.
-        modes: Its modes.
-    """
+    """Modes of one fleet; its record is its registration."""
 
     name: str
     summary: str
@@ -116,14 +106,11 @@ class Fault:
     """A fault.
 
     Attributes:
-        time_us: When.
         nodes: Whose; of a crash, the node by which the job is found.
-        effect: See `Effect`.
         mode: Number of its mode, for the accounts.
         detect_us: From then until it is known.
         repair_us: From then until the nodes are back.
         slow_ppm: Speed of slow nodes, in millionths.
-        stall_us: How long jobs stand still.
     """
 
     time_us: int

@@ -195,12 +195,6 @@ def mode_of(fault: Given) -> Mode:
 def rows_of(fault: Given, mode: int, cluster: Cluster, recovery: Recovery) -> list[Fault]:
     """What a fault does to nodes, each time that it comes.
 
-    Args:
-        fault: As the scenario gives it.
-        mode: Its number among the modes.
-        cluster: The cluster.
-        recovery: What follows a death.
-
     Raises:
         InputError: It names a place that is not there, or slows what no job of months is known to feel.
     """

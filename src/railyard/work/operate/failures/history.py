@@ -41,11 +41,8 @@ class Forecast:
 
     Attributes:
         low: Faults a week, the lower end of a band that misses one time in ten.
-        mean: Faults a week.
-        high: The upper end.
         repair_p50_h: Half of the servers are back after so many hours.
         repair_p90_h: Nine in ten are.
-        out_mean: Servers away, a mean over time.
         out_p95: So many or fewer in 95 % of the time.
     """
 
@@ -195,8 +192,6 @@ class History:
         start: float64[n].
         end: float64[n], the end of what was seen where the server was not back by then.
         back: bool[n], whether it was.
-        servers: How many there are.
-        days: How long they were watched.
     """
 
     start: NDArray[np.float64]

@@ -58,7 +58,6 @@ def tree_of_discovery(found: Discovery) -> NodeTree:
 
 
 def _components(switch: set[int], near: list[list[int]]) -> dict[int, int]:
-    """Which network each switch is of."""
     found: dict[int, int] = {}
     for start in sorted(switch):
         queue = [start] if start not in found else []
@@ -101,7 +100,6 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
 
 
 def _tiers(leafs: set[int], switch: set[int], near: list[list[int]]) -> dict[int, int]:
-    """Cables from each switch to the nearest leaf."""
     tier = dict.fromkeys(leafs, 0)
     edge = sorted(leafs)
     while edge:
@@ -124,7 +122,6 @@ def _pods(
 
 
 def _named(leaf: list[int], ports: list[list[int]], found: Discovery) -> list[str]:
-    """Leafs by the first of their switches' names."""
     often: dict[int, Counter[frozenset[int]]] = {}
     for one, ends in zip(leaf, ports, strict=True):
         often.setdefault(one, Counter())[frozenset(ends)] += 1

@@ -51,8 +51,6 @@ class Candidate:
     """A workload that may be preempted.
 
     Attributes:
-        workload: It.
-        why: Why.
         top: The cohort over both queues; None: its own queue.
     """
 
@@ -271,9 +269,6 @@ class Assigner:
     """Flavors for one workload.
 
     Attributes:
-        snapshot: The cluster.
-        workload: The workload.
-        queue: Its queue.
         pinned: By pod set and resource, the flavor to keep to; empty: any.
     """
 
@@ -371,7 +366,6 @@ class Assigner:
         return best, [] if rated.grade == Grade.FIT else why
 
     def _go_on(self, rating: Rating) -> bool:
-        """Whether further flavors are looked at."""
         if rating.grade in (Grade.NONE, Grade.NOBODY):
             return True
         if rating.grade != Grade.FIT and self.queue.next_if_preempting:
@@ -430,7 +424,6 @@ class Assigner:
         return choices, worst, why
 
     def _quota(self, kind: FlavorResource, amount: int) -> Rating:
-        """How a quota serves an amount."""
         account = self.snapshot.accounts[self.queue.name]
         if amount > account.most(kind):
             return Rating(Grade.NONE, 0)

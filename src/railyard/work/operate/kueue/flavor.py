@@ -25,12 +25,8 @@ class Ground:
     """The nodes of a flavor, as they are while nothing is placed on them by TAS.
 
     Attributes:
-        levels: Labels of the topology, widest first.
         by_node: Whether a leaf is a node.
-        nodes: Those of each leaf.
-        domains: The groups.
         room: int64[leafs] by resource, what they have beside pods that Kueue did not place.
-        tainted: Leafs whose node has taints.
     """
 
     def __init__(
@@ -75,7 +71,6 @@ class Flavor:
     """What pods leave of the nodes of a flavor.
 
     Attributes:
-        ground: The nodes.
         tolerations: That the flavor gives to its pods.
         taken: int64[leafs] by resource, by pods that TAS placed.
     """

@@ -61,8 +61,6 @@ class PodAsk:
     """What a set of pods asks.
 
     Attributes:
-        pods: How many.
-        level: Where the search begins.
         required: Whether one group of that level has to hold all of them.
         anywhere: Whether no level was asked for.
         slices: (level, pods of a slice), from the outermost; empty: single pods.
@@ -141,10 +139,7 @@ class Refusal:
     """Why pods have to wait.
 
     Attributes:
-        why: In words.
         fit: How many slices (pods, where there are none) would fit.
-        wanted: Of how many.
-        nodes: How many nodes were looked at.
         excluded: How many of them by what: a taint, `nodeSelector`, `affinity`, `topologyDomain`, a resource.
         layers: Of several layers of slices: (slices that fit, slices wanted) of each.
     """
@@ -163,21 +158,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True)
 class Gates:
-    """Feature gates of Kueue; the defaults are those of 0.20.
-
-    Attributes:
-        mixed: TASProfileMixed.
-        balanced: TASBalancedPlacement.
-        by_score: TASRespectNodeAffinityPreferred.
-        elastic: ElasticJobsViaWorkloadSlicesWithTAS.
-        keep_pods: SkipReassignmentForPodOwnedWorkloads.
-        overlapping: TASHandleOverlappingFlavors.
-        recompute: TASRecomputeAssignmentWithinSchedulingCycle.
-        recompute_targets: RecomputeAssignmentUponPreemptionTargetsOverlap.
-        fail_fast: TASFailedNodeReplacementFailFast.
-        topology: TopologyAwareScheduling.
-        partial: PartialAdmission.
-    """
+    """Feature gates of Kueue; the defaults are those of 0.20."""
 
     mixed: bool = True
     balanced: bool = False
@@ -213,10 +194,6 @@ class Node:
     """A node.
 
     Attributes:
-        name: Of the object.
-        labels: By key.
-        taints: As (key, value, effect).
-        room: What can be allocated.
         ready: Whether it is ready and takes pods.
     """
 
@@ -249,10 +226,7 @@ class Selection:
     """Which nodes will do for a pod.
 
     Attributes:
-        labels: That a node must have.
         terms: Required node affinity: terms of which one has to match; each a manifest's `nodeSelectorTerm`.
-        preferred: Preferred node affinity: (weight, term).
-        tolerations: Taints that are borne.
     """
 
     labels: Labels = field(default_factory=dict)
@@ -267,7 +241,6 @@ class TopologyRequest:
 
     Attributes:
         required: A level one group of which holds all pods.
-        preferred: A level that is tried first.
         unconstrained: Whether any nodes will do.
         layers: (level, pods of a slice) from the outermost.
         group: Name of pod sets that are placed together: a leader and its workers.
@@ -290,11 +263,7 @@ class PodSet:
     """Pods of one kind.
 
     Attributes:
-        name: Within the workload.
-        count: How many.
-        requests: What each takes.
         asks: Of the topology; None: nothing.
-        selection: Which nodes will do.
         minimum: Pods with which it would start too; 0: all or none.
     """
 
@@ -311,7 +280,6 @@ class Assignment:
     """Where the pods of a set go.
 
     Attributes:
-        levels: Labels that name a domain.
         domains: (values, pods), in the order of ranks.
     """
 

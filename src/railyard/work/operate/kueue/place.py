@@ -33,7 +33,6 @@ class Wanted:
     """A pod set that wants a place.
 
     Attributes:
-        pods: The set.
         implied: Whether a place is sought though nothing was asked of the topology.
         previous: Where the smaller or larger slice of the workload runs that this one takes over from.
     """
@@ -48,8 +47,6 @@ class Search:
     """One search on a flavor.
 
     Attributes:
-        flavor: The nodes.
-        gates: Of Kueue.
         assumed: What the pod sets of this workload are about to take, by domain; grows.
         empty: Whether to look as if TAS had placed nothing.
     """
@@ -223,14 +220,7 @@ Layer = tuple[str, int]
 def replacement(
     search: Search, wanted: Wanted, existing: Assignment, unhealthy: str
 ) -> tuple[Assignment, Assignment] | Refusal:
-    """Where the set runs with the lost pods elsewhere, and the part of it that is new.
-
-    Args:
-        search: On the flavor.
-        wanted: The pod set.
-        existing: Where it runs.
-        unhealthy: The node that is lost.
-    """
+    """Where the set runs with the lost pods elsewhere, and the part of it that is new."""
     flavor, asks = search.flavor, wanted.pods.asks or TopologyRequest()
     kept = tuple(one for one in existing.domains if one[0][-1] != unhealthy)
     lost = existing.pods - sum(count for _, count in kept)
@@ -285,8 +275,6 @@ class Running:
     """A workload that runs, and has lost a node.
 
     Attributes:
-        places: Of its pod sets, by name.
-        unhealthy: The node.
         one_pod: Whether it is a pod's, which cannot go elsewhere.
     """
 

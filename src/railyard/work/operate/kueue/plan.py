@@ -34,7 +34,6 @@ class Choice:
     """A flavor for a resource.
 
     Attributes:
-        flavor: Its name.
         mode: Whether it fits.
         borrows: How far the queue has to go for it: 0, or the height of a cohort.
         last: Whether all flavors were tried.
@@ -53,11 +52,8 @@ class Part:
     Attributes:
         pods: The set, with the number of pods that is asked for.
         wanted: What all its pods take of quotas.
-        flavors: By resource.
         why: Why it does not fit as it is; empty: it does.
         failed: Whether there is no answer.
-        place: Where its pods go.
-        delayed: See `Share`.
     """
 
     pods: PodSet
@@ -83,8 +79,6 @@ class Plan:
     """What a workload would get.
 
     Attributes:
-        parts: By pod set.
-        quota: What it takes of quotas.
         borrows: The farthest that its queue has to go.
     """
 
@@ -137,13 +131,7 @@ class Plan:
         return "; ".join(f"{part.pods.name}: {', '.join(dict.fromkeys(part.why))}" for part in self.parts if part.why)
 
     def taken(self, snapshot: Snapshot, workload: Workload, quota: dict[FlavorResource, int] | None = None) -> Usage:
-        """What it takes beyond what the workload has already.
-
-        Args:
-            snapshot: The cluster.
-            workload: Whose plan it is.
-            quota: In place of its own.
-        """
+        """What it takes beyond what the workload has already."""
         found = Usage({} if workload.admission else dict(self.quota if quota is None else quota))
         for part in self.parts:
             flavor = only_topology(part, snapshot, workload)

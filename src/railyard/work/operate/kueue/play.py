@@ -51,7 +51,6 @@ class Outcome:
         evicted: Workloads that lost a node and got no other.
         left: Workloads that wait and are looked at again at once, by queue.
         inadmissible: Workloads that wait until something changes, by queue.
-        why: Why they wait, by workload.
     """
 
     admitted: dict[str, Admission] = field(default_factory=dict)
@@ -256,7 +255,6 @@ class _Cycle:
 
 
 def _shape(workload: Workload) -> tuple[object, ...]:
-    """What makes workloads alike to the scheduler."""
     return workload.queue, workload.priority, workload.pod_sets
 
 
@@ -276,11 +274,8 @@ class Played:
 
     Attributes:
         workloads: As they are then, by key, in the order of the file.
-        news: Keys of those that got something.
         moved: Keys of those that ran and lost a node, and have another.
         gone: Workloads that had to go, and for whom; empty: a node of it is lost and there is no other.
-        why: Why the others wait.
-        cycles: How many there were.
     """
 
     workloads: dict[str, Workload]
@@ -293,9 +288,6 @@ class Played:
 
 def play(cluster: Cluster) -> Played:
     """Lets Kueue run; workloads that have to go do so between two cycles.
-
-    Args:
-        cluster: As it is.
 
     Raises:
         SimulationError: Workloads chase one another without end.

@@ -21,7 +21,6 @@ class Quota:
     """Of a resource of a flavor; None: no limit.
 
     Attributes:
-        nominal: What the queue or cohort has.
         borrowing: How much more it may use of its cohort.
         lending: How much of it others may use.
     """
@@ -36,7 +35,6 @@ class ResourceGroup:
     """Resources of one flavor each.
 
     Attributes:
-        resources: That it covers.
         flavors: In the order in which they are tried, with their quotas by resource.
     """
 
@@ -53,10 +51,6 @@ class FlavorSpec:
     """A ResourceFlavor.
 
     Attributes:
-        name: Of the object.
-        labels: Of its nodes.
-        taints: As (key, value, effect).
-        tolerations: That its pods get.
         topology: Levels of its Topology; empty: none, nodes are not chosen.
     """
 
@@ -72,7 +66,6 @@ class Preemption:
     """Whom a queue may preempt.
 
     Attributes:
-        within: Of its own workloads.
         reclaim: Of workloads of the cohort that borrow.
         borrowing: Whether it may do so while it borrows itself, and from whom: `Never` or `LowerPriority`.
         threshold: Priority above which that does not hold; None: its own.
@@ -89,10 +82,7 @@ class ClusterQueue:
     """A ClusterQueue.
 
     Attributes:
-        name: Of the object.
         cohort: To which it belongs; empty: none.
-        groups: Its quotas.
-        preemption: Whom it may preempt.
         next_if_preempting: Whether it looks at further flavors where one takes preemption.
         next_if_borrowing: Whether it does where one takes borrowing.
         prefer_local: Whether preemption is better than borrowing.
@@ -136,9 +126,6 @@ class Share:
     """What a pod set got.
 
     Attributes:
-        name: Of the pod set.
-        count: Pods.
-        flavors: By resource.
         used: Of each resource, by all its pods.
         place: Where they go; None: no topology.
         delayed: `Pending` while a provisioning request runs, `Ready` once a place was found; empty: neither.
@@ -165,20 +152,13 @@ class Workload:
     """A Workload.
 
     Attributes:
-        key: namespace/name.
         queue: The ClusterQueue to which its local queue leads; empty: there is none.
-        pod_sets: Its pods.
         wanted: What each pod of a set takes of quotas, by set: requests after transformations.
-        priority: The larger, the sooner.
-        created: Time, as text that sorts.
-        uid: Of the object.
         admission: What it got; None: nothing yet.
         admitted: Whether it may run.
         evicted: Whether it is on its way out.
         reserved: When its quota was reserved, as text that sorts.
         active: Whether it wants to run.
-        unhealthy: Nodes of it that are lost.
-        checks: States of admission checks by name.
         one_pod: Whether it is one pod's, which cannot move.
         done: Pods that have ended and give their quota back, by set.
     """

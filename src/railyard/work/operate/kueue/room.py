@@ -109,12 +109,7 @@ class Domains:
 
     @staticmethod
     def of(paths: Sequence[Path], levels: int) -> Domains:
-        """Of the path of each leaf; leafs are numbered as they come, and none comes twice.
-
-        Args:
-            paths: Of leafs.
-            levels: How many names each path has.
-        """
+        """Of the path of each leaf; leafs are numbered as they come, and none comes twice."""
         kept, parent, children, rank = [], [], [], []
         above: dict[Path, int] = {(): 0}
         for level in range(1, levels + 1):
@@ -162,11 +157,8 @@ class Room:
     """What fits below every group; what has been handed out, once a placement goes down.
 
     Attributes:
-        domains: The topology.
-        ask: What is asked.
         slice_level: The level at which slices are counted.
         inner: Pods that stay together at each level below it.
-        pods: Pods that fit.
         slices: Slices that fit; zero below their level.
         led: Pods that fit beside a leader.
         slices_led: Slices that fit beside a leader.

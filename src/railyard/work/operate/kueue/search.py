@@ -229,13 +229,7 @@ Found = tuple[int, list[int]]
 
 
 def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[Room, int]:
-    """The pods that each leaf gets, or the room that there was, and how many slices it holds.
-
-    Args:
-        domains: The topology; it has leafs.
-        fits: What would fit on each.
-        ask: What is asked.
-    """
+    """The pods that each leaf gets, or the room that there was, and how many slices it holds."""
     room = Room(domains, fits, ask)
     spread, level, groups = room, ask.level, None
     if ask.balanced and not (ask.required or ask.anywhere):

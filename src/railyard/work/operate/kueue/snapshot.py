@@ -37,13 +37,7 @@ class Account:
     """A queue or a cohort.
 
     Attributes:
-        name: Its name.
-        parent: The cohort above it.
-        cohorts: Cohorts below it.
-        queues: Names of the queues below it.
-        quotas: Its own.
         subtree: What it and those below it have, as far as they lend it.
-        used: What counts against it.
     """
 
     name: str
@@ -179,7 +173,6 @@ def _refuse_circle(account: Account) -> None:
 
 
 def _fill(account: Account) -> None:
-    """Adds up what those below a cohort lend."""
     account.subtree = {kind: quota.nominal for kind, quota in account.quotas.items()}
     for child in account.cohorts:
         _fill(child)
@@ -196,12 +189,7 @@ def charge(account: Account, usage: Mapping[FlavorResource, int], sign: int = 1)
 
 @dataclass
 class Usage:
-    """What a workload takes: of quotas, and of the domains of flavors.
-
-    Attributes:
-        quota: By flavor and resource.
-        places: By flavor, by domain.
-    """
+    """What a workload takes: of quotas, and of the domains of flavors."""
 
     quota: dict[FlavorResource, int] = field(default_factory=dict)
     places: dict[str, dict[Path, Requests]] = field(default_factory=dict)
@@ -218,14 +206,8 @@ class Cluster:
     """Everything that decides about admission.
 
     Attributes:
-        nodes: Of the cluster.
-        flavors: By name.
-        queues: By name.
-        cohorts: As they are.
-        workloads: All that are not finished.
         other: What pods that Kueue did not place take, by node.
         provisioning: Names of admission checks that provision nodes.
-        gates: Of Kueue.
         grounds: See `ground`; another moment of the same nodes and flavors may share them.
     """
 
@@ -250,8 +232,6 @@ class Snapshot:
     """The cluster as a scheduling cycle sees it.
 
     Attributes:
-        cluster: What it is of.
-        accounts: By queue.
         flavors: Nodes of the flavors with a topology, by name.
         running: Workloads with quota, by queue and key.
     """

@@ -34,13 +34,7 @@ def leaf_level(free: Free) -> int:
 
 
 def few_leafs(request: Request, free: Free, noise: Sequence[float]) -> NDArray[np.int32] | None:
-    """Nodes of as few leafs as hold a job, of those that would do the ones with the least noise in all.
-
-    Args:
-        request: What is asked.
-        free: What is free.
-        noise: Of each leaf.
-    """
+    """Nodes of as few leafs as hold a job, of those that would do the ones with the least noise in all."""
     room = free.with_room(request.each)
     if int(room.sum()) < request.nodes:
         return None

@@ -54,7 +54,6 @@ class Blocks:
     """The base blocks of a tree and the sizes of those joined of them.
 
     Attributes:
-        count: Base blocks.
         size: Nodes of a base block, by which Slurm reckons.
         steps: Sizes that there are, as powers of two of base blocks, from the least.
     """
@@ -80,7 +79,6 @@ class Blocks:
 
 
 def _part(blocks: Blocks, tree: NodeTree, room: NDArray[np.bool_], wanted: int) -> NDArray[np.int32] | None:
-    """The nodes of one segment."""
     base = np.bincount(tree.group[-1][room], minlength=blocks.count)
     wide, below, most = blocks.width(wanted)
     few = wide != most << below

@@ -42,7 +42,6 @@ class HyperNodes:
 
     Attributes:
         paths: int64[tiers, leafs], the group of each leaf at every tier, the lowest first, the cluster last.
-        tier: Numbers of the tiers, rising.
     """
 
     paths: NDArray[np.int64]
@@ -185,7 +184,6 @@ def _fill(request: Request, tree: NodeTree, room: NDArray[np.bool_]) -> NDArray[
 
 
 def _alone(request: Request, free: Free, room: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Node after node, each where groups are fullest."""
     hyper, leaf = _hypernodes(free.tree)
     sums = [_sums(free, paths[leaf]) for paths in hyper.paths]
     left = np.bincount(leaf[room], minlength=hyper.paths.shape[1])
