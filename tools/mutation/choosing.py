@@ -18,6 +18,11 @@ _PACKAGE = "railyard"
 _COMMANDS = ("railyard.face.cli", "railyard.face.api")
 
 
+def test_files(root: Path) -> list[Path]:
+    """Tests in Python and tables of cases; what a table imports stands in the Python file beside it."""
+    return [*root.glob("tests/**/test_*.py"), *root.glob("tests/**/*.cases")]
+
+
 def files_for(root: Path, path: str, seconds: Mapping[str, float] | None = None) -> list[str]:
     """Test files that may notice a fault in a file, the likeliest and quickest first.
 
@@ -29,12 +34,12 @@ def files_for(root: Path, path: str, seconds: Mapping[str, float] | None = None)
         seconds: That test files take, as far as they are known.
     """
     module = _name(Path(path)) if path.endswith(".py") else f"{_PACKAGE}._core"
-    files = {str(file.relative_to(root)): file for file in root.glob("tests/**/test_*.py")}
+    files = {str(file.relative_to(root)): file for file in test_files(root)}
     often = Counter(word for name in files for word in _words(name))
     ranked: list[tuple[float, str]] = []
     while module and not ranked:  # what is imported by its name at run time is seen by those who see its neighbours
         for name, file in files.items():
-            distance = _distance(_distances(root, file), module)
+            distance = _distance(_distances(root, file.with_suffix(".py")), module)
             shared = sum(2.0 / often[word] ** 0.5 for word in _words(name) & _words(path))
             ranked.append((distance - shared + 0.4 * log2(1.0 + (seconds or {}).get(name, 1.0)), name))
         ranked = [one for one in ranked if one[0] < inf]

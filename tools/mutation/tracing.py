@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from coverage import CoverageData
 
+from mutation.choosing import test_files
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -35,7 +37,7 @@ class Traces:
     def refresh(self) -> None:
         """Runs the test files that are new or changed, without any fault, and notes what they run."""
         root = self._scratch.root
-        digests = {str(file.relative_to(root)): _digest(file.read_bytes()) for file in root.glob("tests/**/test_*.py")}
+        digests = {str(file.relative_to(root)): _digest(file.read_bytes()) for file in test_files(root)}
         self._tests = {name: kept for name, kept in self._tests.items() if digests.get(name) == kept["digest"]}
         left = sorted(digests.keys() - self._tests.keys())
         for folder, some in groupby(left, key=lambda name: name.rpartition("/")[0]):
