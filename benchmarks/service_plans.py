@@ -18,6 +18,7 @@ import numpy as np
 
 from railyard.ask.plan import service
 from railyard.ask.plan.build import DesignBench
+from railyard.ask.plan.evaluate import simulated
 from railyard.ask.plan.space import space_of
 from railyard.work.scenario import load
 
@@ -89,7 +90,7 @@ def main() -> None:
         begun = time.process_time()
         closed = {one.point: one for one in service.sweep(bench, points, frozenset()) if not one.error}
         middle = time.process_time()
-        run = {point: service.served(bench, point, 0) for point in closed}
+        run = {point: simulated(bench, point, 0, "serving", {}) for point in closed}
         spent = [spent[0] + middle - begun, spent[1] + time.process_time() - middle]
         kept = {at: one for at, one in run.items() if not one.error and one.figures["attainment"] >= limit}
         if not kept:

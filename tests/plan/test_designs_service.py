@@ -14,6 +14,7 @@ from railyard.ask.plan import service
 from railyard.ask.plan.answer import answer_of
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.conclusion import why
+from railyard.ask.plan.evaluate import simulated
 from railyard.ask.plan.judgement import family_of, rivals_of
 from railyard.ask.plan.outcome import Unverified
 from railyard.ask.plan.planned import PlannedDesigns, begin
@@ -94,7 +95,7 @@ def test_the_choice_is_what_the_engine_finds_best_of_all_points():
     draft = load.from_values(values(objectives=["cpmt", "ttft_p90", "capex"], effort={"serving": 5, "draws": 200}))
     found = planned(draft)
     bench = DesignBench(found.space)
-    every = {point: service.served(bench, point, 0) for point in range(8)}
+    every = {point: simulated(bench, point, 0, "serving", {}) for point in range(8)}
     kept = [point for point, one in every.items() if not one.error and one.figures["attainment"] >= 0.9]
     best = min(kept, key=lambda point: every[point].figures["cpmt"])
     assert found.choices[0].point == best
@@ -127,7 +128,7 @@ def test_at_its_break_even_price_a_runner_up_is_as_good_and_beyond_it_better():
 
 def test_money_that_is_worked_out_again_is_the_same():
     bench = DesignBench(space_of(load.from_values(values())))
-    run = service.served(bench, 5, 0)
+    run = simulated(bench, 5, 0, "serving", {})
     again = service._again(bench, (5, 0), service._job(bench, 5, 0), run)
     for name in ("cpmt", "usd_per_h", "power", "capex", "racks", "tokens_per_watt"):
         mine = {"power": again.power.total_w.typical, "capex": again.capex.total_usd.typical}

@@ -53,7 +53,7 @@ def main(most: int) -> None:
         case = cases[rows[0]]
         before = profile(case.engine, case.device)
         found = fitted(loop(whole, few), before)
-        columned = zip(found.names, found.values, found.settled, strict=True)
+        columned = ((one.name, one.value, one.settled) for one in found.constants)
         after = {name: value for name, value, settled in columned if settled}
         errors = [misses(loop(whole, other), known) for known in (before, replace(before, **after))]
         shipped.append(errors[0])

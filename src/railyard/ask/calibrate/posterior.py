@@ -11,10 +11,13 @@ found by Gauss and Newton's steps; about it x is normal with the inverse of the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from railyard.ask.calibrate.measurements import CalibratedConstant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +60,7 @@ class Posterior:
     width: F
     without: dict[str, F]
     left_out: F
+    prior: Prior
 
 
 def posterior(
@@ -89,7 +93,7 @@ def posterior(
         those = np.array([group == name for group in names])
         without[name], _ = _most_likely(misses, prior, spread, np.where(those, 0.0, counted), at, near=slopes)
         left_out[those] = misses(without[name])[those]
-    return Posterior(at, np.sqrt(np.diag(np.linalg.inv(curvature))), without, left_out)
+    return Posterior(at, np.sqrt(np.diag(np.linalg.inv(curvature))), without, left_out, prior)
 
 
 def _most_likely(
@@ -140,3 +144,20 @@ def slopes_of(misses: Callable[[F], F], at: F, step: float = STEP) -> F:
     """Derivatives of the misses, [row, constant], by steps that are greater than what rounding in a model hides."""
     there = misses(at)
     return np.stack([(misses(at + step * unit) - there) / step for unit in np.eye(len(at))], axis=1)
+
+
+SETTLED = 0.05
+"""Constants of which measurements settle less than this share of what was open stay as they are."""
+
+
+def moved_constants(
+    of: Sequence[str], names: Sequence[str], before: F, found: Posterior, digits: int = 17
+) -> list[CalibratedConstant]:
+    """The constants of a fit, in so many digits, with one standard deviation about each."""
+    moved = []
+    columns = (of, names, before.tolist(), found.at.tolist(), found.width.tolist(), found.prior.width.tolist())
+    for whose, name, was, at, width, open_ in zip(*columns, strict=True):
+        value, settled = float(f"{math.exp(at):.{digits}g}"), 1.0 - (width / open_) ** 2
+        low, high = value * math.exp(-width), value * math.exp(width)
+        moved.append(CalibratedConstant(whose, name, was, value, low, high, settled))
+    return moved

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.plan import service
+from railyard.ask.plan import evaluate  # noqa: F401 - registers kinds of plans
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.confidence import break_even, judged, port_prices
 from railyard.ask.plan.constraints import contradiction, relaxed
 from railyard.ask.plan.judgement import able, front, good, looked, pool, products, unverified, values
-from railyard.ask.plan.outcome import Verified, layout_of
-from railyard.ask.plan.price import priced
-from railyard.ask.plan.uncertainty import DesignChoice, Uncertainty, missed_of_step
+from railyard.ask.plan.outcome import Verified, layout_of, plan_kinds
+from railyard.ask.plan.uncertainty import DesignChoice, Uncertainty
 from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 
@@ -262,30 +261,12 @@ def _unpriced(planned: PlannedDesigns, point: int) -> DesignChoice:
 
 def _choice(planned: PlannedDesigns, bench: DesignBench, point: int) -> DesignChoice:
     """A design with everything that chances are worked out of."""
-    if planned.engine == "serving":
-        return service.choice(planned, bench, point)
-    hardware, layouts, outcomes, money, missed = [], [], [], [], []
+    kind, seen = plan_kinds.get(planned.space.base.kind), []
     for demand in range(len(planned.space.demands)):
         outcome = planned.seen(point, demand)
         if outcome is None:
             raise AssertionError("only designs with outcomes are chosen")
-        layout = layout_of(outcome.layouts[0])
-        design = bench.design(point, demand)
-        training = design.jobs[0].replace(layout=layout)
-        seated = bench.seated(point, demand, layout)
-        hardware.append(seated)
-        layouts.append(str(training.layout))
-        missed.append(missed_of_step(seated, training, outcome))
-        outcomes.append(outcome)
-        delivery_s = bench.delivery_s(seated)
-        money.append(priced(seated.cluster, training, outcome, seated.parts, design.assumptions, delivery_s=delivery_s))
-    name, figures = planned.space.name(point), planned.figures(point) or {}
-    return DesignChoice(
-        *(point, name),
-        tuple(hardware),
-        tuple(layouts),
-        tuple(outcomes),
-        tuple(money),
-        tuple(missed),
-        figures,
-    )
+        seen.append((outcome, *kind.look(bench, (point, demand), outcome)))
+    outcomes, hardware, layouts, prices, missed = zip(*seen, strict=True)
+    figures = planned.figures(point) or {}
+    return DesignChoice(point, planned.space.name(point), hardware, layouts, outcomes, prices, missed, figures)

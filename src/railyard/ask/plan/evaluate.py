@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan import service
+from railyard.ask.plan import service  # noqa: F401 - registers its kind of plans
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.objectives import figures_of
-from railyard.ask.plan.outcome import DesignOutcome, layout_of, layout_values, reason
+from railyard.ask.plan.outcome import DesignOutcome, PlanKind, layout_of, layout_values, plan_kinds, reason
 from railyard.ask.plan.price import priced
 from railyard.ask.plan.space import space_of
+from railyard.ask.plan.uncertainty import missed_of_step
 from railyard.engine.packet.slices import hops_in
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.schema.yaml import Mark, from_plain
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.plan.build import CandidateDesign
+    from railyard.ask.plan.build import CandidateDesign, PlannedHardware
+    from railyard.ask.plan.price import DesignPrice
+    from railyard.ask.plan.uncertainty import TimeError
     from railyard.measure.result.network import PacketFigures
     from railyard.work.training.designs import Estimate
     from railyard.work.training.prepare import Prepared
@@ -208,7 +211,7 @@ def simulated(
 ) -> DesignOutcome:
     """A point under a demand on an engine; with its error where it cannot run."""
     try:
-        return _one(bench, (point, demand), engine, layout, budget_hops)
+        return plan_kinds.get(bench.space.base.kind).run(bench, (point, demand), engine, layout, budget_hops)
     except InputError as error:
         text = reason(error)
     except SimulationError as error:
@@ -216,7 +219,7 @@ def simulated(
     return DesignOutcome(point, demand, engine, error=text, layouts=(dict(layout),))
 
 
-def _one(
+def _run(
     bench: DesignBench, place: tuple[int, int], engine: str, values: Mapping[str, Any], budget_hops: float
 ) -> DesignOutcome:
     (point, demand), layout = place, layout_of(values)
@@ -298,9 +301,9 @@ RUN = "railyard.ask.plan.evaluate:ran"
 def swept(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Points in closed form, in the order asked for: `points` (numbers of points and demands) of a `plan`."""
     exclude, bench = frozenset(task["exclude"]), _bench(task["plan"])
-    of = service.sweep if bench.space.base.kind == "serving" else sweep
     pairs = [tuple(pair) for pair in task["points"]]
-    found = {(outcome.point, outcome.demand): outcome.plain() for outcome in of(bench, pairs, exclude)}
+    outcomes = plan_kinds.get(bench.space.base.kind).sweep(bench, pairs, exclude)
+    found = {(outcome.point, outcome.demand): outcome.plain() for outcome in outcomes}
     return [found[pair] for pair in pairs]
 
 
@@ -310,11 +313,8 @@ def ran(task: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         task: `plan`, `point`, `demand`, `engine`, `layout`, and `budget_hops`, which packets may take (0: as written).
     """
-    bench = _bench(task["plan"])
-    if task["engine"] == "serving":
-        return service.served(bench, task["point"], task["demand"]).plain()
     given = (task["point"], task["demand"], task["engine"], task["layout"])
-    return simulated(bench, *given, budget_hops=task.get("budget_hops", 0.0)).plain()
+    return simulated(_bench(task["plan"]), *given, budget_hops=task.get("budget_hops", 0.0)).plain()
 
 
 def _bench(plan: Mapping[str, Any]) -> DesignBench:
@@ -324,3 +324,18 @@ def _bench(plan: Mapping[str, Any]) -> DesignBench:
         draft = load.from_values(plan["values"])
         _BENCHES[digest] = DesignBench(space_of(replace(draft, folder=Path(plan["folder"]))))
     return _BENCHES[digest]
+
+
+def _look(
+    bench: DesignBench, place: tuple[int, int], outcome: DesignOutcome
+) -> tuple[PlannedHardware, str, DesignPrice, tuple[TimeError, ...]]:
+    layout, design = layout_of(outcome.layouts[0]), bench.design(*place)
+    training = design.jobs[0].replace(layout=layout)
+    seated = bench.seated(*place, layout)
+    price = priced(
+        *(seated.cluster, training, outcome, seated.parts, design.assumptions), delivery_s=bench.delivery_s(seated)
+    )
+    return seated, str(training.layout), price, missed_of_step(seated, training, outcome)
+
+
+plan_kinds.add("training", PlanKind(sweep, _run, _look))

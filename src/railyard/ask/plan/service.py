@@ -10,11 +10,11 @@ import numpy as np
 
 from railyard.ask.plan.build import PlannedHardware
 from railyard.ask.plan.objectives import figures_of
-from railyard.ask.plan.outcome import DesignOutcome, reason
+from railyard.ask.plan.outcome import DesignOutcome, PlanKind, plan_kinds, reason
 from railyard.ask.plan.price import ServicePrice, kept_of
-from railyard.ask.plan.uncertainty import DesignChoice, TimeError, modelled
+from railyard.ask.plan.uncertainty import TimeError, modelled
 from railyard.engine.serving.closed_form import expected, unknown_of
-from railyard.kit.errors import InputError, SimulationError
+from railyard.kit.errors import InputError
 from railyard.measure.cost.cost import hourly_inputs
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
@@ -27,10 +27,10 @@ from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, ob
 from railyard.work.serving.prepare import job_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from railyard.ask.plan.build import DesignBench
-    from railyard.ask.plan.planned import PlannedDesigns
+    from railyard.ask.plan.price import DesignPrice
     from railyard.engine.serving.closed_form import Expected, PoolTotals
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.prepare import ServingJob
@@ -48,44 +48,21 @@ def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozen
             yield DesignOutcome(point, demand, "analytic", error=reason(error))
 
 
-def served(bench: DesignBench, point: int, demand: int) -> DesignOutcome:
-    """A point under a demand on the engine; with its error where it cannot run."""
-    try:
-        job = _job(bench, point, demand)
-        run = job.run(job.requests)
-        found = latencies(job, job.requests, run)
-        span_s = max(goodput(found, objective_of(job)).span_s, SHORTEST_S)
-        return _judged(bench, (point, demand, "serving"), job, found, uses_of(job, run, span_s))
-    except InputError as error:
-        text = reason(error)
-    except SimulationError as error:
-        text = str(error).splitlines()[0]
-    return DesignOutcome(point, demand, "serving", error=text, layouts=({},))
+def _run(
+    bench: DesignBench, place: tuple[int, int], engine: str, _layout: Mapping[str, Any], _budget_hops: float
+) -> DesignOutcome:
+    job = _job(bench, *place)
+    run = job.run(job.requests)
+    found = latencies(job, job.requests, run)
+    span_s = max(goodput(found, objective_of(job)).span_s, SHORTEST_S)
+    return _judged(bench, (*place, engine), job, found, uses_of(job, run, span_s))
 
 
-def choice(planned: PlannedDesigns, bench: DesignBench, point: int) -> DesignChoice:
-    """A design with everything that chances are worked out of."""
-    hardware, layouts, outcomes, money, missed = [], [], [], [], []
-    for demand in range(len(planned.space.demands)):
-        outcome = planned.seen(point, demand)
-        if outcome is None:
-            raise AssertionError("only designs with outcomes are chosen")
-        job = _job(bench, point, demand)
-        hardware.append(_hardware(job))
-        layouts.append(words(job.pools))
-        outcomes.append(outcome)
-        money.append(_again(bench, (point, demand), job, outcome))
-        missed.append(_missed(job))
-    name, figures = planned.space.name(point), planned.figures(point) or {}
-    return DesignChoice(
-        *(point, name),
-        tuple(hardware),
-        tuple(layouts),
-        tuple(outcomes),
-        tuple(money),
-        tuple(missed),
-        figures,
-    )
+def _look(
+    bench: DesignBench, place: tuple[int, int], outcome: DesignOutcome
+) -> tuple[PlannedHardware, str, DesignPrice, tuple[TimeError, ...]]:
+    job = _job(bench, *place)
+    return _hardware(job), words(job.pools), _again(bench, place, job, outcome), _missed(job)
 
 
 def replica(bench: DesignBench, point: int, demand: int) -> tuple[int, int]:
@@ -239,3 +216,6 @@ def _missed(job: ServingJob) -> tuple[TimeError, ...]:
         TimeError(modelled(f"iterations of {job.model.name} on {devices}", bias, error.scatter)),
         TimeError(modelled(f"layout {words(job.pools)} of {job.model.name}", 0.0, layout)),
     )
+
+
+plan_kinds.add("serving", PlanKind(sweep, _run, _look))

@@ -15,9 +15,9 @@ import numpy as np
 from railyard.ask.calibrate.measurements import Calibrated, CalibratedConstant, JudgedRow, MeasurementKind, kinds
 from railyard.ask.calibrate.nccl.constants import CONSTANTS as SHIPPED
 from railyard.ask.calibrate.nccl.constants import FITTED, STEP, constants_of
-from railyard.ask.calibrate.nccl.log import collective_of, parse
+from railyard.ask.calibrate.nccl.log import collective_of, columns_of, parse
 from railyard.ask.calibrate.nccl.rows import validate_log
-from railyard.ask.calibrate.posterior import Prior, posterior
+from railyard.ask.calibrate.posterior import SETTLED, Prior, moved_constants, posterior
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ SPREAD = 0.1
 ROWS_OF_LOG = 10
 SECTION = "collectives"
 LIBRARY = "library."
-# Constants that say less than this of what was open stay as they are in what is written.
-_SETTLED = 0.05
 _TEST = re.compile(r"\b(\w+)_perf\b")
 
 
@@ -131,16 +129,10 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
         raise InputError("no constant moves any row of this log", file=source.path)
     start = shipped()
     at, found = known.fit(start, range(len(known.rows)), leave_out=True)
-    constants = []
-    for place, index in enumerate(known.felt):
-        constant, value, width = FITTED[index], math.exp(found.at[place]), float(found.width[place])
-        settled = 1.0 - (width / constant.spread) ** 2
-        bounds = {"low": value * math.exp(-width), "high": value * math.exp(width)}
-        if settled >= _SETTLED:
-            before = math.exp(start[index])
-            constants.append(
-                CalibratedConstant(_of(constant.name), _short(constant.name), before, value, **bounds, settled=settled)
-            )
+    names = [FITTED[index].name for index in known.felt]
+    of = ["library" if name.startswith(LIBRARY) else "launch" for name in names]
+    short, before = [name.removeprefix(LIBRARY) for name in names], np.exp(start[list(known.felt)])
+    constants = [one for one in moved_constants(of, short, before, found) if one.settled >= SETTLED]
     columns = (known.measured_us, known.times_us(start), known.times_us(at), known.measured_us * np.exp(found.left_out))
     judged = [
         JudgedRow(row.line, f"{row.collective} {row.bytes} B", *(float(column[number]) for column in columns))
@@ -185,24 +177,8 @@ def _mean_log(times_us: Sequence[float | None]) -> float:
     return math.fsum(math.log(time_us) for time_us in times_us if time_us) / len(times_us)
 
 
-def _of(name: str) -> str:
-    return "library" if name.startswith(LIBRARY) else "launch"
-
-
-def _short(name: str) -> str:
-    return name.removeprefix(LIBRARY)
-
-
 def _recognizes(source: MeasurementFile) -> bool:
-    from railyard.ask.calibrate.nccl.log import columns_of
-
     return any(columns_of(line) is not None for line in source.text.split("\n"))
-
-
-def _calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
-    pass
-
-    return calibrate(source, catalog)
 
 
 kinds.add(
@@ -212,6 +188,6 @@ kinds.add(
         summary="A log of nccl-tests or rccl-tests as it is printed: a row a size, with its times and bandwidths.",
         columns=("size", "time", "algbw", "busbw as nccl-tests prints them"),
         recognizes=_recognizes,
-        calibrate=_calibrate,
+        calibrate=calibrate,
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from railyard.ask.calibrate.measurements import (
     read_rows,
     words,
 )
-from railyard.ask.calibrate.posterior import Prior, posterior
+from railyard.ask.calibrate.posterior import SETTLED, Prior, moved_constants, posterior
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import KV_BITS, PRECISIONS, Deployments, ServingLayout
 from railyard.work.serving.memory import sequences
@@ -124,8 +123,6 @@ def _row(line: int, values: Mapping[str, Any], catalog: Catalog) -> ServedRow:
 
 SPREAD = 0.03
 """What one user's measurements of loads leave: nightly runs of one recipe differ by 2 to 4 %."""
-# Constants that say less than this of what was open stay as they are in what is written.
-_SETTLED = 0.05
 # Of drafts, of pools apart and of the closed form alone, a closed loop of one replica says nothing.
 _SILENT = ("acceptance", "split_wave_share", "skew")
 
@@ -143,8 +140,7 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     for engine, name in dict.fromkeys((row.software, row.device.name) for row in rows):
         those = [row for row in rows if (row.software, row.device.name) == (engine, name)]
         found = fitted(loop_of(those), profile(engine, those[0].device))
-        of = [_constant(f"{engine}.{name}", one) for one in zip(*found.by_constant, strict=True)]
-        kept = [one for one in of if one.settled >= _SETTLED]
+        kept = [replace(one, of=f"{engine}.{name}") for one in found.constants if one.settled >= SETTLED]
         moved += kept
         judged += _judged(those, found)
         values = {one.name: one.value for one in kept}
@@ -153,11 +149,6 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     judged.sort(key=lambda row: (row.line, row.name))
     use = "`profiles: FILE` in a scenario's serving section"
     return Calibrated("serving", "s", tuple(moved), tuple(judged), written(profiles), use)
-
-
-def _constant(of: str, one: tuple[str, float, float, float, float]) -> CalibratedConstant:
-    name, before, value, width, settled = one
-    return CalibratedConstant(of, name, before, value, value * math.exp(-width), value * math.exp(width), settled)
 
 
 @dataclass(frozen=True)
@@ -199,22 +190,11 @@ class FittedLoop:
     """Constants of one engine on one device.
 
     Attributes:
-        names, before, values, width, settled: Of each constant: shipped, most likely, one standard deviation of the
-            logarithm, share of what was open that the rows settled.
         seconds: [3, 2, row]: as shipped, with these constants, and each row without itself.
     """
 
-    names: tuple[str, ...]
-    before: tuple[float, ...]
-    values: tuple[float, ...]
-    width: tuple[float, ...]
-    settled: tuple[float, ...]
+    constants: tuple[CalibratedConstant, ...]
     seconds: F
-
-    @property
-    def by_constant(self) -> tuple[tuple[object, ...], ...]:
-        """The columns of a constant."""
-        return self.names, self.before, self.values, self.width, self.settled
 
 
 def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
@@ -229,14 +209,8 @@ def fitted(loop: Loop, shipped: ServingSoftware) -> FittedLoop:
     left_out = np.full(loop.measured_s.size, np.nan)
     left_out[asked] = loop.measured_s.ravel()[asked] * np.exp(at.left_out)
     seconds = [loop.seconds(_with(loop, shipped, names, each)) for each in (before, moved)]
-    return FittedLoop(
-        names,
-        tuple(before.tolist()),
-        tuple(float(f"{value:.4g}") for value in moved),
-        tuple(at.width.tolist()),
-        tuple((1.0 - (at.width / prior.width) ** 2).tolist()),
-        np.stack([*seconds, left_out.reshape(shape)]),
-    )
+    found = moved_constants(names, names, before, at, digits=4)
+    return FittedLoop(tuple(found), np.stack([*seconds, left_out.reshape(shape)]))
 
 
 def prior_of(names: Sequence[str], before: F) -> Prior:
