@@ -129,8 +129,8 @@ def test_how_a_question_is_written_changes_no_byte(question: dict[str, Any]) -> 
 @EXAMPLES
 @given(question=questions())
 def test_the_order_of_variants_changes_none_of_them(question: dict[str, Any]) -> None:
-    """Variants of a comparison, in two orders and alone, are the same to the byte."""
-    names = ["roce", "uec", "infiniband"]
+    """Variants of a comparison, in both orders and alone, are the same to the byte."""
+    names = ["roce", "uec"]
 
     def compared(order: list[str]) -> dict[str, str]:
         run = railyard.compare(question, vary={"fabric": order}, out=None)

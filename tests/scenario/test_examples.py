@@ -81,6 +81,7 @@ def test_oversubscription_is_felt_and_the_tier_named():
     assert thin["capex"]["total_usd"]["typical"] < full["capex"]["total_usd"]["typical"]
 
 
+@pytest.mark.slow
 def test_designing_the_network_for_the_job_ends_the_wait():
     """In the median of the draws 14 to 25 % of the step is waiting at first, on the designed fabric less than 5 %."""
     variants = execute(load.load(EXAMPLES / "as-built.yaml")).result.plain()["variants"]

@@ -117,6 +117,7 @@ def local(tmp_path_factory):
     return printed, written(folder / "runs")
 
 
+@pytest.mark.slow
 def test_a_plan_is_the_same_to_the_byte_also_where_a_node_is_killed(cluster, file, tmp_path, local):
     out, extra = tmp_path / "runs", cluster.add_node(num_cpus=1)
     running = started(file, out, "--ray", cluster.address)
