@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.face import api
-from railyard.face.cli.starting import template
+from railyard.face.verbs.init import template
 from railyard.face.web.views import floor, load
 from railyard.face.web.views.packed import packed
 from railyard.graph import Record

@@ -14,7 +14,7 @@ from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.ask.deploy.emit.labs import netlist
 from railyard.face import api
 from railyard.face.cli import guard
-from railyard.face.cli.starting import template
+from railyard.face.verbs.init import template
 from railyard.work.scenario import load
 from railyard.work.study import compose
 

@@ -214,12 +214,12 @@ def test_catalogue(railyard):
 
 
 def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch):
-    from railyard.face.cli import starting
+    from railyard.face.verbs import init
 
-    def broken(file):
+    def broken():
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(starting, "init", broken)
+    monkeypatch.setattr(init, "template", broken)
     code, out, err = railyard("init")
     assert (code, out) == (3, "")
     assert "please report it" in err
@@ -230,12 +230,12 @@ def test_our_own_fault_is_code_3_with_its_trace_in_a_file(railyard, monkeypatch)
 
 
 def test_ctrl_c_is_code_130(railyard, monkeypatch):
-    from railyard.face.cli import starting
+    from railyard.face.verbs import init
 
-    def interrupted(file):
+    def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(starting, "init", interrupted)
+    monkeypatch.setattr(init, "template", interrupted)
     code, _, err = railyard("init")
     assert code == 130
     assert "stopped" in err

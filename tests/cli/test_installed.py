@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.face.cli import guard, installed
+from railyard.face.cli import commands, guard
 
 SAY = """
 import typer
@@ -23,7 +23,7 @@ def say(word: str) -> None:
 def entries(monkeypatch):
     """Entry points of the group, as an environment would have them."""
     found: dict[str, EntryPoint] = {}
-    monkeypatch.setattr(installed, "installed", lambda: found)
+    monkeypatch.setattr(commands, "installed", lambda: found)
     return found
 
 
@@ -32,7 +32,7 @@ def shouting(entries, tmp_path, monkeypatch):
     (tmp_path / "shouting.py").write_text(SAY, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shouting", raising=False)
-    entry = EntryPoint("shout", "shouting:app", installed.GROUP)
+    entry = EntryPoint("shout", "shouting:app", commands.ENTRY_POINTS)
     entries["shout"] = entry._for(SimpleNamespace(metadata={"Summary": "Says it three times."}))
 
 
@@ -58,12 +58,12 @@ def test_an_extra_that_is_not_installed_says_how_to_get_it(entries, capsys):
 
 
 def test_a_built_in_command_is_never_replaced(entries, capsys):
-    entries["schema"] = EntryPoint("schema", "nowhere:app", installed.GROUP)
+    entries["schema"] = EntryPoint("schema", "nowhere:app", commands.ENTRY_POINTS)
     assert guard.run(["schema", "--help"]) == 0
     assert "JSON schema of a scenario" in capsys.readouterr().out
 
 
 def test_a_broken_package_is_named(entries, capsys):
-    entries["shout"] = EntryPoint("shout", "no_such_module:app", installed.GROUP)
+    entries["shout"] = EntryPoint("shout", "no_such_module:app", commands.ENTRY_POINTS)
     assert guard.run(["shout"]) == 1
     assert "no_such_module" in capsys.readouterr().err

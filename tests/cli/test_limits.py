@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from railyard.face.cli import guard, starting
+from railyard.face.cli import guard
+from railyard.face.verbs import init
 
 CONTROLS = """\
 from railyard.engine import packet
@@ -71,8 +72,8 @@ def test_too_little_memory_to_begin_with_is_refused(small, tmp_path):
 
 def test_memory_that_runs_out_is_one_message_and_code_1():
     code = (
-        "import sys; from railyard.face.cli import guard, starting; "
-        "starting.init = lambda file: bytearray(1 << 40); sys.exit(guard.run(['init']))"
+        "import sys; from railyard.face.cli import guard; from railyard.face.verbs import init; "
+        "init.template = lambda: bytearray(1 << 40); sys.exit(guard.run(['init']))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code],
@@ -87,8 +88,8 @@ def test_memory_that_runs_out_is_one_message_and_code_1():
 
 def test_a_library_that_aborts_for_want_of_memory_ends_alike():
     code = (
-        "import os, sys; from railyard.face.cli import guard, starting; "
-        "starting.init = lambda file: os.abort(); sys.exit(guard.run(['init']))"
+        "import os, sys; from railyard.face.cli import guard; from railyard.face.verbs import init; "
+        "init.template = lambda: os.abort(); sys.exit(guard.run(['init']))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", code],
@@ -135,7 +136,7 @@ def test_a_stdout_of_few_letters_gets_letters_that_it_has(encoding):
 def test_the_command_line_asks_for_such_letters(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(starting, "init", lambda file: print("└─ whole tree"))  # noqa: T201
+    monkeypatch.setattr(init, "template", lambda: print("└─ whole tree") or "")  # noqa: T201
     assert guard.run(["init"]) == 0
     assert stream.buffer.getvalue() == b"`- whole tree\n"
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from railyard.face.cli import terminal
+from railyard.face import terminal
 
 
 class Terminal(io.StringIO):

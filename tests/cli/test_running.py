@@ -8,8 +8,9 @@ import polars as pl
 import pytest
 
 import railyard
-from railyard.face.api import TABLES, numbers, words
+from railyard.face.api import TABLES, words
 from railyard.face.cli import guard
+from railyard.measure import numbers
 from railyard.measure.result.section import Band
 from railyard.measure.verdict import verdict_of
 

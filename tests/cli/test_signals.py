@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from railyard.face.cli import guard, signals, starting
+from railyard.face import signals
+from railyard.face.cli import guard
+from railyard.face.verbs import init
 from railyard.kit.schema import yaml
 
 PLAN = {
@@ -30,7 +32,8 @@ PLAN = {
 }
 
 PATIENT = """
-from railyard.face.cli import main, signals
+from railyard.face import signals
+from railyard.face.cli import main
 
 signals.PATIENCE_S = signals._LONGEST_S = 100
 main()
@@ -71,7 +74,7 @@ def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
     file = tmp_path / "plan.yaml"
     file.write_text(yaml.to_text(PLAN), encoding="utf-8")
     often = "from railyard.face.cli import plan_designs\nplan_designs._EVERY_S = 0.01\n" if after else ""
-    command = [sys.executable, "-c", f"{often}{PATIENT}", "plan", str(file), "--json", "--out", str(tmp_path / "runs")]
+    command = [sys.executable, "-c", f"{often}{PATIENT}", "plan", "", "--json", "--out", str(tmp_path / "runs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(0.0 if after else 1.0)
         while after and after not in process.stderr.readline():
@@ -91,22 +94,23 @@ def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
 def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(ears, monkeypatch, capsys, came):
     """Pydantic words what it caught in its own message; without a signal an error is a fault."""
 
-    def caught(file):
+    def caught():
         if came:
             signals.heard(signal.SIGTERM)
         raise ValueError("Error building `model` serializer:\n  Interrupted: ")
 
-    monkeypatch.setattr(starting, "init", caught)
+    monkeypatch.setattr(init, "template", caught)
     assert guard.run(["init"]) == (143 if came else guard.OUR_FAULT)
     assert capsys.readouterr().err.startswith("stopped by SIGTERM" if came else "error: a fault of Railyard's own")
 
 
 DEAF = """
 import pathlib, sys, time
-from railyard.face.cli import main, starting
+from railyard.face.cli import main
+from railyard.face.verbs import init
 from railyard.kit.files import appearing
 
-def deaf(file):
+def deaf():
     with appearing(pathlib.Path("out.txt")) as unfinished:
         unfinished.write_text("half of it")
         print("begun", flush=True)
@@ -116,7 +120,7 @@ def deaf(file):
             except KeyboardInterrupt:
                 pass
 
-starting.init = deaf
+init.template = deaf
 sys.argv = ["railyard", "init"]
 main()
 """
@@ -137,17 +141,18 @@ def test_a_command_that_hears_nothing_is_ended_and_leaves_nothing(tmp_path, numb
 
 POOL = """
 import os, sys
-from railyard.face.cli import main, starting
+from railyard.face.cli import main
+from railyard.face.verbs import init
 from railyard.work.study.tasks import Task
 from railyard.work.study.workers import Local
 
-def pooled(file):
+def pooled():
     pool = Local(2)
     tasks = [Task("time:sleep", 0), Task("time:sleep", 600), Task("time:sleep", 600)]
     for done in pool.run(tasks):
         print(*(worker.process.pid for worker in pool._busy), flush=True)
 
-starting.init = pooled
+init.template = pooled
 if __name__ == "__main__":
     sys.argv = ["railyard", "init"]
     main()

@@ -15,8 +15,9 @@ from railyard.kit.schema import yaml
 
 STOPPED = """
 import os, signal, sys
-from railyard.face.cli import main, signals
-from railyard.face.cli.terminal import Progress
+from railyard.face import signals
+from railyard.face.cli import main
+from railyard.face.terminal import Progress
 
 stage, share = sys.argv.pop(1), float(sys.argv.pop(1))
 signals.PATIENCE_S = signals._LONGEST_S = 100  # for a machine that is busy with others

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from railyard.face.cli.terminal import Progress, Table
+from railyard.face.terminal import Progress, Table
 
 
 class Terminal(io.StringIO):

@@ -11,7 +11,7 @@ import pytest
 
 from railyard.ask.audit.audit import audit
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.face.cli.terminal import Table
+from railyard.face.terminal import Table
 
 from .irregular import FABRICS
 

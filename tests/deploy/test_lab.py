@@ -17,7 +17,7 @@ from railyard.cluster.asbuilt import lldp
 from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.face.cli import deploy as cli
-from railyard.face.cli.terminal import emit
+from railyard.face.terminal import emit
 
 from .namespaces import Lab, why
 from .scenarios import draft, planned

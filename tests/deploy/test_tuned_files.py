@@ -12,7 +12,7 @@ from railyard.ask.deploy.emit import configurations
 from railyard.ask.deploy.emit.settings import LEFT, SYSTEMS, rendered
 from railyard.ask.deploy.system import systems
 from railyard.face.cli import guard
-from railyard.face.cli.tune import write_configured
+from railyard.face.verbs.tune import write_configured
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 

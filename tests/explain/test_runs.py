@@ -10,7 +10,7 @@ import pytest
 
 import railyard
 from railyard.face.cli import guard
-from railyard.face.cli.explain import WIDTH
+from railyard.face.words.explain import WIDTH
 
 if TYPE_CHECKING:
     from pathlib import Path

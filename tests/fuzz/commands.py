@@ -26,7 +26,7 @@ from tests.fuzz.documents import BASES, Document, documents, text_of
 from tests.fuzz.readers import ROOT
 from tests.fuzz.scenarios import CHANGES, Case, Found, misplaced, refusal, report
 
-from railyard.face.cli.terminal import placed
+from railyard.face.terminal import placed
 from railyard.kit.errors import InputError, RailyardError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def call(words: str, file: Path, out: Path) -> tuple[int, str]:
     Raises:
         RailyardError: It was refused, or cannot be run.
     """
-    from railyard.face.cli.installed import command
+    from railyard.face.cli.commands import command
 
     arguments = [word.replace("FILE", str(file)).replace("OUT", str(out)) for word in words.split()]
     shown = io.StringIO()

@@ -45,7 +45,7 @@ def test_every_command_that_reads_a_scenario_is_run():
             return [(" ".join(words), command)]
         return [leaf for name, one in inner.items() for leaf in leaves(one, (*words, name))]
 
-    from railyard.face.cli.installed import command
+    from railyard.face.cli.commands import command
 
     asks = {
         name

@@ -9,7 +9,7 @@ from tests.tables import command
 from typer.main import get_command
 
 from railyard.face import api
-from railyard.face.cli.installed import EXTRAS, app
+from railyard.face.cli.commands import EXTRAS, app
 from railyard.work.scenario.load import load
 
 ROOT = Path(__file__).parents[2]

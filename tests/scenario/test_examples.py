@@ -55,7 +55,7 @@ def test_a_quick_example_runs(name):
 
 
 def test_the_template_of_init_is_an_example_too():
-    from railyard.face.cli.starting import template
+    from railyard.face.verbs.init import template
     from railyard.kit.schema import yaml
 
     draft = load.from_values(

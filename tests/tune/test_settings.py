@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -358,13 +359,11 @@ def test_the_answer_sets_what_was_found_beside_what_was_written():
 
 
 def test_no_file_is_written_where_the_gain_may_be_chance(tmp_path, capsys, monkeypatch):
-    from railyard.face.cli import tune as command
-
     before, longer = TimedStep(1.0, 1.0, {}), TimedStep(1.1, 1.0, {})
     found = TuneResult(
         "t", "flow", 1.0, 0.9, {"qps": 4}, [SettingEffect("qps", 0.1, 0.1)], unseen=[(TuneCase(1), (before, longer))]
     )
-    monkeypatch.setattr(command, "tuned", lambda *_, **__: (found, None))
+    monkeypatch.setattr("railyard.ask.tune.study.tune", lambda *_, **__: (found, SimpleNamespace(text=str)))
     file, env = tmp_path / "t.yaml", tmp_path / "nccl.sh"
     file.write_text(yaml.to_text(values()), encoding="utf-8")
     assert guard.run(["tune", str(file), "--quiet", "--env", str(env)]) == 0

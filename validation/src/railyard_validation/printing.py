@@ -9,11 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
-from railyard.face.api.numbers import percent, seconds
-from railyard.face.cli.calibrate import runs_table
-from railyard.face.cli.terminal import Progress, Table, emit
+from railyard.face.terminal import Progress, Table, emit
+from railyard.face.verbs.calibrate import runs_table
 from railyard.kit.errors import InputError, Problem, RailyardError
 from railyard.kit.files import write_text
+from railyard.measure.numbers import percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -44,7 +44,7 @@ def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Sce
     Raises:
         InputError: With the place of every fault.
     """
-    return _draft(path, overrides).scenario
+    return draft_of(path, overrides).scenario
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
         InputError: The scenario is wrong, with the place of every fault.
         SimulationError: The run cannot finish.
     """
-    return execute(_draft(scenario, overrides), [], engine=engine, out=out, progress=progress)
+    return execute(draft_of(scenario, overrides), [], engine=engine, out=out, progress=progress)
 
 
 def compare(
@@ -95,7 +95,7 @@ def compare(
         SimulationError: The run cannot finish.
     """
     changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
-    return execute(_draft(scenario, changes), [], engine=engine, out=out, progress=progress)
+    return execute(draft_of(scenario, changes), [], engine=engine, out=out, progress=progress)
 
 
 def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = "runs") -> Run:
@@ -173,7 +173,7 @@ def execute(
     return Run(finished.result.name, finished.result, finished.folder)
 
 
-def _draft(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:
+def draft_of(scenario: str | Path | Mapping[str, Any] | Scenario, overrides: Mapping[str, Any] | None) -> Draft:
     from railyard.kit.schema import yaml
     from railyard.work.scenario import load as loading
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers
+from railyard.measure import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

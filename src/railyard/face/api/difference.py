@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.api import numbers
 from railyard.face.api.figures import (
     CHOICES,
     ROUNDING,
@@ -21,6 +20,7 @@ from railyard.face.api.figures import (
     shown_pair,
 )
 from railyard.kit.errors import InputError
+from railyard.measure import numbers
 from railyard.measure.result.answers import DiffAnswer
 from railyard.measure.result.section import missing, same
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers
+from railyard.measure import numbers
 from railyard.measure.result.variants import ServingFigure
 from railyard.work.study.deaths import listed, span
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from railyard.face.api import numbers
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
+from railyard.measure import numbers
 from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.result.answers import NAMES
 from railyard.measure.result.section import flatten

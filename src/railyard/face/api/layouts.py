@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers
 from railyard.kit.quantities import format_memory
+from railyard.measure import numbers
 from railyard.measure.result.variants import TrainingVariant
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers, operated, served, wide, words
+from railyard.face.api import operated, served, wide, words
+from railyard.measure import numbers
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.api import numbers
 from railyard.kit.quantities import interval
+from railyard.measure import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

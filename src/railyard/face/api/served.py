@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import believed, numbers
+from railyard.face.api import believed
+from railyard.measure import numbers
 from railyard.measure.result.variants import ServingVariant
 from railyard.measure.verdict import may_be_in_time
 

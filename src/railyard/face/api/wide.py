@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import numbers
 from railyard.face.api.operated import Sheet
 from railyard.kit.quantities import format_rate
+from railyard.measure import numbers
 from railyard.measure.result.variants import EdgeVariant, FederatedVariant, LocalVariant
 
 if TYPE_CHECKING:

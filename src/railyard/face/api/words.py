@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from railyard.face.api import believed, faults, numbers, operated, served, wide
+from railyard.face.api import believed, faults, operated, served, wide
+from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
 from railyard.measure.result.variants import TraceVariant
 

@@ -11,7 +11,7 @@ def main() -> None:
     """Entry point of `railyard`."""
     import sys
 
-    from railyard.face.cli import signals
+    from railyard.face import signals
 
     arguments = sys.argv[1:]
     signals.listen(waits=True)  # until the guard can say what ended the command

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from railyard.face.cli import signals
-from railyard.face.cli.completion import COMPLETING, prepare
-from railyard.face.cli.terminal import paint, say, show
+from railyard.face import signals
+from railyard.face.terminal import paint, say, show
 from railyard.kit.errors import Interrupted, RailyardError
 
 if TYPE_CHECKING:
@@ -53,6 +52,9 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
+COMPLETING = "_RAILYARD_COMPLETE"
+"""Set by the script of a shell while it asks for what may follow."""
+
 OUR_FAULT = 3
 CLOSED = 141
 """What a shell says of a program whose reader has gone (128 + SIGPIPE); the run itself is complete."""
@@ -66,12 +68,14 @@ def run(arguments: Sequence[str]) -> int:
     if sys.stdout is None:
         return _unwritten(OSError(errno.EBADF, "stdout is closed"))
     if COMPLETING in os.environ:
-        prepare()
+        from typer import completion
+
+        completion.completion_init()
     letters(sys.stdout, sys.stderr)
     try:
         if list(arguments[:1]) != ["plan"]:  # which has an answer at any moment
             signals.ready()
-        from railyard.face.cli.installed import command
+        from railyard.face.cli.commands import command
 
         signals.prepare()
         outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from railyard.face.verb import DEPLOYMENTS
 from railyard.face.web.documents import OutputRow
-from railyard.face.web.shelf import DEPLOYMENTS, RUNS, Missing
+from railyard.face.web.shelf import RUNS, Missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from railyard.face.api import words
 from railyard.face.api.compared import comparison
+from railyard.face.verb import DEPLOYMENTS
 from railyard.face.web.documents import AnswerRow, FileRow, FileText, InputRow, PageRow, RunRow
 from railyard.graph.parquet import is_record
 from railyard.kit.errors import InputError
@@ -84,8 +85,6 @@ _MOST_FILES = 2000
 _DEEPEST = 4
 _DEEPEST_UPLOAD = 2
 _CODE = frozenset({".py", ".pyc", ".pyd", ".pyi", ".pyw", ".pth", ".so", ".dll", ".dylib", ".sh", ".exe"})
-DEPLOYMENTS = "deployments"
-"""Where folders of deployments are put: what is written there is opened as a page."""
 
 _SKIPPED = frozenset({RUNS, DEPLOYMENTS, "node_modules", "people"})
 

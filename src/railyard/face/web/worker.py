@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard.face.verb import RUNS, Request, keep, of_page
 from railyard.face.web import dispatch
+from railyard.face.web.documents import Outcome
 from railyard.face.web.looking import faults_of
-from railyard.face.web.verbs.verb import VerbRequest, verbs
 from railyard.kit import files as processes
 from railyard.kit.errors import RailyardError
 from railyard.work.scenario import load
@@ -65,24 +66,33 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     folder = Path(request["folder"])
     os.chdir(folder)
     processes.limit_memory(request["memory_bytes"])
-    verb = verbs.get(request["verb"])
+    verb, page = of_page(request["verb"])
     files = {name: [folder / file for file in given] for name, given in request["files"].items()}
     dispatch.confine(folder)
     for path in (path for given in files.values() for path in given):
         dispatch.refuse_outside(path, folder)
     cluster = partial(workers, request["ray"], begin=partial(dispatch.confine, folder)) if request["ray"] else None
-    wanted = VerbRequest(
-        folder=folder,
+    wanted = Request(
         draft=partial(_draft, folder, request["text"], request["file"]),
+        progress=tell,
+        pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
+        runs=folder / RUNS,
         engine=request["engine"],
         vary=request["vary"],
-        files=files,
-        options={**{option.name: option.default for option in verb.options}, **request["options"]},
-        tell=tell,
-        pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
         cluster=cluster,
+        quiet=True,
     )
-    return {"outcome": verb.work(wanted).model_dump()}
+    given = {
+        one.parameter: files[one.name] if one.several else files[one.name][0]
+        for one in verb.inputs
+        if files.get(one.name)
+    }
+    reply = verb(wanted, **given, **request["options"], **page.given(wanted))
+    if reply.folder is None and reply.keep is None:  # stopped before anything was found
+        raise KeyboardInterrupt
+    place = reply.folder if reply.folder is not None else keep(reply, folder / RUNS)
+    name = f"{place.relative_to(folder).as_posix()}/{reply.page}" if page.view == "page" else place.name
+    return {"outcome": Outcome(view=page.view, name=name).model_dump()}
 
 
 def _draft(folder: Path, text: str, file: str) -> Draft:

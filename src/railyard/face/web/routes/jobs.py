@@ -9,9 +9,9 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from railyard.face.web.checked import checked
 from railyard.face.web.documents import NewJob, QueuedJob
 from railyard.face.web.routes.asking import Asked, Asking
-from railyard.face.web.verbs.checked import checked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, HTTPException, Query, Request
 from starlette.requests import ClientDisconnect
 
+from railyard.face.verb import on_page
 from railyard.face.web.documents import FileName, FileRow, InputRow, InputSpec, OptionSpec, VerbSpec
 from railyard.face.web.routes.asking import Asked
-from railyard.face.web.verbs.verb import listed
 from railyard.kit.files import appearing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.face.verb import Page, Verb
     from railyard.face.web.settings import WorkLimits
     from railyard.face.web.shelf import Shelf
-    from railyard.face.web.verbs.verb import Option, Verb
 
 router = APIRouter(tags=["verbs"])
 
@@ -25,7 +25,7 @@ router = APIRouter(tags=["verbs"])
 @router.get("/verbs")
 def list_verbs() -> list[VerbSpec]:
     """Everything that can be asked for, and what each is given."""
-    return [_spec(verb) for verb in listed()]
+    return [_spec(name, verb, page) for name, (verb, page) in on_page().items()]
 
 
 @router.get("/inputs")
@@ -77,18 +77,14 @@ def _refuse_more(shelf: Shelf, limits: WorkLimits) -> None:
         )
 
 
-def _spec(verb: Verb) -> VerbSpec:
+def _spec(name: str, verb: Verb, page: Page) -> VerbSpec:
     return VerbSpec(
-        name=verb.name,
-        title=verb.title,
-        about=verb.about,
-        scenario="scenario" in verb.takes,
-        engine="engine" in verb.takes,
-        vary="vary" in verb.takes,
-        inputs=[InputSpec(**vars(one)) for one in verb.inputs],
-        options=[_option(one) for one in verb.options],
+        name=name,
+        title=page.title,
+        about=page.about,
+        scenario="scenario" in verb.parts,
+        engine="engine" in verb.parts,
+        vary="vary" in verb.parts,
+        inputs=[InputSpec(**{key: vars(one)[key] for key in InputSpec.model_fields}) for one in verb.inputs],
+        options=[OptionSpec(**{**vars(one), "allowed": list(one.allowed())}) for one in verb.choices],
     )
-
-
-def _option(option: Option) -> OptionSpec:
-    return OptionSpec(**{**vars(option), "allowed": list(option.allowed())})

@@ -1,0 +1,243 @@
+"""The command line made of verbs, and commands of other packages.
+
+Commands of other packages are entry points of the group `railyard.commands`, imported when one of them runs: a
+`typer.Typer` or a command of Typer. The summary of the package is its line of `railyard --help`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from railyard.face import signals, terminal
+from railyard.face.options import Engine, Json, Keep, Out, Quiet, Ray, Scenario, Set, Vary
+from railyard.face.terminal import Progress, emit, say
+from railyard.face.verb import RUNS, Reply, Request, keep, verbs
+from railyard.kit.errors import InputError, RailyardError, SimulationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from importlib.metadata import EntryPoint
+
+    from railyard.face.verb import Verb
+
+GROUPS = {
+    "catalog": "What is known about hardware, models and prices, with sources.",
+    "calibrate": "Measure the hardware at hand and keep what was read.",
+    "plan": "What should be built: `railyard plan PLAN`.",
+    "lab": "A lab on this machine: programs over shaped links, in network namespaces.",
+    "operate": "Play many jobs on one cluster for months: `railyard operate SCENARIO`.",
+}
+_DEFAULTS = {"plan": "designs", "operate": "scenario"}
+"""Commands of groups that a file's name stands for."""
+_PARTS: dict[str, tuple[str, Any, Any]] = {
+    "engine": ("engine", Engine, None),
+    "vary": ("vary", Vary, None),
+    "set": ("set_", Set, None),
+    "ray": ("ray", Ray, None),
+}
+ENTRY_POINTS = "railyard.commands"
+EXTRAS = {"validate": "validation"}
+"""Commands of Railyard that come with an extra."""
+
+
+def command_of(verb: Verb) -> Callable[..., None]:
+    """The function of a command, with the options of the verb in its signature."""
+    named = inspect.Parameter.KEYWORD_ONLY
+    rows: list[tuple[str, Any, Any]] = []
+    if "scenario" in verb.parts:
+        rows.append(("scenario", Scenario, inspect.Parameter.empty))
+    rows += [(name, hint, one.default) for name, (one, hint) in verb.arguments.items()]
+    for part, row in _PARTS.items():
+        if part in verb.parts - verb.hidden or (part == "set" and "scenario" in verb.parts):
+            rows.append(row)
+    if verb.out:
+        rows.append(("out", Out, RUNS) if verb.out == "runs" else ("out", Keep, None))
+    rows += [("json", Json, False)] if verb.json else []
+    rows += [("quiet", Quiet, False)] if verb.quiet else []
+
+    def command(**given: Any) -> None:
+        raise typer.Exit(_carry_out(verb, given))
+
+    command.__doc__ = inspect.cleandoc(verb.ask.__doc__ or "").partition("\n\nRaises:")[0]
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, named, default=default, annotation=hint) for name, hint, default in rows]
+    )
+    command.__annotations__ = {name: hint for name, hint, _ in rows}
+    return command
+
+
+def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
+    """Asks, prints the answer and keeps it; gives the exit code."""
+    if verb.patient:
+        signals.ready(once=True)
+    quiet = given.pop("quiet") if verb.quiet else False
+    as_json = given.pop("json") if verb.json else False
+    out = given.pop("out") if verb.out else None
+    ray = given.pop("ray") if "ray" in verb.parts else None
+    draft: Any = None
+    if "scenario" in verb.parts:
+        draft = partial(terminal.scenario, given.pop("scenario"), given.pop("set_") or [])
+    engine = given.pop("engine") if "engine" in verb.parts else None
+    vary = given.pop("vary") if "vary" in verb.parts - verb.hidden else None
+    with Progress(wanted=not (quiet or (as_json and not verb.quiet)), every_s=verb.every_s) as progress:
+        request = Request(
+            draft=draft,
+            progress=progress,
+            pool=partial(_workers, ray),
+            runs=out,
+            engine=engine,
+            vary=vary or (),
+            cluster=None if ray is None else partial(_workers, ray),
+            quiet=quiet,
+        )
+        reply = verb(request, **given)
+    if not isinstance(reply, Reply):
+        return reply or 0
+    for line in reply.notes:
+        say(line)
+    if as_json:
+        emit(reply.text())
+    else:
+        reply.show()
+    if verb.out == "keep" and out is not None and reply.keep is not None:
+        from railyard.measure.result.answers import NAMES
+
+        say(f"report: {keep(reply, out)}/{NAMES[type(reply.keep)]}.html")
+    if reply.stopped:
+        terminal.so_far(reply.stopped)
+    if reply.failed:
+        raise SimulationError(reply.failed)
+    return reply.code
+
+
+def _workers(ray: str | None) -> Any:
+    from railyard.work.study.workers import workers
+
+    return workers(ray)
+
+
+class _Group(TyperGroup):
+    """Commands, or the name of a file in the place of the group's default one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        default = _DEFAULTS.get(self.name or "", "")
+        if default and args and args[0] not in self.commands:
+            args = [default, *args]
+        if self.name == "plan" and args and args[0] != default:
+            signals.ready()  # a plan of designs says itself when it is ready to be stopped
+        return super().resolve_command(ctx, args)
+
+
+class _Commands(TyperGroup):
+    """The built-in commands, then those of installed packages by name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *sorted(installed().keys() - self.commands.keys())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A built-in command, or the name and the line of an installed one, without importing it."""
+        entry = None if cmd_name in self.commands else installed().get(cmd_name)
+        return super().get_command(ctx, cmd_name) if entry is None else TyperCommand(cmd_name, help=summary(entry))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is going to run: one of an installed package or of a user's file is imported here.
+
+        Raises:
+            InputError: It comes with an extra that is not installed.
+            RailyardError: The package that has it cannot be imported.
+        """
+        name = args[0]
+        if name in self.commands:
+            return super().resolve_command(ctx, args)
+        if name in installed():
+            return name, load(installed()[name]), args[1:]
+        if name in EXTRAS:
+            raise InputError(f"`railyard {name}` is not installed: `pip install railyard[{EXTRAS[name]}]` adds it")
+        if name in verbs:
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            _add(alone, verbs.get(name), name)
+            return name, typer.main.get_command(alone), args[1:]
+        return super().resolve_command(ctx, args)
+
+
+@cache
+def installed() -> Mapping[str, EntryPoint]:
+    """Commands of installed packages by name."""
+    from importlib import metadata
+
+    return {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINTS)}
+
+
+def summary(entry: EntryPoint) -> str:
+    """What the package says of itself in one line."""
+    return str(entry.dist.metadata["Summary"]) if entry.dist else ""
+
+
+def load(entry: EntryPoint) -> Any:
+    """The command of an entry point.
+
+    Raises:
+        RailyardError: It cannot be imported.
+    """
+    try:
+        found = entry.load()
+    except (ImportError, AttributeError) as error:
+        raise RailyardError(f"the command `{entry.name}` cannot be imported from {entry.value}: {error}") from error
+    return typer.main.get_command(found) if isinstance(found, typer.Typer) else found
+
+
+app = typer.Typer(
+    name="railyard",
+    cls=_Commands,
+    help="How long do the GPUs of a cluster wait on the network, why, and what does it cost?",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+groups = {
+    name: typer.Typer(cls=_Group, help=words, no_args_is_help=True, rich_markup_mode=None)
+    for name, words in GROUPS.items()
+}
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from railyard import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def _add(to: typer.Typer, verb: Verb, name: str) -> None:
+    to.command(name, short_help=verb.short or None)(command_of(verb))
+
+
+def _fill() -> None:
+    for _, verb in sorted(verbs.shipped(), key=lambda row: row[1].order):
+        group, _, name = verb.name.rpartition(" ")
+        _add(groups[group] if group else app, verb, name)
+    for name, group_app in groups.items():
+        app.add_typer(group_app, name=name)
+
+
+_fill()
+
+
+def command() -> Any:
+    """The whole command line as one command."""
+    return typer.main.get_command(app)

@@ -1,0 +1,343 @@
+"""The record of a verb: a question with its arguments, declared once.
+
+The command, the form of the page, the HTTP API, `railyard.ask` and the reference pages come from it. A verb is added
+by one file in `verbs/`, whose function takes a `Request` and the arguments; its docstring is the help of the command.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from typer.models import ParameterInfo
+
+from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from railyard.measure.result.answers import Answer
+    from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.model import Scenario
+    from railyard.work.study.tasks import Workers
+
+RUNS = Path("runs")
+"""Folder of runs and of answers below the user's own."""
+
+F = TypeVar("F", bound="Callable[..., Any]")
+DEPLOYMENTS = "deployments"
+"""Folder of deployments below the user's own, on the page."""
+
+Takes = Literal["file", "folder", "either"]
+Part = Literal["scenario", "engine", "vary", "ray"]
+
+
+@dataclass(frozen=True)
+class FormField:
+    """Puts an argument on the page's form; stands among the annotations of the argument.
+
+    Attributes:
+        title: Label of the field.
+        takes: Whether a path is of a file or a folder.
+        about: A sentence in place of the argument's help.
+        needed: Whether the form wants it though the command does not.
+        allowed: The choices of a text.
+    """
+
+    title: str
+    takes: Takes = "file"
+    about: str = ""
+    needed: bool = False
+    allowed: Callable[[], Sequence[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """Who asks and what a verb may use.
+
+    Attributes:
+        draft: Reads the scenario.
+        progress: Takes what is being done, and its share from 0 to 1.
+        pool: Makes the processes of a search.
+        runs: Where the folder of a run is put; None: nothing is written.
+        engine: In place of the scenario's.
+        vary: Each `key=a,b,c`.
+        cluster: Makes processes on a Ray cluster; None where none was named.
+        quiet: Whether words that are neither data nor errors are unwanted.
+    """
+
+    draft: Callable[[], Draft]
+    progress: Callable[[str, float], None]
+    pool: Callable[[], Workers]
+    runs: Path | None = None
+    engine: str | None = None
+    vary: Sequence[str] = ()
+    cluster: Callable[[], Workers] | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a verb found.
+
+    Attributes:
+        answer: The typed answer.
+        text: Gives it as JSON.
+        show: Prints it for people.
+        keep: The document that `--out` keeps with its page.
+        cluster: Scenario file of the cluster that the document is about.
+        folder: Where the answer was written already.
+        page: What of the folder the page opens; empty: the folder itself, as a run or an answer.
+        notes: Remarks for stderr, before the answer.
+        stopped: What is there, where a signal ended the work early.
+        failed: What could not be answered, said as an error after the answer.
+        code: Exit code.
+    """
+
+    answer: Any
+    text: Callable[[], str]
+    show: Callable[[], None]
+    keep: Answer | None = None
+    cluster: Path | None = None
+    folder: Path | None = None
+    page: str = ""
+    notes: Sequence[str] = ()
+    stopped: str = ""
+    failed: str = ""
+    code: int = 0
+
+
+def _nothing(_request: Request) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Page:
+    """How a verb stands on the page.
+
+    Attributes:
+        title: On its button.
+        about: What it answers, in a sentence.
+        order: Among the buttons.
+        view: What opens the answer.
+        name: In the API, where it is not the verb's.
+        given: Arguments that the server decides.
+    """
+
+    title: str
+    about: str
+    order: int
+    view: Literal["run", "answer", "page"] = "answer"
+    name: str = ""
+    given: Callable[[Request], Mapping[str, Any]] = _nothing
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file that the form asks for, see `InputSpec`."""
+
+    name: str
+    title: str
+    about: str
+    takes: Takes
+    needed: bool
+    several: bool
+    parameter: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice that the form offers, see `OptionSpec`."""
+
+    name: str
+    title: str
+    about: str
+    default: str
+    allowed: Callable[[], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A question.
+
+    Attributes:
+        name: Words of the command, such as `plan growth`.
+        short: Its line in the list of commands; empty: the first sentence of the docstring.
+        ask: Takes a `Request`, where it has a parameter of that name, and the arguments; gives a `Reply`, or prints
+            by itself and gives an exit code.
+        order: In the list of commands.
+        parts: What it takes besides its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
+        hidden: Parts that only the page and Python give.
+        json, quiet: Whether `--json` and `--quiet` are offered.
+        out: `runs`: `--out` is where the folder of the run is put; `keep`: it keeps the answer with its page.
+        page: How it stands on the page; None: it does not.
+        patient: Whether it has an answer when a signal stops it.
+        every_s: So often a line of progress is written where stderr is no terminal; None: never.
+    """
+
+    name: str
+    short: str
+    ask: Callable[..., Any]
+    order: int = 50
+    parts: frozenset[Part] = frozenset()
+    hidden: frozenset[Part] = frozenset()
+    json: bool = False
+    quiet: bool = False
+    out: Literal["", "runs", "keep"] = ""
+    page: Page | None = None
+    patient: bool = False
+    every_s: float | None = None
+
+    @cached_property
+    def arguments(self) -> dict[str, tuple[inspect.Parameter, Any]]:
+        """The arguments of `ask` and their annotations, the request left out."""
+        hints = get_type_hints(self.ask, include_extras=True)
+        found = inspect.signature(self.ask).parameters
+        return {name: (one, hints[name]) for name, one in found.items() if name != "request"}
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """Files that the form asks for besides a scenario."""
+        return tuple(
+            Input(
+                name.rstrip("_"), form.title, form.about or info.help, form.takes,
+                form.needed or one.default is inspect.Parameter.empty, _is_list(kind), name,
+            )
+            for name, one, kind, info, form in self._fields()
+            if form.allowed is None
+        )  # fmt: skip
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """Choices that the form offers."""
+        return tuple(
+            Choice(name.rstrip("_"), form.title, form.about or info.help, one.default, form.allowed)
+            for name, one, _kind, info, form in self._fields()
+            if form.allowed is not None
+        )
+
+    def _fields(self) -> list[tuple[str, inspect.Parameter, Any, Any, FormField]]:
+        found = []
+        for name, (one, hint) in self.arguments.items():
+            kind, *about = get_args(hint)
+            form = next((each for each in about if isinstance(each, FormField)), None)
+            info = next((each for each in about if isinstance(each, ParameterInfo)), None)
+            if form is not None:
+                found.append((name, one, kind, info, form))
+        return found
+
+    def __call__(self, request: Request, **arguments: Any) -> Any:
+        """Asks; what is not given has its default."""
+        if "request" in inspect.signature(self.ask).parameters:
+            return self.ask(request, **arguments)
+        return self.ask(**arguments)
+
+
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(one) is list for one in (kind, *get_args(kind)))
+
+
+verbs: Registry[Verb] = Registry("verb", package="railyard.face.verbs")
+
+
+def verb(
+    name: str, short: str = "", *, parts: Sequence[Part] = (), hidden: Sequence[Part] = (), **how: Any
+) -> Callable[[F], F]:
+    """Registers a function as a verb; the arguments are those of `Verb`."""
+
+    def register(ask: F) -> F:
+        verbs.add(name, Verb(name, short, ask, parts=frozenset(parts), hidden=frozenset(hidden), **how))
+        return ask
+
+    return register
+
+
+def on_page() -> dict[str, tuple[Verb, Page]]:
+    """The verbs of the page by their names in the API, in its order."""
+    found = [(one, one.page) for _, one in verbs.shipped() if one.page is not None]
+    return {page.name or one.name: (one, page) for one, page in sorted(found, key=lambda row: row[1].order)}
+
+
+def of_page(name: str) -> tuple[Verb, Page]:
+    """The verb of that name in the API.
+
+    Raises:
+        InputError: There is none; says which there are and the nearest spelling.
+    """
+    known = on_page()
+    if name not in known:
+        raise InputError(f"there is no verb `{name}`", found=name, allowed=list(known), hint=did_you_mean(name, known))
+    return known[name]
+
+
+def ask(
+    name: str,
+    scenario: str | Path | Mapping[str, Any] | Scenario | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    engine: str | None = None,
+    out: str | Path | None = None,
+    progress: Callable[[str, float], None] | None = None,
+    **arguments: Any,
+) -> Any:
+    """Asks a question from Python: `railyard.ask("check", "scenario.yaml")`.
+
+    Args:
+        name: A command that answers in a document, such as `check`, `tune`, `audit`, `diagnose` or `place`.
+        scenario: A file, a mapping as in a file, or a `Scenario`, for questions about one.
+        overrides: Other values of the scenario by dotted key.
+        engine: In place of the scenario's.
+        out: Where the answer is kept with its page; None writes nothing.
+        progress: Takes what is being done, and its share from 0 to 1.
+        arguments: As the options of the command, with `_` in place of `-`.
+
+    Returns:
+        The typed answer: what `--json` prints, as attributes.
+
+    Raises:
+        InputError: There is no such question, or the scenario or an argument is wrong.
+        SimulationError: The run cannot finish.
+    """
+    from railyard.face import api
+    from railyard.work.study.workers import workers
+
+    found = verbs.get(name)
+    unknown = next((one for one in arguments if one not in found.arguments), None)
+    if unknown is not None:
+        allowed = list(found.arguments)
+        raise InputError(
+            f"`{name}` has no argument `{unknown}`", found=unknown, allowed=allowed, hint=did_you_mean(unknown, allowed)
+        )
+    if "scenario" in found.parts and scenario is None:
+        raise InputError(f"`{name}` is asked about a scenario", key="scenario")
+    request = Request(
+        draft=partial(api.draft_of, scenario or {}, overrides),
+        progress=progress or (lambda _stage, _share: None),
+        pool=partial(workers, None),
+        runs=None if out is None else Path(out),
+        engine=engine,
+        quiet=True,
+    )
+    reply = found(request, **arguments)
+    if not isinstance(reply, Reply):
+        raise InputError(f"`{name}` answers on the command line only", found=name)
+    if out is not None and reply.keep is not None and reply.folder is None:
+        keep(reply, Path(out))
+    return reply.answer
+
+
+def keep(reply: Reply, out: Path) -> Path:
+    """Writes the document of a reply and its page into a folder below `out`, and gives the folder.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    from railyard.face.report import keep_answer
+    from railyard.kit.files import read_text
+
+    assert reply.keep is not None, "only documents are kept"
+    return keep_answer(reply.keep, out, None if reply.cluster is None else read_text(reply.cluster))

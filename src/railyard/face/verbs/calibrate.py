@@ -1,0 +1,311 @@
+"""`railyard calibrate`: what is at hand is measured, or records of it are read, and written as constants to use."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from dataclasses import asdict
+from json import dumps, loads
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railyard.face.options import Force, Json
+from railyard.face.terminal import Progress, Table, emit, say
+from railyard.face.verb import verb
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
+from railyard.measure.numbers import percent, seconds
+
+if TYPE_CHECKING:
+    from railyard.ask.calibrate.calibration import Calibration, OperatorSample
+    from railyard.ask.calibrate.device import MeasurableDevice
+    from railyard.ask.calibrate.measurements import Calibrated
+    from railyard.ask.calibrate.recorded_fit import RunsReport
+    from railyard.catalog import Accelerator, Catalog
+
+DEVICES = ("auto", "cuda", "cpu")
+_MODEL = "llama-3-8b"
+_UNSTEADY = 0.2
+
+
+@verb("calibrate device", order=80)
+def calibrate_device(
+    *,
+    device: Annotated[
+        str,
+        typer.Option("--device", metavar="KIND", help="auto or cuda (ROCm too) through PyTorch; cpu through NumPy."),
+    ] = "auto",
+    entry: Annotated[
+        str | None, typer.Option("--entry", metavar="NAME", help="Catalogue entry that the device is.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.yaml", help="Write a catalogue file with what was measured.")
+    ] = None,
+    force: Force = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer shapes: seconds instead of minutes.")] = False,
+    collectives: Annotated[
+        bool, typer.Option("--collectives/--no-collectives", help="Measure collectives between several devices.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Measure the accelerator at hand, compare it with the model, and write it as a catalogue file."""
+    from railyard import catalog
+    from railyard.ask.calibrate.calibration import calibrate, overlay, write
+
+    keep_existing(out, force=force)
+    found_device = _device(device)
+    known = catalog.load()
+    name, entry_text = found_device.entry(known, entry)
+    record = _preliminary(found_device, name, entry_text) if entry_text else known.accelerator(name)
+    with Progress(wanted=not json) as progress:
+        found = calibrate(
+            found_device,
+            record,
+            known.model(_MODEL),
+            _plan(device, quick=quick),
+            progress=progress,
+            collectives=collectives,
+        )
+    text = overlay(found, entry_text)
+    _checked(text)
+    if out is not None:
+        write(text, out, force=force)
+    if json:
+        emit(dumps(_json(found, out), indent=1, allow_nan=False))
+        return
+    _print(found, record)
+    for line in found.skipped:
+        say(f"skipped: {line}")
+    unsteady = sum(sample.spread > _UNSTEADY for sample in found.samples)
+    if unsteady:
+        say(
+            f"{unsteady} of {len(found.samples)} operators varied by more than {_UNSTEADY:.0%}: was other work running?"
+        )
+    say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
+
+
+@verb("calibrate serving", order=82)
+def calibrate_serving(
+    *,
+    runs: Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Recorded runs of a serving engine.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Fit the constants of an engine on your devices from recorded runs, for `validate serving --profiles`."""
+    from railyard import catalog
+    from railyard.ask.calibrate.recorded import read_runs
+    from railyard.ask.calibrate.recorded_fit import profiles_of, validate_runs
+    from railyard.work.serving.software import table_profile, written
+
+    keep_existing(out, force=force)
+    known = catalog.load()
+    recorded = read_runs(runs)
+    engines = ", ".join(dict.fromkeys(run.engine for run in recorded))
+    profiles, steps = profiles_of(recorded, known, f"{engines}: {len(recorded)} recorded runs in {runs.name}")
+    if out is not None:
+        write_text(out, written(profiles))
+    report = validate_runs(runs, known, profiles=profiles)
+    if json:
+        content = {
+            "profiles": [asdict(profile) for profile in profiles.values()],
+            "validation": loads(report.to_json()),
+            "out": str(out) if out else None,
+        }
+        emit(dumps(content, indent=1, allow_nan=False))
+        return
+    table = Table(("run", "constant", "published tables", "fitted"), right=(2, 3))
+    for step in steps:
+        before = table_profile("vllm", step.setting.device)
+        for name in step.given:
+            table.add(
+                step.setting.run.name, name, f"{getattr(before, name):.4g}", f"{getattr(step.software, name):.4g}"
+            )
+    table.print()
+    emit("")
+    runs_table(report)
+    say(f"wrote {out}" if out else "hint: `--out FILE.toml` writes the profiles")
+
+
+@verb("calibrate runs", order=81)
+def calibrate_runs(
+    *,
+    table: Annotated[
+        Path, typer.Option("--table", metavar="FILE", help="Your measurements; what they are, their columns tell.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Fit constants to a few measurements of your own, with how sure they are."""
+    from railyard import catalog
+    from railyard.ask.calibrate import measurements
+    from railyard.ask.calibrate.calibration import write
+
+    keep_existing(out, force=force)
+    kind, source = measurements.read(table)
+    found = kind.calibrate(source, catalog.load())
+    if out is not None:
+        write(found.written, out, force=force)
+    if json:
+        content = {**asdict(found), "out": str(out) if out else None}
+        emit(dumps(finite(content), indent=1, allow_nan=False))
+        return
+    _constants_table(found)
+    emit("")
+    _judged_table(found)
+    for line in found.skipped:
+        say(f"skipped: {line}")
+    say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
+
+
+def finite(content: Any) -> Any:
+    """The same with null in the place of numbers that are none."""
+    if isinstance(content, dict):
+        return {key: finite(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _constants_table(found: Calibrated) -> None:
+    table = Table(("constant", "of", "shipped", "yours", "+-", "told by your rows"), right=(2, 3, 4, 5))
+    for one in found.constants:
+        spread = (one.high - one.low) / (2.0 * one.value)
+        table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.settled))
+    table.print()
+
+
+def _judged_table(found: Calibrated) -> None:
+    unit = found.unit
+    table = Table(("row", f"measured, {unit}", "shipped", "yours", "without this row"), right=(1, 2, 3, 4))
+    for row in found.rows:
+        errors = [row.before, row.after, row.left_out]
+        signed = [f"{100.0 * (value / row.measured - 1.0):+.1f} %" if math.isfinite(value) else "" for value in errors]
+        table.add(row.name, f"{row.measured:.4g}", *signed)
+    for name, of in (("mean |error|", statistics.fmean), ("median |error|", statistics.median)):
+        cells = []
+        for column in ("before", "after", "left_out"):
+            misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]
+            known = [miss for miss in misses if math.isfinite(miss)]
+            cells.append(percent(of(known)) if known else "")
+        table.add(name, "", *cells)
+    table.print()
+
+
+def runs_table(report: RunsReport) -> None:
+    """Distances of every run, medians, and what was fitted on it."""
+    headings = ("run", "requests", "KS of TTFT", "KS of TPOT", "TTFT p50", "measured", "TPOT p50", "measured", "fitted")
+    table = Table(headings, right=(1, 2, 3, 4, 5, 6, 7))
+    for row in report.rows:
+        if row.ttft is None or row.tpot is None:
+            continue
+        middle = [seconds(side["p50"]) for one in (row.ttft, row.tpot) for side in (one.predicted_s, one.measured_s)]
+        gaps = (f"{row.ttft.distance:.3f}", f"{row.tpot.distance:.3f}")
+        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: held out"
+        table.add(row.id, str(row.requests), *gaps, *middle, fitted)
+    table.print()
+
+
+def _device(kind: str) -> MeasurableDevice:
+    if kind not in DEVICES:
+        raise InputError(f"there is no kind of device `{kind}`", key="device", found=kind, allowed=DEVICES)
+    if kind == "cpu":
+        from railyard.ask.calibrate.device import NumpyDevice
+
+        return NumpyDevice()
+    from railyard.ask.calibrate.torch_device import TorchDevice
+
+    return TorchDevice()
+
+
+def _plan(kind: str, *, quick: bool) -> Any:
+    from railyard.ask.calibrate import plan
+
+    if kind == "cpu":
+        return plan.SMALL_QUICK if quick else plan.SMALL
+    return plan.LARGE_QUICK if quick else plan.LARGE
+
+
+def _preliminary(found_device: MeasurableDevice, name: str, entry_text: str) -> Accelerator:
+    """The entry of a device that the catalogue does not hold, its bandwidth by one copy, all shares 1."""
+    from railyard.ask.calibrate.calibration import Calibration, overlay
+    from railyard.ask.calibrate.device import median_s
+
+    size = 2**25
+    seconds, _ = median_s(found_device, found_device.copy(size), least_s=0.05)
+    constants = {"copied_bytes_s": 2.0 * size / seconds, "launch_s": 1e-6}
+    constants |= {"gemm_efficiency": 1.0, "attention_efficiency": 1.0}
+    blank = Calibration(name, found_device.facts(), "2000-01-01", (), constants, {"launch_s": 0.0})
+    return _checked(overlay(blank, entry_text)).accelerator(name)
+
+
+def _checked(text: str) -> Catalog:
+    """The catalogue with the file's entries over it: what is written is what can be read."""
+    from railyard import catalog
+
+    with tempfile.TemporaryDirectory(prefix="railyard-calibrate-") as folder:
+        path = Path(folder) / "entries.yaml"
+        path.write_text(text, encoding="utf-8")
+        return catalog.load(path)
+
+
+def _print(found: Calibration, record: Accelerator) -> None:
+    emit(f"{found.facts}\ncatalogue entry: {found.entry}")
+    headings = ("operator", "shape", "operands", "measured", "spread", "rate", "of peak", "catalogue", "calibrated")
+    table = Table(headings, right=(3, 4, 5, 6, 7, 8))
+    for sample in found.samples:
+        table.add(
+            sample.kind,
+            sample.shape,
+            sample.datatype or "-",
+            _seconds(sample.seconds),
+            percent(sample.spread),
+            _rate(sample),
+            percent(sample.share),
+            percent(sample.error(sample.predicted_s)),
+            percent(sample.error(sample.calibrated_s)),
+        )
+    table.print()
+    emit("\nlaunch on the host    " + _seconds(found.software["launch_s"]))
+    constants = Table(("constant", "measured", "catalogue"), right=(1, 2))
+    for name, value in found.constants.items():
+        if name == "launch_s":
+            constants.add("launch", _seconds(value), _seconds(record.launch_ps * 1e-12))
+        elif name != "copied_bytes_s":
+            constants.add(name, percent(value), percent(getattr(record, name)))
+    for name in ("grouped_fraction", "attention_backward"):
+        if name in found.software:
+            constants.add(f"{name} (software)", percent(found.software[name]), "")
+    emit("")
+    constants.print()
+
+
+def _seconds(value: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms"), (1e6, "us")):
+        if value * factor >= 1.0:
+            return f"{value * factor:.3g} {unit}"
+    return f"{value * 1e9:.3g} ns"
+
+
+def _rate(sample: OperatorSample) -> str:
+    rate = sample.work / sample.seconds
+    if sample.kind.startswith(("product", "grouped", "attention")):
+        return f"{rate / 1e12:.3g} TFLOP/s"
+    return f"{rate / 1e9:.4g} GB/s"
+
+
+def _json(found: Calibration, out: Path | None) -> dict[str, Any]:
+    content = asdict(found)
+    for row, sample in zip(content["samples"], found.samples, strict=True):
+        row["error"], row["calibrated_error"] = (
+            sample.error(predicted) for predicted in (sample.predicted_s, sample.calibrated_s)
+        )
+    return {**content, "out": str(out) if out else None}

@@ -1,0 +1,160 @@
+"""`railyard catalog`: entries listed and shown, and a server written for an accelerator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railyard.face.options import Extra, Json
+from railyard.face.terminal import Table, emit
+from railyard.face.verb import verb
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard import catalog
+    from railyard.catalog import Entry
+
+
+@verb("catalog list", order=55)
+def catalog_list(
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="One kind only, such as accelerators.")] = None,
+    json: Json = False,
+    extra: Extra = None,
+) -> None:
+    """List what the catalogue holds."""
+    from railyard import catalog
+
+    shelf = catalog.load(extra)
+    kinds = [kind] if kind else list(catalog.KINDS)
+    rows = [(one, shelf.entry(one, name)) for one in kinds for name in shelf.names(one)]
+    if json:
+        emit(dumps([_head(one, entry) for one, entry in rows], indent=2, ensure_ascii=False))
+        return
+    if kind:
+        listing = shelf.rows(kind)
+        table = Table(listing.columns)
+        for row in listing.rows:
+            table.add(*row)
+    else:
+        table = Table(["kind", "name", "aliases", "what it is"])
+        for one, entry in rows:
+            table.add(one, entry.name, _few(entry.aliases), entry.summary)
+    table.print()
+
+
+def _names(incomplete: str) -> list[str]:
+    """What a shell completes to names of the catalogue."""
+    from railyard import catalog
+
+    shelf = catalog.load(None)
+    return sorted({name for kind in catalog.KINDS for name in shelf.names(kind) if name.startswith(incomplete)})
+
+
+@verb("catalog show", order=56)
+def catalog_show(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name or alias of an entry, or a model's config.json.", autocompletion=_names
+        ),
+    ],
+    json: Json = False,
+    extra: Extra = None,
+) -> None:
+    """Show an entry: every value with its unit, source, year and confidence."""
+    from railyard import catalog
+    from railyard.catalog.show import describe
+
+    shelf = catalog.load(extra)
+    if not name.strip():
+        raise InputError("the name of an entry is empty", hint="`railyard catalog list` shows the names")
+    kind, entry = _found(shelf, name)
+    if json:
+        emit(dumps(as_plain(kind, entry), indent=2, ensure_ascii=False))
+        return
+    emit(f"{entry.name}  ({kind})")
+    if entry.summary:
+        emit(entry.summary)
+    if entry.aliases:
+        emit(f"aliases: {', '.join(entry.aliases)}")
+    emit("")
+    table = Table(["field", "value", "confidence", "year", "source"])
+    for row in describe(entry):
+        if row.field in {"summary", "aliases", "assumed"}:
+            continue
+        table.add(row.field, row.value, row.confidence, row.year, row.source)
+    table.print()
+
+
+def _found(shelf: catalog.Catalog, name: str) -> tuple[str, Entry]:
+    """The entry of a name, or the model of a `config.json`."""
+    from railyard.work.study.compose import model_file, model_of
+
+    here = Path()
+    return shelf.find(name) if model_file(here, name) is None else ("models", model_of(here, name, shelf))
+
+
+def as_plain(kind: str, entry: Entry) -> dict[str, object]:
+    """An entry as JSON values: base units under the field names, and the origin of each."""
+    origins = {field: dataclasses.asdict(origin) for field, origin in entry.provenance.items()}
+    return {
+        **_head(kind, entry),
+        "values": {key: _plain(value) for key, value in _values(entry).items()},
+        "provenance": origins,
+    }
+
+
+def _head(kind: str, entry: Entry) -> dict[str, Any]:
+    return {"kind": kind, "name": entry.name, "aliases": list(entry.aliases), "summary": entry.summary}
+
+
+def _values(entry: Entry) -> dict[str, Any]:
+    """The fields of an entry; tables are spread to one key a number, as the provenance has them."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(entry):
+        if field.name in {"name", "aliases", "summary", "provenance"}:
+            continue
+        value = getattr(entry, field.name)
+        if isinstance(value, Mapping):
+            values.update({f"{field.name}.{key}": item for key, item in value.items()})
+        elif value not in (None, "", ()):
+            values[field.name] = value
+    return values
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _few(names: tuple[str, ...], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+@verb("catalog server", "Make a server for a catalogue of your own from NCCL's topology file.", order=57)
+def catalog_server(
+    file: Annotated[Path, typer.Argument(metavar="FILE.xml", help="As NCCL or RCCL wrote it: NCCL_TOPO_DUMP_FILE.")],
+    *,
+    accelerator: Annotated[
+        str, typer.Option("--accelerator", metavar="NAME", help="Which it has, where the file does not say.")
+    ] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of the new entry.")] = "my-server",
+    extra: Extra = None,
+) -> None:
+    """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest as its nearest like."""
+    import yaml
+
+    from railyard import catalog
+    from railyard.cluster.nccl import machine
+    from railyard.cluster.nccl.machines import entry_of
+    from railyard.kit.files import read_text
+
+    found = machine.parse(read_text(file), str(file))
+    entry = entry_of(found, catalog.load(extra), file.name, accelerator)
+    emit(yaml.safe_dump({"servers": {name: entry}}, sort_keys=False, default_flow_style=None, width=100).rstrip())

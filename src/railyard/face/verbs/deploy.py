@@ -1,0 +1,307 @@
+"""`railyard deploy` and `railyard audit`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railyard.face.options import System
+from railyard.face.terminal import Table, emit, say
+from railyard.face.verb import DEPLOYMENTS, FormField, Page, Reply, Request, verb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.audit.audit import Audit
+    from railyard.ask.audit.symptom import Finding
+    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.emit.provision.files import Provision
+    from railyard.ask.deploy.tenants import Demand
+
+SHOWN = 40
+
+
+def _systems() -> Sequence[str]:
+    from railyard.ask.deploy.system import system_names
+
+    return system_names()
+
+
+def _folder(request: Request) -> dict[str, Any]:
+    """Where the page puts a deployment: beside the runs."""
+    from railyard.work.study.folder import slug
+
+    assert request.runs is not None, "a server has a folder"
+    return {"out": request.runs.parent / DEPLOYMENTS / slug(request.draft().title)}
+
+
+@verb(
+    "deploy",
+    "Write what gets cabled and configured: racks, cables, addresses, configurations.",
+    parts=["scenario"],
+    json=True,
+    quiet=True,
+    order=40,
+    page=Page(
+        "Deploy",
+        "Writes what gets cabled and configured: racks, cables, addresses, configurations.",
+        order=7,
+        view="page",
+        given=_folder,
+    ),
+)
+def deploy(
+    request: Request,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the plan is put.")],
+    os: Annotated[System, FormField("Ethernet switches run", allowed=_systems)] = "sonic",
+    provision: Annotated[
+        str | None,
+        typer.Option(
+            "--provision",
+            metavar="URL",
+            help="Write DHCP (Kea) and first-boot files; the folder is served by this URL.",
+        ),
+    ] = None,
+    inventory: Annotated[
+        Path | None,
+        typer.Option(
+            "--inventory", metavar="FILE.csv", help="Of the devices: device, mac, serial, circuit_id, for --provision."
+        ),
+    ] = None,
+) -> Reply:
+    """Write the plan of a scenario's cluster: every cable with both ends, racks, addresses, files for its devices."""
+    from railyard.ask.deploy.cabling import as_set, plan_of
+    from railyard.ask.deploy.emit import folder
+    from railyard.ask.deploy.emit.collectives import collectives_of
+    from railyard.ask.deploy.emit.provision.intent import read
+    from railyard.ask.deploy.system import system_named
+    from railyard.ask.deploy.tenants import demands
+    from railyard.work.study import compose
+
+    system_named(os)
+    asked = _provision(provision, inventory)
+    request.progress("reading the scenario", 0.0)
+    draft = request.draft()
+    plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
+    if asked is not None and inventory is not None:
+        asked = replace(asked, inventory=read(inventory, plan.devices.name))
+    told = collectives_of(draft, plan.cluster, request.progress)
+    files = folder.write(plan, out, os, draft.title, request.progress, provision=asked, collectives=told)
+    tables = demands(plan)
+    figures = {
+        "folder": str(out),
+        "files": files,
+        "devices": len(plan.devices),
+        "racks": len(plan.racks),
+        "links": len(plan.cables),
+        "cable_km": float(plan.cables.length_m.sum()) / 1e3,
+        "beyond_copper": float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0,
+        "rows": int(plan.racks.floor.row.max()) + 1,
+        "zones": int(plan.racks.floor.zone.max()) + 1,
+        "power_w": float(plan.racks.power_w.sum()),
+        "remarks": [*plan.remarks, *told.left_out],
+        "tables": [one.plain() for one in tables],
+    }
+
+    def show() -> None:
+        _print(plan, figures)
+        _tables(tables)
+        if asked is not None and "front-end" not in plan.networks:
+            say("servers have no front-end to boot by: `provision/` is of switches")
+        for words in (*plan.remarks, *told.left_out):
+            say(words)
+        if not request.quiet:
+            say(f"wrote {out}: {', '.join(files)}")
+
+    text = json.dumps(figures, ensure_ascii=False, allow_nan=False)
+    return Reply(figures, lambda: text, show, folder=out, page="index.html")
+
+
+def _print(plan: Plan, figures: dict[str, Any]) -> None:
+    table = Table(("network", "cables of", "links", "medium", "shortest", "longest"), (2, 4, 5))
+    for number, tier in enumerate(plan.tiers):
+        length = plan.cables.length_m[plan.cables.tier == number]
+        if len(length):
+            ends = (f"{length.min():g} m", f"{length.max():g} m")
+            table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
+    table.print()
+    emit(
+        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {plan.racks.power_w.sum() / 1e6:.2f} MW at"
+        f" most; rows: {figures['rows']:,}, zones of power and cooling: {figures['zones']:,}"
+    )
+    emit(f"{figures['cable_km']:,.1f} km of cable, {figures['beyond_copper']:.0%} of them longer than copper")
+
+
+def _provision(url: str | None, inventory: Path | None) -> Provision | None:
+    """How devices are provisioned; None where not asked for."""
+    from railyard.ask.deploy.emit.provision.files import Provision
+    from railyard.ask.deploy.emit.provision.intent import folder_of
+    from railyard.kit.errors import InputError
+
+    if url is None:
+        if inventory is not None:
+            raise InputError(
+                "an inventory is for provisioning", key="--inventory", found=inventory, allowed="with --provision URL"
+            )
+        return None
+    return Provision(folder_of(url))
+
+
+def _tables(tables: Sequence[Demand]) -> None:
+    """What tenants take of the tables of switches; what does not fit is said aloud."""
+    if not tables:
+        return
+    emit("")
+    shown = Table(("switches", "table", "rows", "at most", "box"), (2, 3))
+    for one in tables:
+        most = "not published" if one.most is None else f"{one.most:,}"
+        shown.add(one.role, one.table.replace("_", " "), f"{one.rows:,}", most, one.box)
+    shown.print()
+    emit("")
+    for one in tables:
+        if not one.fits:
+            words = f"{one.switch} needs {one.rows:,} {one.table.replace('_', ' ')}, and {one.box} has {one.most:,}"
+            say(f"{words} ({one.source})", "yellow")
+
+
+@verb(
+    "audit",
+    "What is wrong with a network as it was cabled, and what each fault costs.",
+    json=True,
+    out="keep",
+    order=42,
+    page=Page(
+        "Audit",
+        "Holds a network as found against its plan, or against the design it was meant to be; prices each fault.",
+        order=5,
+    ),
+)
+def audit(
+    request: Request,
+    *,
+    ibnetdiscover: Annotated[
+        Path | None,
+        typer.Option("--ibnetdiscover", metavar="FILE", help="An InfiniBand fabric, as that prints it."),
+        FormField("InfiniBand fabric", about="As `ibnetdiscover` prints it."),
+    ] = None,
+    lldp: Annotated[
+        Path | None,
+        typer.Option("--lldp", metavar="FOLDER", help="LLDP neighbours, a JSON file a device: lldpd, SONiC, EOS."),
+        FormField("LLDP neighbours", takes="folder"),
+    ] = None,
+    netbox: Annotated[
+        Path | None,
+        typer.Option("--netbox", metavar="FILE", help="Cables of NetBox: alone as found, else as what was planned."),
+        FormField("NetBox"),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="SCENARIO", help="What was planned; without it the design is inferred."),
+        FormField("What was planned", about="A scenario; without it the design is inferred."),
+    ] = None,
+    with_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="PATH", help="What devices say: counters, tables, BGP, settings, parts; repeat."
+        ),
+        FormField("What devices say", takes="either", about="Counters, tables, BGP, settings, parts."),
+    ] = None,
+) -> Reply:
+    """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault."""
+    from railyard.ask.audit.audit import Evidence, audit_found
+
+    request.progress("reading the network as found", 0.0)
+    found, answer = audit_found(Evidence(ibnetdiscover, lldp, netbox, plan, with_ or ()))
+
+    def show() -> None:
+        for problem in found.problems[:SHOWN]:
+            say(problem.render())
+        _design(found)
+        emit("")
+        work(found)
+
+    return Reply(answer, answer.text, show, keep=answer, cluster=plan)
+
+
+def _design(found: Audit) -> None:
+    design = found.design
+    tiers = ", ".join(f"{count} {tier}" for tier, count in design["tiers"].items())
+    switches = f"{tiers} switches" if tiers else "no tiers of switches"
+    emit(f"{design['source']} design: {switches}, {design['host_ports']:,} host ports")
+    for words, times in Counter(map(_block, design["blocks"])).items():
+        emit(f"  {words}" if times == 1 else f"  {times} times {words}")
+    if "forwarding" in design:
+        _forwarding(design["forwarding"])
+    for words in design["doubts"]:
+        say(f"not sure: {words}")
+    say(design["assumptions"])
+
+
+def _block(block: dict[str, Any]) -> str:
+    lows, highs = block["switches"]
+    loads = block["worst_shift_load"]
+    words = "" if loads is None else f"; worst load of a shift permutation {loads[0]:g} to {loads[1]:g}"
+    return (
+        f"{lows} {block['lower']} x {highs} above, {block['cables_a_pair']} cables a pair:"
+        f" {block['found']:,} of {block['cables']:,} cables{words}"
+    )
+
+
+def _forwarding(figures: dict[str, Any]) -> None:
+    emit(
+        f"  forwarding tables of {figures['switches']:,} switches reach {figures['pairs_reached']:.2%} of all"
+        f" {figures['destinations']:,} destinations from every leaf"
+    )
+    if "worst_shift_load" in figures:
+        mine, usual = figures["worst_shift_load"], figures["worst_shift_load_min_hop"]
+        emit(
+            f"  with them, worst load of a shift permutation {mine[0]:g} to {mine[1]:g}; min-hop's on the same cables"
+            f" {usual[0]:g} to {usual[1]:g}, all shifts in {1 / figures['slower_than_min_hop']:.2f} of the time"
+        )
+
+
+def work(found: Audit) -> None:
+    """The work list: repairs in the order in which they pay."""
+    if not found.findings:
+        from railyard.measure.result.answers import without_findings
+
+        emit(without_findings(len(found.design["doubts"]) + len(found.problems)))
+        return
+    heads = ("", "kind", "end", "end", "loss", "$/month", "left", "what to do")
+    table = Table(heads, (0, 4, 5, 6))
+    for number, one in enumerate(found.findings[:SHOWN], 1):
+        left = found.repairs[number - 1] if number <= len(found.repairs) else None
+        table.add(
+            str(number),
+            one.kind,
+            one.a,
+            one.b,
+            "?" if one.unpriced else f"{one.loss:.2%}",
+            "?" if one.unpriced else f"{one.usd_per_month:,.0f}",
+            "" if left is None else f"{left:.2%}",
+            one.detail,
+        )
+    table.print()
+    _behind(found.findings[:SHOWN])
+    if len(found.findings) > SHOWN:
+        emit(f"and {len(found.findings) - SHOWN} more: `--json` has all")
+    emit(f"all together: {found.design['loss']:.2%}, ${found.design['usd_per_month']:,.0f} a month")
+
+
+def _behind(findings: Sequence[Finding]) -> None:
+    """How far prices may be off and what they were made with, and why there are none; what is equal is said once."""
+    words: dict[str, list[int]] = {}
+    for number, one in enumerate(findings, 1):
+        if one.unpriced:
+            words.setdefault(f"no price: {one.unpriced}", []).append(number)
+        elif one.priced_by:
+            band = "" if one.band is None else f"{one.band[0]:.2%} to {one.band[1]:.2%}, by "
+            words.setdefault(f"{band}{one.priced_by}", []).append(number)
+    for text, numbers in words.items():
+        emit(f"  {', '.join(map(str, numbers))}: {text}")

@@ -1,0 +1,282 @@
+"""`railyard observe` and `railyard diagnose`."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railyard.face.options import Cluster, Json
+from railyard.face.terminal import Table, emit, say
+from railyard.face.verb import FormField, Page, Reply, Request, verb
+from railyard.measure import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.ask.observe.next_tests import Step
+    from railyard.measure.result.answers import DiagnosisAnswer, TestStep
+
+SHOWN = 20
+
+
+@verb("observe", "What traces of a cluster say: utilization, exposed communication, stragglers.", order=30)
+def observe(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="Traces (files, a folder, an archive), or the folder of a run.")
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the record, for `railyard export`.")
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario: what its cluster should have reached.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Read what a cluster did and print where its time went, in the measures of a simulated run."""
+    from railyard.ask.observe.summary import observed
+    from railyard.graph.parquet import write_record
+    from railyard.kit.errors import InputError
+
+    record, figures = observed(path, cluster)
+    if out is not None:
+        if record is None:
+            raise InputError("logs of collectives hold no timeline that could be written", key="--out", found=out)
+        write_record(record, out)
+        say(f"wrote {out}")
+    if json:
+        emit(dumps(figures, ensure_ascii=False, allow_nan=False))
+        return
+    for words in figures["warnings"]:
+        say(words)
+    shown = False
+    for key, show in _SECTIONS.items():
+        if figures.get(key):
+            if shown:
+                emit("")
+            show(figures)
+            shown = True
+
+
+def _ranks(figures: dict[str, Any]) -> None:
+    heads = ("rank", "utilization", "exposed communication", "idle", "clock ahead", "to within")
+    table = Table(heads, range(1, len(heads)), turn=True)
+    for one in figures["ranks"][:SHOWN]:
+        clock = figures["clocks"].get(str(one["rank"]), {"ahead_ns": 0, "error_ns": -1})
+        known = clock["error_ns"] >= 0
+        table.add(
+            str(one["rank"]),
+            *(numbers.percent(one[key]) for key in ("utilization", "exposed", "idle")),
+            numbers.seconds(clock["ahead_ns"] * 1e-9) if known else "",
+            numbers.seconds(clock["error_ns"] * 1e-9) if known else "",
+        )
+    table.print()
+    if len(figures["ranks"]) > SHOWN:
+        emit(f"and {len(figures['ranks']) - SHOWN} more ranks")
+
+
+def _communicators(figures: dict[str, Any]) -> None:
+    table = Table(("communicator", "members", "exposed", "of which"), (1, 2))
+    for one in figures["communicators"]:
+        causes = ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in one.get("causes", {}).items())
+        table.add(one["name"], str(len(one.get("ranks", ())) or ""), numbers.percent(one["exposed"]), causes)
+    table.print()
+
+
+def _collectives(figures: dict[str, Any]) -> None:
+    heads = ("collective", "communicator", "members", "bytes", "count", "median", "busbw GB/s")
+    table = Table(heads, (2, 3, 4, 5, 6), turn=True)
+    for one in figures["collectives"][:SHOWN]:
+        busbw = one["busbw_bps"]
+        table.add(
+            one["kind"],
+            one["communicator"],
+            str(one["members"]),
+            f"{one['size_bytes']:,}" if one["size_bytes"] else "unknown",
+            f"{one['count']:,}",
+            numbers.seconds(one["median_s"]),
+            "" if busbw is None else f"{busbw / 8e9:.3g}",
+        )
+    table.print()
+
+
+def _stragglers(figures: dict[str, Any]) -> None:
+    table = Table(("late rank", "of collectives", "others waited, in all"), (0, 1, 2))
+    for one in figures["stragglers"][:SHOWN]:
+        table.add(str(one["rank"]), str(one["collectives"]), numbers.seconds(one["late_s"]))
+    table.print()
+
+
+def _timings(figures: dict[str, Any]) -> None:
+    heads = (
+        "collective",
+        "ranks",
+        "bytes",
+        "count",
+        "median",
+        "busbw GB/s",
+        "expected",
+        "expected busbw",
+        "time over it",
+    )
+    table = Table(heads, range(1, len(heads)), turn=True)
+
+    def rate(bps: float | None) -> str:
+        return "" if bps is None else f"{bps / 8e9:.4g}"
+
+    for one in figures["timings"]:
+        known = one["expected_s"] is not None
+        table.add(
+            one["kind"],
+            str(one["ranks"] or "unknown"),
+            f"{one['size_bytes']:,}",
+            str(one["count"]),
+            numbers.seconds(one["median_s"]),
+            rate(one["busbw_bps"]),
+            numbers.seconds(one["expected_s"]) if known else "",
+            rate(one["expected_busbw_bps"]),
+            f"{one['measured_over_expected']:.2f}" if known else "",
+        )
+    table.print()
+
+
+def _hours(figures: dict[str, Any]) -> None:
+    import time
+
+    table = Table(("hour (UTC)", "collectives", "error of the model", "with learned constants"), (1, 2, 3))
+    for one in figures["hours"]:
+        begins = time.strftime("%Y-%m-%d %H:%M", time.gmtime(one["start_s"]))
+        shares = (numbers.percent(one[key]) for key in ("mape_model", "mape"))
+        table.add(begins, f"{one['collectives']:,}", *shares)
+    table.print()
+
+
+def _constants(figures: dict[str, Any]) -> None:
+    table = Table(("class", "collectives", "extra", "factor", "spread of one"), (1, 2, 3, 4))
+    for one in figures["constants"]:
+        words = (numbers.seconds(one["extra_s"]), f"{one['factor']:.3f}", numbers.percent(one["noise"]))
+        table.add(one["class"], f"{one['collectives']:,}", *words)
+    table.print()
+
+
+def _edges(figures: dict[str, Any]) -> None:
+    table = Table(("communicator", "channel", "from", "to", "via", "pattern"), (1, 2, 3))
+    for one in figures["edges"][:SHOWN]:
+        words = (one["communicator"], one["channel"], one["source"], one["target"], one["via"], one["pattern"])
+        table.add(*map(str, words))
+    table.print()
+    if len(figures["edges"]) > SHOWN:
+        emit(f"and {len(figures['edges']) - SHOWN} more connections")
+
+
+def _counts(figures: dict[str, Any]) -> None:
+    table = Table(("counter", "part", "value"), (2,))
+    for one in figures["counts"][:SHOWN]:
+        table.add(one["name"], one["part"], f"{one['value']:,.0f}")
+    table.print()
+    if len(figures["counts"]) > SHOWN:
+        emit(f"and {len(figures['counts']) - SHOWN} more counters, smaller ones")
+
+
+_SECTIONS = {
+    "ranks": _ranks,
+    "communicators": _communicators,
+    "collectives": _collectives,
+    "stragglers": _stragglers,
+    "timings": _timings,
+    "hours": _hours,
+    "constants": _constants,
+    "edges": _edges,
+    "counts": _counts,
+}
+
+
+@verb(
+    "diagnose",
+    "Which part of a cluster is to blame, if any.",
+    json=True,
+    out="keep",
+    order=32,
+    page=Page(
+        "Diagnose",
+        "Names the link, NIC, accelerator, host or rank that makes a cluster slow or hang, and what would settle it.",
+        order=4,
+    ),
+)
+def diagnose(
+    request: Request,
+    path: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="The folder of a run, a record, operations, flight recorder dumps."),
+        FormField(
+            "What was measured",
+            takes="either",
+            needed=True,
+            about="Traces, logs, counters or flight recorder dumps; a record; the folder of a run.",
+        ),
+    ] = None,
+    *,
+    cluster: Annotated[Cluster, FormField("The cluster")] = None,
+    symptom: Annotated[
+        str | None,
+        typer.Option("--symptom", metavar="NAME", help="Instead of a path: slow, flapping, hang; the tests to run."),
+    ] = None,
+) -> Reply:
+    """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, or none where none is sure.
+
+    Then the tests that would settle it, in order, with what the model expects of each.
+    """
+    from railyard.ask.observe import answer as answers
+    from railyard.ask.observe.diagnose import diagnose as diagnosed
+    from railyard.ask.observe.next_tests import of_symptom, plain
+    from railyard.kit.errors import InputError
+
+    if (symptom is None) == (path is None):
+        raise InputError("either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")
+    if path is None:
+        steps = of_symptom(str(symptom), None if cluster is None else answers.cluster_of(cluster))
+        text = dumps({"steps": plain(steps)}, ensure_ascii=False, allow_nan=False)
+        return Reply(steps, lambda: text, lambda: _steps(steps))
+    request.progress("reading what was measured", 0.0)
+    found = diagnosed(path, cluster)
+    request.progress("naming the tests that would settle it", 0.9)
+    known = None if cluster is None else answers.cluster_of(cluster)
+    answer = answers.answer_of(found, path.resolve().name, known)
+    notes = answer.notes if answer.verdict else answer.notes[1:]  # the sentence says the first one
+    return Reply(answer, answer.text, lambda: _diagnosis(answer), keep=answer, cluster=cluster, notes=notes)
+
+
+def _diagnosis(answer: DiagnosisAnswer) -> None:
+    _verdict(answer)
+    _steps(answer.steps)
+
+
+_CAUSES = {"S_communication": "communications", "S_computation": "computations"}
+
+
+def _verdict(answer: DiagnosisAnswer) -> None:
+    sentence = answer.sentence()
+    emit(sentence[0].upper() + sentence[1:])
+    if answer.verdict and answer.unknown:
+        emit("More may be wrong: see the notes")
+    if "S" in answer.what_if:
+        by = [f"{answer.what_if[key]:.3f} by {words}" for key, words in _CAUSES.items() if key in answer.what_if]
+        words = f"All in all it takes {answer.what_if['S']:.3f} times as long as it should"
+        emit(f"{words}: {', '.join(by)}" if by else words)
+    if len(answer.verdict) < 2:
+        return
+    table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3))
+    for suspect in answer.verdict:
+        usd = "" if suspect.usd_per_hour is None else f"{suspect.usd_per_hour:,.0f}"
+        table.add(suspect.part, suspect.kind, f"{suspect.confidence:.0%}", usd, suspect.evidence)
+    table.print()
+
+
+def _steps(steps: Sequence[Step | TestStep]) -> None:
+    for number, step in enumerate(steps, 1):
+        emit(f"test {number}: {step.run}")
+        emit(f"  expected: {step.expected}")
+        emit(f"  else: {step.otherwise}")

@@ -1,0 +1,274 @@
+"""`railyard tune`: settings of the collective library and the fabric."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from railyard.face.terminal import Table, emit, say
+from railyard.face.verb import Page, Reply, Request, verb
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
+from railyard.measure import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from railyard.ask.deploy.emit.settings import Rendered
+    from railyard.ask.tune.search import TuneResult
+    from railyard.ask.tune.study import OnlineResult
+    from railyard.work.scenario.load import Draft
+
+
+def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float], None]) -> Rendered:
+    """Writes the files of a scenario, all or none.
+
+    Raises:
+        InputError: The folder holds something else, or a setting is one that switches cannot be told.
+    """
+    from railyard.ask.deploy.emit.settings import MARK, rendered
+    from railyard.ask.deploy.files import replaced
+
+    found = rendered(draft, progress)
+    rows = [
+        {"setting": one.what, "meant": one.meant, "read_back": one.found, "equal": one.equal} for one in found.readings
+    ]
+    plain = json.dumps({"format": "railyard-settings/1", "settings": rows, "left_out": found.left_out}, indent=1)
+    replaced(folder, MARK, [*found.files.items(), (MARK, plain + "\n")], progress)
+    return found
+
+
+def print_readings(found: Rendered) -> None:
+    """What was meant, and what each file says when it is read back."""
+    from railyard.ask.deploy.emit.settings import SERVERS, SYSTEMS
+
+    columns = (*SYSTEMS, SERVERS)
+    table = Table(("read back from the files", "meant", *columns, "equal"), ())
+    for one in found.readings:
+        cells = [_word(one.found[column]) if column in one.found else "" for column in columns]
+        table.add(one.what, _word(one.meant), *cells, "yes" if one.equal else "NO")
+    emit("")
+    table.print()
+    for words in found.left_out:
+        emit(f"no file says: {words}")
+
+
+def _word(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(_word(part) for part in value)
+    if value is None:
+        return "nothing"
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@verb(
+    "tune",
+    "Settings of collectives and fabric that make a step shorter.",
+    parts=["scenario", "engine", "ray"],
+    json=True,
+    quiet=True,
+    out="keep",
+    patient=True,
+    order=23,
+    page=Page(
+        "Tune",
+        "Searches settings of collectives and fabric, and judges them on draws that the search has not seen.",
+        order=2,
+    ),
+)
+def tune(
+    request: Request,
+    *,
+    env: Annotated[Path | None, typer.Option("--env", metavar="FILE", help="Write NCCL's environment.")] = None,
+    tuner: Annotated[
+        Path | None, typer.Option("--tuner", metavar="FILE.csv", help="Write the table of NCCL's tuner plugin.")
+    ] = None,
+    configs: Annotated[
+        Path | None,
+        typer.Option("--configs", metavar="FOLDER", help="Write files of switches (SONiC, EOS, Junos) and servers."),
+    ] = None,
+    online: Annotated[
+        bool, typer.Option("--online", help="In packets: settings that follow the run, against fixed ones.")
+    ] = False,
+    even_unsure: Annotated[
+        bool, typer.Option("--even-unsure", help="Write these files where the gain may be chance, too.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+) -> Reply:
+    """Search settings on some draws of the hashes, and judge them on draws, loads and jobs they have not seen."""
+    from railyard.ask.tune.study import tune as tuned
+
+    if online:
+        written = {"--env": env, "--tuner": tuner, "--configs": configs, "--out": request.runs}
+        refuse_with("--online", {"--engine": request.engine, **written})
+        return _online(request)
+    for path in (env, tuner):
+        keep_existing(path, force=force)
+    if env is not None and env == tuner:
+        raise InputError("environment and table would go into one file", file=env, hint="give two names")
+    draft = request.draft()
+    found, answer = tuned(
+        draft, engine=request.engine, pool=request.pool, report=request.progress, out=request.runs
+    )
+    files = None
+    if found.sure or (even_unsure and not found.stopped):
+        files = _written(request, draft, found, (env, tuner, configs))
+    elif any((env, tuner, configs)) and not found.stopped:
+        say("nothing was written: the settings may be no better than what is (--even-unsure writes them all the same)")
+    if files is not None and not request.quiet:
+        say(f"wrote {configs}: {len(files.files):,} files, read back")
+
+    def show() -> None:
+        _print(found)
+        if files is not None:
+            print_readings(files)
+
+    judged = f"judged on {len(found.unseen)} unseen cases" if found.unseen else "not judged on unseen cases"
+    so_far = f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written"
+    notes = [problem.render() for problem in found.refused]
+    return Reply(answer, answer.text, show, keep=answer, notes=notes, stopped=so_far if found.stopped else "")
+
+
+def _written(
+    request: Request, draft: Draft, found: TuneResult, paths: tuple[Path | None, Path | None, Path | None]
+) -> Rendered | None:
+    """Writes the files that were asked for; gives those of switches and servers."""
+    from railyard.ask.tune.study import environment, tuner_table
+
+    env, tuner, configs = paths
+    if env is not None:
+        write_text(env, environment(found))
+    if tuner is not None:
+        write_text(tuner, tuner_table(found))
+    if configs is None:
+        return None
+    return write_configured(draft.with_values(found.settings, "railyard tune"), configs, request.progress)
+
+
+def refuse_with(option: str, given: dict[str, object]) -> None:
+    """Refuses options that mean nothing together with another one.
+
+    Raises:
+        InputError: Names the first.
+    """
+    wrong = next((name for name, value in given.items() if value), None)
+    if wrong is not None:
+        raise InputError(f"{wrong} has no meaning with {option}", key=wrong, found=str(given[wrong]))
+
+
+def _online(request: Request) -> Reply:
+    """What settings that follow the run make of it, against the scenario as written and fixed settings."""
+    from railyard.ask.tune.study import follow
+    from railyard.work.scenario.model import TuneSection
+
+    draft = request.draft()
+    pool = request.pool()
+    try:
+        found = follow(draft, draft.scenario.tune or TuneSection(), pool, request.progress)
+    finally:
+        pool.close()
+    return Reply(
+        found,
+        lambda: json.dumps(_plain(found), ensure_ascii=False, allow_nan=False),
+        lambda: _print_online(found),
+        stopped=f"{len(found.cases)} draws and loads had run" if found.stopped else "",
+    )
+
+
+def _print_online(found: OnlineResult) -> None:
+    from railyard.ask.tune.study import ONLINE, WRITTEN
+
+    table = Table(("settings", "mean step", "against as written", "worst case", "worst run"), (1, 2, 3, 4))
+    for way in found.twins_s:
+        apart = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
+        worst = f"{found.worst_case(way):+.2%}", f"{found.worst_run(way):+.2%}"
+        table.add(way, numbers.seconds(found.mean_s(way)), f"{apart:+.2%}", *worst)
+    table.print()
+    from railyard.kit.quantities import interval
+
+    mean, low, high = interval(found.gains)
+    sure = f" (90 %: {low:+.2%} to {high:+.2%})" if math.isfinite(low) else ""
+    emit("")
+    emit("a case is the mean of its twins, which parts in 2,000 of the marks set apart; `again` is what chance leaves")
+    emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter{sure}")
+    beyond = found.mean_s(ONLINE) / found.mean_s(found.best_fixed) - 1.0
+    emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
+
+
+def _plain(found: OnlineResult) -> dict[str, Any]:
+    """As `--json` prints it."""
+    from railyard.kit.quantities import interval
+
+    mean, low, high = interval(found.gains)
+    ends = (low, high) if math.isfinite(low) else (None, None)
+    return {
+        "format": "railyard-tune-online/1",
+        "name": found.name,
+        "stopped": found.stopped,
+        "cases": [{"seed": case.seed, "load": case.load} for case in found.cases],
+        "steps_s": {way: list(steps) for way, steps in found.steps_s.items()},
+        "twins_s": {way: [list(twins) for twins in cases] for way, cases in found.twins_s.items()},
+        "gain": {"mean": mean, "low": ends[0], "high": ends[1], "confidence": 0.9, "worst": min(found.gains)},
+        "best_fixed": found.best_fixed,
+    }
+
+
+_KINDS = {
+    "draw": "draws of the hashes, alone",
+    "load": "draws under others' load",
+    "job": "other jobs, with a neighbour",
+}
+
+
+def _print(found: TuneResult) -> None:
+    from railyard.ask.tune.study import environment
+
+    if not found.settings:
+        emit(
+            f"nothing of {len(found.tried) - 1} that were tried is better than the scenario as written"
+            f" ({numbers.seconds(found.default_s)} a step)"
+        )
+        return
+    table = Table(("setting", "value", "alone", "without it"), (2, 3))
+    for part in found.parts:
+        alone = numbers.NOT_APPLICABLE if part.alone is None else f"{-part.alone:+.2%}"
+        without = numbers.NOT_APPLICABLE if part.without is None else f"{part.without:+.2%}"
+        table.add(part.key, _value(found.settings[part.key]), alone, without)
+    table.print()
+    emit("")
+    emit(
+        f"together, on the draws of the search: {numbers.seconds(found.default_s)} ->"
+        f" {numbers.seconds(found.tuned_s)} a step ({found.tuned_s / found.default_s - 1.0:+.2%}),"
+        f" the best of {len(found.tried) - 1} that were tried"
+    )
+    emit("")
+    if found.unseen:
+        _print_judged(found)
+    emit("sure: better on what it had not seen" if found.sure else "not sure, keep what is: this may be chance")
+    emit(f"\n{environment(found)}")
+
+
+def _print_judged(found: TuneResult) -> None:
+    judged = Table(("judged on what the search had not seen", "cases", "steps", "90 % interval"), (1, 2, 3))
+    for kind in found.kinds:
+        judged.add(_KINDS[kind], str(len(found.gains(kind))), *_apart(found.gain(kind)))
+    judged.add("all of them", str(len(found.unseen)), *_apart(found.gain()))
+    judged.print()
+    emit("")
+
+
+def _value(value: object) -> str:
+    """A setting as people write it."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {word}" for key, word in value.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _apart(gain: tuple[float, float, float]) -> tuple[str, str]:
+    """Change of the mean step and its interval: below zero is shorter."""
+    mean, low, high = gain
+    return f"{-mean:+.2%}", f"{-high:+.2%} to {-low:+.2%}" if math.isfinite(low) else "of one case none"

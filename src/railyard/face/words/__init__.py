@@ -1,0 +1,1 @@
+"""Long answers in words: the tables and sentences that commands print."""

@@ -1,0 +1,193 @@
+"""`railyard explain`: the tree of a step, by what its leaves were computed, and what each remedy would give."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from railyard.face.api import served, words
+from railyard.face.terminal import Progress, Table, emit
+from railyard.measure import numbers
+from railyard.work.serving.capacity import ServedExplanation
+from railyard.work.study import explain as explaining
+from railyard.work.training.explain_leaf import TimeNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from railyard.work.training.explain import Explanation, Tried
+    from railyard.work.training.explain_leaf import Law, TimeTree
+
+WIDTH = 80
+_BAR = 10
+_SMALL = 0.0005
+"""Share of the step below which nodes of one parent are shown as one line."""
+
+_TRACED = 4
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def explain(run: Path, *, variant: str | None, depth: int, remedies: bool, as_json: bool, quiet: bool) -> None:
+    """Prints the explanation of a run.
+
+    Raises:
+        InputError: There is no such run or variant, or its files cannot be read.
+    """
+    with Progress(wanted=not quiet and remedies) as progress:
+        found = explaining.explain(run, variant=variant, with_remedies=remedies, progress=progress)
+    if isinstance(found, ServedExplanation):
+        _served(found, as_json=as_json)
+        return
+    if as_json:
+        emit(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
+        return
+    emit(_head(found))
+    emit("\n".join(tree_lines(found.tree, depth)))
+    emit("")
+    emit("\n".join(_traced(found.tree)))
+    if found.remedies:
+        _remedies(found)
+    if not quiet:
+        for note in found.tree.notes:
+            emit(_wrapped(note))
+
+
+def _served(found: ServedExplanation, *, as_json: bool) -> None:
+    if as_json:
+        emit(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
+        return
+    variant = found.variant
+    emit(f"{found.name}: {variant.name}" if variant.name != found.name else found.name)
+    emit("\n".join(served.explained(variant)))
+    said = served.bottleneck(variant)
+    if said:
+        emit(_wrapped(said))
+
+
+def _head(found: Explanation) -> str:
+    tree = found.tree
+    others = [name for name in found.variants if name != tree.variant]
+    lines = [
+        f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name,
+        f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}",
+        _wrapped(words.sentence(found.variant)),
+    ]
+    if others:
+        lines.append(_wrapped(f"other variants: {', '.join(others)} (--variant NAME)"))
+    lines.append("")
+    return "\n".join(lines)
+
+
+def tree_lines(tree: TimeTree, depth: int) -> list[str]:
+    """The tree as lines of at most `WIDTH` columns: name, bar, share, seconds, times a step.
+
+    Args:
+        tree: Of a step.
+        depth: Levels below the step.
+    """
+    heading = f"{'':<{WIDTH - 22 - _BAR - 1}}{'':<{_BAR}}  {'share':>7} {'time':>9}"
+    return [heading, *_lines(tree, tree.root, "", "", depth)]
+
+
+def _lines(tree: TimeTree, node: TimeNode, first: str, rest: str, depth: int) -> Iterator[str]:
+    yield _line(tree, node, first)
+    if depth <= 0 or abs(tree.share(node)) < _SMALL:
+        return
+    children = _folded(tree, node)
+    for number, child in enumerate(children):
+        last = number == len(children) - 1
+        yield from _lines(tree, child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "), depth - 1)
+
+
+def _folded(tree: TimeTree, node: TimeNode) -> list[TimeNode]:
+    """The children, those too small to be told apart as one."""
+    small = [child for child in node.children if abs(tree.share(child)) < _SMALL]
+    if len(small) < 2:
+        return list(node.children)
+    large = [child for child in node.children if abs(tree.share(child)) >= _SMALL]
+    amount = sum(child.amount_ps for child in small)
+    return [*large, TimeNode(f"{len(small)} smaller ones", amount)]
+
+
+def _line(tree: TimeTree, node: TimeNode, indent: str) -> str:
+    width = WIDTH - 22 - _BAR - 1
+    times = f" x {numbers.short(node.count)}" if node.count else ""
+    name = f"{indent}{node.name}"
+    label = f"{name}{times}"
+    if len(label) > width:
+        label = name if len(name) <= width else f"{name[: width - 1]}…"
+    share = tree.share(node)
+    seconds = numbers.seconds(tree.seconds(node))
+    return f"{label:<{width}}{_bar(share):<{_BAR}}  {100 * share:>5.1f} % {seconds:>9}".rstrip()
+
+
+def _bar(share: float) -> str:
+    eighths = round(min(max(share, 0.0), 1.0) * _BAR * 8)
+    full, part = divmod(eighths, 8)
+    return "█" * full + (_EIGHTHS[part] if part else "")
+
+
+def _traced(tree: TimeTree) -> Iterator[str]:
+    """The laws by which most of the step was computed, each once, with its constants."""
+    shares: dict[Law, float] = defaultdict(float)
+    for leaf in tree.root.leaves():
+        if leaf.by is not None:
+            shares[leaf.by] += tree.share(leaf)
+    yield "Most of it was computed by:"
+    for law, share in sorted(shares.items(), key=lambda found: -found[1])[:_TRACED]:
+        yield _wrapped(f"{100 * share:>5.1f} %  {law.formula}", indent="  ", further="         ")
+        for constant in law.constants:
+            yield _wrapped(f"{constant.name} {constant.value}: {constant.source}", indent="           ")
+
+
+def _remedies(found: Explanation) -> None:
+    money = any(tried.cpmt_usd is not None for tried in found.remedies)
+    emit("")
+    table = Table(["remedy, simulated", "step", "gain", "$/Mtoken", "speaks to"], right=(1, 2, 3))
+    possible = [tried for tried in found.remedies if tried.step_s is not None]
+    for tried in possible:
+        table.add(*_row(tried, found))
+    if possible:
+        table.print()
+    if money:
+        emit(f"as it is: ${numbers.short(found.variant.cpmt.typical)} per million tokens; - where no price is known")
+    for tried in found.remedies:
+        if tried.assumes and tried.step_s is not None:
+            emit(_wrapped(f"{tried.name} takes for granted: {tried.assumes}"))
+    refused = [tried for tried in found.remedies if tried.step_s is None]
+    for tried in refused:
+        emit(_wrapped(f"not possible: {tried.name}: {tried.reason}"))
+    _sensitivity(found)
+    emit("")
+
+
+def _sensitivity(found: Explanation) -> None:
+    emit("")
+    table = Table(["sensitivity, simulated", "step", "gain", "speaks to"], right=(1, 2))
+    for tried in found.sensitivity:
+        name, step, gain, _, removes = _row(tried, found)
+        table.add(name, step, gain, removes)
+    table.print()
+
+
+def _row(tried: Tried, found: Explanation) -> tuple[str, str, str, str, str]:
+    gain = 0.0 if tried.gain is None else tried.gain
+    money = "-"
+    if tried.cpmt_usd is not None:
+        money = f"{100 * (tried.cpmt_usd / found.variant.cpmt.typical - 1):+.1f} %"
+    return (
+        textwrap.shorten(tried.name, 30, placeholder="…"),
+        numbers.seconds(tried.step_s),
+        f"{100 * gain:.1f} %",
+        money,
+        textwrap.shorten(tried.removes, 21, placeholder="…"),
+    )
+
+
+def _wrapped(text: str, indent: str = "", further: str = "  ") -> str:
+    return textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}{further}", break_on_hyphens=False
+    )

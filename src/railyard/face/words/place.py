@@ -1,0 +1,276 @@
+"""`railyard place`: which nodes jobs get, by a scheduler's rule; `railyard topology`: a cluster in its words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from railyard.face.terminal import Table, emit, say
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
+from railyard.work.operate.kueue.play import state_of, why_not
+from railyard.work.operate.place_input import broken_promises, read_nodes
+from railyard.work.operate.placed import Advised, PlacedTable
+from railyard.work.operate.topology_file import compress_hostlist, topology_formats
+from railyard.work.serving.summary import summarize
+from railyard.work.serving.traces import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from railyard.work.operate.advice import Advice, Question
+    from railyard.work.operate.kueue.play import Played
+    from railyard.work.operate.kueue.queues import Share, Workload
+    from railyard.work.operate.place_input import PlacedJob
+    from railyard.work.operate.tree import NodeTree
+    from railyard.work.serving.summary import Lengths, Summary
+
+
+def _admitted(played: Played) -> None:
+    """Prints which waiting workloads Kueue admits, and where."""
+    table = Table(["workload", "queue", "state", "pod set", "pods", "flavors", "where"], right=[4])
+    for key, one in played.workloads.items():
+        if one.admission is None:
+            table.add(key, one.queue, state_of(played, one), "", "", "", why_not(played, key))
+            continue
+        for place, share in enumerate(one.admission.shares):
+            first = (key, one.queue, state_of(played, one)) if not place else ("", "", "")
+            flavors = ", ".join(dict.fromkeys(share.flavors.values()))
+            table.add(*first, share.name, str(share.count), flavors, _where(share))
+    table.print()
+    new, waiting = len(played.news), sum(one.admission is None for one in played.workloads.values())
+    emit("")
+    emit(f"{new} got in or moved, {len(played.gone)} had to go, {waiting} wait ({played.cycles} cycles)")
+
+
+def _where(share: Share) -> str:
+    if share.place is None:
+        return "once nodes are provisioned" if share.delayed == "Pending" else ""
+    counts: dict[int, list[str]] = {}
+    for values, pods in share.place.domains:
+        counts.setdefault(pods, []).append("/".join(values))
+    return "; ".join(f"{pods} on {compress_hostlist(names)}" for pods, names in sorted(counts.items(), reverse=True))
+
+
+def _admit_values(played: Played, one: Workload) -> dict[str, object]:
+    shares = one.admission.shares if one.admission else ()
+    return {
+        "queue": one.queue,
+        "state": state_of(played, one),
+        "for": played.gone.get(one.key) or None,
+        "why": played.why.get(one.key) if one.admission is None else None,
+        "podSets": {
+            share.name: {
+                "count": share.count,
+                "flavors": share.flavors,
+                "levels": list(share.place.levels) if share.place else [],
+                "domains": [[list(values), pods] for values, pods in share.place.domains] if share.place else [],
+            }
+            for share in shares
+        },
+    }
+
+
+def trace(file: Path, *, name: str | None, sort: bool, drop_empty: bool, as_json: bool) -> None:
+    """Prints rate, lengths, burstiness and shared prefixes of a trace.
+
+    Raises:
+        InputError: The file is no trace, or a row of it is wrong.
+    """
+    summary = summarize(read_trace(file, name, sort=sort, empty="drop" if drop_empty else "refuse"))
+    if as_json:
+        emit(json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    emit(f"{summary.source}: {summary.requests:,} requests in {_span(summary.duration_s)}")
+    emit("")
+    table = Table(["what", "value", "what it means"], right=[1])
+    for row in [*_rate(summary), *_prefixes(summary), *_classes(summary)]:
+        table.add(*row)
+    table.print()
+    emit("")
+    lengths = Table(["tokens", "mean", "p50", "p90", "p99", "largest"], right=[1, 2, 3, 4, 5])
+    for what, lengths_of in (("input", summary.input_tokens), ("output", summary.output_tokens)):
+        if lengths_of is not None:
+            lengths.add(what, *_cells(lengths_of))
+    lengths.print()
+
+
+def _rate(summary: Summary) -> list[tuple[str, str, str]]:
+    rows = [
+        ("rate", f"{summary.rate_per_s:.3g} /s", "mean arrivals"),
+        ("peak", f"{summary.peak_rate_per_s:.3g} /s", "the busiest 10 s"),
+    ]
+    if summary.gap_cv is not None:
+        rows.append(("variation of gaps", f"{summary.gap_cv:.2f}", "Poisson 1, bursts more"))
+    for window, index in summary.dispersion.items():
+        lag = summary.autocorrelation[window]
+        rows.append((f"dispersion in {window:g} s", f"{index:.2f}", f"Poisson 1; next window correlated by {lag:.2f}"))
+    return rows
+
+
+def _prefixes(summary: Summary) -> list[tuple[str, str, str]]:
+    rows = [("conversations", f"{summary.sessions:,}", "with an id")] if summary.sessions else []
+    if summary.prefix_hit_rate is None or summary.cached_token_share is None:
+        return [*rows, ("prefix hits", "unknown", "the trace has no prefixes")]
+    blocks = f"of blocks of {summary.block_tokens} tokens, with a cache that never forgets"
+    return [
+        *rows,
+        ("prefix hits", f"{summary.prefix_hit_rate:.1%}", blocks),
+        ("cached tokens", f"{summary.cached_token_share:.1%}", "of all input tokens, with the same cache"),
+    ]
+
+
+def _classes(summary: Summary) -> list[tuple[str, str, str]]:
+    if len(summary.kinds) < 2:
+        return []
+    return [(f"class {name}", f"{share:.1%}", "of requests") for name, share in summary.kinds.items()]
+
+
+def _cells(lengths_of: Lengths) -> list[str]:
+    return [
+        f"{value:,.0f}" for value in (lengths_of.mean, lengths_of.p50, lengths_of.p90, lengths_of.p99, lengths_of.most)
+    ]
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("days", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def as_json(found: PlacedTable | Advised | Played) -> str:
+    """As `--json` prints it: of a table one list of names a job, empty where it waits, in the order of the table."""
+    plain: Any
+    if isinstance(found, PlacedTable):
+        names = found.tree.names
+        plain = [[] if one.nodes is None else [names[node] for node in one.nodes] for one in found.jobs]
+    elif isinstance(found, Advised):
+        plain = [_values(found.asked, one) for one in found.advice]
+    else:
+        plain = {key: _admit_values(found, one) for key, one in found.workloads.items()}
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def show(found: PlacedTable | Advised | Played, policy: str) -> None:
+    """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost."""
+    if isinstance(found, Advised):
+        first, *others = found.advice
+        print_advice(found.asked, first, others)
+    elif isinstance(found, PlacedTable):
+        _print(found.tree, found.jobs)
+        waiting, many = sum(one.nodes is None for one in found.jobs), len(found.jobs)
+        emit("")
+        emit(f"{many - waiting} of {many} jobs placed by {policy}, {found.free.idle} of {found.tree.nodes} nodes left")
+    else:
+        _admitted(found)
+
+
+def warnings(found: PlacedTable | Advised | Played) -> list[str]:
+    """Promises to jobs that were broken."""
+    if not isinstance(found, PlacedTable):
+        return []
+    return [f"{one.job}: {words}" for one in found.jobs for words in broken_promises(one, found.tree)]
+
+
+def _print(tree: NodeTree, jobs: Sequence[PlacedJob]) -> None:
+    table = Table(
+        ["job", "wanted", *(f"{level}s" for level in tree.levels), "nodes"], right=range(1, 2 + len(tree.levels))
+    )
+    for one in jobs:
+        if one.nodes is None:
+            table.add(one.job, str(one.request.nodes), *["-"] * len(tree.levels), "waits")
+            continue
+        spread = [str(len(np.unique(group[one.nodes]))) for group in tree.group]
+        table.add(one.job, str(one.request.nodes), *spread, compress_hostlist(tree.names[node] for node in one.nodes))
+    table.print()
+
+
+def _values(asked: Question, one: Advice) -> dict[str, object]:
+    names = [] if one.nodes is None else [asked.tree.names[node] for node in one.nodes]
+    waits = one.nodes is None
+    return {
+        "policy": one.policy,
+        "nodes": names,
+        "groups": {
+            level: {"touched": touched, "least": least}
+            for level, (touched, least) in zip(asked.tree.levels, one.groups, strict=False)
+        },
+        "step_s": None if waits else one.step_s,
+        "usd_per_1000_steps": None if waits else one.usd,
+    }
+
+
+def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
+    """The placement, why, and what the others cost beside it."""
+    from railyard.work.operate.advice import LAST, ordered
+
+    if first.nodes is None:
+        emit(f"{first.policy}: the job waits; {asked.free.idle} nodes are free, and it wants {asked.nodes}")
+    else:
+        emit(f"{first.policy}: {compress_hostlist(asked.tree.names[node] for node in first.nodes)}")
+        for level, (touched, least) in zip(asked.tree.levels, first.groups, strict=True):
+            as_few = "as few as can be" if touched == least else f"{least} would do"
+            emit(f"  {level}s: {touched} ({as_few})")
+        emit(f"  step: {1e3 * first.step_s:.1f} ms, {first.usd:.2f} $ for 1,000 steps")
+    table = Table(["policy", *(f"{level}s" for level in asked.tree.levels), "step ms", "against it", "$/1000 steps"])
+    table.right = frozenset(range(1, 4 + len(asked.tree.levels)))
+    for one in ordered([first, *others]):
+        if one.nodes is None:
+            table.add(one.policy, *["-"] * len(asked.tree.levels), "waits", "-", "-")
+            continue
+        against = f"{one.step_s / first.step_s - 1:+.1%}" if first.nodes is not None else "-"
+        table.add(
+            one.policy,
+            *(str(touched) for touched, _ in one.groups),
+            f"{1e3 * one.step_s:.1f}",
+            against,
+            f"{one.usd:.2f}",
+        )
+    emit("")
+    table.print()
+    best = next((one for one in ordered([first, *others]) if one.nodes is not None and one.policy not in LAST), None)
+    if best is not None and first.nodes is not None and best.step_s < first.step_s * 0.999:
+        emit("")
+        emit(f"{best.policy} is {first.step_s / best.step_s - 1:.1%} faster: --policy {best.policy}")
+
+
+def topology(
+    source: Path, *, name: str | None, target: str | None, names: Path | None, out: Path | None, force: bool
+) -> None:
+    """Prints what nodes hang together, or writes it as a scheduler reads it.
+
+    Args:
+        source: A scenario, or a file of a format that is known.
+        name: Its format; None: recognised.
+        target: The format to write; None: a table of levels for people.
+        names: A list of nodes in the order of a scenario's servers.
+        out: Where to; None: stdout.
+        force: Whether it may take the place of another file.
+
+    Raises:
+        InputError: A file or a name is wrong, or the format cannot say what is there.
+    """
+    keep_existing(out, force=force)
+    tree = read_nodes(source, name, names)
+    if target is None:
+        table = Table(["level", "groups", "nodes in each", "first"], right=[1])
+        for level, size in zip(tree.levels, tree.size, strict=True):
+            spread = f"{size.min()}" if size.min() == size.max() else f"{size.min()} to {size.max()}"
+            table.add(level, str(len(size)), spread, tree.group_names[tree.levels.index(level)][0])
+        table.add("node", str(tree.nodes), f"{tree.total} accelerators in all", tree.names[0])
+        table.print()
+        return
+    record = topology_formats.get(target)
+    if record.write is None:
+        writable = [one.name for _, one in topology_formats.items() if one.write]
+        raise InputError(f"`{target}` is only read", key="--as", found=target, allowed=writable)
+    text = record.write(tree)
+    if out is None:
+        emit(text.rstrip("\n"))
+        return
+    write_text(out, text)
+    say(f"wrote {out} ({record.filename}: {record.summary})")
