@@ -111,9 +111,7 @@ def tune(
     if env is not None and env == tuner:
         raise InputError("environment and table would go into one file", file=env, hint="give two names")
     draft = request.draft()
-    found, answer = tuned(
-        draft, engine=request.engine, pool=request.pool, report=request.progress, out=request.runs
-    )
+    found, answer = tuned(draft, engine=request.engine, pool=request.pool, report=request.progress, out=request.runs)
     files = None
     if found.sure or (even_unsure and not found.stopped):
         files = _written(request, draft, found, (env, tuner, configs))
