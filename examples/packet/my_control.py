@@ -1,7 +1,7 @@
 """Congestion controls and load balancers of one's own, compiled by Numba. See docs/how-to/congestion-control.md.
 
 railyard packet --traffic T.cm --fabric roce --set congestion_control=user:examples/packet/my_control.py:Dcqcn
-railyard packet --traffic T.cm --fabric uec-htsim --set load_balancing=user:examples/packet/my_control.py:StickyPaths
+railyard packet --traffic T.cm --fabric uec --set load_balancing=user:examples/packet/my_control.py:StickyPaths
 """
 
 import numba

@@ -157,7 +157,7 @@ def test_a_wrong_key_is_pointed_at_where_it_stands(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("traffic", "faults", "fabric", "sets"),
-    [(TRIGGERED, TRIGGERED_FAULTS, "dcqcn-ns3", ("switching=lossy",)), (INCAST, INCAST_FAULTS, "uec", UEC)],
+    [(TRIGGERED, TRIGGERED_FAULTS, "roce", ("switching=lossy",)), (INCAST, INCAST_FAULTS, "uec", UEC)],
 )
 def test_a_run_that_comes_to_nothing_ends(tmp_path, traffic, faults, fabric, sets):
     """Bit errors of 1e-4 let no packet of 4 kB through: a run without end says so, or it finishes."""

@@ -170,7 +170,7 @@ def _mix() -> Document:
                 below=one.high if one.high_open else None,
             )
             numbers.append(Place((one.key,), (), limits, one.kind == "integer", None))
-    bases = {base: {"base": base} for base in ("roce", "infiniband", "uec-htsim", "scheduled")}
+    bases = {base: {"base": base} for base in ("roce", "infiniband", "uec", "scheduled")}
     keys = [Spot((key,), (), str) for key in ("name", "summary", "base", *KEYS)]
     unitless = tuple(one for one in numbers if CONSTANTS[_constant(one.path[0])].unit == "")
     return Document("fabric", _reader("mix"), bases, unitless, tuple(keys))

@@ -24,7 +24,7 @@ def play(tmp_path):
         if faults is not None:
             path = tmp_path / "faults.yaml"
             path.write_text("faults:\n" + faults)
-        preset = fabric("uec-htsim")
+        preset = fabric("uec")
         return run(TrafficRun(traffic, None, preset, preset.settings, faults=path, **more))
 
     return go
@@ -84,7 +84,7 @@ def play_table(tmp_path):
     def go(rows: str):
         (tmp_path / "one.cm").write_text(MATRIX)
         (tmp_path / "faults.csv").write_text(TABLE + rows)
-        preset = fabric("uec-htsim")
+        preset = fabric("uec")
         return run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=tmp_path / "faults.csv"))
 
     return go
@@ -129,7 +129,7 @@ def test_a_wrong_row_is_named_with_its_line(play_table, row, named):
 def test_a_table_without_its_heading_is_refused(tmp_path, play_table, text):
     (tmp_path / "one.cm").write_text(MATRIX)
     (tmp_path / "faults.csv").write_text(text)
-    preset = fabric("uec-htsim")
+    preset = fabric("uec")
     with pytest.raises(InputError, match="at, where, event, value"):
         run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=tmp_path / "faults.csv"))
 
@@ -139,7 +139,7 @@ def test_any_text_is_read_or_refused(tmp_path_factory, text):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "one.cm").write_text("Nodes 16\nConnections 1\n0->15 id 1 start 0 size 1000\n")
     (folder / "faults.yaml").write_text(text, encoding="utf-8")
-    preset = fabric("uec-htsim")
+    preset = fabric("uec")
     # Whatever the text, nothing but an InputError comes out of it.
     with contextlib.suppress(InputError):
         run(TrafficRun(folder / "one.cm", None, preset, preset.settings, faults=folder / "faults.yaml"))

@@ -126,7 +126,7 @@ def test_routes_know_what_was_dead_before_the_run(tmp_path: Path) -> None:
     assert packets["dropped"] == packets["lost"] == packets["retransmitted"] == 0
 
 
-@pytest.mark.parametrize("name", ["uec", "dcqcn-ns3", "ndp-htsim"])
+@pytest.mark.parametrize("name", ["uec", "roce", "spectrum-x"])
 def test_a_run_that_no_packet_gets_through_ends_with_flow_and_cause(tmp_path: Path, name: str) -> None:
     traffic = lines_of(tmp_path / "flows.csv", [3, 5], [9, 9], 40_000)
     faults = faults_of(tmp_path / "faults.yaml", "kind: bit-errors, cable: h9 - leaf4, ratio: 1e-2, at: 1 us")

@@ -114,13 +114,6 @@ def test_a_wrong_name_ends_with_two(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["hpcc-htsim", "hpcc-ns3", "swift"])
-def test_the_presets_finish_an_incast(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    found = printed(capsys, "--traffic", str(incast(tmp_path)), "--fabric", name, "--set", "hosts=16")
-    assert found["finished"] == 8
-    assert found["last_finish_us"] > 8 * 400_000 * 8 / 400e9 * 1e6
-
-
 def test_python_that_a_file_names_runs_only_when_it_is_trusted(tmp_path, capsys):
     """The module leaves a mark when it is imported: nothing of it runs before `--trust`."""
     mark = tmp_path / "ran"

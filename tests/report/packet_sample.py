@@ -120,7 +120,7 @@ def result() -> dict:
     return {
         "format": "railyard/result-1",
         "name": "permutation of 128 hosts, 2 MB",
-        "scenario": {"traffic": "perm_128n_128c_2MB.cm", "fabric": "uec-htsim"},
+        "scenario": {"traffic": "perm_128n_128c_2MB.cm", "fabric": "uec"},
         "provenance": {
             "version": "0.1.0", "engine": "packet", "seed": 0, "digest": "0" * 32, "created": "2026-11-21T10:00:00",
             "sources": [], "left_out": ["bit errors"], "defaults": [],

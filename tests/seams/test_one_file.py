@@ -185,9 +185,9 @@ def test_exporter(shell):
 
 def test_load_balancer_in_python(shell):
     shell.add("two_paths")
-    found = shell.packet("--fabric", "swift", "--set", "load_balancing=two-paths")
+    found = shell.packet("--fabric", "uec", "--set", "load_balancing=two-paths")
     assert found["finished"] == 2
-    assert found["digest"] != shell.packet("--fabric", "swift")["digest"]
+    assert found["digest"] != shell.packet("--fabric", "uec")["digest"]
     assert "two-paths" in shell.refused("packet", "--traffic", "flows.csv", "--set", "load_balancing=two-path")
 
 

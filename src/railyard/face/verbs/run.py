@@ -195,7 +195,7 @@ def packet(
     ] = None,
     fabric: Annotated[
         str, typer.Option("--fabric", metavar="NAME", help="A fabric's name, or a YAML file that mixes one.")
-    ] = "uec-htsim",
+    ] = "uec",
     trust: Annotated[bool, typer.Option("--trust", help="Run the Python that a YAML file of --fabric names.")] = False,
     set_: Set = None,
     link_rate: Annotated[

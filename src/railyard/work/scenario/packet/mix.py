@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.packet.settings import PacketSettings
 
 SUFFIXES = (".yaml", ".yml")
-BASE = "uec-htsim"
+BASE = "uec"
 _OWN = ("name", "summary", "base")
 
 

@@ -1,4 +1,4 @@
-"""RoCE and Spectrum-X by name: what they are made of, and what two simulators say of the same traffic."""
+"""Fabrics that imitate a simulator: what that simulator says of the same traffic. RoCE and Spectrum-X beside them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railyard.work.traffic.simulate import TrafficRun, run
 if TYPE_CHECKING:
     from railyard.work.traffic.played import Report
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[3] / "tests" / "packet" / "data"
 HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")
 
 
@@ -65,3 +65,18 @@ def test_more_queue_pairs_come_closer() -> None:
         of("roce", "g_perm128_2MB.cm", f"qps={pairs}", "rdma_control=line-rate").fct_us()["p99"] for pairs in (1, 16)
     ]
     assert tails[1] < 0.6 * tails[0]
+
+
+@pytest.mark.parametrize("name", ["hpcc-htsim", "hpcc-ns3", "swift"])
+def test_fabrics_of_delay_and_telemetry_finish_an_incast(name: str) -> None:
+    found = of(name, "incast.cm")
+    assert found.ended.all()
+    assert found.fct_us()["max"] > 15 * 2_000_000 * 8 / 400e9 * 1e6
+
+
+def test_one_flow_takes_as_long_as_in_htsim() -> None:
+    # 490 packets of 4150 bytes (the last one shorter) at 100 Gb/s over six links of 1 us, the acknowledgement back.
+    found = of("uec-htsim", "one.cm", "link_rate=100Gb/s").fct_us()["max"]
+    last = 2_000_000 - 489 * (4150 - 64) + 64
+    assert found == pytest.approx(176.2, abs=0.05)  # htsim prints 176.2
+    assert found >= 8 * (489 * 4150 + last) / 100e9 * 1e6 + 12 + 5 * 8 * last / 100e9 * 1e6
