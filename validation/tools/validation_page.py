@@ -247,11 +247,10 @@ def _newest(known: Catalog) -> str:
     cases = read_cases(NEWEST, known)[0]
     closed = [predicted / case.measured - 1.0 for case, predicted in zip(cases, predicted_s(cases), strict=True)]
     blind, run = (_recorded(file, cases) for file in (BLIND, RUN))
-    rows = [
-        f"| {case.row.id} | {case.row.get('model')} | {case.row.integers['n_gpu']:,} {case.row.get('gpu')} "
-        f"| {case.measured:.4g} | {' | '.join(f'{100 * error:+.0f} %' for error in errors)} |\n"
-        for case, *errors in zip(cases, blind, closed, run, strict=True)
-    ]
+    models: dict[str, list[tuple[Case, tuple[float, float, float]]]] = {}
+    for case, *errors in zip(cases, blind, closed, run, strict=True):
+        models.setdefault(case.row.get("model"), []).append((case, tuple(errors)))
+    rows = [_newest_row(model, mine) for model, mine in models.items()]
     before, now, whole = (
         f"{100 * np.mean(np.abs(errors)):.1f} % mean error, {100 * np.median(np.abs(errors)):.1f} % median"
         for errors in (blind, closed, run)
@@ -268,9 +267,22 @@ later figures are no claim of accuracy: they guard against regressions. No const
 replaced (4-bit products: a share of the peak for FLOP a joule), none was added: {len(profiles.constants())} before and
 after.
 
-| row | model | on | measured step, seconds | blind | closed form | run |
-|---|---|---|---|---|---|---|
+Mean error by model, and in brackets the range (every row: `validation/data/training/mlperf_v6.csv` and the files
+next to it):
+
+| model | steps | accelerators | blind | closed form | run |
+|---|---|---|---|---|---|
 {"".join(rows)}"""
+
+
+def _newest_row(model: str, rows: Sequence[tuple[Case, tuple[float, float, float]]]) -> str:
+    sizes = [case.row.integers["n_gpu"] for case, _ in rows]
+    kinds = ", ".join(dict.fromkeys(case.row.get("gpu") for case, _ in rows))
+    cells = (
+        f"{100 * np.mean(np.abs(errors)):.0f} % ({100 * min(errors):+.0f} to {100 * max(errors):+.0f} %)"
+        for errors in zip(*(errors for _, errors in rows), strict=True)
+    )
+    return f"| {model} | {len(rows)} | {min(sizes):,} to {max(sizes):,} {kinds} | {' | '.join(cells)} |\n"
 
 
 def _recorded(file: Path, cases: Sequence[Case]) -> list[float]:
