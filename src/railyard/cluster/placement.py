@@ -147,4 +147,4 @@ for _policy in (
     ),
     Policy("spread", "Servers in turn from every leaf of the network.", _spread),
 ):
-    policies.add(_policy.name, _policy)
+    policies.enter(_policy)

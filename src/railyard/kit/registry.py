@@ -50,6 +50,10 @@ class Registry(Generic[T]):
         self._records[name] = record
         return record
 
+    def enter(self, record: T) -> T:
+        """Registers a record under its own `name`."""
+        return self.add(vars(record)["name"], record)
+
     def make(self, name: str, record: T) -> T:
         """Lets `record` be found under `name` while it is kept; one of that name that is kept already is returned."""
         if name in self._records or name in self._taken:

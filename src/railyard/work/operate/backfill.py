@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NO_NODES, Backfill, backfills
+from railyard.work.operate.discipline import NO_NODES, Backfill, Gate, backfills
 from railyard.work.operate.free import Free
 
 if TYPE_CHECKING:
@@ -17,32 +17,11 @@ if TYPE_CHECKING:
     from railyard.work.operate.discipline import Queue
 
 
-class _Open:
-    def blocked(self, _job: int) -> bool:
-        return True
-
-    def admits(self, _job: int) -> bool:
-        return True
-
-    def kept(self, _job: int) -> NDArray[np.int32]:
-        return NO_NODES
-
-    def started(self, _job: int) -> None:
-        return
-
-
-def _open_gate(_scheduler: Queue) -> _Open:
-    return _Open()
-
-
-ANY = backfills.add("any", Backfill("any", "Whatever fits starts; large jobs may wait for ever.", _open_gate))
-
-
 STRETCH = 32
 """Places that are tried at a time: most jobs find one early."""
 
 
-class _Profile:
+class _Profile(Gate):
     """`conservative`: room of every node from each time on, made when the first job has to wait.
 
     Every job that waits gets the earliest time at which enough nodes have room until its promised end, after those of
@@ -53,7 +32,7 @@ class _Profile:
     """
 
     def __init__(self, scheduler: Queue) -> None:
-        self.scheduler, self.state = scheduler, scheduler.state
+        super().__init__(scheduler)
         self.rows = 0
         self._times = np.empty(0, np.int64)
         self._room = np.empty((0, 0), np.int32)
@@ -181,12 +160,7 @@ class _Profile:
         return place + 1
 
 
-CONSERVATIVE = backfills.add(
-    "conservative", Backfill("conservative", "Who delays nobody that came before may overtake.", _Profile)
-)
-
-
-class _Easy:
+class _Easy(Gate):
     """Nobody delays the first job that waits.
 
     Its start is foreseen from the ends that running jobs promised, by nodes and accelerators of nodes. Where it asks
@@ -195,7 +169,7 @@ class _Easy:
     """
 
     def __init__(self, scheduler: Queue) -> None:
-        self.scheduler = scheduler
+        super().__init__(scheduler)
         self.first = -1
         self.shadow_us = -1
         self.extra = 0
@@ -224,25 +198,15 @@ class _Easy:
         return self.scheduler.promised_us(job) <= self.shadow_us
 
 
-EASY = backfills.add("easy", Backfill("easy", "Who does not delay the first that waits may overtake.", _Easy))
-
-
-class _Closed:
+class _Closed(Gate):
     def blocked(self, _job: int) -> bool:
         return False
 
-    def admits(self, _job: int) -> bool:
-        return True
 
-    def kept(self, _job: int) -> NDArray[np.int32]:
-        return NO_NODES
-
-    def started(self, _job: int) -> None:
-        return
-
-
-def _closed_gate(_scheduler: Queue) -> _Closed:
-    return _Closed()
-
-
-NONE = backfills.add("none", Backfill("none", "Nobody overtakes: who waits holds up everybody behind.", _closed_gate))
+for _rule in (
+    Backfill("any", "Whatever fits starts; large jobs may wait for ever.", Gate),  # Kueue calls it BestEffortFIFO
+    Backfill("conservative", "Who delays nobody that came before may overtake.", _Profile),
+    Backfill("easy", "Who does not delay the first that waits may overtake.", _Easy),
+    Backfill("none", "Nobody overtakes: who waits holds up everybody behind.", _Closed),
+):
+    backfills.enter(_rule)

@@ -43,6 +43,17 @@ policies: Registry[NodePolicy] = Registry("placement policy", package="railyard.
 NO_NODES = np.empty(0, np.int32)
 """What rules keep that promise time and no nodes."""
 
+
+def placement_policy(name: str, summary: str, *, source: str = "", seeded: bool = False) -> Callable[[Place], Place]:
+    """Registers what it decorates; see `NodePolicy`."""
+
+    def add(place: Place) -> Place:
+        policies.add(name, NodePolicy(name, summary, place, source, seeded))
+        return place
+
+    return add
+
+
 Key = Callable[["State", int], tuple[float, ...]]
 """Of the state of a run and a job: what it is sorted by, smallest first. Submission breaks ties."""
 
@@ -82,19 +93,25 @@ class Queue(Protocol):
         """
 
 
-class Gate(Protocol):
-    """Says in one pass over the queue who may still start, of jobs that may have the same nodes."""
+class Gate:
+    """Says in one pass over the queue which jobs may still start, of those that may have the same nodes: all."""
 
-    def blocked(self, job: int) -> bool:
+    def __init__(self, scheduler: Queue) -> None:
+        self.scheduler, self.state = scheduler, scheduler.state
+
+    def blocked(self, _job: int) -> bool:
         """Notes a job that cannot start now; False ends the pass."""
+        return True
 
-    def admits(self, job: int) -> bool:
+    def admits(self, _job: int) -> bool:
         """Whether a job may start now although others before it wait."""
+        return True
 
-    def kept(self, job: int) -> NDArray[np.int32]:
+    def kept(self, _job: int) -> NDArray[np.int32]:
         """Nodes that a job which is admitted may not use, since they are promised to others before its end."""
+        return NO_NODES
 
-    def started(self, job: int) -> None:
+    def started(self, _job: int) -> None:
         """Notes a job that did."""
 
 
@@ -111,6 +128,15 @@ disciplines: Registry[Discipline] = Registry("queue discipline")
 backfills: Registry[Backfill] = Registry("backfill", package="railyard.work.operate.backfill")
 
 
+def _discipline(name: str, summary: str, *, renews: bool = False, preempts: bool = False) -> Callable[[Key], Key]:
+    def add(key: Key) -> Key:
+        disciplines.add(name, Discipline(name, summary, key, renews, preempts))
+        return key
+
+    return add
+
+
+@_discipline("fair-share", "The tenant that used least of its share of late first.", renews=True)
 def _fair_share(state: State, job: int) -> tuple[float, ...]:
     """Usage over share of the job's tenant.
 
@@ -122,19 +148,17 @@ def _fair_share(state: State, job: int) -> tuple[float, ...]:
     return (state.usage[tenant] / state.rules.share_of(state.jobs.tenants[tenant]),)
 
 
-FAIR_SHARE = disciplines.add(
-    "fair-share",
-    Discipline("fair-share", "The tenant that used least of its share of late first.", _fair_share, renews=True),
-)
-
-
+@_discipline("fifo", "In the order of submission.")
 def _fifo(_state: State, _job: int) -> tuple[float, ...]:
     return ()
 
 
-FIFO = disciplines.add("fifo", Discipline("fifo", "In the order of submission.", _fifo))
-
-
+@_discipline(
+    "least-attained",
+    "Jobs with little service so far first; they preempt those with much.",
+    renews=True,
+    preempts=True,
+)
 def _least_attained(state: State, job: int) -> tuple[float, ...]:
     """Tiresias' discretized two-dimensional least attained service with two queues.
 
@@ -143,32 +167,11 @@ def _least_attained(state: State, job: int) -> tuple[float, ...]:
     return (float(state.done_us[job] * state.accelerators[job] >= state.rules.attained_us),)
 
 
-LEAST_ATTAINED = disciplines.add(
-    "least-attained",
-    Discipline(
-        "least-attained",
-        "Jobs with little service so far first; they preempt those with much.",
-        _least_attained,
-        renews=True,
-        preempts=True,
-    ),
-)
-
-
+@_discipline("priority", "Larger priorities first; they preempt smaller ones.", preempts=True)
 def _priority(state: State, job: int) -> tuple[float, ...]:
     return (-int(state.jobs.priority[job]),)
 
 
-PRIORITY = disciplines.add(
-    "priority", Discipline("priority", "Larger priorities first; they preempt smaller ones.", _priority, preempts=True)
-)
-
-
+@_discipline("shortest", "The fewest accelerator-hours left first; a bound: nobody knows them.")
 def _shortest(state: State, job: int) -> tuple[float, ...]:
     return (float(state.left_us(job) * state.accelerators[job]),)
-
-
-SHORTEST = disciplines.add(
-    "shortest",
-    Discipline("shortest", "The fewest accelerator-hours left first; a bound: nobody knows them.", _shortest),
-)

@@ -19,8 +19,7 @@ def _alibaba_row(text: dict[str, str]) -> Row | None:
     return Row(text["name"], begin, end - begin, integer(text, "num_gpu"), text["qos"] or UNNAMED)
 
 
-ALIBABA = trace_formats.add(
-    "alibaba",
+trace_formats.enter(
     TraceFormat(
         "alibaba",
         "Alibaba cluster-trace-gpu-v2023: pods with creation and deletion times in seconds.",
@@ -36,8 +35,7 @@ def _philly_row(text: dict[str, str]) -> Row:
     return Row("", moment(text, "timestamp"), number(text, "duration"), accelerators, text["cluster"])
 
 
-PHILLY = trace_formats.add(
-    "philly",
+trace_formats.enter(
     TraceFormat(
         "philly",
         "Microsoft Philly, as processed by Sia: timestamp, duration in seconds, GPUs, virtual cluster.",
@@ -90,8 +88,7 @@ def _sacct_row(text: dict[str, str]) -> Row | None:
     )
 
 
-SACCT = trace_formats.add(
-    "sacct",
+trace_formats.enter(
     TraceFormat(
         "sacct",
         "Slurm: `sacct -X -P --format=JobID,Submit,Elapsed,Timelimit,NNodes,ReqTRES,Account,Priority`.",
@@ -130,8 +127,7 @@ def _table_row(text: dict[str, str]) -> Row:
     )
 
 
-CSV = trace_formats.add(
-    "csv",
+trace_formats.enter(
     TraceFormat(
         "csv",
         "submit_s, duration_s, accelerators; job, tenant, priority, limit_s, nodes, least_accelerators, after, class,"
@@ -153,8 +149,7 @@ def _tiresias_row(text: dict[str, str]) -> Row:
     )
 
 
-TIRESIAS = trace_formats.add(
-    "tiresias",
+trace_formats.enter(
     TraceFormat(
         "tiresias",
         "Tiresias' simulator: job_id, num_gpu, submit_time, duration, model_name.",

@@ -61,7 +61,7 @@ def _tensor_overlap(job: Prepared) -> Remedy:
     return Remedy("tensor-parallel overlap", "software", "exposed communication", changes, assumes)
 
 
-proposals.add("software", Proposals("software", propose_software))
+proposals.enter(Proposals("software", propose_software))
 
 
 def propose_precision(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -73,7 +73,7 @@ def propose_precision(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         yield Remedy("FP8 precision", "precision", "computation", changes, "the loss converges as in 16 bits")
 
 
-proposals.add("precision", Proposals("precision", propose_precision, in_run=True))
+proposals.enter(Proposals("precision", propose_precision, in_run=True))
 
 
 def propose_checkpoints(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -85,7 +85,7 @@ def propose_checkpoints(job: Prepared, waits: Waits) -> Iterator[Remedy]:
     yield Remedy(f"a checkpoint every {steps:,} steps", "checkpoint interval", "checkpoints", changes)
 
 
-proposals.add("checkpoint interval", Proposals("checkpoint interval", propose_checkpoints, in_run=True))
+proposals.enter(Proposals("checkpoint interval", propose_checkpoints, in_run=True))
 
 
 def propose_repair(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -96,4 +96,4 @@ def propose_repair(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         yield Remedy(f"repair of {listed(names)}", "repair", "faults", {"faults": []})
 
 
-proposals.add("repair", Proposals("repair", propose_repair))
+proposals.enter(Proposals("repair", propose_repair))

@@ -88,7 +88,7 @@ def _pipelined(job: Prepared) -> Iterator[Remedy]:
         yield Remedy("zero-bubble schedule", "layout", "pipeline bubble", changes)
 
 
-proposals.add("layout", Proposals("layout", propose_layout, in_run=True))
+proposals.enter(Proposals("layout", propose_layout, in_run=True))
 
 
 WORTH = 0.02
@@ -121,4 +121,4 @@ def _fastest(job: Prepared) -> Training | None:
     return found[best] if steps[best] < (1 - WORTH) * steps[-1] else None
 
 
-proposals.add("other layout", Proposals("other layout", propose_other_layout, in_run=True))
+proposals.enter(Proposals("other layout", propose_other_layout, in_run=True))

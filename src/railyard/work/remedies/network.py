@@ -40,7 +40,7 @@ def propose_fabric(job: Prepared, waits: Waits) -> Iterator[Remedy]:
         )
 
 
-proposals.add("fabric", Proposals("fabric", propose_fabric, in_run=True, bounded=True))
+proposals.enter(Proposals("fabric", propose_fabric, in_run=True, bounded=True))
 
 
 _COUNTS = (4, 16)
@@ -57,7 +57,7 @@ def propose_queue_pairs(job: Prepared, waits: Waits) -> Iterator[Remedy]:
             yield Remedy(f"{count} queue pairs", "queue pairs", "exposed communication", changes)
 
 
-proposals.add("queue pairs", Proposals("queue pairs", propose_queue_pairs, in_run=True, bounded=True))
+proposals.enter(Proposals("queue pairs", propose_queue_pairs, in_run=True, bounded=True))
 
 
 _KEY = "cluster.back_end.topology.oversubscription"
@@ -81,7 +81,7 @@ def _remedy(ratio: float, removes: str) -> Remedy:
     return Remedy(f"oversubscription {written}", "oversubscription", removes, {_KEY: written})
 
 
-proposals.add("oversubscription", Proposals("oversubscription", propose_oversubscription, in_run=True))
+proposals.enter(Proposals("oversubscription", propose_oversubscription, in_run=True))
 
 
 def propose_link_rate(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -109,7 +109,7 @@ def _next_nic(job: Prepared) -> Nic | None:
     return min(found, key=lambda nic: (nic.rate_bps, nic.ports, nic.name), default=None)
 
 
-proposals.add("link rate", Proposals("link rate", propose_link_rate, in_run=True))
+proposals.enter(Proposals("link rate", propose_link_rate, in_run=True))
 
 
 def propose_collectives(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -120,7 +120,7 @@ def propose_collectives(job: Prepared, waits: Waits) -> Iterator[Remedy]:
     yield Remedy("fastest collectives", "collectives", "exposed communication", {"collectives.selector": "best"}, note)
 
 
-proposals.add("collectives", Proposals("collectives", propose_collectives, in_run=True))
+proposals.enter(Proposals("collectives", propose_collectives, in_run=True))
 
 
 def propose_placement(job: Prepared, waits: Waits) -> Iterator[Remedy]:
@@ -134,4 +134,4 @@ def propose_placement(job: Prepared, waits: Waits) -> Iterator[Remedy]:
             yield Remedy(f"placement {name}", "placement", "exposed communication", changes)
 
 
-proposals.add("placement", Proposals("placement", propose_placement, in_run=True))
+proposals.enter(Proposals("placement", propose_placement, in_run=True))

@@ -75,11 +75,9 @@ DOMAINS = (
     Mode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
     Mode("rack power", 1000 * 0.004 / 365, Effect.OUT, ERROR_S, *QUICK, "leaf", source=ESTIMATED),
 )
-LLAMA3 = profiles.add(
-    "llama3", FailureProfile("llama3", "Llama 3's pre-training: 16,384 H100 over 54 days.", (*MODES, *DOMAINS))
-)
+profiles.enter(FailureProfile("llama3", "Llama 3's pre-training: 16,384 H100 over 54 days.", (*MODES, *DOMAINS)))
 
-profiles.add("none", FailureProfile("none", "Nothing breaks but what the scenario names.", ()))
+profiles.enter(FailureProfile("none", "Nothing breaks but what the scenario names.", ()))
 
 _CRASHES = sum(mode.per_1000_node_days for mode in MODES if mode.effect == Effect.CRASH)
 _OF_NODES = sum(mode.per_1000_node_days for mode in MODES) - _CRASHES

@@ -134,8 +134,7 @@ def _named(leaf: list[int], ports: list[list[int]], found: Discovery) -> list[st
     return [name[one] for one in leaf]
 
 
-topology_formats.add(
-    "ibnetdiscover",
+topology_formats.enter(
     TopologyFormat(
         "ibnetdiscover",
         "An InfiniBand fabric as it was found",

@@ -141,8 +141,7 @@ def accelerators(one: KubernetesNode) -> int:
     return sum(count for resource, count in one.room.items() if resource.endswith(_DEVICES)) or 1
 
 
-topology_formats.add(
-    "kueue",
+topology_formats.enter(
     TopologyFormat(
         "kueue",
         "Kueue's Topology, a ResourceFlavor, and the nodes' labels",
@@ -211,8 +210,7 @@ def _members(selector: dict[str, Any], nodes: list[Node], kind: str) -> list[str
     return [one.name for one in nodes if matches_labels(selector["labelMatch"], one.labels)]
 
 
-topology_formats.add(
-    "volcano",
+topology_formats.enter(
     TopologyFormat(
         "volcano",
         "Volcano's HyperNodes, a tier for every level of switches",

@@ -86,8 +86,7 @@ def _write_table(tree: NodeTree) -> str:
     return out.getvalue()
 
 
-topology_formats.add(
-    "table",
+topology_formats.enter(
     TopologyFormat(
         "table",
         "A CSV with a column `node`, one for every level from the widest, and accelerators if need be",
@@ -98,8 +97,7 @@ topology_formats.add(
         source="such as Alibaba's Lingjun topology (ip, DSW, PSW, ASW)",
     ),
 )
-topology_formats.add(
-    "names",
+topology_formats.enter(
     TopologyFormat(
         "names",
         "Names of nodes and nothing of how they hang together",

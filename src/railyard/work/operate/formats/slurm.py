@@ -112,8 +112,7 @@ def _write_switches(tree: NodeTree) -> str:
     return "\n".join(lines) + "\n"
 
 
-topology_formats.add(
-    "slurm-tree",
+topology_formats.enter(
     TopologyFormat(
         "slurm-tree",
         "Slurm's topology/tree",
@@ -244,8 +243,7 @@ def _write_blocks(tree: NodeTree) -> str:
     return "\n".join([*lines, f"BlockSizes={','.join(map(str, sizes))}"]) + "\n"
 
 
-topology_formats.add(
-    "slurm-block",
+topology_formats.enter(
     TopologyFormat(
         "slurm-block",
         "Slurm's topology/block",
@@ -346,8 +344,7 @@ def _write_yaml(tree: NodeTree) -> str:
     return "\n".join(lines) + "\n"
 
 
-topology_formats.add(
-    "slurm-yaml",
+topology_formats.enter(
     TopologyFormat(
         "slurm-yaml",
         "Slurm's topology.yaml: the tree, and its narrowest groups as blocks",

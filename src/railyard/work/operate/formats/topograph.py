@@ -71,8 +71,7 @@ def _write(tree: NodeTree) -> str:
     return "\n".join(lines) + "\n"
 
 
-topology_formats.add(
-    "topograph",
+topology_formats.enter(
     TopologyFormat(
         "topograph",
         "A model of NVIDIA's topograph",

@@ -68,13 +68,11 @@ def _place(
 
 
 _SUMMARY = "The narrowest group that holds the job from the level asked for upward, slices together"
-policies.add("kueue", NodePolicy("kueue", _SUMMARY, _place, source="Kueue 0.15 and later, TASProfileMixed"))
-policies.add(
-    "kueue-best-fit",
+policies.enter(NodePolicy("kueue", _SUMMARY, _place, source="Kueue 0.15 and later, TASProfileMixed"))
+policies.enter(
     NodePolicy("kueue-best-fit", _SUMMARY, partial(_place, least_free=False), source="Kueue, TASProfileMixed off"),
 )
-policies.add(
-    "kueue-balanced",
+policies.enter(
     NodePolicy(
         "kueue-balanced",
         f"{_SUMMARY}; equal shares in groups of a preferred level",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, policies
+from railyard.work.operate.discipline import placement_policy, policies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from railyard.work.operate.free import Free, Request
 
 
+@placement_policy("quiet", "Few leafs, and those out of which running jobs send least")
 def _quiet(request: Request, free: Free) -> NDArray[np.int32] | None:
     """As few leafs as possible, and of those that would do the ones out of which running jobs send least.
 
@@ -66,12 +67,11 @@ def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> l
     return sorted(found)
 
 
-policies.add(
-    "quiet",
-    NodePolicy("quiet", "Few leafs, and those out of which running jobs send least", _quiet),
+@placement_policy(
+    "communication",
+    "Groups of ranks that talk most each in one leaf, few leafs in all",
+    source="after Arnold (NeurIPS 2025)",
 )
-
-
 def _communication(request: Request, free: Free) -> NDArray[np.int32] | None:
     """Groups of ranks that communicate most each in one leaf, and neighbours in rank in one leaf.
 
@@ -116,22 +116,17 @@ def _order(nodes: int, wanted: int, near: float, leaf: int) -> tuple[int, float,
     return (0, nodes, -near, leaf) if nodes >= wanted else (1, -nodes, -near, leaf)
 
 
-policies.add(
-    "communication",
-    NodePolicy(
-        "communication",
-        "Groups of ranks that talk most each in one leaf, few leafs in all",
-        _communication,
-        source="after Arnold (NeurIPS 2025)",
-    ),
-)
-
-
 OTHERS = ("quiet", "slurm-tree", "communication")
 MOST = 10
 """Candidates, as in CASSINI."""
 
 
+@placement_policy(
+    "compatible",
+    "Of ten placements the one that fits best between the steps of running jobs",
+    source="after CASSINI (NSDI 2024)",
+    seeded=True,
+)
 def _compatible(request: Request, free: Free) -> NDArray[np.int32] | None:
     """The placement whose job fits best between its neighbours' steps.
 
@@ -165,15 +160,3 @@ def _candidates(request: Request, free: Free, first: NDArray[np.int32]) -> list[
         if nodes is not None:
             seen.setdefault(nodes.tobytes(), nodes)
     return list(seen.values())
-
-
-policies.add(
-    "compatible",
-    NodePolicy(
-        "compatible",
-        "Of ten placements the one that fits best between the steps of running jobs",
-        _compatible,
-        source="after CASSINI (NSDI 2024)",
-        seeded=True,
-    ),
-)

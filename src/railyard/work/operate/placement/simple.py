@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, policies
+from railyard.work.operate.discipline import placement_policy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     from railyard.work.operate.free import Free, Request
 
 
+@placement_policy("first-fit", "The first nodes with room in the order of the racks.")
 def _first_fit(request: Request, free: Free) -> NDArray[np.int32] | None:
     found = np.flatnonzero(free.room >= request.each)[: request.nodes]
     return found.astype(np.int32) if len(found) == request.nodes else None
 
 
-FIRST_FIT = policies.add(
-    "first-fit", NodePolicy("first-fit", "The first nodes with room in the order of the racks.", _first_fit)
-)
-
-
+@placement_policy("random", "Any free nodes in any order", seeded=True)
 def _random(request: Request, free: Free) -> NDArray[np.int32] | None:
     room = np.flatnonzero(free.with_room(request.each))
     if len(room) < request.nodes:
@@ -32,9 +29,7 @@ def _random(request: Request, free: Free) -> NDArray[np.int32] | None:
     return draw.choice(room, request.nodes, replace=False).astype(np.int32)
 
 
-policies.add("random", NodePolicy("random", "Any free nodes in any order", _random, seeded=True))
-
-
+@placement_policy("worst", "A node of every narrowest group in turn: as scattered as can be")
 def _worst(request: Request, free: Free) -> NDArray[np.int32] | None:
     room = np.flatnonzero(free.with_room(request.each))
     if len(room) < request.nodes:
@@ -53,9 +48,7 @@ def _turn(group: NDArray[np.int32]) -> NDArray[np.int64]:
     return turn
 
 
-policies.add("worst", NodePolicy("worst", "A node of every narrowest group in turn: as scattered as can be", _worst))
-
-
+@placement_policy("domain", "Whole scale-up domains for jobs that fill them, broken ones for the others")
 def _by_domain(request: Request, free: Free) -> NDArray[np.int32] | None:
     """Whole scale-up domains first, so that small jobs do not break those that large ones want.
 
@@ -102,9 +95,3 @@ def _idle_near(free: Free, count: NDArray[np.int32], candidates: NDArray[np.int6
         return np.zeros(len(candidates), np.int64)
     above = tree.parent[-1]
     return np.bincount(above, weights=count).astype(np.int64)[above[candidates]]
-
-
-policies.add(
-    "domain",
-    NodePolicy("domain", "Whole scale-up domains for jobs that fill them, broken ones for the others", _by_domain),
-)

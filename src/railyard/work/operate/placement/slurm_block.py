@@ -170,8 +170,7 @@ class _Scan:
 
 
 _SUMMARY = "Whole segments in base blocks, and few blocks of neighbours, each the fullest that holds its part"
-policies.add(
-    "slurm-block",
+policies.enter(
     NodePolicy(
         "slurm-block",
         _SUMMARY,
@@ -179,8 +178,7 @@ policies.add(
         source="Slurm 24.05 to 25.05, topology/block",
     ),
 )
-policies.add(
-    "slurm-block-26.05",
+policies.enter(
     NodePolicy(
         "slurm-block-26.05",
         "As slurm-block, with segments wider than a base block; a segment wider than the job is ignored",

@@ -196,8 +196,7 @@ class _Scan(NamedTuple):
         return best + 1 + int(found[0]) if len(found) else -1
 
 
-policies.add(
-    "slurm-tree",
+policies.enter(
     NodePolicy(
         "slurm-tree",
         "The narrowest switch that holds the job, the fullest such; else few leafs near one another",
@@ -205,8 +204,7 @@ policies.add(
         source="Slurm 24.05 to 26.05, topology/tree",
     ),
 )
-policies.add(
-    "slurm-tree-23.11",
+policies.enter(
     NodePolicy(
         "slurm-tree-23.11",
         "As slurm-tree, with the order in which Slurm up to 23.11 takes the further leafs of a large job",

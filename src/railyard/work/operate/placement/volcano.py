@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, policies
+from railyard.work.operate.discipline import placement_policy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -137,6 +137,11 @@ def _hypernodes(tree: NodeTree) -> tuple[HyperNodes, NDArray[np.int32]]:
     return HyperNodes(np.stack(paths), tuple(range(1, len(paths) + 1))), leaf
 
 
+@placement_policy(
+    "volcano",
+    "The lowest tier that holds the job, the fullest group of it; preferred: near to the job's other nodes",
+    source="Volcano, network-topology-aware of August 2026",
+)
 def _volcano(request: Request, free: Free) -> NDArray[np.int32] | None:
     tree, room = free.tree, free.with_room(request.each)
     if int(room.sum()) < request.nodes:
@@ -201,14 +206,3 @@ def _alone(request: Request, free: Free, room: NDArray[np.bool_]) -> NDArray[np.
         for (used, _), paths in zip(sums, hyper.paths, strict=True):
             used[paths[best]] += asked
     return np.array(found, np.int32)
-
-
-policies.add(
-    "volcano",
-    NodePolicy(
-        "volcano",
-        "The lowest tier that holds the job, the fullest group of it; preferred: near to the job's other nodes",
-        _volcano,
-        source="Volcano, network-topology-aware of August 2026",
-    ),
-)
