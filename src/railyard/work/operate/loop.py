@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from heapq import heappop
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.tenancy import NOBODY
 from railyard.work.operate import recovery
 from railyard.work.operate.free import Event
-from railyard.work.operate.ledger import Away, Ledger, Outcome
-from railyard.work.operate.recovery import cleared_us
+from railyard.work.operate.ledger import Away, Outcome
 from railyard.work.operate.rules import PPM
-from railyard.work.operate.scheduler import Scheduler
-from railyard.work.operate.state import DONE, ENDED, STUCK, WAITING, State
+from railyard.work.operate.running import Running
+from railyard.work.operate.state import DONE, ENDED, STUCK, WAITING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from railyard.work.operate.contention.neighbours import Neighbours
     from railyard.work.operate.failures.fault import Faults
     from railyard.work.operate.jobs import JobTable
-    from railyard.work.operate.recovery import Active
     from railyard.work.operate.rules import Rules
     from railyard.work.operate.tree import NodeTree
 
 
-class Contention(Protocol):
-    """How fast jobs are beside their neighbours."""
-
-    def fresh(self) -> Contention:
-        """The same for another run."""
-
-    def watch(self, state: State) -> None:
-        """Lets placement policies of a run see what jobs send."""
-
-    def moved(self, state: State, job: int) -> None:
-        """Takes note that a job has got nodes, others than before, or none any more."""
-
-    def changed(self, state: State, started: Iterable[int], ended: Iterable[int]) -> dict[int, int]:
-        """Jobs whose speed is another now, with it, in millionths of that alone."""
-
-    def restore(self, state: State) -> None:
-        """Takes up the jobs that run in a state that was read from a file."""
-
-
-class Operation:
+class Operation(Running):
     """A run of jobs on a cluster.
 
     Args:
@@ -72,30 +49,18 @@ class Operation:
         rules: Rules,
         *,
         faults: Faults | None = None,
-        contention: Contention | None = None,
+        contention: Neighbours | None = None,
         every_us: int = 3_600_000_000,
         until_us: int = -1,
         steady_us: tuple[int, int] | None = None,
     ) -> None:
-        self.jobs, self.rules = jobs, rules
-        self.faults, self.contention, self.until_us = faults, contention, until_us
+        super().__init__(jobs, tree, rules, contention, every_us)
+        self.faults, self.until_us = faults, until_us
         self.is_cut = False
-        self.state = State(jobs, tree, rules)
-        self.ledger = Ledger(self.state, every_us)
-        self.scheduler = Scheduler(self.state, self.start, self.preempt)
-        self.events: list[tuple[int, int, int, int]] = []
         self.arrived = 0
-        self.active: dict[int, Active] = {}
-        self.known = 0
-        self.spares: list[int] = []
-        self.pending = 0  # repairs, detections and windows to come: nothing can start while nothing of this is left
-        self.started: set[int] = set()
-        self.ended: set[int] = set()
         self._submit_us: list[int] = jobs.submit_us.tolist()
         first, last = steady_us or (self._submit_us[0], self._submit_us[-1]) if len(jobs) else (0, 0)
         self.steady_us = first, min(last, until_us) if until_us >= 0 else last
-        self._later = _dependants(jobs)
-        self._freed = False
         if contention is not None:
             contention.watch(self.state)
         self._open()
@@ -116,10 +81,6 @@ class Operation:
             self.push(self.rules.renew_us, Event.RENEW, 0)
         if self.faults is not None:
             self.push(0, Event.CHUNK, 0)
-
-    def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
-        """Plans an event."""
-        heappush(self.events, (time_us, int(kind), number, version))
 
     def run(self, moments: int = -1, asked: Callable[[], bool] = lambda: False) -> bool:
         """Plays until every job has ended, or the end of the run, or for so many moments.
@@ -171,10 +132,10 @@ class Operation:
         while self.arrived < len(self.jobs) and self._submit_us[self.arrived] <= time:
             self.submit(self.arrived)
             self.arrived += 1
-        if self._freed or self.scheduler.fresh:
-            if self._freed:
+        if self.freed or self.scheduler.fresh:
+            if self.freed:
                 recovery.regrow_replicas(self)
-            freed, self._freed = self._freed, False
+            freed, self.freed = self.freed, False
             self.scheduler.run(everything=freed)
         self._slow_down()
 
@@ -183,52 +144,6 @@ class Operation:
         self.state.status[job] = WAITING
         if not self.state.met[job]:
             self.scheduler.add(job)
-
-    def start(self, job: int, nodes: NDArray[np.int32]) -> None:
-        """Gives a job its nodes."""
-        again = self.state.attempts[job] > 0
-        setup = self.rules.recovery.restart_us if again else self.rules.setup_us
-        self.state.begin(job, nodes, setup, self.scheduler.promised_us(job), cleared_us(self.state, job, nodes))
-        self.moved(job)
-        self.promise(job)
-
-    def moved(self, job: int) -> None:
-        """Takes note of a job's new nodes, for its neighbours."""
-        self.started.add(job)
-        if self.contention is not None:
-            self.contention.moved(self.state, job)
-
-    def promise(self, job: int) -> None:
-        """Plans the end of a running job anew."""
-        state = self.state
-        state.version[job] += 1
-        finish, limit = state.finish_us(job), state.limit_us[job]
-        if limit >= 0:
-            last = state.begun_us[job] + limit
-            finish = last if finish < 0 else min(finish, last)
-        if finish >= 0:
-            self.push(finish, Event.END, job, state.version[job])
-
-    def leave(self, job: int, outcome: Outcome) -> None:
-        """Takes a running job off its nodes."""
-        self.state.book(job)
-        self.ledger.left(job, outcome)
-        self.state.release(job)
-        if self.contention is not None:
-            self.contention.moved(self.state, job)
-        self.ended.add(job)
-        self.started.discard(job)
-        self._freed = True
-
-    def preempt(self, job: int) -> None:
-        """Makes a running job give way; it waits again."""
-        state, rules = self.state, self.rules.recovery
-        state.book(job)
-        if not rules.grace or state.hung[job]:
-            state.roll_back(job, rules.kept(state.done_us[job], state.nodes[job]))
-        state.preempted[job] += 1
-        self.leave(job, Outcome.PREEMPTED)
-        self.scheduler.add(job)
 
     def end(self, job: int, version: int) -> None:
         """A promised end; an old promise is nothing."""
@@ -245,17 +160,6 @@ class Operation:
             return
         self.over(job, DONE, Outcome.DONE)
 
-    def over(self, job: int, status: int, outcome: Outcome) -> None:
-        """Ends a job for good."""
-        self.leave(job, outcome)
-        self.state.status[job] = status
-        self.state.end_us[job] = self.state.now_us
-        self.ledger.ended += 1
-        for later in self._later.get(job, ()):
-            self.state.met[later] -= 1
-            if not self.state.met[later] and self.state.status[later] == WAITING:
-                self.scheduler.add(later)
-
     def open_window(self, number: int, _version: int) -> None:
         """Clears the nodes of a window."""
         self.pending -= 1
@@ -269,57 +173,6 @@ class Operation:
         """Gives the nodes of a window back."""
         self.pending -= 1
         self.service(np.array(self.rules.windows[number].nodes, np.int32))
-
-    def service(self, nodes: NDArray[np.int32]) -> None:
-        """Puts nodes into service that are neither broken nor in a window, and the others out of it."""
-        closed = self.state.broken.copy()
-        for window in self.rules.windows:
-            if self.scheduler.open(window):
-                closed[list(window.nodes)] = True
-        shut = closed[nodes]
-        self.state.free.out(nodes[shut])
-        self.state.free.back(nodes[~shut])
-        self.ledger.back(nodes[~shut].tolist())
-        for node in nodes[shut].tolist():
-            self.ledger.shut([node], self._why(node))
-        self._freed = True
-
-    def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
-        """A job's nodes with spares, of which there are enough, in the place of lost ones; its tenant has them now."""
-        nodes = self.state.placed[job]
-        if not len(lost):
-            return nodes
-        taken, self.spares = self.spares[: len(lost)], self.spares[len(lost) :]
-        found, fresh = nodes.copy(), np.array(taken, np.int32)
-        found[np.isin(found, lost)] = fresh
-        self.state.broken[fresh] = False
-        self.state.hand_over(lost, NOBODY)
-        self.state.hand_over(fresh, self.state.owner_of_job(job))
-        self.service(fresh)
-        return found
-
-    def freed(self) -> None:
-        """Has the queue looked at after this moment."""
-        self._freed = True
-
-    def replica_back(self, job: int, code: int) -> None:
-        """Replicas of a serving job answer again."""
-        recovery.replicas_back(self, job, code)
-
-    def _why(self, node: int) -> Away:
-        if not self.state.broken[node]:
-            return Away.WINDOW
-        return Away.SPARE if node in self.spares else Away.BROKEN
-
-    def repaired(self, number: int, _version: int) -> None:
-        """Nodes of a fault come back; spares are filled up first."""
-        self.pending -= 1
-        recovery.fault_repaired(self, number)
-
-    def detected(self, number: int, _version: int) -> None:
-        """A fault becomes known."""
-        self.pending -= 1
-        recovery.fault_detected(self, number)
 
     def fault(self, chunk: int, place: int) -> None:
         """A fault happens."""
@@ -340,7 +193,7 @@ class Operation:
             for job in self.state.placed:
                 self.state.book(job)
             self.scheduler.renew()
-            self._freed = True
+            self.freed = True
         self.push(self.state.now_us + self.rules.renew_us, Event.RENEW, 0)
 
     def _slow_down(self) -> None:
@@ -366,22 +219,14 @@ class Operation:
             state.status = [STUCK if one == WAITING else one for one in state.status]
 
 
-def _dependants(jobs: JobTable) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    owner = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_ptr))
-    for later, before in zip(owner.tolist(), jobs.after.tolist(), strict=True):
-        found.setdefault(before, []).append(later)
-    return found
-
-
 _HANDLERS: dict[int, Callable[[Operation, int, int], None]] = {
     Event.END: Operation.end,
-    Event.REPAIR: Operation.repaired,
+    Event.REPAIR: recovery.fault_repaired,
     Event.CLOSE: Operation.close_window,
-    Event.DETECT: Operation.detected,
+    Event.DETECT: recovery.fault_detected,
     Event.FAULT: Operation.fault,
     Event.OPEN: Operation.open_window,
     Event.CHUNK: Operation.chunk,
     Event.RENEW: Operation.renew,
-    Event.REPLICA: Operation.replica_back,
+    Event.REPLICA: recovery.replicas_back,
 }

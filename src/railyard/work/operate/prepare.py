@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from railyard.work.operate.contention.pattern import WorkClass
     from railyard.work.operate.failures.fault import Fault, Faults
     from railyard.work.operate.jobs import JobTable
-    from railyard.work.operate.loop import Contention
     from railyard.work.operate.section import (
         ModeSection,
         OperateSection,
@@ -78,7 +77,7 @@ class Prepared:
     rules: Rules
     modes: tuple[Mode, ...]
     faults: Faults | None
-    contention: Contention | None
+    contention: Neighbours | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -214,7 +213,7 @@ def _classes(draft: Draft, cluster: Cluster) -> list[WorkClass]:
 
 def _contention(
     draft: Draft, cluster: Cluster, tree: NodeTree, jobs: JobTable, classes: Sequence[WorkClass]
-) -> Contention | None:
+) -> Neighbours | None:
     section = draft.scenario.operate.contention
     if section is None:
         return None

@@ -11,8 +11,7 @@ lost, not late: the job's time runs on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,95 +20,18 @@ from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.free import Event
 from railyard.work.operate.ledger import Away, Outcome
 from railyard.work.operate.rules import PPM
+from railyard.work.operate.running import ActiveFault
 from railyard.work.operate.state import ENDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.operate.failures.fault import Fault
-    from railyard.work.operate.ledger import Ledger
-    from railyard.work.operate.rules import Rules
-    from railyard.work.operate.scheduler import Scheduler
+    from railyard.work.operate.running import Running
     from railyard.work.operate.state import State
 
 
-@dataclass
-class Active:
-    """A fault that is not over.
-
-    Attributes:
-        nodes: Those that were hit and are out of service, or will be.
-        jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
-        repair_us: From detection until the nodes are back.
-    """
-
-    nodes: tuple[int, ...]
-    effect: Effect
-    mode: int
-    began_us: int
-    repair_us: int
-    jobs: list[tuple[int, int, int]] = field(default_factory=list)
-
-
-class Run(Protocol):
-    """What recovery needs of a run."""
-
-    state: State
-    ledger: Ledger
-    rules: Rules
-    scheduler: Scheduler
-    active: dict[int, Active]
-    known: int
-    pending: int
-    spares: list[int]
-
-    def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
-        """Plans an event."""
-
-    def moved(self, job: int) -> None:
-        """Takes note of a job's new nodes."""
-
-    def promise(self, job: int) -> None:
-        """Makes a new promise of a job's end."""
-
-    def leave(self, job: int, outcome: Outcome) -> None:
-        """Takes a job from its nodes."""
-
-    def over(self, job: int, status: int, outcome: Outcome) -> None:
-        """Ends a job for good."""
-
-    def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
-        """A job's nodes with spares, of which there are enough, in the place of lost ones."""
-
-    def freed(self) -> None:
-        """Has the queue looked at."""
-
-    def service(self, nodes: NDArray[np.int32]) -> None:
-        """Puts nodes that are back into service, or among the spares."""
-
-
-def cleared_us(state: State, job: int, nodes: NDArray[np.int32]) -> int:
-    """Notes that a job takes nodes over.
-
-    Args:
-        state: Of the run.
-        job: Who takes them.
-        nodes: int32[n], those that it did not have until now.
-
-    Returns:
-        How long clearing them takes, microseconds.
-    """
-    rules = state.rules.turnaround
-    user = job if rules.between == "jobs" else state.tenant[job]
-    before = state.used_by[nodes]
-    foreign = int(((before >= 0) & (before != user)).sum())
-    state.used_by[nodes] = user
-    erased = foreign > 0 and rules.erase_us > 0
-    state.erased += foreign if erased else 0
-    return (rules.erase_us if erased else 0) + rules.attested_us(len(nodes) * state.each[job])
-
-
-def replicas_struck(run: Run, job: int, nodes: tuple[int, ...], effect: Effect) -> None:
+def replicas_struck(run: Running, job: int, nodes: tuple[int, ...], effect: Effect) -> None:
     """A fault hits a serving job: replicas stop, nobody knows yet; slow and wrong ones answer on."""
     if effect in (Effect.OUT, Effect.CRASH):
         run.state.missing[job] += len(_hit(run.state, job, nodes))
@@ -120,7 +42,7 @@ def _hit(state: State, job: int, nodes: tuple[int, ...]) -> list[int]:
     return sorted({place // each for place in np.flatnonzero(np.isin(state.placed[job], nodes)).tolist()})
 
 
-def replica_loss_seen(run: Run, job: int, active: Active) -> None:
+def replica_loss_seen(run: Running, job: int, active: ActiveFault) -> None:
     """A fault of a serving job is known: the others take over; the replica moves to spares, or waits for nodes."""
     state, rules = run.state, run.rules.recovery
     state.book(job)
@@ -146,10 +68,10 @@ def replica_loss_seen(run: Run, job: int, active: Active) -> None:
         run.scheduler.add(job)
         return
     _exchange(run, job, placed[~gone])
-    run.freed()
+    run.freed = True
 
 
-def _exchange(run: Run, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
+def _exchange(run: Running, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
     """Gives a serving job other nodes while it answers on; returns how long it takes to clear those that are new."""
     state = run.state
     run.ledger.left(job, Outcome.MOVED)
@@ -158,10 +80,10 @@ def _exchange(run: Run, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int3
     state.begun_us[job] = state.now_us
     run.moved(job)
     run.promise(job)
-    return cleared_us(state, job, come) if len(come) else 0
+    return run.cleared_us(job, come) if len(come) else 0
 
 
-def replicas_back(run: Run, job: int, code: int) -> None:
+def replicas_back(run: Running, job: int, code: int) -> None:
     """Replicas of a job answer again, unless it has begun anew since."""
     count, attempt = code >> 32, code & 0xFFFFFFFF
     state = run.state
@@ -172,7 +94,7 @@ def replicas_back(run: Run, job: int, code: int) -> None:
         state.known_missing[job] -= count
 
 
-def regrow_replicas(run: Run) -> None:
+def regrow_replicas(run: Running) -> None:
     """Gives serving jobs that are short of replicas nodes that are free, before those who wait."""
     state = run.state
     for job in sorted(state.short()):
@@ -194,7 +116,7 @@ VAIN = 100
 """A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
 
 
-def fault_happens(run: Run, fault: Fault) -> None:
+def fault_happens(run: Running, fault: Fault) -> None:
     """A fault comes: jobs hang, slow down, stand still or go on with wrong numbers."""
     state = run.state
     nodes = [node for node in fault.nodes if not state.broken[node]]
@@ -212,7 +134,7 @@ def fault_happens(run: Run, fault: Fault) -> None:
         return
     for job in jobs:
         state.book(job)
-    active = Active(tuple(nodes), fault.effect, fault.mode, state.now_us, fault.repair_us)
+    active = ActiveFault(tuple(nodes), fault.effect, fault.mode, state.now_us, fault.repair_us)
     active.jobs = [(job, state.attempts[job], state.done_us[job]) for job in jobs]
     if fault.effect == Effect.OUT:
         _break(run, active)
@@ -223,7 +145,7 @@ def fault_happens(run: Run, fault: Fault) -> None:
     _plan(run, number, fault)
 
 
-def _plan(run: Run, number: int, fault: Fault) -> None:
+def _plan(run: Running, number: int, fault: Fault) -> None:
     """Plans when the fault is seen and, of nodes that are out at once, when they are back."""
     now = run.state.now_us
     run.push(now + fault.detect_us, Event.DETECT, number)
@@ -234,14 +156,14 @@ def _plan(run: Run, number: int, fault: Fault) -> None:
         run.pending += 1
 
 
-def _break(run: Run, active: Active) -> None:
+def _break(run: Running, active: ActiveFault) -> None:
     nodes = np.array(active.nodes, np.int32)
     run.state.broken[nodes] = True
     run.state.free.out(nodes)
     run.ledger.shut(active.nodes, Away.BROKEN)
 
 
-def _impair(run: Run, job: int, fault: Fault) -> None:
+def _impair(run: Running, job: int, fault: Fault) -> None:
     state = run.state
     if state.replica[job]:
         replicas_struck(run, job, fault.nodes, fault.effect)
@@ -254,7 +176,7 @@ def _impair(run: Run, job: int, fault: Fault) -> None:
         run.promise(job)
 
 
-def _stall(run: Run, job: int, stall_us: int) -> None:
+def _stall(run: Running, job: int, stall_us: int) -> None:
     """A job stands still: its work goes on later."""
     state = run.state
     state.book(job)
@@ -262,8 +184,9 @@ def _stall(run: Run, job: int, stall_us: int) -> None:
     run.promise(job)
 
 
-def fault_detected(run: Run, number: int) -> None:
+def fault_detected(run: Running, number: int, _version: int) -> None:
     """A fault is seen: nodes that still run are drained, jobs recover."""
+    run.pending -= 1
     active, state = run.active[number], run.state
     if active.effect in (Effect.SLOW, Effect.CORRUPT):
         _break(run, active)
@@ -280,7 +203,7 @@ def fault_detected(run: Run, number: int) -> None:
         del run.active[number]
 
 
-def _recover(run: Run, job: int, active: Active, done_us: int) -> None:
+def _recover(run: Running, job: int, active: ActiveFault, done_us: int) -> None:
     state, rules = run.state, run.rules.recovery
     state.book(job)
     state.failed[job] += 1
@@ -302,7 +225,7 @@ def _recover(run: Run, job: int, active: Active, done_us: int) -> None:
         run.scheduler.add(job)
 
 
-def _in_vain(run: Run, job: int, kept_us: int) -> bool:
+def _in_vain(run: Running, job: int, kept_us: int) -> bool:
     state = run.state
     further = kept_us > state.best_us[job]
     state.vain[job] = 0 if further else state.vain[job] + 1
@@ -310,7 +233,7 @@ def _in_vain(run: Run, job: int, kept_us: int) -> bool:
     return state.vain[job] >= VAIN
 
 
-def _on_spares(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
+def _on_spares(run: Running, job: int, lost: NDArray[np.int32]) -> bool:
     """Puts spares in the place of lost nodes, in the same ranks; of a crash the job begins again where it is."""
     if len(lost) > len(run.spares):
         return False
@@ -319,7 +242,7 @@ def _on_spares(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
     return True
 
 
-def _smaller(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
+def _smaller(run: Running, job: int, lost: NDArray[np.int32]) -> bool:
     state = run.state
     nodes = state.placed[job]
     nodes = nodes[~np.isin(nodes, lost)]
@@ -329,12 +252,12 @@ def _smaller(run: Run, job: int, lost: NDArray[np.int32]) -> bool:
     return True
 
 
-def _go_on(run: Run, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
+def _go_on(run: Running, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     state = run.state
     run.ledger.left(job, Outcome.MOVED)
     come = np.setdiff1d(nodes, state.placed[job])
     state.exchange(job, nodes)
-    state.clear_us[job] = state.now_us + (cleared_us(state, job, come) if len(come) else 0)
+    state.clear_us[job] = state.now_us + (run.cleared_us(job, come) if len(come) else 0)
     state.begun_us[job] = state.now_us
     state.attempts[job] += 1
     state.hung[job] = False
@@ -344,8 +267,9 @@ def _go_on(run: Run, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     run.promise(job)
 
 
-def fault_repaired(run: Run, number: int) -> None:
+def fault_repaired(run: Running, number: int, _version: int) -> None:
     """Nodes come back, as spares while there are too few of those."""
+    run.pending -= 1
     active, state = run.active.pop(number), run.state
     for node in active.nodes:
         if len(run.spares) < run.rules.recovery.spares and state.surplus(node):

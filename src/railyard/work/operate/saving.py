@@ -20,7 +20,7 @@ from railyard.kit.errors import InputError
 from railyard.kit.files import appearing, opened
 from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.free import Free
-from railyard.work.operate.recovery import Active
+from railyard.work.operate.running import ActiveFault
 from railyard.work.operate.state import LOSSES, Mark
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _marks(marks: Sequence[Mark], jobs: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _faults(active: Mapping[int, Active]) -> dict[str, NDArray[Any]]:
+def _faults(active: Mapping[int, ActiveFault]) -> dict[str, NDArray[Any]]:
     rows = [(number, int(one.effect), one.mode, one.began_us, one.repair_us) for number, one in active.items()]
     return {
         "active": np.array(rows, np.int64).reshape(-1, 5),
@@ -230,11 +230,11 @@ def _place(state: State, columns: Mapping[str, NDArray[Any]]) -> None:
     state.ends = sorted((promise, job) for job, promise in state.promise.items())
 
 
-def _active(columns: Mapping[str, NDArray[Any]]) -> dict[int, Active]:
+def _active(columns: Mapping[str, NDArray[Any]]) -> dict[int, ActiveFault]:
     nodes = np.split(columns["active_nodes"], columns["active_nodes_ends"])
     jobs = np.split(columns["active_jobs"], columns["active_jobs_ends"])
     return {
-        number: Active(
+        number: ActiveFault(
             tuple(where.tolist()),
             Effect(effect),
             mode,

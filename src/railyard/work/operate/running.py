@@ -1,0 +1,190 @@
+"""A run between two moments: who has which nodes, what is promised, and what happened so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from railyard.cluster.tenancy import NOBODY
+from railyard.work.operate.free import Event
+from railyard.work.operate.ledger import Away, Ledger, Outcome
+from railyard.work.operate.scheduler import Scheduler
+from railyard.work.operate.state import WAITING, State
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.work.operate.contention.neighbours import Neighbours
+    from railyard.work.operate.failures.fault import Effect
+    from railyard.work.operate.jobs import JobTable
+    from railyard.work.operate.rules import Rules
+    from railyard.work.operate.tree import NodeTree
+
+
+@dataclass
+class ActiveFault:
+    """A fault that is not over.
+
+    Attributes:
+        nodes: Those that were hit and are out of service, or will be.
+        jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
+        repair_us: From detection until the nodes are back.
+    """
+
+    nodes: tuple[int, ...]
+    effect: Effect
+    mode: int
+    began_us: int
+    repair_us: int
+    jobs: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+class Running:
+    """Jobs on the nodes of a cluster.
+
+    Args:
+        jobs: What is submitted.
+        tree: The cluster.
+        rules: How it is run.
+        contention: How jobs slow one another; None: they do not.
+        every_us: Between two samples of the series.
+
+    Attributes:
+        active: Faults that are not over, by number.
+        known: How many faults there were.
+        pending: Repairs, detections and windows to come: nothing can start while nothing of this is left.
+        started, ended: Jobs that got or lost nodes since speeds were found last.
+        freed: Whether the queue has to be looked at after this moment.
+    """
+
+    def __init__(
+        self, jobs: JobTable, tree: NodeTree, rules: Rules, contention: Neighbours | None, every_us: int
+    ) -> None:
+        self.jobs, self.rules, self.contention = jobs, rules, contention
+        self.state = State(jobs, tree, rules)
+        self.ledger = Ledger(self.state, every_us)
+        self.scheduler = Scheduler(self.state, self.start, self.preempt)
+        self.events: list[tuple[int, int, int, int]] = []
+        self.active: dict[int, ActiveFault] = {}
+        self.known = self.pending = 0
+        self.spares: list[int] = []
+        self.started: set[int] = set()
+        self.ended: set[int] = set()
+        self.freed = False
+        self._later = _dependants(jobs)
+
+    def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
+        """Plans an event."""
+        heappush(self.events, (time_us, int(kind), number, version))
+
+    def start(self, job: int, nodes: NDArray[np.int32]) -> None:
+        """Gives a job its nodes."""
+        again = self.state.attempts[job] > 0
+        setup = self.rules.recovery.restart_us if again else self.rules.setup_us
+        self.state.begin(job, nodes, setup, self.scheduler.promised_us(job), self.cleared_us(job, nodes))
+        self.moved(job)
+        self.promise(job)
+
+    def moved(self, job: int) -> None:
+        """Takes note of a job's new nodes, for its neighbours."""
+        self.started.add(job)
+        if self.contention is not None:
+            self.contention.moved(self.state, job)
+
+    def promise(self, job: int) -> None:
+        """Plans the end of a running job anew."""
+        state = self.state
+        state.version[job] += 1
+        finish, limit = state.finish_us(job), state.limit_us[job]
+        if limit >= 0:
+            last = state.begun_us[job] + limit
+            finish = last if finish < 0 else min(finish, last)
+        if finish >= 0:
+            self.push(finish, Event.END, job, state.version[job])
+
+    def leave(self, job: int, outcome: Outcome) -> None:
+        """Takes a running job off its nodes."""
+        self.state.book(job)
+        self.ledger.left(job, outcome)
+        self.state.release(job)
+        if self.contention is not None:
+            self.contention.moved(self.state, job)
+        self.ended.add(job)
+        self.started.discard(job)
+        self.freed = True
+
+    def preempt(self, job: int) -> None:
+        """Makes a running job give way; it waits again."""
+        state, rules = self.state, self.rules.recovery
+        state.book(job)
+        if not rules.grace or state.hung[job]:
+            state.roll_back(job, rules.kept(state.done_us[job], state.nodes[job]))
+        state.preempted[job] += 1
+        self.leave(job, Outcome.PREEMPTED)
+        self.scheduler.add(job)
+
+    def over(self, job: int, status: int, outcome: Outcome) -> None:
+        """Ends a job for good."""
+        self.leave(job, outcome)
+        self.state.status[job] = status
+        self.state.end_us[job] = self.state.now_us
+        self.ledger.ended += 1
+        for later in self._later.get(job, ()):
+            self.state.met[later] -= 1
+            if not self.state.met[later] and self.state.status[later] == WAITING:
+                self.scheduler.add(later)
+
+    def service(self, nodes: NDArray[np.int32]) -> None:
+        """Puts nodes into service that are neither broken nor in a window, and the others out of it."""
+        closed = self.state.broken.copy()
+        for window in self.rules.windows:
+            if self.scheduler.open(window):
+                closed[list(window.nodes)] = True
+        shut = closed[nodes]
+        self.state.free.out(nodes[shut])
+        self.state.free.back(nodes[~shut])
+        self.ledger.back(nodes[~shut].tolist())
+        for node in nodes[shut].tolist():
+            self.ledger.shut([node], self._why(node))
+        self.freed = True
+
+    def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
+        """A job's nodes with spares, of which there are enough, in the place of lost ones; its tenant has them now."""
+        nodes = self.state.placed[job]
+        if not len(lost):
+            return nodes
+        taken, self.spares = self.spares[: len(lost)], self.spares[len(lost) :]
+        found, fresh = nodes.copy(), np.array(taken, np.int32)
+        found[np.isin(found, lost)] = fresh
+        self.state.broken[fresh] = False
+        self.state.hand_over(lost, NOBODY)
+        self.state.hand_over(fresh, self.state.owner_of_job(job))
+        self.service(fresh)
+        return found
+
+    def _why(self, node: int) -> Away:
+        if not self.state.broken[node]:
+            return Away.WINDOW
+        return Away.SPARE if node in self.spares else Away.BROKEN
+
+    def cleared_us(self, job: int, nodes: NDArray[np.int32]) -> int:
+        """Notes that a job takes nodes over that it did not have; microseconds that clearing them takes."""
+        state, rules = self.state, self.rules.turnaround
+        user = job if rules.between == "jobs" else state.tenant[job]
+        before = state.used_by[nodes]
+        foreign = int(((before >= 0) & (before != user)).sum())
+        state.used_by[nodes] = user
+        erased = foreign > 0 and rules.erase_us > 0
+        state.erased += foreign if erased else 0
+        return (rules.erase_us if erased else 0) + rules.attested_us(len(nodes) * state.each[job])
+
+
+def _dependants(jobs: JobTable) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    owner = np.repeat(np.arange(len(jobs)), np.diff(jobs.after_ptr))
+    for later, before in zip(owner.tolist(), jobs.after.tolist(), strict=True):
+        found.setdefault(before, []).append(later)
+    return found
