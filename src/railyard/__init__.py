@@ -7,16 +7,40 @@ from typing import Any
 
 from railyard.kit.errors import InputError, RailyardError
 
-# The names that come from `railyard.face.api` are typed in the stub beside this file: reading a scenario needs heavy
+# Other names are typed in the stub beside this file and imported when they are used: reading a scenario needs heavy
 # packages, and `import railyard` alone must not; nor may the rooms, which lie in this package, depend on its face.
-__all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "explain", "load", "query", "run"]
+_LAZY = {
+    **dict.fromkeys(("Run", "compare", "explain", "load", "query", "run", "simulate"), "railyard.face.api"),
+    "Cluster": "railyard.work.scenario.cluster:ClusterSection",
+    "Fabric": "railyard.work.scenario.cluster:NetworkSection",
+    "Job": "railyard.work.scenario.workload:JobSection",
+    "Record": "railyard.graph.record",
+    "ask": "railyard.face.verb",
+}
 
-_FROM_API = ("Run", "compare", "explain", "load", "query", "run")
+__all__ = [
+    "Cluster",
+    "Fabric",
+    "InputError",
+    "Job",
+    "RailyardError",
+    "Record",
+    "Run",
+    "__version__",
+    "ask",
+    "compare",
+    "explain",
+    "load",
+    "query",
+    "run",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FROM_API:
-        return getattr(importlib.import_module("railyard.face.api"), name)
+    if name in _LAZY:
+        module, _, attribute = _LAZY[name].partition(":")
+        return getattr(importlib.import_module(module), attribute or name)
     if name == "__version__":
         from importlib import metadata
 

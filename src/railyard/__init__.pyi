@@ -4,9 +4,31 @@ from railyard.face.api import explain as explain
 from railyard.face.api import load as load
 from railyard.face.api import query as query
 from railyard.face.api import run as run
+from railyard.face.api import simulate as simulate
+from railyard.face.verb import ask as ask
+from railyard.graph.record import Record as Record
 from railyard.kit.errors import InputError as InputError
 from railyard.kit.errors import RailyardError as RailyardError
+from railyard.work.scenario.cluster import ClusterSection as Cluster
+from railyard.work.scenario.cluster import NetworkSection as Fabric
+from railyard.work.scenario.workload import JobSection as Job
 
-__all__ = ["InputError", "RailyardError", "Run", "__version__", "compare", "explain", "load", "run"]
+__all__ = [
+    "Cluster",
+    "Fabric",
+    "InputError",
+    "Job",
+    "RailyardError",
+    "Record",
+    "Run",
+    "__version__",
+    "ask",
+    "compare",
+    "explain",
+    "load",
+    "query",
+    "run",
+    "simulate",
+]
 
 __version__: str

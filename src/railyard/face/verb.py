@@ -258,7 +258,7 @@ def verb(
 
 def on_page() -> dict[str, tuple[Verb, Page]]:
     """The verbs of the page by their names in the API, in its order."""
-    found = [(one, one.page) for _, one in verbs.shipped() if one.page is not None]
+    found = [(one, one.page) for _, one in verbs.items() if one.page is not None]
     return {page.name or one.name: (one, page) for one, page in sorted(found, key=lambda row: row[1].order)}
 
 

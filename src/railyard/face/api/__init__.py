@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from railyard.measure.result.reading import Result
+    from railyard.work.scenario.cluster import ClusterSection as Cluster
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import Scenario
+    from railyard.work.scenario.workload import JobSection as Job
     from railyard.work.serving.capacity import ServedExplanation
     from railyard.work.study.tasks import Workers
     from railyard.work.training.explain import Explanation
@@ -30,6 +32,7 @@ __all__ = [
     "load",
     "query",
     "run",
+    "simulate",
     "view",
 ]
 
@@ -52,7 +55,7 @@ def run(
     *,
     overrides: Mapping[str, Any] | None = None,
     engine: str | None = None,
-    out: str | Path | None = "runs",
+    out: str | Path | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Run:
     """Runs a scenario with every variant that it compares.
@@ -71,13 +74,56 @@ def run(
     return execute(draft_of(scenario, overrides), [], engine=engine, out=out, progress=progress)
 
 
+def simulate(
+    jobs: Job | Sequence[Job],
+    cluster: Cluster,
+    *,
+    engine: str | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> Run:
+    """Simulates jobs on a cluster, composed in Python.
+
+    One job that has the whole cluster is simulated as `railyard.run` simulates its scenario, with what would help and
+    what it costs. Several jobs are simulated alone and together: what does each cost the others?
+
+    Args:
+        jobs: One, or several that share the cluster.
+        cluster: On which they run.
+        engine: Name of the engine, such as `flow` or `packet`; the usual one of the work when None.
+        seed: Of every random choice.
+        out: Where the folder of the run is put; None writes nothing.
+        progress: Takes what is being done, and its share from 0 to 1.
+
+    Returns:
+        The finished run, whose tables are attributes: `run.time`, `run.links`.
+
+    Raises:
+        InputError: A value is wrong, or the jobs do not fit on the cluster.
+        SimulationError: The run cannot finish.
+    """
+    from railyard.work.scenario.load import dump
+    from railyard.work.scenario.workload import JobSection
+
+    several = [jobs] if isinstance(jobs, JobSection) else list(jobs)
+    if len(several) == 1 and several[0].accelerators == cluster.accelerators:
+        kept = ("training", "serving", "trace")
+        work = {key: value for key, value in dump(several[0]).items() if key in kept}
+    else:
+        work = {"jobs": [dump(job) for job in several]}
+    name = " and ".join(job.name for job in several)
+    values = {"name": name, "seed": seed, "cluster": dump(cluster), "workload": work}
+    return run(values, engine=engine, out=out, progress=progress)
+
+
 def compare(
     scenario: str | Path | Mapping[str, Any] | Scenario,
     *,
     vary: Mapping[str, Sequence[Any]],
     overrides: Mapping[str, Any] | None = None,
     engine: str | None = None,
-    out: str | Path | None = "runs",
+    out: str | Path | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> Run:
     """Runs a scenario once for every combination of values.
@@ -98,7 +144,7 @@ def compare(
     return execute(draft_of(scenario, changes), [], engine=engine, out=out, progress=progress)
 
 
-def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = "runs") -> Run:
+def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -> Run:
     """Sets runs that were kept side by side, as if one scenario had compared them.
 
     Args:
@@ -152,7 +198,7 @@ def execute(
     varies: Sequence[str],
     *,
     engine: str | None = None,
-    out: str | Path | None = "runs",
+    out: str | Path | None = None,
     progress: Callable[[str, float], None] | None = None,
     pool: Callable[[], Workers] | None = None,
 ) -> Run:

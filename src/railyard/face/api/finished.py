@@ -112,6 +112,9 @@ WIDE_TABLES = {
 }
 
 
+_ALL_TABLES = TABLES | SERVED_TABLES | OPERATED_TABLES | WIDE_TABLES
+
+
 @dataclass(frozen=True, repr=False)
 class Run:
     """A finished run.
@@ -148,12 +151,20 @@ class Run:
         """
         from railyard.face.api import frames
 
-        tables = TABLES | SERVED_TABLES | OPERATED_TABLES | WIDE_TABLES
-        if name not in tables:
-            raise InputError(
-                f"there is no table `{name}`", found=name, allowed=list(tables), hint=did_you_mean(name, tables)
-            )
+        if name not in _ALL_TABLES:
+            hint = did_you_mean(name, _ALL_TABLES)
+            raise InputError(f"there is no table `{name}`", found=name, allowed=list(_ALL_TABLES), hint=hint)
         return frames.table(self.result, self.folder, name)
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        """A table of the result as an attribute: `run.time`, `run.links`."""
+        if name not in _ALL_TABLES:
+            raise AttributeError(f"a run has no table or attribute `{name}`; tables: {', '.join(_ALL_TABLES)}")
+        return self.table(name)
+
+    def __dir__(self) -> list[str]:
+        """Attributes and tables."""
+        return sorted([*super().__dir__(), *(_ALL_TABLES.keys() - {"variants"})])
 
     def explain(self) -> str:
         """Where the step goes and what would help, variant by variant, as text."""
