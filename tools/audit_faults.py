@@ -19,15 +19,15 @@ import settings_faults
 
 from railyard.ask.audit.audit import audit_plan
 from railyard.ask.deploy.cabling import dialects, drawn, plan_of
-from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.fault import DegradeLink
+from railyard.cluster.network_table import DIALECTS
 from railyard.graph import Job
 from railyard.work.scenario import load
 from railyard.work.study import compose
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
-    from railyard.cluster.asbuilt.discovery import Discovery, FoundCable
+    from railyard.cluster.network_table import FoundCable, NetworkTable
 
 KINDS = ("missing", "wrong-speed", "swapped", "mislabelled", "wrong-length")
 
@@ -84,8 +84,8 @@ def scenario(accelerators: int, fabric: str) -> load.Draft:
 
 
 def injected(
-    discovery: Discovery, dice: random.Random, count: int
-) -> tuple[Discovery, set[tuple[str, frozenset[str]]], dict[frozenset[str], int]]:
+    discovery: NetworkTable, dice: random.Random, count: int
+) -> tuple[NetworkTable, set[tuple[str, frozenset[str]]], dict[frozenset[str], int]]:
     """The network with faults, what an audit has to say, and which cables are slow."""
     cables: list[FoundCable | None] = list(discovery.cables)
     free = dice.sample(range(len(cables)), len(cables))
@@ -121,13 +121,13 @@ def injected(
     return replace(discovery, cables=tuple(cable for cable in cables if cable is not None)), want, slow
 
 
-def same(discovery: Discovery, one: int, other: int) -> bool:
+def same(discovery: NetworkTable, one: int, other: int) -> bool:
     """Whether two cables are of one tier and begin in different devices."""
     a, b = discovery.cables[one].a, discovery.cables[other].a
     return a != b and discovery.devices[a].kind == discovery.devices[b].kind
 
 
-def ends(discovery: Discovery, cable: FoundCable) -> frozenset[str]:
+def ends(discovery: NetworkTable, cable: FoundCable) -> frozenset[str]:
     pairs = ((cable.a, cable.a_port), (cable.b, cable.b_port))
     return frozenset(f"{discovery.devices[device].described}[{port}]" for device, port in pairs)
 

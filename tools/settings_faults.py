@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.audit.price import CROWDED_SHARE, StepPricing
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.systems import sonic
-from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fault import DegradeLink, Misconfigured
 from railyard.cluster.fault.cluster_places import ClusterPlaces
+from railyard.cluster.network_table import DIALECTS
 from railyard.graph import Job
 from railyard.work.study.study import prepare
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from railyard.ask.audit.symptom import Finding
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.audit.symptom import AuditFinding
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.ask.deploy.emit.intent import SwitchIntent
     from railyard.cluster.asbuilt.reported.reports import Reports
     from railyard.work.scenario.load import Draft
@@ -102,7 +102,7 @@ FAULTS: tuple[Callable[[Tables, SwitchIntent, random.Random], Wrong], ...] = (
 )
 
 
-def injected(plan: Plan, dice: random.Random, count: int) -> tuple[dict[str, str], list[Wrong]]:
+def injected(plan: CablingPlan, dice: random.Random, count: int) -> tuple[dict[str, str], list[Wrong]]:
     """Files of all switches, some of them wrong, each switch in one fact at most of a kind.
 
     Returns:
@@ -126,16 +126,16 @@ def reports(texts: dict[str, str]) -> Reports | None:
         return gather([Path(folder)], texts)
 
 
-def is_one(finding: Finding) -> bool:
+def is_one(finding: AuditFinding) -> bool:
     """Whether a finding is of a setting; cables have other kinds."""
     return finding.kind in ("wrong-qos", "wrong-setting", "wrong-mtu")
 
 
-def _key(finding: Finding) -> tuple[str, str, str]:
+def _key(finding: AuditFinding) -> tuple[str, str, str]:
     return finding.a.split("[", maxsplit=1)[0], finding.detail.split(":", maxsplit=1)[0], finding.kind
 
 
-def compared(found: list[Finding], wrong: list[Wrong]) -> None:
+def compared(found: list[AuditFinding], wrong: list[Wrong]) -> None:
     """Prints how many are named, and how many invented."""
     want, said = {(one.switch, one.fact, one.kind) for one in wrong}, {_key(one) for one in found}
     if wrong:
@@ -144,7 +144,7 @@ def compared(found: list[Finding], wrong: list[Wrong]) -> None:
         print("  ", one)
 
 
-def prices(draft: Draft, found: list[Finding], wrong: list[Wrong]) -> None:
+def prices(draft: Draft, found: list[AuditFinding], wrong: list[Wrong]) -> None:
     """Prints how far prices are from the same fault by its name, simulated alone."""
     alone = {(one.switch, one.fact, one.kind): one for one in wrong}
     job = prepare(draft)[0]
@@ -168,7 +168,7 @@ def prices(draft: Draft, found: list[Finding], wrong: list[Wrong]) -> None:
         print(f"prices of {len(off)} settings: most {max(off):.2%} off; within 10 %: {within}; without a price: {free}")
 
 
-def _factor(finding: Finding) -> float:
+def _factor(finding: AuditFinding) -> float:
     """What the price says of the standard load."""
     words = finding.priced_by
     crowded, even = (float(words.split(before)[1].split()[0]) for before in ("take ", "even shifts "))

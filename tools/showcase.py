@@ -21,7 +21,7 @@ from railyard.work.study import compose
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.network_table import NetworkTable
 
 ROOT = Path(__file__).parent.parent
 
@@ -128,7 +128,7 @@ def _run(scenario: Path, runs: Path) -> str:
     return folder.name
 
 
-def _mistaken(scenario: Path) -> Discovery:
+def _mistaken(scenario: Path) -> NetworkTable:
     """The network of a scenario with seven mistakes in its cabling."""
     draft = load.load(scenario)
     plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))

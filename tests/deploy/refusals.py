@@ -9,5 +9,5 @@ from tests.deploy.test_tuned_files import quiet
 from railyard.ask.bring_up.racks import Lead, check
 from railyard.ask.bring_up.study import study
 from railyard.ask.check import check as grammar
-from railyard.ask.deploy.emit.settings import rendered
+from railyard.ask.deploy.emit.configurations import rendered
 from railyard.work.scenario import load

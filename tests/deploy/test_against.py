@@ -12,9 +12,9 @@ from railyard.ask.audit.audit import audit_plan
 from railyard.ask.audit.planned import PlanPricing, expected
 from railyard.ask.audit.price import StepPricing, Wrong
 from railyard.ask.deploy.cabling import dialects, drawn
-from railyard.cluster.asbuilt.discovery import DIALECTS, Discovery
 from railyard.cluster.fault import DegradeLink
 from railyard.cluster.fault.downs import LinkDown
+from railyard.cluster.network_table import DIALECTS, NetworkTable
 from railyard.graph import Job
 from railyard.work.study.study import prepare
 
@@ -69,9 +69,9 @@ def injected(discovery, dice, count):
         if kind == "wrong-mtu" and not cable.a_mtu:
             continue
         cables[number] = changed
-        there = Discovery("built", tuple(devices), ())
+        there = NetworkTable("built", tuple(devices), ())
         want.add((kind, ends(there, changed or cable) if kind != "wrong-speed" else ends(there, cable)))
-    return Discovery("built", tuple(devices), tuple(cable for cable in cables if cable)), want
+    return NetworkTable("built", tuple(devices), tuple(cable for cable in cables if cable)), want
 
 
 def _other(discovery, cable):

@@ -12,14 +12,14 @@ from railyard import _core
 from railyard.ask.audit.price import StepPricing
 from railyard.ask.check import check as grammar
 from railyard.ask.check import check as spellings
-from railyard.ask.check.assertion import FIGURES, Outcome, assertions
-from railyard.ask.check.check import Checked
+from railyard.ask.check.assertion import FIGURES, AssertionOutcome, assertions
+from railyard.ask.check.check import CheckedAssertion
 from railyard.ask.check.check import check as check_until
+from railyard.ask.check.kinds.no import circle, waits
 from railyard.ask.check.kinds.survives import _judged as judge_losses
 from railyard.ask.check.kinds.survives import _losses as losses_of
 from railyard.ask.check.kinds.survives import _parted as parted
 from railyard.ask.check.kinds.survives import _servers as servers_of
-from railyard.ask.check.waits import circle, waits
 from railyard.ask.deploy.files import junit
 from railyard.cluster.fault import SwitchDown
 from railyard.cluster.routes import RouteBuilder
@@ -122,7 +122,7 @@ def test_a_tail_that_leads_into_a_circle_is_no_part_of_it():
 def test_a_leaf_spine_has_waits_up_and_down_and_no_circle():
     """Four leaves of 64 uplinks over two spines: 256 links up, each with 32 down to each of three other leaves."""
     (found,) = judged("no PFC deadlock", accelerators=256)
-    assert found == Outcome("24,576 waits of links for links, none in a circle", holds=True)
+    assert found == AssertionOutcome("24,576 waits of links for links, none in a circle", holds=True)
 
 
 def test_deadlock_is_refused_where_it_cannot_be_told():
@@ -141,7 +141,7 @@ def test_headroom_is_what_the_configuration_holds_of_every_port():
     120 ns at 400 Gb/s = 225,470 bytes; three times that and 4,178: 665 KiB. Half of 173 MB is 659 KiB each: 296 m."""
     just, far, more = judged("headroom holds at 296 m", "headroom holds at 297 m", "headroom holds at 300 m")
     words = "back-end leaf 0 needs 86.38 MB and has 86.5 MB, by SONiC's law for Spectrum-4"
-    assert just == Outcome(words, holds=True, remark=TH5)
+    assert just == AssertionOutcome(words, holds=True, remark=TH5)
     assert (far.holds, more.holds) == (False, False)
     assert more.found.startswith(f"back-end leaf 0 needs {128 * 665 * 1024 / 1e6:.4g} MB")
 
@@ -166,7 +166,7 @@ def test_headroom_that_the_fabric_gives_is_compared_link_by_link():
 def test_headroom_is_that_of_the_switch_where_its_figures_are_public():
     """Spectrum-3 has nothing under way inside: 9,216 + 505.05 x 137 + 819.2 + 57,920 bytes = 137,147; 406 KiB."""
     just, far = given_headroom("416 kB", "137 m", "138 m", switch="spectrum-3-sn4700")
-    assert just == Outcome(
+    assert just == AssertionOutcome(
         "back-end leaf 0 needs 415.7 kB a link and has 416 kB, by SONiC's law for Spectrum-3", holds=True
     )
     assert not far.holds
@@ -175,10 +175,10 @@ def test_headroom_is_that_of_the_switch_where_its_figures_are_public():
 def test_one_spine_of_one_parts_servers_and_one_of_two_does_not():
     (one,) = judged("survives any one spine")
     words = "1 of 1 spine cut servers off: back-end spine 0 parts back-end server 0 NIC 0 and back-end server 8 NIC 0"
-    assert one == Outcome(words, holds=False)
+    assert one == AssertionOutcome(words, holds=False)
     two, uplink = judged("survives any one spine", "survives any one uplink", accelerators=256)
-    assert two == Outcome("each of 2 spines can be lost", holds=True)
-    assert uplink == Outcome("each of 256 uplinks can be lost", holds=True)
+    assert two == AssertionOutcome("each of 2 spines can be lost", holds=True)
+    assert uplink == AssertionOutcome("each of 256 uplinks can be lost", holds=True)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_a_scenario_without_assertions_is_refused(capsys, tmp_path):
 
 
 def test_a_report_can_be_read_whatever_names_hold():
-    checked = Checked("step < 1 s\x00", "one", Outcome('"x" \ufffe', holds=False))
+    checked = CheckedAssertion("step < 1 s\x00", "one", AssertionOutcome('"x" \ufffe', holds=False))
     text = junit("a\x07<b>&", [checked.case(several=False)])
     case = ElementTree.fromstring(text).find(".//testcase")
     assert (case.get("classname"), case.get("name")) == ("a\\x07<b>&", "step < 1 s\\x00")

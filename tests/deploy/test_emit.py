@@ -16,7 +16,7 @@ from railyard.ask.deploy.cabling import LEAF_AS, SPINE_AS, addresses_of, ipv4
 from railyard.ask.deploy.emit import configurations, folder, tables
 from railyard.ask.deploy.emit.intent import hosts, switches
 from railyard.ask.deploy.system import system_named, system_names, systems
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.cluster.network_table import DIALECTS
 from railyard.kit.errors import InputError
 
 from .scenarios import draft, planned

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from railyard.ask.audit import evidence
-from railyard.ask.audit.absent import Series, every_port, grid_gap
+from railyard.ask.audit.absent import NameSeries, every_port, grid_gap
 from railyard.ask.audit.audit import audit, audit_documented, audit_plan
-from railyard.ask.audit.loads import Tables
 from railyard.ask.audit.price import StepPricing, Wrong, recabled
+from railyard.ask.audit.symptom import Tables
 from railyard.ask.deploy.cabling import drawn
 from railyard.cluster.asbuilt import ibnetdiscover, lldp
-from railyard.cluster.asbuilt.discovery import DIALECTS, Twins, hardware_address
-from railyard.cluster.asbuilt.reported.reports import Part, Reports
+from railyard.cluster.asbuilt.reported.reports import HostPart, Reports
+from railyard.cluster.network_table import DIALECTS, Twins, hardware_address
 from railyard.graph import Job
 from railyard.work.study.study import prepare
 
@@ -284,7 +284,7 @@ def test_one_address_of_parts_of_two_hosts_is_named_and_bonds_are_not():
     parts = [("node0000", "mlx5_0", "0xb83fd2030000a1b2"), ("node0003", "mlx5_1", "b83f:d203:0000:a1b2"),
              ("node0001", "eth0", "b8:3f:d2:00:00:01"), ("node0001", "bond0", "b8:3f:d2:00:00:01"),
              ("node0002", "docker0", "02:42:ac:11:00:01"), ("node0001", "docker0", "02:42:ac:11:00:01")]  # fmt: skip
-    reports = Reports(parts=[Part(host, "nic", name, address=hardware_address(text)) for host, name, text in parts])
+    reports = Reports(parts=[HostPart(host, "nic", name, address=hardware_address(text)) for host, name, text in parts])
     (symptom,) = evidence.identity_symptoms(found, reports)
     assert (symptom.finding.kind, symptom.finding.a, symptom.finding.b) == (
         "duplicate-guid", "node0000 mlx5_0", "node0003 mlx5_1",
@@ -308,13 +308,13 @@ def test_papers_do_not_make_a_swap_on_a_leaf_dear(rails):
     ],
 )
 def test_names_that_count(names, between, after):
-    series = Series.of(names)
+    series = NameSeries.of(names)
     assert (series.between, series.after) == (between, after)
 
 
 @pytest.mark.parametrize("names", [["leaf1", "spine2"], ["a", "b"], ["pod1-leaf1", "pod2-leaf2"], []])
 def test_names_that_do_not_count(names):
-    assert Series.of(names) is None
+    assert NameSeries.of(names) is None
 
 
 def test_a_grid_that_lacks_one():

@@ -15,7 +15,7 @@ import yaml
 from railyard.ask.audit.audit import audit_plan
 from railyard.ask.deploy.emit import labs, netbox, tables
 from railyard.cluster.asbuilt import netbox as netbox_reader
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.cluster.network_table import DIALECTS
 
 from .scenarios import draft, planned
 

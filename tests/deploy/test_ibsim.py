@@ -16,7 +16,7 @@ from railyard.ask.accept.results import Results
 from railyard.ask.accept.tests import COUNTERS
 from railyard.ask.audit.audit import audit, audit_plan
 from railyard.ask.audit.forwarding import dumped, min_hop
-from railyard.ask.audit.loads import Tables
+from railyard.ask.audit.symptom import Tables
 from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.ask.deploy.emit.labs import netlist
 from railyard.cluster.asbuilt import ibnetdiscover

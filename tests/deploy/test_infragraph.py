@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.ask.deploy.emit.infragraph import groups_of, infragraph
+from railyard.ask.deploy.emit.labs import groups_of, infragraph
 
 from .scenarios import draft, planned
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.ask.deploy.emit import elevation, folder, netbox, tables
-from railyard.ask.deploy.emit.infragraph import infragraph
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.ask.deploy.emit import folder, netbox, tables
+from railyard.ask.deploy.emit.labs import infragraph
+from railyard.cluster.network_table import DIALECTS
 
 from .scenarios import draft, planned
 
@@ -53,7 +53,7 @@ def test_whatever_boxes_and_media_are_called(plan, box, medium, title):
     names = [row["name"] for key in ("devices", "instances", "links") for row in document[key]]
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in (document["name"], *names))
     assert len(set(names)) == len(names)
-    for drawing in (elevation.hall(one), elevation.elevation(one)):
+    for drawing in (folder.hall(one), folder.elevation(one)):
         assert "script" not in {element.tag.rsplit("}", 1)[-1] for element in ET.fromstring(drawing).iter()}
     assert "<script" not in folder.page(one, title, "sonic")
     for _, frame in netbox.files(one, DIALECTS["sonic"]):
@@ -72,7 +72,7 @@ def test_whatever_devices_are_called_drawings_are_drawings(plan, names):
     renamed[: len(names)] = names
     one = dataclasses.replace(plan, devices=dataclasses.replace(plan.devices, name=renamed))
     drawing = ET.fromstring(
-        re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?", elevation.elevation(one))
+        re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?", folder.elevation(one))
     )
     tags = {element.tag.rsplit("}", 1)[-1] for element in drawing.iter()}
     assert tags <= {"svg", "text", "rect", "tspan"}

@@ -15,9 +15,9 @@ import pytest
 
 from railyard.ask.check.isolation import judged
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered, wired_of
-from railyard.ask.check.isolation.prove import Permitted, Walker, prove
-from railyard.ask.check.isolation.routes import Down, Routes
-from railyard.ask.deploy.configured import Line, Rule
+from railyard.ask.check.isolation.prove import PacketWalker, Permitted, prove
+from railyard.ask.check.isolation.routes import BgpRoutes, Down
+from railyard.ask.deploy.configured import FilterRule, Line
 from railyard.ask.deploy.system import system_names, systems
 from railyard.ask.deploy.systems.sonic import lane, read
 from railyard.ask.deploy.tenants import Vrf
@@ -50,7 +50,7 @@ def reached(wired):
     """Pairs of servers of one tenant, and how many of them reach each other."""
     nodes = frozenset(node for one in wired.sessions for node in (one.source, one.target))
     nodes |= {wired.entry(server) for server in wired.servers}
-    walker = Walker(wired, Routes(wired, nodes, Down()))
+    walker = PacketWalker(wired, BgpRoutes(wired, nodes, Down()))
     same = [(a, b) for a in wired.servers for b in wired.servers if a is not b and a.tenant == b.tenant]
     return len(same), sum(walker.path(a, b) is not None for a, b in same)
 
@@ -325,7 +325,7 @@ def test_missing_and_broken_files_are_named(plans):
 
 
 def rules(*rows):
-    return [Rule(permits, IPv4Network(target), Line("f", n, target)) for n, (permits, target) in enumerate(rows)]
+    return [FilterRule(permits, IPv4Network(target), Line("f", n, target)) for n, (permits, target) in enumerate(rows)]
 
 
 def test_the_first_rule_that_fits_decides():

@@ -14,8 +14,8 @@ from railyard.ask.deploy.emit.intent import BFD_MS, BFD_MULTIPLIER, HOLD_S, KEEP
 from railyard.ask.deploy.system import systems
 from railyard.ask.deploy.systems import frr
 from railyard.cluster.asbuilt import lldp
-from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
+from railyard.cluster.network_table import DIALECTS
 from railyard.face.cli import deploy as cli
 from railyard.face.terminal import emit
 

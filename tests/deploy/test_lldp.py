@@ -8,7 +8,7 @@ import pytest
 
 from railyard.ask.audit.audit import audit
 from railyard.cluster.asbuilt import lldp
-from railyard.cluster.asbuilt.discovery import DIALECTS, dialect, same_port
+from railyard.cluster.network_table import DIALECTS, dialect, same_port
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 

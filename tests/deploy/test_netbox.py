@@ -62,7 +62,7 @@ def test_what_netbox_imports_is_the_plan(tmp_path):
 
 def test_tables_of_panels_name_ports_that_are_there(tmp_path):
     from railyard.ask.deploy.emit import netbox
-    from railyard.cluster.asbuilt.discovery import DIALECTS
+    from railyard.cluster.network_table import DIALECTS
 
     frames = dict(netbox.files(planned(patched(256)), DIALECTS["sonic"]))
     interfaces, rear, front, cables = (

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.deploy.emit import tables
-from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.bill import bill_of
+from railyard.cluster.network_table import DIALECTS
 
 from .scenarios import draft, planned
 

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.ask.deploy.emit import configurations
-from railyard.ask.deploy.emit.provision import files as kea
-from railyard.ask.deploy.emit.provision import files as read_back
-from railyard.ask.deploy.emit.provision.files import Provision, files
-from railyard.ask.deploy.emit.provision.intent import Known, boots, folder_of, read
+from railyard.ask.deploy.emit import provision as kea
+from railyard.ask.deploy.emit import provision as read_back
+from railyard.ask.deploy.emit.boots import KnownDevice, boots, folder_of, read
+from railyard.ask.deploy.emit.provision import Provision, files
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError, RailyardError
 
@@ -29,10 +29,10 @@ PATHS = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 ROOM = os.environ | {"PATH": PATHS}
 FOLDER = "http://10.248.0.2/plan/"
 INVENTORY = {
-    "be-leaf0": Known(mac="00:1c:73:aa:00:01"),
-    "be-leaf1": Known(serial="SSJ17290001"),
-    "be-leaf2": Known(circuit_id="oob1:Ethernet7"),
-    "be-spine0": Known(mac="00:1c:73:aa:00:09", serial="SSJ17290009"),
+    "be-leaf0": KnownDevice(mac="00:1c:73:aa:00:01"),
+    "be-leaf1": KnownDevice(serial="SSJ17290001"),
+    "be-leaf2": KnownDevice(circuit_id="oob1:Ethernet7"),
+    "be-spine0": KnownDevice(mac="00:1c:73:aa:00:09", serial="SSJ17290009"),
 }
 
 
@@ -296,7 +296,7 @@ def test_inventories_that_are_wrong_are_named(plan, tmp_path, text, words):
 def test_addresses_are_read_in_four_spellings(plan, tmp_path, mac):
     file = tmp_path / "inventory.csv"
     file.write_text(f"Device, MAC\nbe-leaf0, {mac}\n")
-    assert read(file, plan.devices.name) == {"be-leaf0": Known(mac="00:1c:73:aa:00:01")}
+    assert read(file, plan.devices.name) == {"be-leaf0": KnownDevice(mac="00:1c:73:aa:00:01")}
 
 
 @pytest.mark.parametrize(

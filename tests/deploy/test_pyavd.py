@@ -12,7 +12,7 @@ import pytest
 from railyard.ask.deploy.emit.intent import DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom, switches
 from railyard.ask.deploy.system import systems
 from railyard.ask.deploy.systems import eos
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.cluster.network_table import DIALECTS
 
 from .scenarios import draft, planned
 

@@ -14,8 +14,8 @@ from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.systems import eos, frr, junos, sonic
 from railyard.cluster.asbuilt import ibnetdiscover, netbox
-from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
+from railyard.cluster.network_table import DIALECTS
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 

@@ -13,10 +13,10 @@ from railyard.ask.audit.symptom import Setting
 from railyard.ask.deploy.cabling import drawn
 from railyard.ask.deploy.emit.intent import headroom, switches
 from railyard.ask.deploy.systems import eos, junos, sonic
-from railyard.cluster.asbuilt.discovery import DIALECTS
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.fault import Misconfigured
+from railyard.cluster.network_table import DIALECTS
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import constants_of
 from railyard.kit.errors import InputError

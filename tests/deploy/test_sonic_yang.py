@@ -19,7 +19,7 @@ import pytest
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.systems.sonic import lane, render
 from railyard.ask.deploy.tenants import Vrf
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.cluster.network_table import DIALECTS
 
 from .scenarios import draft, planned
 

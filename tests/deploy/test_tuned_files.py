@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from railyard.ask.deploy.emit import configurations
-from railyard.ask.deploy.emit.settings import LEFT, SYSTEMS, rendered
+from railyard.ask.deploy.emit.configurations import LEFT, SYSTEMS, rendered
 from railyard.ask.deploy.system import systems
 from railyard.face.cli import guard
 from railyard.face.verbs.tune import write_configured
@@ -86,7 +86,7 @@ def test_the_words_of_each_system(files):
 def test_another_value_is_noticed(tuned, files, system, change, fact):
     from railyard.ask.deploy.cabling import as_set, plan_of
     from railyard.ask.deploy.emit.intent import switches
-    from railyard.cluster.asbuilt.discovery import dialect
+    from railyard.cluster.network_table import dialect
     from railyard.work.study import compose
 
     plan = plan_of(as_set(compose.cluster_of(tuned, compose.catalog_of(tuned)), tuned))

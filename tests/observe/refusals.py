@@ -7,4 +7,4 @@ from tests.observe.test_spoilt import Hostile
 
 from railyard.ask.observe.diagnose import diagnose
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.operations import Dependencies, Group, read_operations
+from railyard.ask.observe.operations import Dependencies, OperationGroup, read_operations

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe.answer import cluster_of
-from railyard.ask.observe.expected import Constants, Drift, Seen, expected_s
+from railyard.ask.observe.expected import Constants, Drift, TimedClass, expected_s
 from railyard.ask.observe.readers.nccl import _noted_s
 from railyard.face.cli import guard
 
@@ -25,13 +25,13 @@ def stream(rng, hours, truth, *, noise=0.03, a_minute=4, names=("AllReduce 8",))
         for name in names:
             expected = float(np.exp(rng.uniform(np.log(50e-6), np.log(50e-3))))
             extra, factor = truth(name, number / a_minute / 60)
-            yield Seen(at, name, expected, (extra + factor * expected) * float(np.exp(rng.normal(0, noise))))
+            yield TimedClass(at, name, expected, (extra + factor * expected) * float(np.exp(rng.normal(0, noise))))
 
 
 def test_one_collective_by_hand():
     """Expected 1 ms, took 1.1: variance 30 us^2 + 150 us^2 of the model, 50 us^2 of one time; gains by share."""
     found = Constants()
-    found.learn(Seen(0.0, "x", 1e-3, 1.1e-3))
+    found.learn(TimedClass(0.0, "x", 1e-3, 1.1e-3))
     unsure = 30e-6**2 + 150e-6**2 + 50e-6**2
     assert found.estimate[0] == pytest.approx(30e-6**2 / unsure * 100e-6)
     assert found.estimate[1] == pytest.approx(1 + 0.15**2 * 1e-3 / unsure * 100e-6)
@@ -61,12 +61,12 @@ def test_a_sudden_change_is_an_event_and_an_outlier_is_none():
     found = Drift()
     calm = list(stream(np.random.default_rng(3), 2, lambda name, hour: (0.0, 1.0)))
     odd = [
-        Seen(one.at_s, one.name, one.expected_s, 40 * one.seconds) if at in (100, 300) else one
+        TimedClass(one.at_s, one.name, one.expected_s, 40 * one.seconds) if at in (100, 300) else one
         for at, one in enumerate(calm)
     ]
     found.take(odd)
     assert max((abs(change.after / change.before - 1) for change in found.changes), default=0) < 0.1
-    later = [Seen(one.at_s + 7200, one.name, one.expected_s, 1.3 * one.seconds) for one in calm]
+    later = [TimedClass(one.at_s + 7200, one.name, one.expected_s, 1.3 * one.seconds) for one in calm]
     found.take(later)
     assert found.classes["AllReduce 8"].factor == pytest.approx(1.3, abs=0.03)
     assert found.hours[-1].plain()["mape"] < 0.044

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from railyard.ask.observe.diagnosis import work
-from railyard.ask.observe.diagnosis.episodes import FLOOR, Series, quantile
+from railyard.ask.observe.diagnosis.episodes import FLOOR, ExcessSeries, quantile
 from railyard.ask.observe.diagnosis.verdict import sure
 from railyard.ask.observe.diagnosis.work import BlameLevel, _stood
 from railyard.ask.observe.kernels import kind_of_kernel
@@ -27,7 +27,7 @@ def excess(parts, steps=4, **slow):
 def test_half_of_all_parts_may_be_slow():
     """Sixteen exact levels: chance is what is usual, sqrt(3 / 19) of it, and the floor of steps over two."""
     ratio = excess(16, **{f"p{part}": dict.fromkeys(range(4), log(1.1)) for part in range(8)})
-    series = Series.of(ratio, USUAL)
+    series = ExcessSeries.of(ratio, USUAL)
     found = series.episode(3)
     assert found.steps.all()
     assert found.level == pytest.approx(log(1.1))
@@ -38,12 +38,12 @@ def test_half_of_all_parts_may_be_slow():
 
 def test_a_few_parts_that_are_faster_make_nobody_slow():
     ratio = excess(16, **{f"p{part}": dict.fromkeys(range(4), -0.2) for part in range(4)})
-    assert all(Series.of(ratio, USUAL).episode(part) is None for part in range(16))
+    assert all(ExcessSeries.of(ratio, USUAL).episode(part) is None for part in range(16))
 
 
 def test_three_of_ten_steps():
     """Against its own other steps: the floor over sqrt(1/3 + 1/7)."""
-    series = Series.of(excess(8, 10, p5={2: 0.3, 3: 0.32, 8: 0.28}), USUAL)
+    series = ExcessSeries.of(excess(8, 10, p5={2: 0.3, 3: 0.32, 8: 0.28}), USUAL)
     found = series.episode(5)
     assert np.flatnonzero(found.steps).tolist() == [2, 3, 8]
     assert found.level == pytest.approx(0.3)
@@ -52,7 +52,7 @@ def test_three_of_ten_steps():
 
 def test_a_slow_part_that_gets_slower_is_slow_all_the_time():
     """From 0.2 to 0.3: the lower level is no normal one."""
-    series = Series.of(excess(8, 6, p1={step: 0.2 + 0.02 * step for step in range(6)}), USUAL)
+    series = ExcessSeries.of(excess(8, 6, p1={step: 0.2 + 0.02 * step for step in range(6)}), USUAL)
     assert series.episode(1).steps.all()
 
 
@@ -61,7 +61,7 @@ def test_a_step_that_is_fast_by_accident_splits_nothing():
     rng = np.random.default_rng(3)
     ratio = rng.normal(0, 0.05, (72, 8))
     ratio[10, 2] = -0.4
-    series = Series.of(ratio - np.median(ratio, axis=1)[:, None], USUAL)
+    series = ExcessSeries.of(ratio - np.median(ratio, axis=1)[:, None], USUAL)
     assert [part for part in range(8) if series.episode(part) is not None] == []
 
 
@@ -70,19 +70,19 @@ def test_the_spread_of_steps_is_that_of_ratios_to_the_median(parts):
     """A part that is the median itself deviates by nothing; the spread is within 6 % of the true one all the same."""
     ratio = np.random.default_rng(5).normal(0, 0.05, (400, parts))
     ratio -= np.median(ratio, axis=1)[:, None]
-    assert Series.of(ratio, USUAL).within == pytest.approx(ratio.std(), rel=0.06)
+    assert ExcessSeries.of(ratio, USUAL).within == pytest.approx(ratio.std(), rel=0.06)
 
 
 def test_throttling_from_some_step_on():
-    series = Series.of(excess(8, 6, p1={3: 0.12, 4: 0.2, 5: 0.2}), USUAL)
+    series = ExcessSeries.of(excess(8, 6, p1={3: 0.12, 4: 0.2, 5: 0.2}), USUAL)
     assert np.flatnonzero(series.episode(1).steps).tolist() == [3, 4, 5]
 
 
 def test_what_is_not_known_of_a_step_speaks_neither_way():
     ratio = excess(8, 5, p2=dict.fromkeys(range(5), 0.2))
     ratio[0] = np.nan
-    assert Series.of(ratio, USUAL).episode(2).steps.all()
-    assert Series.of(np.full((3, 4), np.nan), USUAL).episode(0) is None
+    assert ExcessSeries.of(ratio, USUAL).episode(2).steps.all()
+    assert ExcessSeries.of(np.full((3, 4), np.nan), USUAL).episode(0) is None
 
 
 @pytest.mark.parametrize("parts", [4, 8, 16, 32])
@@ -91,7 +91,7 @@ def test_noise_names_nobody(parts):
     rng = np.random.default_rng(4)
     named = 0
     for _ in range(1600 // parts):
-        series = Series.of(rng.normal(0, 0.004, parts) + rng.normal(0, 0.004, (12, parts)), USUAL)
+        series = ExcessSeries.of(rng.normal(0, 0.004, parts) + rng.normal(0, 0.004, (12, parts)), USUAL)
         found = [one for part in range(parts) if (one := series.episode(part)) is not None]
         named += sum(one.level * one.steps.mean() >= 0.01 for one in found)
     assert named <= 2
@@ -99,15 +99,15 @@ def test_noise_names_nobody(parts):
 
 def test_a_group_without_peers_is_held_against_its_other_steps():
     ratio = np.array([1.0, 1.0, 1.0, 1.7, 1.0, 1.7, 1.0, 1.0])
-    found = Series.alone(ratio).episode(0)
+    found = ExcessSeries.alone(ratio).episode(0)
     assert np.flatnonzero(found.steps).tolist() == [3, 5]
     assert found.level == pytest.approx(0.7)
-    assert Series.alone(np.full(8, 3.0)).episode(0) is None
+    assert ExcessSeries.alone(np.full(8, 3.0)).episode(0) is None
 
 
 def test_hosts_are_the_mean_of_their_ranks():
     ratio = excess(8, 4, **{f"p{part}": dict.fromkeys(range(4), 0.03) for part in range(4)})
-    host = Series.of(ratio, USUAL).pooled([[0, 1, 2, 3], [4, 5, 6, 7]], USUAL)
+    host = ExcessSeries.of(ratio, USUAL).pooled([[0, 1, 2, 3], [4, 5, 6, 7]], USUAL)
     assert host.episode(0).level == pytest.approx(0.03)
     assert host.within == pytest.approx(FLOOR / 2)
     assert host.episode(1) is None

@@ -14,7 +14,7 @@ import pytest
 
 from railyard.ask.observe import live as metrics
 from railyard.ask.observe.expected import Drift, expected_s
-from railyard.ask.observe.live import Exporter, Prometheus, busbw_gbs, expected_gbs, openmetrics, page
+from railyard.ask.observe.live import MetricsServer, Prometheus, busbw_gbs, expected_gbs, openmetrics, page
 from railyard.ask.observe.watch import calibrated, dashboard, exposition, learn, rules
 from railyard.cluster.fault.degraded import DegradeLink
 from railyard.engine.flow import FLOW
@@ -273,7 +273,7 @@ def test_a_prometheus_scrapes_what_is_expected(tmp_path):
         learn(drift, rows, 1e9 + 60 * minute)
     learned = calibrated({key: 200.0}, drift)
     assert learned[key] == pytest.approx(160, rel=0.02)
-    exporter = Exporter(0)
+    exporter = MetricsServer(0)
     exporter.show(page({key: 200.0}, learned, drift))
     scrape = {
         "job_name": "railyard",
@@ -333,9 +333,9 @@ def test_ports_that_are_none_are_refused(tmp_path, capsys, where):
 def test_an_exporter_needs_a_cluster_and_a_free_port(tmp_path, capsys):
     assert guard.run(["watch", "--prometheus", "http://127.0.0.1:9", "--once", "--export=0"]) == 2
     assert "--cluster" in capsys.readouterr().err
-    exporter = Exporter(0)
+    exporter = MetricsServer(0)
     with pytest.raises(InputError, match="cannot listen"):
-        Exporter(exporter.port)
+        MetricsServer(exporter.port)
     with urllib.request.urlopen(exporter.url, timeout=5) as answer:
         assert answer.read() == b"# EOF\n"
     with pytest.raises(urllib.error.HTTPError):

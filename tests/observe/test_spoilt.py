@@ -9,7 +9,7 @@ import pytest
 
 from railyard.ask.observe.diagnose import diagnose
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.measured import Clock, odd
+from railyard.ask.observe.measured import RankClock, odd
 
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
 
@@ -77,7 +77,7 @@ def test_clocks_that_are_far_off_are_named(tmp_path):
     answer = diagnose(tmp_path)
     assert answer.verdict == []
     assert any("rank 3 by +3,600.0 s" in words for words in answer.notes)
-    assert odd({0: Clock(0, 0, 0), 1: Clock(5, 1, 3), 2: Clock(0, -1, 0)}) == [
+    assert odd({0: RankClock(0, 0, 0), 1: RankClock(5, 1, 3), 2: RankClock(0, -1, 0)}) == [
         "no collective shared with other ranks, so clocks are not aligned: rank 2"
     ]
 

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from railyard.ask.observe.operations import Dependencies, Group, operations_of, read_operations, replay
+from railyard.ask.observe.operations import Dependencies, OperationGroup, operations_of, read_operations, replay
 from railyard.ask.observe.slowdown import slowdown
 from railyard.kit.errors import InputError
 
@@ -49,7 +49,11 @@ def test_a_group_moves_when_its_last_member_has_started():
     """0 and 1 compute 3 s and 5 s, then 2 and 3 exchange: both begin at 5 s and end 0.25 s and 0.5 s later."""
     waiting = Dependencies(
         waits=[[], [], [0], [1]],
-        groups=[Group((0,), False, False), Group((1,), False, False), Group((2, 3), True, False)],
+        groups=[
+            OperationGroup((0,), False, False),
+            OperationGroup((1,), False, False),
+            OperationGroup((2, 3), True, False),
+        ],
     )
     found = replay(waiting.ordered(), waiting.waits, np.array([3.0, 5.0, 0.25, 0.5]).reshape(4, 1, 1))
     assert found.start.ravel().tolist() == [0, 0, 3, 5]

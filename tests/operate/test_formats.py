@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.cluster.network_table import natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import Free, Request

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.bill import bill_of
-from railyard.cluster.ciphering import nic_bps
 from railyard.cluster.fabric.encryption import lost
+from railyard.cluster.host_path import nic_bps
 from railyard.cluster.management import management_of
 from railyard.cluster.names import ports_of
 from railyard.cluster.topology.rail_optimized import RailOptimized

@@ -31,7 +31,7 @@ class Star:
         tree = clos.FoldedClos(endpoints.ports, 0, 1, 1, 0, 0, 0, parts.link_bps, parts.link_bps)
         port = np.arange(endpoints.ports, dtype=np.int32)
         inside = endpoints.servers * endpoints.nics
-        look = clos.Look((ACCESS_ROW, LEAF_SPINE), parts.leaf, parts.spine)
+        look = clos.ClosParts((ACCESS_ROW, LEAF_SPINE), parts.leaf, parts.spine)
         return clos.wire(tree, port[:inside].reshape(endpoints.servers, endpoints.nics), port[inside:], look)
 
 

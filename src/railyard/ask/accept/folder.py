@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.accept.tests import Test
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
 
 
 BURN_HOURS = 72
@@ -199,7 +199,7 @@ td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid #ddd}
 td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}</style>"""
 
 
-def members_of(plan: Plan) -> dict[str, Sequence[str]]:
+def members_of(plan: CablingPlan) -> dict[str, Sequence[str]]:
     """Names of the servers of each group of more than two."""
     name = plan.devices.name
     return {
@@ -209,7 +209,7 @@ def members_of(plan: Plan) -> dict[str, Sequence[str]]:
     }
 
 
-def files(plan: Plan, tests: Sequence[Test], title: str) -> Iterator[tuple[str, str]]:
+def files(plan: CablingPlan, tests: Sequence[Test], title: str) -> Iterator[tuple[str, str]]:
     """Names and texts of all files."""
     yield FILE, written(tests)
     each = plan.cluster.ranks_per_server

@@ -31,13 +31,13 @@ from railyard.ask.accept.tests import (
 from railyard.ask.deploy.cabling import drawn, is_infiniband
 from railyard.ask.observe.expected import collective_s
 from railyard.ask.observe.kernels import BUSBW
-from railyard.cluster.asbuilt.discovery import dialect
+from railyard.cluster.network_table import dialect
 from railyard.collective.model_error import band_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def limits_of(rate_bps: int, *, infiniband: bool) -> dict[str, float]:
     return {} if limit is None else {PRE_FEC: limit.pre_fec, LOST: limit.codewords}
 
 
-def between_switches(plan: Plan, labels: Mapping[int, str], system: str) -> Iterator[Test]:
+def between_switches(plan: CablingPlan, labels: Mapping[int, str], system: str) -> Iterator[Test]:
     """Tests of every link between two switches."""
     level, cables = plan.devices.level, plan.cables
     for network in range(len(plan.networks)):
@@ -170,7 +170,7 @@ WRITE_LEAST = 0.98
 0.992 (384 Gb/s); a lossy, untuned ConnectX-5 had 0.955."""
 
 
-def planned(plan: Plan, progress: Callable[[str, float], None], system: str = "sonic") -> list[Test]:
+def planned(plan: CablingPlan, progress: Callable[[str, float], None], system: str = "sonic") -> list[Test]:
     """All tests in the order in which they are run: the smallest parts first."""
     labels = labelled(plan)
     tests = [*cables(plan, labels), *between_switches(plan, labels, system), *_burns(plan), *_writes(plan)]
@@ -184,7 +184,7 @@ def planned(plan: Plan, progress: Callable[[str, float], None], system: str = "s
 
 
 def _collectives(
-    plan: Plan, group: TestGroup, known: dict[tuple[object, ...], tuple[ExpectedValue, ...]]
+    plan: CablingPlan, group: TestGroup, known: dict[tuple[object, ...], tuple[ExpectedValue, ...]]
 ) -> Iterator[Test]:
     ranks = len(group.ranks(plan.cluster.ranks_per_server))
     names = [plan.devices.name[server] for server in group.servers]
@@ -203,7 +203,7 @@ def _list_of(group: TestGroup) -> str:
     return "all" if group.scope == "rail" else group.name
 
 
-def _marks(plan: Plan, group: TestGroup, kind: str) -> Iterator[ExpectedValue]:
+def _marks(plan: CablingPlan, group: TestGroup, kind: str) -> Iterator[ExpectedValue]:
     members = group.ranks(plan.cluster.ranks_per_server)
     size = FIRST_BYTES
     while size <= LAST_BYTES:
@@ -215,7 +215,7 @@ def _marks(plan: Plan, group: TestGroup, kind: str) -> Iterator[ExpectedValue]:
         size *= FACTOR
 
 
-def _writes(plan: Plan) -> Iterator[Test]:
+def _writes(plan: CablingPlan) -> Iterator[Test]:
     share = plan.cluster.fabric.payload_efficiency
     for one, other in pairs(plan):
         rate = min(float(plan.cables.rate_bps[end.row]) for end in (one, other)) / 1e9
@@ -235,19 +235,19 @@ def _writes(plan: Plan) -> Iterator[Test]:
         )
 
 
-def nic(plan: Plan, end: NicEnd) -> str:
+def nic(plan: CablingPlan, end: NicEnd) -> str:
     """`node3:mlx5_0`."""
     return f"{plan.devices.name[end.server]}:mlx5_{end.nic}"
 
 
-def _burns(plan: Plan) -> Iterator[Test]:
+def _burns(plan: CablingPlan) -> Iterator[Test]:
     for name in plan.devices.name[: plan.devices.servers]:
         yield Test(
             f"burn-{name}", "server", BURN, "", 1, 0, "faults", name, (name,), (ExpectedValue(0, 0.0, 0.0, 0.0),)
         )
 
 
-def labelled(plan: Plan) -> dict[int, str]:
+def labelled(plan: CablingPlan) -> dict[int, str]:
     """By row, in pull order; links that share a cable are counted behind its label."""
     seen: Counter[str] = Counter()
     out = {}
@@ -258,7 +258,7 @@ def labelled(plan: Plan) -> dict[int, str]:
     return out
 
 
-def cables(plan: Plan, labels: Mapping[int, str]) -> Iterator[Test]:
+def cables(plan: CablingPlan, labels: Mapping[int, str]) -> Iterator[Test]:
     """Every link once."""
     rows, name = plan.cables, plan.devices.name
     for row, named in labels.items():

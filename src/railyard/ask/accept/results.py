@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from railyard.ask.accept.planned import SURE, at_least, per_second
 from railyard.ask.accept.tests import CABLE, COUNTERS, LOST, NCCL, PRE_FEC, SYMBOLS, WRITE, Test
 from railyard.ask.observe.kernels import BUSBW
-from railyard.ask.observe.reader import Source, is_count, sources
-from railyard.ask.observe.readers import nccl_tests
-from railyard.cluster.asbuilt.discovery import same_port
+from railyard.ask.observe.reader import TraceSource, is_count, sources
+from railyard.ask.observe.readers import nccl
 from railyard.cluster.asbuilt.reported import switches
+from railyard.cluster.network_table import same_port
 from railyard.kit.errors import InputError, abridged, did_you_mean
 from railyard.kit.table import Table, TableRow
 
@@ -268,7 +268,7 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
 
 
 def _one(
-    source: Source,
+    source: TraceSource,
     tests: Sequence[Test],
     named: dict[str, Test],
     found: Results,
@@ -279,20 +279,20 @@ def _one(
         read(text, source.name, _stem(source), ends(), found)
     elif is_perftest(text):
         _write(source, text, tests, named, found)
-    elif nccl_tests.recognises(source.name, text[:4096].encode()):
+    elif nccl.is_nccl_tests(source.name, text[:4096].encode()):
         _nccl(source, tests, named, found)
     else:
         _table(source, text, named, found)
 
 
-def _stem(source: Source) -> str:
+def _stem(source: TraceSource) -> str:
     name = Path(source.name.rpartition(":")[2] or source.name).name
     while Path(name).suffix in (".txt", ".log", ".json", ".gz", ".out"):
         name = Path(name).stem
     return name
 
 
-def _test_of(source: Source, fitting: Sequence[Test], named: dict[str, Test], what: str) -> Test:
+def _test_of(source: TraceSource, fitting: Sequence[Test], named: dict[str, Test], what: str) -> Test:
     stem = _stem(source)
     if stem in named:
         return named[stem]
@@ -309,8 +309,8 @@ def _test_of(source: Source, fitting: Sequence[Test], named: dict[str, Test], wh
     )
 
 
-def _nccl(source: Source, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
-    timings = nccl_tests.read(source).timings
+def _nccl(source: TraceSource, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
+    timings = nccl.read_nccl_tests(source).timings
     kinds = {one.kind for one in timings}
     ranks, hosts = timings[0].ranks, timings[0].hosts
     kind = next(iter(kinds)) if len(kinds) == 1 else ""
@@ -330,7 +330,7 @@ def _fits(test: Test, kind: str, ranks: int, hosts: int) -> bool:
     return same and (not ranks or test.ranks == ranks) and (not hosts or test.servers == hosts)
 
 
-def _agree(source: Source, test: Test, kind: str, ranks: int) -> None:
+def _agree(source: TraceSource, test: Test, kind: str, ranks: int) -> None:
     """A log of another test under this one's name is no result of it.
 
     Raises:
@@ -342,7 +342,7 @@ def _agree(source: Source, test: Test, kind: str, ranks: int) -> None:
         raise _of_another(source, test, words, allowed)
 
 
-def _same_factor(source: Source, test: Test, timings: Sequence[Timed]) -> None:
+def _same_factor(source: TraceSource, test: Test, timings: Sequence[Timed]) -> None:
     """Busbw over algbw is that of the test's collective and ranks, at the largest size, where both have most digits.
 
     Raises:
@@ -359,7 +359,7 @@ def _same_factor(source: Source, test: Test, timings: Sequence[Timed]) -> None:
         raise _of_another(source, test, words, allowed)
 
 
-def _of_another(source: Source, test: Test, found: str, allowed: str) -> InputError:
+def _of_another(source: TraceSource, test: Test, found: str, allowed: str) -> InputError:
     message = f"the file is not of the test that it is called as, `{test.name}`"
     return InputError(message, file=source.name, found=found, allowed=allowed)
 
@@ -371,7 +371,7 @@ def _busbw(one: Timed, test: Test) -> float:
     return one.size_bytes * BUSBW[test.collective](test.ranks) / one.seconds / 1e9
 
 
-def _write(source: Source, text: str, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
+def _write(source: TraceSource, text: str, tests: Sequence[Test], named: dict[str, Test], found: Results) -> None:
     rates = averages(text, source.name)
     test = _test_of(source, [one for one in tests if one.method == WRITE], named, WRITE)
     if test.method != WRITE:
@@ -380,7 +380,7 @@ def _write(source: Source, text: str, tests: Sequence[Test], named: dict[str, Te
         found.add(test.name, size, rate_bps / 1e9)
 
 
-def _table(source: Source, text: str, named: dict[str, Test], found: Results) -> None:
+def _table(source: TraceSource, text: str, named: dict[str, Test], found: Results) -> None:
     """`test,value` and, where a test has sizes, `size_bytes`."""
     read = Table(text, source.name)
     if not set(read.columns) >= _HEADS:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.kit.table import TableRow
 
 
@@ -44,7 +44,7 @@ class TestGroup:
         return (first[:, None] + local[None, :]).ravel()
 
 
-def groups(plan: Plan) -> Iterator[TestGroup]:
+def groups(plan: CablingPlan) -> Iterator[TestGroup]:
     """All groups; those of the same members are tested once, as the largest scope that they are."""
     servers = range(plan.devices.servers)
     everything = tuple(servers)
@@ -61,21 +61,21 @@ def groups(plan: Plan) -> Iterator[TestGroup]:
     yield from (TestGroup("node", plan.devices.name[one], (one,)) for one in servers)
 
 
-def _rails(plan: Plan, everything: tuple[int, ...]) -> Iterator[TestGroup]:
+def _rails(plan: CablingPlan, everything: tuple[int, ...]) -> Iterator[TestGroup]:
     """One accelerator a server with its NIC, where each has a NIC."""
     each = plan.cluster.ranks_per_server
     if each > 1 and plan.cluster.plans["back_end"].nics == each:
         yield from (TestGroup("rail", f"rail{local}", everything, local) for local in range(each))
 
 
-def access(plan: Plan) -> NDArray[np.int64]:
+def access(plan: CablingPlan) -> NDArray[np.int64]:
     """Rows of the cables of servers on the back-end."""
     rows, level = plan.cables, plan.devices.level
     mine = (rows.network == plan.networks.index("back-end")) & (rows.a < plan.devices.servers) & (level[rows.b] > 0)
     return np.flatnonzero(mine)
 
 
-def _leaves(plan: Plan) -> Iterable[tuple[str, tuple[int, ...]]]:
+def _leaves(plan: CablingPlan) -> Iterable[tuple[str, tuple[int, ...]]]:
     """Servers that share all of their leaves, by the name of the first."""
     rows = access(plan)
     leaves: dict[int, set[int]] = {}
@@ -87,7 +87,7 @@ def _leaves(plan: Plan) -> Iterable[tuple[str, tuple[int, ...]]]:
     return [(plan.devices.name[shared[0]], tuple(members)) for shared, members in alike.items()]
 
 
-def _pods(plan: Plan) -> Iterable[tuple[str, tuple[int, ...]]]:
+def _pods(plan: CablingPlan) -> Iterable[tuple[str, tuple[int, ...]]]:
     """Servers whose leaves are joined by spines, without the tier above; none where there is no such tier."""
     level = plan.devices.level
     if not (level > 2).any():
@@ -125,7 +125,7 @@ class NicEnd(NamedTuple):
     row: int
 
 
-def pairs(plan: Plan) -> Iterator[tuple[NicEnd, NicEnd]]:
+def pairs(plan: CablingPlan) -> Iterator[tuple[NicEnd, NicEnd]]:
     """All NICs in pairs, of different servers wherever there are two; an odd one out is tested with one of another."""
     rows, cables = access(plan), plan.cables
     columns = (cables.b[rows], cables.a_port[rows] - 1, cables.a[rows], rows)

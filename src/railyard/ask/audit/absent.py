@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.audit.infer import tier_name
-from railyard.cluster.asbuilt.discovery import FoundDevice
+from railyard.cluster.network_table import FoundDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from railyard.ask.audit.blocks import Block
-    from railyard.ask.audit.infer import Design, Group
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.ask.audit.blocks import ClosBlock
+    from railyard.ask.audit.infer import HostGroup, InferredDesign
+    from railyard.cluster.network_table import NetworkTable
 
 
 MOST = 4
@@ -34,7 +34,7 @@ _DIGITS = re.compile(r"([0-9]{1,9})")
 
 
 @dataclass(frozen=True)
-class Series:
+class NameSeries:
     """Names that differ in one number.
 
     Attributes:
@@ -47,7 +47,7 @@ class Series:
     numbers: frozenset[int]
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Series | None:
+    def of(cls, names: Iterable[str]) -> NameSeries | None:
         """The series of some names, of one by its last number; None where they differ in anything but one number."""
         parts = [_DIGITS.split(name) for name in dict.fromkeys(names)]
         if not parts or len({len(one) for one in parts}) > 1 or len(parts[0]) == 1:
@@ -158,7 +158,7 @@ class Absent:
     words: str
 
 
-def completed(found: Discovery, design: Design) -> tuple[Discovery, Design, tuple[Absent, ...]]:
+def completed(found: NetworkTable, design: InferredDesign) -> tuple[NetworkTable, InferredDesign, tuple[Absent, ...]]:
     """A network with the switches that are absent, without cables, and its design with theirs."""
     absent: list[Absent] = []
     for number in range(len(design.blocks)):
@@ -185,7 +185,7 @@ def completed(found: Discovery, design: Design) -> tuple[Discovery, Design, tupl
     )
 
 
-def _with(block: Block, one: Absent, device: int) -> Block:
+def _with(block: ClosBlock, one: Absent, device: int) -> ClosBlock:
     axis = 0 if one.low else 1
     shape = (1, block.found.shape[1]) if one.low else (block.found.shape[0], 1)
     return replace(
@@ -209,17 +209,17 @@ class _Tier:
     """
 
     number: int
-    block: Block
+    block: ClosBlock
     low: bool
     names: list[str]
-    series: Series | None
+    series: NameSeries | None
     first: int | None
     before: list[str]
     between: list[str]
     after: list[str]
 
     @classmethod
-    def of(cls, found: Discovery, design: Design, number: int, *, low: bool) -> _Tier | None:
+    def of(cls, found: NetworkTable, design: InferredDesign, number: int, *, low: bool) -> _Tier | None:
         """A side of a block; None where names of ports do not count."""
         block, ports = design.blocks[number], design.ports[number]
         near, far = (block.low, block.high) if low else (block.high, block.low)
@@ -233,13 +233,13 @@ class _Tier:
         free, places = [port for port in at if port not in taken], [at[port] for port in mine]
         names = [found.devices[one].name for one in near.tolist()]
         others = (design.level > 0) & (design.level != block.tier + (not low))
-        base = Series.of(found.devices[one].name for one in np.flatnonzero(others).tolist())
+        base = NameSeries.of(found.devices[one].name for one in np.flatnonzero(others).tolist())
         return cls(
             number,
             block,
             low,
             names,
-            Series.of(names),
+            NameSeries.of(names),
             min(base.numbers) if base and min(base.numbers) <= 1 else None,
             [port for port in reversed(free) if at[port] < min(places)],
             [port for port in free if min(places) < at[port] < max(places)],
@@ -284,7 +284,7 @@ class _Tier:
         return Absent(self.number, low=self.low, name=name, ports=ports, hosts=0, words=f"{free_on}{why}")
 
 
-def _above(found: Discovery, design: Design, number: int) -> list[Absent]:
+def _above(found: NetworkTable, design: InferredDesign, number: int) -> list[Absent]:
     """Upper switches of a block for which all lower ones have the same ports free."""
     tier = _Tier.of(found, design, number, low=False)
     if tier is None or len(tier.block.low) < 2:
@@ -295,7 +295,7 @@ def _above(found: Discovery, design: Design, number: int) -> list[Absent]:
     return [tier.trailing("after its peers, and with it as much leads up as down")]
 
 
-def _evens_out(found: Discovery, tier: _Tier) -> bool:
+def _evens_out(found: NetworkTable, tier: _Tier) -> bool:
     """Whether what is below is no multiple of half of what is above, and is one of all with an upper switch more.
 
     Only where one of the two tiers has no other port free: else there may be few hosts as yet.
@@ -308,7 +308,7 @@ def _evens_out(found: Discovery, tier: _Tier) -> bool:
     return down > 0 and 2 * down % up > 0 and down % (up + block.trunk) == 0
 
 
-def _below(found: Discovery, design: Design, number: int) -> list[Absent]:
+def _below(found: NetworkTable, design: InferredDesign, number: int) -> list[Absent]:
     """Lower switches of a block for which all upper ones have the same ports free, with the hosts that lack them."""
     tier = _Tier.of(found, design, number, low=True)
     if tier is None:
@@ -328,7 +328,7 @@ def _below(found: Discovery, design: Design, number: int) -> list[Absent]:
     ]
 
 
-def _rails(groups: Sequence[Group]) -> list[int]:
+def _rails(groups: Sequence[HostGroup]) -> list[int]:
     """Of each rail that all hosts of a group lack, how many they are: all others of their parts are there.
 
     What hosts have is known from a group that has one part more, from a number that their parts leave out, or from
@@ -337,7 +337,7 @@ def _rails(groups: Sequence[Group]) -> list[int]:
     every = [set(group.leaf_of) for group in groups]
     out = []
     for group, mine in zip(groups, every, strict=True):
-        series = Series.of(mine)
+        series = NameSeries.of(mine)
         lack = any(mine < other and len(other) == len(mine) + 1 for other in every)
         gap = series is not None and len(series.between) == 1
         short = not lack and len({*map(len, every)}) == 1 and len(mine) + 1 == 1 << len(mine).bit_length()

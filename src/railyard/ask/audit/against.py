@@ -6,11 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from railyard.ask.audit.symptom import Finding
-from railyard.cluster.asbuilt.discovery import UNKNOWN
+from railyard.ask.audit.symptom import AuditFinding
+from railyard.cluster.network_table import UNKNOWN
 
 if TYPE_CHECKING:
-    from railyard.cluster.asbuilt.discovery import Discovery, End
+    from railyard.cluster.network_table import End, NetworkTable
 
 LENGTH = 0.1
 """A cable is of another length when it differs by more than this share, and half a metre."""
@@ -29,7 +29,7 @@ WIRE_HEADER = 82
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedCable:
     """A cable of a host that is in another switch than planned, and works there.
 
     Attributes:
@@ -42,7 +42,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PlanDifference:
     """A finding with the planned cables that it takes away or slows.
 
     Attributes:
@@ -51,11 +51,11 @@ class Difference:
         added: Pairs of names of devices that are joined by a cable more than planned.
     """
 
-    finding: Finding
+    finding: AuditFinding
     lost: tuple[int, ...] = ()
     slow: tuple[tuple[int, float], ...] = ()
     added: tuple[tuple[str, str], ...] = ()
-    moved: tuple[Moved, ...] = ()
+    moved: tuple[MovedCable, ...] = ()
 
 
 def text(end: End) -> str:
@@ -63,25 +63,25 @@ def text(end: End) -> str:
     return f"{end[0]}[{end[1]}]"
 
 
-def matched(planned: Discovery, found: Discovery) -> float:
+def matched(planned: NetworkTable, found: NetworkTable) -> float:
     """Share of a plan's ends that a discovery has, by name."""
     return sum(end in found.cable_at for end in planned.cable_at) / max(len(planned.cable_at), 1)
 
 
-def compare(planned: Discovery, found: Discovery) -> list[Difference]:
+def compare(planned: NetworkTable, found: NetworkTable) -> list[PlanDifference]:
     """All differences; ends are those of the file where it has them, else of the plan."""
     return _Comparison(planned, found).differences()
 
 
 class _Comparison:
-    def __init__(self, plan: Discovery, found: Discovery) -> None:
+    def __init__(self, plan: NetworkTable, found: NetworkTable) -> None:
         self.plan, self.found = plan, found
         self.known = {device.described: device.kind for device in plan.devices}
         self.right: list[tuple[int, int]] = []
         self.wrong: dict[int, None] = {}
         self.gone: dict[int, None] = {}
 
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[PlanDifference]:
         kept = {}
         for number, (one, other) in enumerate(self.found.named_ends):
             planned = self.plan.cable_at.get(one)
@@ -97,7 +97,7 @@ class _Comparison:
         out += [self._missing(number) for number in self.gone]
         return out + [one for planned, number in self.right for one in self._properties(planned, number)]
 
-    def _relabelled(self) -> list[Difference]:
+    def _relabelled(self) -> list[PlanDifference]:
         """One end where it belongs, the other in another port of the right device."""
         out = []
         for number in list(self.wrong):
@@ -108,7 +108,7 @@ class _Comparison:
                     break
         return out
 
-    def _renumbered(self) -> list[Difference]:
+    def _renumbered(self) -> list[PlanDifference]:
         """The right two devices by other ports at both ends; one planned cable of theirs is then not missing."""
         out = []
         pairs: dict[frozenset[str], list[int]] = defaultdict(list)
@@ -122,14 +122,14 @@ class _Comparison:
                 out.append(self._mislabelled(number, open_.pop(0)))
         return out
 
-    def _mislabelled(self, number: int, planned: int) -> Difference:
+    def _mislabelled(self, number: int, planned: int) -> PlanDifference:
         one, other = self.found.named_ends[number]
         meant = self.plan.named_ends[planned]
         del self.wrong[number], self.gone[planned]
         words = f"planned: {text(meant[0])} to {text(meant[1])}; the same two devices, so that only papers are wrong"
-        return Difference(Finding("mislabelled", text(one), text(other), words))
+        return PlanDifference(AuditFinding("mislabelled", text(one), text(other), words))
 
-    def _swaps(self) -> list[Difference]:
+    def _swaps(self) -> list[PlanDifference]:
         out = []
         for number in list(self.wrong):
             if number not in self.wrong:
@@ -141,7 +141,7 @@ class _Comparison:
             out.append(self._exchanged([number, other], lost))
         return out
 
-    def _turns(self) -> list[Difference]:
+    def _turns(self) -> list[PlanDifference]:
         """Cables of hosts that each sit in the next one's place: an exchange of more than two."""
         out = []
         moved = {number: one for number in self.wrong if (one := self._moved(number)) and one.place in self.gone}
@@ -154,7 +154,7 @@ class _Comparison:
                 out.append(self._exchanged(turn, tuple(moved[number].cable for number in turn)))
         return out
 
-    def _exchanged(self, numbers: list[int], planned: tuple[int, ...]) -> Difference:
+    def _exchanged(self, numbers: list[int], planned: tuple[int, ...]) -> PlanDifference:
         """Cables that have one another's ends; of hosts they carry what their new places let them."""
         ends = [self.found.named_ends[number] for number in numbers]
         (a, b), far = ends[0], ends[1]
@@ -164,31 +164,31 @@ class _Comparison:
         for number in planned:
             del self.gone[number]
         plugs = f"exchange the plugs in {' and '.join(text(end) for _, end in ends)}"
-        finding = Finding("swapped", text(a), text(b), plugs, (text(far[0]), text(far[1])))
+        finding = AuditFinding("swapped", text(a), text(b), plugs, (text(far[0]), text(far[1])))
         if len(moved) < len(numbers):
-            return Difference(finding, planned, (), tuple((one[0], other[0]) for one, other in ends))
+            return PlanDifference(finding, planned, (), tuple((one[0], other[0]) for one, other in ends))
         away = tuple(one for one in moved if self._leaves(one))
         if not away:
             words = f"all are in {moved[0].switch}: no path changes, so that it is enough to correct the papers"
             finding = replace(finding, detail=f"{plugs}; {words}")
         slow = tuple(pair for number, one in zip(numbers, moved, strict=True) for pair in self._slowed(number, one))
-        return Difference(finding, (), slow, (), away)
+        return PlanDifference(finding, (), slow, (), away)
 
-    def _moved(self, number: int) -> Moved | None:
+    def _moved(self, number: int) -> MovedCable | None:
         """Where a wrong cable of a host is; None where it is no host's, or its switch is not in the plan."""
         for one, other in (self.found.named_ends[number], self.found.named_ends[number][::-1]):
             cable = self.plan.cable_at.get(one)
             if cable is not None and self.known[one[0]] == "host" and self.known.get(other[0]) == "switch":
-                return Moved(cable, other[0], self.plan.cable_at.get(other))
+                return MovedCable(cable, other[0], self.plan.cable_at.get(other))
         return None
 
-    def _leaves(self, moved: Moved) -> bool:
+    def _leaves(self, moved: MovedCable) -> bool:
         """Whether a cable is in another switch than planned, or in a port of another rate."""
         cables, ends = self.plan.cables, self.plan.named_ends[moved.cable]
         same = moved.switch in (ends[0][0], ends[1][0])
         return not same or (moved.place is not None and cables[moved.place].rate_bps != cables[moved.cable].rate_bps)
 
-    def _slowed(self, number: int, moved: Moved) -> list[tuple[int, float]]:
+    def _slowed(self, number: int, moved: MovedCable) -> list[tuple[int, float]]:
         """What a cable has of its planned rate in its new place, where that is less."""
         there, meant = self.found.cables[number].rate_bps, self.plan.cables[moved.cable].rate_bps
         return [(moved.cable, there / meant)] if 0 < there < meant else []
@@ -210,7 +210,7 @@ class _Comparison:
                     return other, lost
         return None
 
-    def _moves(self) -> list[Difference]:
+    def _moves(self) -> list[PlanDifference]:
         """One end where it belongs, the other in a port that is not its own while that is free."""
         out = []
         for number in list(self.wrong):
@@ -227,15 +227,15 @@ class _Comparison:
                 del self.wrong[number], self.gone[planned]
                 words = f"move the plug from {text(other)} to {text(meant)}"
                 near, far = map(text, self.found.named_ends[number])
-                finding, moved = Finding("misplaced", near, far, words), self._moved(number)
+                finding, moved = AuditFinding("misplaced", near, far, words), self._moved(number)
                 if moved is None or moved.cable != planned:
-                    out.append(Difference(finding, (planned,), (), ((one[0], other[0]),)))
+                    out.append(PlanDifference(finding, (planned,), (), ((one[0], other[0]),)))
                 else:
-                    out.append(Difference(finding, (), tuple(self._slowed(number, moved)), (), (moved,)))
+                    out.append(PlanDifference(finding, (), tuple(self._slowed(number, moved)), (), (moved,)))
                 break
         return out
 
-    def _left(self, number: int) -> Difference:
+    def _left(self, number: int) -> PlanDifference:
         one, other = self.found.named_ends[number]
         stranger = next((end for end in (one, other) if end[0] not in self.known), None)
         if stranger is not None:
@@ -243,11 +243,11 @@ class _Comparison:
             lost = tuple(self.plan.cable_at[end] for end in (one, other) if self.plan.cable_at.get(end) in self.gone)
             for planned in lost:
                 del self.gone[planned]
-            return Difference(Finding("unknown-neighbour", text(one), text(other), words), lost)
+            return PlanDifference(AuditFinding("unknown-neighbour", text(one), text(other), words), lost)
         words = "the plan has no cable between these ports"
-        return Difference(Finding("extra", text(one), text(other), words), (), (), ((one[0], other[0]),))
+        return PlanDifference(AuditFinding("extra", text(one), text(other), words), (), (), ((one[0], other[0]),))
 
-    def _absent(self) -> list[Difference]:
+    def _absent(self) -> list[PlanDifference]:
         """Switches and hosts with no cable found, where several were planned: each is one finding."""
         devices = self.found.devices
         there = {devices[end].name for cable in self.found.cables for end in (cable.a, cable.b)}
@@ -266,14 +266,14 @@ class _Comparison:
                 for number in left:
                     del self.gone[number]
                 words = f"the {kind} is not found, nor any of its {len(left)} planned cables"
-                out.append(Difference(Finding(f"missing-{kind}", name, UNKNOWN, words), left))
+                out.append(PlanDifference(AuditFinding(f"missing-{kind}", name, UNKNOWN, words), left))
         return out
 
-    def _missing(self, number: int) -> Difference:
+    def _missing(self, number: int) -> PlanDifference:
         one, other = self.plan.named_ends[number]
-        return Difference(Finding("missing", text(one), text(other), "planned, and not found"), (number,))
+        return PlanDifference(AuditFinding("missing", text(one), text(other), "planned, and not found"), (number,))
 
-    def _properties(self, planned: int, number: int) -> list[Difference]:
+    def _properties(self, planned: int, number: int) -> list[PlanDifference]:
         meant, there = self.plan.cables[planned], self.found.cables[number]
         near, far = map(text, self.plan.named_ends[planned])
         out = []
@@ -283,17 +283,17 @@ class _Comparison:
             lanes = f" on {there.lanes} of {meant.lanes} lanes" if few else ""
             words = f"{there.rate_bps / 1e9:g} Gb/s{lanes}, planned {meant.rate_bps / 1e9:g} Gb/s"
             slow = ((planned, share),) if share < 1 else ()
-            out.append(Difference(Finding("degraded" if few else "wrong-speed", near, far, words), (), slow))
+            out.append(PlanDifference(AuditFinding("degraded" if few else "wrong-speed", near, far, words), (), slow))
         if (
             there.length_m
             and meant.length_m
             and abs(there.length_m - meant.length_m) > max(LENGTH * meant.length_m, 0.5)
         ):
             words = f"{there.length_m:g} m, planned {meant.length_m:g} m"
-            out.append(Difference(Finding("wrong-length", near, far, words)))
+            out.append(PlanDifference(AuditFinding("wrong-length", near, far, words)))
         return [*out, *self._frames(planned, number)]
 
-    def _frames(self, planned: int, number: int) -> list[Difference]:
+    def _frames(self, planned: int, number: int) -> list[PlanDifference]:
         """Ends that take smaller or larger frames; what is sent across a switch that takes less is dropped."""
         meant, there = self.plan.cables[planned], self.found.cables[number]
         devices = self.plan.devices
@@ -311,7 +311,7 @@ class _Comparison:
         near, far = map(text, self.plan.named_ends[planned])
         words += ["full packets are dropped there"] if share == 0 else []
         lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
-        return [Difference(Finding("wrong-mtu", near, far, "; ".join(words)), lost, slow)]
+        return [PlanDifference(AuditFinding("wrong-mtu", near, far, "; ".join(words)), lost, slow)]
 
 
 def frames_share(found: int, wanted: int, *, host: bool) -> float:

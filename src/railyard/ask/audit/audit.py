@@ -15,7 +15,7 @@ from railyard.ask.audit.differences import differences
 from railyard.ask.audit.evidence import evidence
 from railyard.ask.audit.infer import infer, tier_name
 from railyard.ask.audit.reference import Pricing, price_of
-from railyard.ask.audit.symptom import KINDS, Places, placed
+from railyard.ask.audit.symptom import KINDS, BlockPlaces, placed
 from railyard.cluster.asbuilt import ibnetdiscover, lldp, netbox
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.kit.errors import InputError
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from railyard.ask.audit.against import Difference
-    from railyard.ask.audit.infer import Design
-    from railyard.ask.audit.planned import Expected, PlanPricing
-    from railyard.ask.audit.symptom import Finding
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.ask.audit.against import PlanDifference
+    from railyard.ask.audit.infer import InferredDesign
+    from railyard.ask.audit.planned import PlannedNetwork, PlanPricing
+    from railyard.ask.audit.symptom import AuditFinding
     from railyard.cluster.asbuilt.reported.reports import Reports
+    from railyard.cluster.network_table import NetworkTable
     from railyard.kit.errors import Problem
     from railyard.measure.picture import Drawing
     from railyard.work.scenario.load import Draft
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def discovered(
     fabric: Path | None, folder: Path | None, documented: Path | None, *, planned: bool
-) -> tuple[Discovery, Discovery | None]:
+) -> tuple[NetworkTable, NetworkTable | None]:
     """The network as found, and as NetBox has it where that is what was planned.
 
     Args:
@@ -68,7 +68,7 @@ def discovered(
     return _whole(found, listed[0]), papers
 
 
-def _whole(found: Discovery, path: Path) -> Discovery:
+def _whole(found: NetworkTable, path: Path) -> NetworkTable:
     if found.cables:
         return found
     if found.problems:
@@ -100,7 +100,7 @@ def answer_of(audit: Audit, name: str) -> AuditAnswer:
     )
 
 
-def _drawing(found: Discovery) -> Drawing:
+def _drawing(found: NetworkTable) -> Drawing:
     """Hosts below, switches by their tier; what no leaf reaches is not drawn."""
     level = levels(found).astype(np.int64)
     row = np.where(found.host, 0, np.where(level > 0, level, -1))
@@ -112,7 +112,7 @@ def _drawing(found: Discovery) -> Drawing:
     return tiered(names, lower[row], titles, found.ends.T.astype(np.int64))
 
 
-def _row(finding: Finding, cables: tuple[int, ...], drawing: Drawing, number: dict[str, int]) -> FindingRow:
+def _row(finding: AuditFinding, cables: tuple[int, ...], drawing: Drawing, number: dict[str, int]) -> FindingRow:
     ends = [finding.a, finding.b]
     devices = [number[name] for name in (device_of(end) for end in ends) if name in number]
     more: dict[str, Any] = {} if finding.step_s is None else {"step_s": finding.step_s}
@@ -153,19 +153,19 @@ class Audit:
         cables: Rows of the plan's cables that each finding takes away or slows; empty without a plan.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditFinding, ...]
     design: dict[str, Any]
     repairs: tuple[float, ...]
     problems: tuple[Problem, ...]
-    network: Discovery
+    network: NetworkTable
     cables: tuple[tuple[int, ...], ...] = ()
 
 
-def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
+def audit(discovery: NetworkTable, reports: Reports | None = None) -> Audit:
     """The audit of a network without a plan: against the regular design that explains it best."""
     found, design, absent = completed(discovery, infer(discovery))
     pricing = Pricing(found, design, price_of(found, catalogs.load()))
-    seen, places = evidence(discovery, reports), Places(design)
+    seen, places = evidence(discovery, reports), BlockPlaces(design)
     listed = differences(found, design, absent) + [placed(found, places, one) for one in seen.symptoms]
     findings = in_order([pricing.priced(finding) for finding in listed])
     left = pricing.left(findings)
@@ -174,7 +174,7 @@ def audit(discovery: Discovery, reports: Reports | None = None) -> Audit:
     return Audit(tuple(findings), figures | seen.figures, tuple(left[1:]), problems, discovery)
 
 
-def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = None) -> Audit:
+def audit_plan(discovery: NetworkTable, draft: Draft, reports: Reports | None = None) -> Audit:
     """The audit of a network against the plan of a scenario; by its shape where it has other names.
 
     Raises:
@@ -190,14 +190,14 @@ def audit_plan(discovery: Discovery, draft: Draft, reports: Reports | None = Non
     return _against(discovery, PlanPricing(draft, there), reports)
 
 
-def audit_documented(discovery: Discovery, papers: Discovery, reports: Reports | None = None) -> Audit:
+def audit_documented(discovery: NetworkTable, papers: NetworkTable, reports: Reports | None = None) -> Audit:
     """The audit of a network against papers, such as NetBox's cables; priced by a job of reference.
 
     Raises:
         InputError: No device and port of the papers is in the network.
     """
     from railyard.ask.audit.against import matched
-    from railyard.ask.audit.planned import Expected, PlanPricing
+    from railyard.ask.audit.planned import PlannedNetwork, PlanPricing
 
     if not matched(papers, discovery):
         raise InputError(
@@ -205,11 +205,11 @@ def audit_documented(discovery: Discovery, papers: Discovery, reports: Reports |
             hint="names of devices and ports have to be those that the devices give themselves",
         )  # fmt: skip
     rows = np.arange(len(papers.cables))
-    audit = _against(discovery, PlanPricing(None, Expected(None, papers, rows, {papers.file: ""})), reports)
+    audit = _against(discovery, PlanPricing(None, PlannedNetwork(None, papers, rows, {papers.file: ""})), reports)
     return replace(audit, problems=papers.problems + audit.problems)
 
 
-def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None) -> Audit:
+def _against(discovery: NetworkTable, pricing: PlanPricing, reports: Reports | None) -> Audit:
     from railyard.ask.audit.against import compare
     from railyard.ask.audit.planned import LEFT
 
@@ -238,12 +238,12 @@ def _against(discovery: Discovery, pricing: PlanPricing, reports: Reports | None
     return Audit(listed_findings, figures | seen.figures, tuple(left), problems, there.discovery, cables)
 
 
-def _rows(there: Expected, difference: Difference) -> tuple[int, ...]:
+def _rows(there: PlannedNetwork, difference: PlanDifference) -> tuple[int, ...]:
     numbers = [*difference.lost, *(number for number, _ in difference.slow)]
     return tuple(there.rows[numbers].tolist())
 
 
-def uneven(found: Discovery) -> list[dict[str, Any]]:
+def uneven(found: NetworkTable) -> list[dict[str, Any]]:
     """Switches that reach the tier above over unequally many cables: equal-cost paths of unequal width."""
     level = levels(found)
     ends = found.ends[found.between]
@@ -259,17 +259,19 @@ def uneven(found: Discovery) -> list[dict[str, Any]]:
     ]
 
 
-def in_order(findings: Sequence[Finding]) -> list[Finding]:
+def in_order(findings: Sequence[AuditFinding]) -> list[AuditFinding]:
     """Dearest first; equals by name."""
     return sorted(findings, key=_rank)
 
 
-def _rank(one: Finding) -> tuple[float, float, bool, str, str]:
+def _rank(one: AuditFinding) -> tuple[float, float, bool, str, str]:
     """Equal prices by the most that it may cost; what has no price before what costs nothing."""
     return -one.usd_per_month, -(one.band[1] if one.band else 0.0), not one.unpriced, one.a, one.b
 
 
-def _design(found: Discovery, design: Design, pricing: Pricing, findings: Sequence[Finding]) -> dict[str, Any]:
+def _design(
+    found: NetworkTable, design: InferredDesign, pricing: Pricing, findings: Sequence[AuditFinding]
+) -> dict[str, Any]:
     return {
         "source": "inferred",
         "regular": design.regular,
@@ -297,7 +299,7 @@ def _design(found: Discovery, design: Design, pricing: Pricing, findings: Sequen
     }
 
 
-def _worst(pricing: Pricing, number: int, findings: Sequence[Finding] | None) -> list[float] | None:
+def _worst(pricing: Pricing, number: int, findings: Sequence[AuditFinding] | None) -> list[float] | None:
     """Least and most over the shifts of the flows on the fullest cable; None where it is too large to be played.
 
     As found: on tables made for what is there, as a subnet manager makes them.
@@ -311,7 +313,7 @@ def _worst(pricing: Pricing, number: int, findings: Sequence[Finding] | None) ->
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AuditSources:
     """What there is of a network.
 
     Attributes:
@@ -327,7 +329,7 @@ class Evidence:
     reports: Sequence[Path] = ()
 
 
-def audit_found(found: Evidence) -> tuple[Audit, AuditAnswer]:
+def audit_found(found: AuditSources) -> tuple[Audit, AuditAnswer]:
     """What is wrong, dearest first, and the same as a document.
 
     Raises:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.asbuilt.discovery import UNKNOWN, natural
+from railyard.cluster.network_table import UNKNOWN, natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.network_table import NetworkTable
 
 
 FEW = 0.25
@@ -25,7 +25,7 @@ ALIKE = 0.75
 """A switch without hosts that shares this part of its neighbours with the leafs is a leaf that waits for its hosts."""
 
 
-def levels(found: Discovery) -> NDArray[np.int8]:
+def levels(found: NetworkTable) -> NDArray[np.int8]:
     """int8[devices], tier of each switch; 0 for hosts and for switches that no leaf reaches."""
     near = _near(found)
     level = np.zeros(len(found.switch), np.int8)
@@ -49,7 +49,7 @@ def _lowered(level: NDArray[np.int8], near: list[set[int]], tier: int) -> None:
             level[number] = tier - 2
 
 
-def _near(found: Discovery) -> list[set[int]]:
+def _near(found: NetworkTable) -> list[set[int]]:
     near: list[set[int]] = [set() for _ in found.switch]
     for one, other in found.ends[found.between].tolist():
         near[one].add(other)
@@ -99,7 +99,7 @@ class PortMap:
     down: dict[int, list[str]]
 
     @classmethod
-    def of(cls, found: Discovery, block: Block) -> PortMap:
+    def of(cls, found: NetworkTable, block: ClosBlock) -> PortMap:
         """What the switches of a block agree on."""
         inside = set(block.low.tolist()) | set(block.high.tolist())
         lows = set(block.low.tolist())
@@ -125,14 +125,14 @@ class PortMap:
             return replace(self, kind={**self.kind, device: trunk}, down={**self.down, device: list(ports)})
         return replace(self, up={**self.up, **{(one, device): list(ports) for one in set(self.kind.values())}})
 
-    def free(self, found: Discovery, low: int, high: int, count: int) -> list[tuple[str, str]]:
+    def free(self, found: NetworkTable, low: int, high: int, count: int) -> list[tuple[str, str]]:
         """Ports, lower and upper, of cables that are missing between two switches; `?` where nothing is agreed on."""
         below = [port for port in self.up.get((self.kind[low], high), []) if port not in found.cables_of[low]]
         above = [port for port in self.down.get(low, []) if port not in found.cables_of[high]]
         pad = [UNKNOWN] * count
         return list(zip((below + pad)[:count], (above + pad)[:count], strict=True))
 
-    def least_fitting(self, found: Discovery, low: int, high: int, count: int) -> list[int]:
+    def least_fitting(self, found: NetworkTable, low: int, high: int, count: int) -> list[int]:
         """The cables of a pair that fit least to what ports are for: those that are too many."""
 
         def fits(cable: int) -> int:
@@ -162,7 +162,7 @@ PARAMETER = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ClosBlock:
     """Two tiers in which every lower switch is joined to every upper one.
 
     Attributes:
@@ -198,9 +198,9 @@ class Block:
         return 1 - self.wrong / max(int(np.maximum(self.meant, self.found).sum()), 1)
 
 
-def blocks(found: Discovery, level: NDArray[np.int8]) -> list[Block]:
+def blocks(found: NetworkTable, level: NDArray[np.int8]) -> list[ClosBlock]:
     """Blocks between each tier and the next."""
-    out: list[Block] = []
+    out: list[ClosBlock] = []
     ends = found.ends[found.between]
     tiers = level[ends]
     for tier in range(1, int(level.max(initial=0))):
@@ -211,7 +211,7 @@ def blocks(found: Discovery, level: NDArray[np.int8]) -> list[Block]:
     return out
 
 
-def _of_tier(tier: int, pair: NDArray[np.int32], rate: NDArray[np.int64]) -> list[Block]:
+def _of_tier(tier: int, pair: NDArray[np.int32], rate: NDArray[np.int64]) -> list[ClosBlock]:
     near: dict[int, set[int]] = {}
     for low, high in np.unique(pair, axis=0).tolist():
         near.setdefault(low, set()).add(high)
@@ -226,7 +226,7 @@ def _of_tier(tier: int, pair: NDArray[np.int32], rate: NDArray[np.int64]) -> lis
         np.add.at(there, at, 1)
         meant, odd = _meant(there)
         strange = (*low[odd[0]].tolist(), *high[odd[1]].tolist())
-        out.append(Block(tier, low, high, there, meant, usual_rate(rate[mine]), strange))
+        out.append(ClosBlock(tier, low, high, there, meant, usual_rate(rate[mine]), strange))
     return out
 
 

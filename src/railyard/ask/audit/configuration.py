@@ -10,19 +10,19 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit.against import frames_share
-from railyard.ask.audit.symptom import Finding, Setting, Symptom
+from railyard.ask.audit.symptom import AuditFinding, Setting, Symptom
 from railyard.ask.deploy.cabling import is_infiniband
 from railyard.ask.deploy.emit.intent import on_the_way, switches
 from railyard.ask.deploy.system import headroom_words, systems, wrong_facts, wrong_ports
-from railyard.cluster.asbuilt.discovery import DIALECTS, UNKNOWN
+from railyard.cluster.network_table import DIALECTS, UNKNOWN
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.ask.deploy.emit.intent import SwitchIntent
     from railyard.ask.deploy.system import Facts
-    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Configuration, Reports
+    from railyard.cluster.network_table import NetworkTable
 
 
 KIND = {
@@ -172,7 +172,7 @@ LIKE = 3
 """Switches that must agree before another one is held against them."""
 
 
-def among(network: Discovery, found: list[tuple[str, str, Facts]]) -> list[Symptom]:
+def among(network: NetworkTable, found: list[tuple[str, str, Facts]]) -> list[Symptom]:
     """What is unlike the others, or too small by any reckoning.
 
     Args:
@@ -187,7 +187,7 @@ def among(network: Discovery, found: list[tuple[str, str, Facts]]) -> list[Sympt
     return out
 
 
-def _unlike(network: Discovery, like: list[tuple[str, Facts]]) -> list[Symptom]:
+def _unlike(network: NetworkTable, like: list[tuple[str, Facts]]) -> list[Symptom]:
     out = []
     values: dict[str, dict[str, Any]] = defaultdict(dict)
     for device, facts in like:
@@ -206,18 +206,18 @@ def _unlike(network: Discovery, like: list[tuple[str, Facts]]) -> list[Symptom]:
     return out
 
 
-def _alike_symptom(network: Discovery, where: tuple[str, str], words: str, facts: Facts, right: Facts) -> Symptom:
+def _alike_symptom(network: NetworkTable, where: tuple[str, str], words: str, facts: Facts, right: Facts) -> Symptom:
     device, key = where
     settings = _settings(network, device, key, facts, right)
     cables = _small_frames(network, device, facts, right) if key == "mtu" else ()
     why = UNPRICED.get(key, "")
     if key in ("pfc", "ecn") and not settings:
         why = "it does more than its like: what that adds is not simulated"
-    finding = Finding(KIND.get(key, "wrong-setting"), device, UNKNOWN, words, settings=settings, unpriced=why)
+    finding = AuditFinding(KIND.get(key, "wrong-setting"), device, UNKNOWN, words, settings=settings, unpriced=why)
     return Symptom(finding, cables)
 
 
-def _settings(network: Discovery, device: str, key: str, facts: Facts, right: Facts) -> tuple[Setting, ...]:
+def _settings(network: NetworkTable, device: str, key: str, facts: Facts, right: Facts) -> tuple[Setting, ...]:
     leaf = _is_leaf(network, device)
     if key == "roce":
         pause, mark = Setting(device, (), "pause", 0.0, leaf), Setting(device, (), "mark", 0.0, leaf)
@@ -231,12 +231,12 @@ def _settings(network: Discovery, device: str, key: str, facts: Facts, right: Fa
     return (Setting(device, (), "pause" if key == "pfc" else "mark", 0.0, leaf, wrong, wrong),)
 
 
-def _is_leaf(network: Discovery, device: str) -> bool:
+def _is_leaf(network: NetworkTable, device: str) -> bool:
     number = network.number(device)
     return number is not None and bool(network.host[network.ends[list(network.cables_of[number].values())]].any())
 
 
-def _small_frames(network: Discovery, device: str, facts: Facts, right: Facts) -> tuple[tuple[int, float], ...]:
+def _small_frames(network: NetworkTable, device: str, facts: Facts, right: Facts) -> tuple[tuple[int, float], ...]:
     """Cables of ports whose frames are smaller than those of the others."""
     number, usual = network.number(device), max(right["mtu"].values())
     if number is None:
@@ -247,7 +247,7 @@ def _small_frames(network: Discovery, device: str, facts: Facts, right: Facts) -
     return tuple((cable, share) for cable, share in listed if cable is not None and share < 1)
 
 
-def _small(network: Discovery, device: str, facts: Facts) -> list[Symptom]:
+def _small(network: NetworkTable, device: str, facts: Facts) -> list[Symptom]:
     """Headroom that is smaller than what may come over the cables that the file itself network."""
     length, rate = facts.get("length_m", {}), facts.get("rate_bps", {})
     wrong: dict[tuple[int, int], list[str]] = {}
@@ -265,7 +265,7 @@ def _small(network: Discovery, device: str, facts: Facts) -> list[Symptom]:
         )
         part = len(listed) / ports
         setting = Setting(device, tuple(listed), "headroom", found / least, _is_leaf(network, device), part, part)
-        out.append(Symptom(Finding("wrong-qos", device, UNKNOWN, words, settings=(setting,))))
+        out.append(Symptom(AuditFinding("wrong-qos", device, UNKNOWN, words, settings=(setting,))))
     return out
 
 
@@ -286,7 +286,7 @@ def _comparable(facts: Facts) -> dict[str, Any]:
 SHOWN = 4
 
 
-def symptoms(network: Discovery, reports: Reports, plan: Plan | None) -> list[Symptom]:
+def symptoms(network: NetworkTable, reports: Reports, plan: CablingPlan | None) -> list[Symptom]:
     """A finding a switch and fact that is otherwise."""
     found = _by_device(reports)
     if plan is not None:
@@ -320,7 +320,7 @@ def _facts(one: Configuration, reports: Reports) -> Facts | None:
 
 
 def _against(
-    network: Discovery, found: dict[str, tuple[Configuration, Facts]], plan: Plan, reports: Reports
+    network: NetworkTable, found: dict[str, tuple[Configuration, Facts]], plan: CablingPlan, reports: Reports
 ) -> list[Symptom]:
     out = []
     waiting = dict(found)
@@ -339,7 +339,7 @@ def _against(
     return out
 
 
-def _symptom(network: Discovery, intent: SwitchIntent, key: str, wanted: Facts, facts: Facts) -> Symptom:
+def _symptom(network: NetworkTable, intent: SwitchIntent, key: str, wanted: Facts, facts: Facts) -> Symptom:
     want, found = wanted[key], facts.get(key)
     ports = wrong_ports(want, found) if key == "headroom" else _ports(want, found)
     words = f"{WORDS.get(key, key)}: {_said(found, ports)}, planned {_said(want, ports)}"
@@ -352,7 +352,7 @@ def _symptom(network: Discovery, intent: SwitchIntent, key: str, wanted: Facts, 
     ends = (intent.name, UNKNOWN)
     if len(ports) == 1 and number is not None and key != "announced":
         ends = network.cable_words(number, ports[0])
-    finding = Finding(KIND.get(key, "wrong-setting"), *ends, words, settings=settings, unpriced=why)
+    finding = AuditFinding(KIND.get(key, "wrong-setting"), *ends, words, settings=settings, unpriced=why)
     cables = [(network.cable_in(number, port), share) for port, share in lost] if number is not None else []
     return Symptom(finding, tuple((cable, share) for cable, share in cables if cable is not None and share < 1))
 

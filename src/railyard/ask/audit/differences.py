@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.audit.blocks import usual_rate
-from railyard.ask.audit.loads import Change
-from railyard.ask.audit.symptom import Finding, Places
-from railyard.cluster.asbuilt.discovery import UNKNOWN, natural
+from railyard.ask.audit.symptom import AuditFinding, BlockPlaces, CableChange
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
+from railyard.cluster.network_table import UNKNOWN, natural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.ask.audit.absent import Absent
-    from railyard.ask.audit.blocks import Block, PortMap
-    from railyard.ask.audit.infer import Design, Group, HostPort
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.ask.audit.blocks import ClosBlock, PortMap
+    from railyard.ask.audit.infer import HostGroup, HostPort, InferredDesign
+    from railyard.cluster.network_table import NetworkTable
 
 RARE = 0.1
 """Share of the hosts' cables up to which a lower rate is a fault, and not another kind of host."""
@@ -27,7 +26,7 @@ RARE = 0.1
 _Pair = tuple[int, int]
 
 
-def differences(found: Discovery, design: Design, absent: Sequence[Absent] = ()) -> list[Finding]:
+def differences(found: NetworkTable, design: InferredDesign, absent: Sequence[Absent] = ()) -> list[AuditFinding]:
     """All faults, unpriced.
 
     Args:
@@ -35,7 +34,7 @@ def differences(found: Discovery, design: Design, absent: Sequence[Absent] = ())
         design: What was meant.
         absent: Switches that are not found, in the order of their devices, which are the last.
     """
-    out: list[Finding] = []
+    out: list[AuditFinding] = []
     for number, (block, ports) in enumerate(zip(design.blocks, design.ports, strict=True)):
         out += _Cabling(found, block, ports, number).faults()
         out += _switches(found, block, number, absent)
@@ -50,7 +49,7 @@ def differences(found: Discovery, design: Design, absent: Sequence[Absent] = ())
     return out + _narrow(found, out)
 
 
-def end_of(found: Discovery, cable: int, device: int) -> str:
+def end_of(found: NetworkTable, cable: int, device: int) -> str:
     """The end of a cable at one of its devices."""
     return found.end_words(device, found.port(cable, device))
 
@@ -58,7 +57,7 @@ def end_of(found: Discovery, cable: int, device: int) -> str:
 class _Cabling:
     """Cables too few and too many of one block, joined to swaps and moves where that explains two at once."""
 
-    def __init__(self, found: Discovery, block: Block, ports: PortMap, number: int) -> None:
+    def __init__(self, found: NetworkTable, block: ClosBlock, ports: PortMap, number: int) -> None:
         self.found, self.block, self.ports, self.number = found, block, ports, number
         self.row = {device: row for row, device in enumerate(block.low.tolist())}
         self.column = {device: column for column, device in enumerate(block.high.tolist())}
@@ -72,20 +71,20 @@ class _Cabling:
             else:
                 self.many += [(pair, cable) for cable in ports.least_fitting(found, *pair, -count)]
 
-    def faults(self) -> list[Finding]:
+    def faults(self) -> list[AuditFinding]:
         swaps = self._swaps()
         moves = self._moves()
         extra = [self._extra(pair, cable) for pair, cable in self.many]
         return [*swaps, *moves, *extra, *self._missing()]
 
-    def _change(self, pair: _Pair, cables: int) -> Change:
-        return Change(self.row[pair[0]], self.column[pair[1]], cables)
+    def _change(self, pair: _Pair, cables: int) -> CableChange:
+        return CableChange(self.row[pair[0]], self.column[pair[1]], cables)
 
     def _ends(self, pair: _Pair, cable: int) -> tuple[str, str]:
         return end_of(self.found, cable, pair[0]), end_of(self.found, cable, pair[1])
 
-    def _swaps(self) -> list[Finding]:
-        out: list[Finding] = []
+    def _swaps(self) -> list[AuditFinding]:
+        out: list[AuditFinding] = []
         for first, one in list(self.many):
             for second, other in list(self.many):
                 straight = ((first[0], second[1]), (second[0], first[1]))
@@ -94,7 +93,7 @@ class _Cabling:
                     break
         return out
 
-    def _swap(self, one: tuple[_Pair, int], other: tuple[_Pair, int], straight: tuple[_Pair, _Pair]) -> Finding:
+    def _swap(self, one: tuple[_Pair, int], other: tuple[_Pair, int], straight: tuple[_Pair, _Pair]) -> AuditFinding:
         self.many.remove(one)
         self.many.remove(other)
         self.few.subtract(straight)
@@ -103,9 +102,9 @@ class _Cabling:
         changes = [self._change(pair, 1) for pair in (one[0], other[0])]
         changes += [self._change(pair, -1) for pair in straight]
         words = f"exchange the plugs in {b} and {far[1]}: each cable then ends where the other does now"
-        return Finding("swapped", a, b, words, far, self.number, tuple(changes))
+        return AuditFinding("swapped", a, b, words, far, self.number, tuple(changes))
 
-    def _moves(self) -> list[Finding]:
+    def _moves(self) -> list[AuditFinding]:
         out = []
         for pair, cable in list(self.many):
             target = next((few for few in +self.few if few[0] == pair[0] or few[1] == pair[1]), None)
@@ -118,14 +117,14 @@ class _Cabling:
             side = 1 if target[0] == pair[0] else 0
             words = f"move the plug from {(a, b)[side]} to {self.found.end_words(target[side], port[side])}"
             changes = (self._change(pair, 1), self._change(target, -1))
-            out.append(Finding("misplaced", a, b, words, None, self.number, changes))
+            out.append(AuditFinding("misplaced", a, b, words, None, self.number, changes))
         return out
 
-    def _extra(self, pair: _Pair, cable: int) -> Finding:
+    def _extra(self, pair: _Pair, cable: int) -> AuditFinding:
         words = f"{self.block.meant[self.row[pair[0]], self.column[pair[1]]]} between these two are usual"
-        return Finding("extra", *self._ends(pair, cable), words, None, self.number, (self._change(pair, 1),))
+        return AuditFinding("extra", *self._ends(pair, cable), words, None, self.number, (self._change(pair, 1),))
 
-    def _missing(self) -> list[Finding]:
+    def _missing(self) -> list[AuditFinding]:
         out = []
         for pair, count in sorted((+self.few).items()):
             if {*pair} & {*self.block.absent}:
@@ -134,11 +133,11 @@ class _Cabling:
             words = f"{there} of {there + count} cables between the two are there"
             for low, high in self.ports.free(self.found, *pair, count):
                 ends = self.found.end_words(pair[0], low), self.found.end_words(pair[1], high)
-                out.append(Finding("missing", *ends, words, None, self.number, (self._change(pair, -1),)))
+                out.append(AuditFinding("missing", *ends, words, None, self.number, (self._change(pair, -1),)))
         return out
 
 
-def _switches(found: Discovery, block: Block, number: int, absent: Sequence[Absent]) -> list[Finding]:
+def _switches(found: NetworkTable, block: ClosBlock, number: int, absent: Sequence[Absent]) -> list[AuditFinding]:
     """A finding for each switch of a block that is missing completely."""
     out = []
     for device in block.absent:
@@ -146,13 +145,13 @@ def _switches(found: Discovery, block: Block, number: int, absent: Sequence[Abse
         row, column = np.flatnonzero(block.low == device), np.flatnonzero(block.high == device)
         ends = [(int(row[0]), at) for at in range(len(block.high))] if len(row) else []
         ends += [(at, int(column[0])) for at in range(len(block.low))] if len(column) else []
-        changes = tuple(Change(low, high, -int(block.meant[low, high])) for low, high in ends)
+        changes = tuple(CableChange(low, high, -int(block.meant[low, high])) for low, high in ends)
         hosts = float(one.hosts)
-        out.append(Finding("missing-switch", one.name, UNKNOWN, one.words, None, number, changes, idle=hosts))
+        out.append(AuditFinding("missing-switch", one.name, UNKNOWN, one.words, None, number, changes, idle=hosts))
     return out
 
 
-def _slow_uplinks(found: Discovery, block: Block, ports: PortMap, number: int) -> list[Finding]:
+def _slow_uplinks(found: NetworkTable, block: ClosBlock, ports: PortMap, number: int) -> list[AuditFinding]:
     out = []
     row = {device: at for at, device in enumerate(block.low.tolist())}
     column = {device: at for at, device in enumerate(block.high.tolist())}
@@ -160,14 +159,14 @@ def _slow_uplinks(found: Discovery, block: Block, ports: PortMap, number: int) -
         for cable in cables:
             rate = int(found.rate_bps[cable])
             if low in row and high in column and 0 < rate < block.rate_bps:
-                change = Change(row[low], column[high], 0, rate / block.rate_bps)
+                change = CableChange(row[low], column[high], 0, rate / block.rate_bps)
                 ends = end_of(found, cable, low), end_of(found, cable, high)
                 words = f"{_speed(found, cable)} where its like have {_gigabit(block.rate_bps)}"
-                out.append(Finding("degraded", *ends, words, None, number, (change,)))
+                out.append(AuditFinding("degraded", *ends, words, None, number, (change,)))
     return out
 
 
-def _speed(found: Discovery, cable: int) -> str:
+def _speed(found: NetworkTable, cable: int) -> str:
     lanes = found.cables[cable].lanes
     return _gigabit(int(found.rate_bps[cable])) + (
         f" on {lanes} of {PORT_LANES} lanes" if 0 < lanes < PORT_LANES else ""
@@ -178,14 +177,16 @@ def _gigabit(rate: int) -> str:
     return f"{rate / 1e9:g} Gb/s"
 
 
-def _loops(found: Discovery) -> list[Finding]:
+def _loops(found: NetworkTable) -> list[AuditFinding]:
     same = np.flatnonzero(found.ends[:, 0] == found.ends[:, 1])
     cables = [found.cables[one] for one in same.tolist() if found.switch[found.ends[one, 0]]]
     words = "both ends are in this switch"
-    return [Finding("extra", found.end_words(c.a, c.a_port), found.end_words(c.b, c.b_port), words) for c in cables]
+    return [
+        AuditFinding("extra", found.end_words(c.a, c.a_port), found.end_words(c.b, c.b_port), words) for c in cables
+    ]
 
 
-def _narrow(found: Discovery, named: list[Finding]) -> list[Finding]:
+def _narrow(found: NetworkTable, named: list[AuditFinding]) -> list[AuditFinding]:
     """Cables on one lane among wider ones that nothing above names: ports are split in halves, never in quarters."""
     known = {frozenset((one.a, one.b)) for one in named if one.kind == "degraded"}
     lanes = np.array([cable.lanes for cable in found.cables])
@@ -195,23 +196,23 @@ def _narrow(found: Discovery, named: list[Finding]) -> list[Finding]:
         a, b = found.end_words(cable.a, cable.a_port), found.end_words(cable.b, cable.b_port)
         if frozenset((a, b)) not in known:
             unpriced = "which traffic takes it is not known: it is in no regular part of the design"
-            out.append(Finding("degraded", a, b, _speed(found, number), unpriced=unpriced))
+            out.append(AuditFinding("degraded", a, b, _speed(found, number), unpriced=unpriced))
     return out
 
 
-def _stray(found: Discovery, cable: int) -> Finding:
+def _stray(found: NetworkTable, cable: int) -> AuditFinding:
     one, other = found.ends[cable].tolist()
     words = "these two switches are not joined in the design"
-    return Finding("extra", end_of(found, cable, one), end_of(found, cable, other), words)
+    return AuditFinding("extra", end_of(found, cable, one), end_of(found, cable, other), words)
 
 
-def _hosts(found: Discovery, design: Design, holes: dict[int, list[str]]) -> list[Finding]:
+def _hosts(found: NetworkTable, design: InferredDesign, holes: dict[int, list[str]]) -> list[AuditFinding]:
     """Ports of hosts that are on another leaf than those of their like, and those that are not there.
 
     A port that is not there takes one of the holes of its leaf.
     """
-    out: list[Finding] = []
-    places = Places(design)
+    out: list[AuditFinding] = []
+    places = BlockPlaces(design)
     lack = _lack(design.groups)
     for group in design.groups:
         wrong = [
@@ -225,7 +226,9 @@ def _hosts(found: Discovery, design: Design, holes: dict[int, list[str]]) -> lis
     return out
 
 
-def _crossed(found: Discovery, places: Places, wrong: list[HostPort], meant_leaf: Mapping[int, int]) -> list[Finding]:
+def _crossed(
+    found: NetworkTable, places: BlockPlaces, wrong: list[HostPort], meant_leaf: Mapping[int, int]
+) -> list[AuditFinding]:
     out = []
     left = list(wrong)
     while left:
@@ -243,11 +246,11 @@ def _crossed(found: Discovery, places: Places, wrong: list[HostPort], meant_leaf
             kind, words = "swapped", f"exchange the plugs in {b} and {far[1]}: {like}"
             moves.append(places.move(partner.host, port.leaf, meant))
         block = next((move[0] for move in moves if move is not None), -1)
-        out.append(Finding(kind, a, b, words, far, block, tuple(move[1] for move in moves if move is not None)))
+        out.append(AuditFinding(kind, a, b, words, far, block, tuple(move[1] for move in moves if move is not None)))
     return out
 
 
-def _lack(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
+def _lack(groups: Sequence[HostGroup]) -> dict[str, tuple[int, int]]:
     """By part that hosts may have: how many have not, and fewer ports than is usual; and all hosts of groups."""
     every = [ports for group in groups for ports in group.hosts.values()]
     usual = Counter(len(ports) for ports in every).most_common(1)
@@ -258,11 +261,11 @@ def _lack(groups: Sequence[Group]) -> dict[str, tuple[int, int]]:
 
 
 def _absent(
-    found: Discovery,
-    group: Group,
+    found: NetworkTable,
+    group: HostGroup,
     lack: Mapping[str, tuple[int, int]],
     about: tuple[frozenset[int], dict[int, list[str]]],
-) -> list[Finding]:
+) -> list[AuditFinding]:
     """Parts that nearly all hosts have; a leaf with nameless hosts may have them under no name."""
     out = []
     nameless, holes = about
@@ -278,11 +281,11 @@ def _absent(
             a = f"{name} {part}[1]" if found.devices[next(iter(ports.values())).host].part else f"{name}[{part}]"
             slower = usual / max(len(ports), 1)
             port = holes[leaf].pop(0) if holes.get(leaf) else UNKNOWN
-            out.append(Finding("missing", a, found.end_words(leaf, port), words, slower=slower))
+            out.append(AuditFinding("missing", a, found.end_words(leaf, port), words, slower=slower))
     return out
 
 
-def _holes(found: Discovery, design: Design) -> dict[int, list[str]]:
+def _holes(found: NetworkTable, design: InferredDesign) -> dict[int, list[str]]:
     """Ports of leafs without a host where most leafs have one, and all of those that are as full as most."""
     absent = [device for block in design.blocks for device in block.absent]
     leafs = np.setdiff1d(np.flatnonzero(design.level == 1), absent)
@@ -300,16 +303,16 @@ def _holes(found: Discovery, design: Design) -> dict[int, list[str]]:
     return out
 
 
-def _hole(found: Discovery, leaf: int, port: str) -> Finding:
+def _hole(found: NetworkTable, leaf: int, port: str) -> AuditFinding:
     words = "every other leaf has a host in this port"
-    return Finding("missing", found.end_words(leaf, port), UNKNOWN, words, idle=1.0)
+    return AuditFinding("missing", found.end_words(leaf, port), UNKNOWN, words, idle=1.0)
 
 
 GROUP_OF_LEAFS = 3
 """Leafs that must be alike before a free port on one of them says anything."""
 
 
-def _host_ports(found: Discovery, leafs: set[int]) -> dict[int, set[str]]:
+def _host_ports(found: NetworkTable, leafs: set[int]) -> dict[int, set[str]]:
     used: dict[int, set[str]] = {leaf: set() for leaf in leafs}
     for cable, (leaf, _) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True):
         if leaf in used:
@@ -317,7 +320,7 @@ def _host_ports(found: Discovery, leafs: set[int]) -> dict[int, set[str]]:
     return used
 
 
-def _slow_hosts(found: Discovery) -> list[Finding]:
+def _slow_hosts(found: NetworkTable) -> list[AuditFinding]:
     rate = found.rate_bps[found.access]
     usual = usual_rate(rate)
     slow = np.flatnonzero((rate > 0) & (rate < usual))
@@ -328,5 +331,5 @@ def _slow_hosts(found: Discovery) -> list[Finding]:
         cable, (leaf, host) = int(found.access[at]), found.access_ends[at].tolist()
         words = f"{_speed(found, cable)} where its like have {_gigabit(usual)}"
         ends = end_of(found, cable, host), end_of(found, cable, leaf)
-        out.append(Finding("degraded", *ends, words, slower=usual / int(rate[at])))
+        out.append(AuditFinding("degraded", *ends, words, slower=usual / int(rate[at])))
     return out

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.audit import configuration, forwarding, host_parts
-from railyard.ask.audit.symptom import Finding, Symptom
-from railyard.cluster.asbuilt.discovery import MAC_DIGITS, same_port
+from railyard.ask.audit.symptom import AuditFinding, Symptom
+from railyard.cluster.network_table import MAC_DIGITS, same_port
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.ask.deploy.cabling import Plan
-    from railyard.cluster.asbuilt.discovery import Discovery, Twins
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.cluster.asbuilt.reported.reports import Reports
+    from railyard.cluster.network_table import NetworkTable, Twins
 
 
 FLAPS = 1
@@ -44,7 +44,7 @@ UNCOUNTED = "packets are not counted, so that the part that is lost is not known
 _SPELLED = {"LinkErrorRecovery": "LinkErrorRecoveryCounter", "LinkDowned": "LinkDownedCounter"}
 
 
-def counter_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
+def counter_symptoms(network: NetworkTable, reports: Reports) -> list[Symptom]:
     """A finding for each bad port; counters of devices that the network does not have are problems of the reports."""
     ports: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for one in reports.counts:
@@ -57,7 +57,7 @@ def counter_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
             continue
         if device is None:
             out.append(
-                Symptom(Finding("errors", f"{where}[{port}]", "?", f"{_words(bad)}; the network has no {where}"))
+                Symptom(AuditFinding("errors", f"{where}[{port}]", "?", f"{_words(bad)}; the network has no {where}"))
             )
             continue
         lost = _lost(counts)
@@ -67,7 +67,7 @@ def counter_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
         cables = ((cable, share),) if cable is not None and share < 1 else ()
         kind = "flapping" if set(bad) == {"LinkDownedCounter"} else "errors"
         why = FLAPPING if kind == "flapping" else UNCOUNTED if lost is None else ""
-        out.append(Symptom(Finding(kind, *network.cable_words(device, port), words, unpriced=why), cables))
+        out.append(Symptom(AuditFinding(kind, *network.cable_words(device, port), words, unpriced=why), cables))
     return out
 
 
@@ -100,32 +100,32 @@ DO = {
 }
 
 
-def identity_symptoms(network: Discovery, reports: Reports | None) -> list[Symptom]:
+def identity_symptoms(network: NetworkTable, reports: Reports | None) -> list[Symptom]:
     """Devices that share an identity, by the discovery and by what hosts say of their parts."""
     found = [_symptom(network, one) for one in network.twins if len(one.devices) > 1]
     known = {frozenset(network.devices[number].name for number in one.devices) for one in network.twins}
     return found + ([] if reports is None else _of_parts(network, reports, known))
 
 
-def _symptom(network: Discovery, twins: Twins) -> Symptom:
+def _symptom(network: NetworkTable, twins: Twins) -> Symptom:
     ends = [_end(network, device) for device in twins.devices]
     lost = [n for one in twins.devices[1:] if twins.what != "name" for n in network.cables_of[one].values()]
     return Symptom(_finding(twins.what, twins.value, ends), tuple((number, 0.0) for number in lost))
 
 
-def _end(network: Discovery, device: int) -> tuple[str, str]:
+def _end(network: NetworkTable, device: int) -> tuple[str, str]:
     ports = list(network.cables_of[device])
     if len(ports) != 1:
         return network.devices[device].described, f"{len(ports)} cables"
     return network.cable_words(device, ports[0])
 
 
-def _finding(what: str, value: str, ends: Sequence[tuple[str, str]]) -> Finding:
+def _finding(what: str, value: str, ends: Sequence[tuple[str, str]]) -> AuditFinding:
     where = " and ".join(far for _, far in ends)
-    return Finding(KINDS[what], ends[0][0], ends[1][0], f"one {what} {value}, at {where}; {DO[what]}")
+    return AuditFinding(KINDS[what], ends[0][0], ends[1][0], f"one {what} {value}, at {where}; {DO[what]}")
 
 
-def _of_parts(network: Discovery, reports: Reports, known: set[frozenset[str]]) -> list[Symptom]:
+def _of_parts(network: NetworkTable, reports: Reports, known: set[frozenset[str]]) -> list[Symptom]:
     """Addresses that parts of several hosts share, except where that is known; those of one host may be bonded."""
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for one in reports.parts:
@@ -147,14 +147,14 @@ SHOWN = 3
 """Prefixes that a finding network."""
 
 
-def routing_symptoms(network: Discovery, reports: Reports) -> list[Symptom]:
+def routing_symptoms(network: NetworkTable, reports: Reports) -> list[Symptom]:
     """Of sessions and of routes; that nothing is routed over a session that is down is no finding of its own."""
     down = _sessions(network, reports)
     dead = {cable for symptom in down for cable, _ in symptom.cables}
     return [*down, *_Paths(network, reports, dead).symptoms()]
 
 
-def _sessions(network: Discovery, reports: Reports) -> list[Symptom]:
+def _sessions(network: NetworkTable, reports: Reports) -> list[Symptom]:
     """A session that is down, once for both ends: nothing is routed over its cable."""
     out = []
     seen: set[int] = set()
@@ -174,14 +174,14 @@ def _sessions(network: Discovery, reports: Reports) -> list[Symptom]:
         elif one.neighbour:
             b = one.neighbour
         words = f"the BGP session is {one.state or 'not there'}: nothing is routed over it"
-        out.append(Symptom(Finding("session-down", a, b, words), () if cable is None else ((cable, 0.0),)))
+        out.append(Symptom(AuditFinding("session-down", a, b, words), () if cable is None else ((cable, 0.0),)))
     return out
 
 
 class _Paths:
     """Next hops as installed, against all first cables of shortest paths."""
 
-    def __init__(self, network: Discovery, reports: Reports, dead: set[int]) -> None:
+    def __init__(self, network: NetworkTable, reports: Reports, dead: set[int]) -> None:
         self.network = network
         owners: dict[str, set[int]] = defaultdict(set)
         self.hops: dict[tuple[int, str], tuple[str, ...]] = {}
@@ -244,7 +244,7 @@ class _Paths:
         a, b = self.network.cable_words(device, gone[0])
         if len(gone) > 1:
             a, b = f"{name}[{', '.join(gone)}]", "?"
-        return Symptom(Finding("ecmp", a, b, words), cables, len(prefixes) / max(all_prefixes, 1))
+        return Symptom(AuditFinding("ecmp", a, b, words), cables, len(prefixes) / max(all_prefixes, 1))
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Evidence:
     problems: tuple[Problem, ...] = ()
 
 
-def evidence(found: Discovery, reports: Reports | None, plan: Plan | None = None) -> Evidence:
+def evidence(found: NetworkTable, reports: Reports | None, plan: CablingPlan | None = None) -> Evidence:
     """Faults that devices tell of themselves, in the discovery and in reports."""
     twins = identity_symptoms(found, reports)
     if reports is None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from railyard.ask.audit.infer import by_name
 from railyard.ask.audit.reference import MOST
-from railyard.ask.audit.symptom import Finding, Symptom
-from railyard.cluster.asbuilt.discovery import UNKNOWN
+from railyard.ask.audit.symptom import AuditFinding, Symptom
+from railyard.cluster.network_table import UNKNOWN
 from railyard.kit.errors import Problem
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.asbuilt.reported.reports import Reports
+    from railyard.cluster.network_table import NetworkTable
 
 
 MOST_HOPS = 10
@@ -34,7 +34,7 @@ NO_ENTRY, NO_CABLE = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class ForwardingMatrix:
     """Next cables.
 
     Attributes:
@@ -46,7 +46,7 @@ class Matrix:
         known: bool[switches], which have a table at all.
     """
 
-    found: Discovery
+    found: NetworkTable
     switch: NDArray[np.int64]
     host: NDArray[np.int64]
     access: NDArray[np.int64]
@@ -149,7 +149,7 @@ class Matrix:
         return out
 
 
-def _hosts(found: Discovery) -> dict[str, NDArray[Any]]:
+def _hosts(found: NetworkTable) -> dict[str, NDArray[Any]]:
     pairs = {
         host: (cable, leaf)
         for cable, (leaf, host) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True)
@@ -165,7 +165,7 @@ def _hosts(found: Discovery) -> dict[str, NDArray[Any]]:
     }
 
 
-def dumped(found: Discovery, tables: Mapping[str, Mapping[str, int]]) -> Matrix | None:
+def dumped(found: NetworkTable, tables: Mapping[str, Mapping[str, int]]) -> ForwardingMatrix | None:
     """Tables as they were read; None where no switch of the network has one.
 
     Args:
@@ -189,10 +189,10 @@ def dumped(found: Discovery, tables: Mapping[str, Mapping[str, int]]) -> Matrix 
         for destination, port in table.items():
             if destination in place:
                 mine[place[destination]] = cable_of.get(port, NO_CABLE if port < 255 else NO_ENTRY)
-    return Matrix(found=found, next=out, known=known, **columns) if known.any() else None
+    return ForwardingMatrix(found=found, next=out, known=known, **columns) if known.any() else None
 
 
-def min_hop(found: Discovery, order: NDArray[np.int64] | None = None) -> Matrix:
+def min_hop(found: NetworkTable, order: NDArray[np.int64] | None = None) -> ForwardingMatrix:
     """Tables as OpenSM's min-hop makes them.
 
     For one destination after another, each switch takes among its ports on shortest paths the one that fewest
@@ -223,11 +223,11 @@ def min_hop(found: Discovery, order: NDArray[np.int64] | None = None) -> Matrix:
         out[rows[leads], destination] = cables[rows[leads], best[leads]]
         used[rows[leads], best[leads]] += 1
         out[target, destination] = columns["access"][destination]
-    return Matrix(found=found, next=out, known=np.ones(len(switch), np.bool_), **columns)
+    return ForwardingMatrix(found=found, next=out, known=np.ones(len(switch), np.bool_), **columns)
 
 
 def _ports(
-    found: Discovery, switch: NDArray[np.int64], row: NDArray[np.int64]
+    found: NetworkTable, switch: NDArray[np.int64], row: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[switches, ports], cables to other switches in the order of the ports, and rows of the far ends, or -1."""
     mine: dict[int, list[tuple[tuple[int, str], int, int]]] = defaultdict(list)
@@ -262,7 +262,7 @@ UNEVEN = 1.1
 """Tables under which shift permutations take longer than this, against min-hop's on the same cables, are a fault."""
 
 
-def symptoms(found: Discovery, reports: Reports) -> tuple[list[Symptom], dict[str, Any]]:
+def symptoms(found: NetworkTable, reports: Reports) -> tuple[list[Symptom], dict[str, Any]]:
     """Destinations that are not reached, and tables that are worse than min-hop's would be; with figures."""
     matrix = dumped(found, reports.forwarding) if reports.forwarding else None
     if matrix is None:
@@ -299,21 +299,21 @@ def symptoms(found: Discovery, reports: Reports) -> tuple[list[Symptom], dict[st
     return out, {"forwarding": figures}
 
 
-def _speeds(found: Discovery) -> dict[int, float]:
+def _speeds(found: NetworkTable) -> dict[int, float]:
     rate = found.rate_bps[found.between]
     usual = np.median(rate[rate > 0]) if (rate > 0).any() else 0
     slow = (rate > 0) & (rate < usual)
     return dict(zip(found.between[slow].tolist(), (rate[slow] / max(usual, 1)).tolist(), strict=True))
 
 
-def _spread(matrix: Matrix) -> list[int]:
+def _spread(matrix: ForwardingMatrix) -> list[int]:
     """Fewest and most destinations of a cable between switches, over the switches with hosts."""
     leafs = {int(matrix.switch[row]) for row in matrix.leafs}
     counts = [count for device, count in matrix.destinations().items() if device in leafs and len(count)]
     return [min(int(one.min()) for one in counts), max(int(one.max()) for one in counts)] if counts else []
 
 
-def _unreached(matrix: Matrix) -> list[Symptom]:
+def _unreached(matrix: ForwardingMatrix) -> list[Symptom]:
     """By the switch at which packets are lost, or from which on they go round."""
     stuck = matrix.walks[1]
     out = []
@@ -325,7 +325,7 @@ def _unreached(matrix: Matrix) -> list[Symptom]:
         shown = ", ".join(names) + (" ..." if len(gone) > 2 else "")
         count = Counter(_why(int(kind)) for kind in kinds.tolist())
         words = f"{len(gone)} of {len(matrix.host)} destinations ({shown}): {', '.join(count)}"
-        finding = Finding("no-route", device.described, UNKNOWN, words, idle=float(len(gone)))
+        finding = AuditFinding("no-route", device.described, UNKNOWN, words, idle=float(len(gone)))
         out.append(Symptom(finding))
     return out
 
@@ -336,7 +336,7 @@ def _why(kind: int) -> str:
     return "its table has no port for them" if kind < 0 else "its table leads in a circle, or to another host"
 
 
-def _uneven(matrix: Matrix, slower: float) -> Symptom:
+def _uneven(matrix: ForwardingMatrix, slower: float) -> Symptom:
     leafs = {int(matrix.switch[row]) for row in matrix.leafs}
     counts = {d: c for d, c in matrix.destinations().items() if d in leafs and len(c)}
     worst = max(counts, key=lambda one: (int(counts[one].max() - counts[one].min()), -one))
@@ -346,4 +346,4 @@ def _uneven(matrix: Matrix, slower: float) -> Symptom:
         f"its cables upwards carry {least} to {most} destinations; all shift permutations take {slower:.2f} times as"
         " long as under min-hop's tables for the same cables: let the subnet manager route anew"
     )
-    return Symptom(Finding("unbalanced", name, UNKNOWN, words, slower=slower))
+    return Symptom(AuditFinding("unbalanced", name, UNKNOWN, words, slower=slower))

@@ -6,16 +6,16 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.audit.symptom import Finding, Symptom
-from railyard.cluster.asbuilt.discovery import UNKNOWN
+from railyard.ask.audit.symptom import AuditFinding, Symptom
 from railyard.cluster.nccl.machines import GT_S
+from railyard.cluster.network_table import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from railyard.ask.deploy.cabling import Plan
-    from railyard.cluster.asbuilt.discovery import Discovery
-    from railyard.cluster.asbuilt.reported.reports import Part, Reports
+    from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.cluster.asbuilt.reported.reports import HostPart, Reports
+    from railyard.cluster.network_table import NetworkTable
 
 
 UNPRICED = {
@@ -28,9 +28,9 @@ LIKE = 3
 """Hosts that must be alike before another one is held against them."""
 
 
-def symptoms(network: Discovery, reports: Reports, plan: Plan | None) -> list[Symptom]:
+def symptoms(network: NetworkTable, reports: Reports, plan: CablingPlan | None) -> list[Symptom]:
     """Findings of all hosts."""
-    hosts: dict[str, list[Part]] = defaultdict(list)
+    hosts: dict[str, list[HostPart]] = defaultdict(list)
     for one in reports.parts:
         hosts[one.host].append(one)
     ranks = plan.cluster.ranks_per_server if plan is not None else 0
@@ -42,7 +42,7 @@ def symptoms(network: Discovery, reports: Reports, plan: Plan | None) -> list[Sy
     ]
 
 
-def _counts(network: Discovery, hosts: dict[str, list[Part]], ranks: int) -> list[Symptom]:
+def _counts(network: NetworkTable, hosts: dict[str, list[HostPart]], ranks: int) -> list[Symptom]:
     """Hosts with fewer accelerators or NICs than planned, or than most."""
     out = []
     for kind in ("accelerator", "nic"):
@@ -54,7 +54,7 @@ def _counts(network: Discovery, hosts: dict[str, list[Part]], ranks: int) -> lis
                 words = f"{number} of {usual} {kind}s are there"
                 out.append(
                     Symptom(
-                        Finding("missing-part", host, UNKNOWN, words),
+                        AuditFinding("missing-part", host, UNKNOWN, words),
                         tuple((n, 0.0) for n in network.cables_of_host(host)),
                     )
                 )
@@ -75,7 +75,7 @@ def pcie_bps(gt_s: float, lanes: int) -> float:
     return gt_s * 1e9 * GT_S.get(gt_s, 128 / 130) * lanes
 
 
-def _narrow(network: Discovery, hosts: dict[str, list[Part]]) -> list[Symptom]:
+def _narrow(network: NetworkTable, hosts: dict[str, list[HostPart]]) -> list[Symptom]:
     """PCIe links with fewer lanes or less speed than both ends can, or than most of their like have."""
     usual: dict[tuple[str, str], Any] = {}
     like: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
@@ -100,12 +100,12 @@ def _narrow(network: Discovery, hosts: dict[str, list[Part]]) -> list[Symptom]:
     return out
 
 
-def _waits(network: Discovery, host: str, part: Part, words: str, bits: float) -> Symptom:
+def _waits(network: NetworkTable, host: str, part: HostPart, words: str, bits: float) -> Symptom:
     """A NIC behind a narrow link carries less than its cable; an accelerator's own wait for that is not known."""
     device = network.number(f"{host} {part.name}")
     device = network.number(host) if device is None else device
     why = "" if part.kind == "nic" and device is not None else "what waits for this link is not known"
-    finding = Finding("degraded", f"{host} {part.name}", UNKNOWN, words, unpriced=why)
+    finding = AuditFinding("degraded", f"{host} {part.name}", UNKNOWN, words, unpriced=why)
     if why:
         return Symptom(finding)
     assert device is not None
@@ -132,9 +132,9 @@ _FIGURES = (
 )
 
 
-def _unlike(network: Discovery, hosts: dict[str, list[Part]], figure: _Figure) -> list[Symptom]:
+def _unlike(network: NetworkTable, hosts: dict[str, list[HostPart]], figure: _Figure) -> list[Symptom]:
     """Parts that have another figure than most of their model; interfaces by the name that they have in their hosts."""
-    like: dict[tuple[str, str], list[tuple[str, Part, Any]]] = defaultdict(list)
+    like: dict[tuple[str, str], list[tuple[str, HostPart, Any]]] = defaultdict(list)
     for host, parts in hosts.items():
         for one in parts:
             value = getattr(one, figure.field)
@@ -147,13 +147,13 @@ def _unlike(network: Discovery, hosts: dict[str, list[Part]], figure: _Figure) -
             if usual is not None and value != usual:
                 words = f"{_number(value)} {figure.unit}, {_number(usual)} is usual"
                 why = UNPRICED.get(figure.field, "")
-                finding = Finding(figure.finding, f"{host} {one.name}", UNKNOWN, words, unpriced=why)
+                finding = AuditFinding(figure.finding, f"{host} {one.name}", UNKNOWN, words, unpriced=why)
                 slow = figure.field == "rate_bps" and value < usual
                 out.append(Symptom(finding, _slow(network, finding.a, value / usual) if slow else ()))
     return out
 
 
-def _slow(network: Discovery, part: str, share: float) -> tuple[tuple[int, float], ...]:
+def _slow(network: NetworkTable, part: str, share: float) -> tuple[tuple[int, float], ...]:
     device = network.number(part)
     mine = [] if device is None else network.cables_of[device].values()
     return tuple((number, share) for number in mine)[:1]
@@ -163,7 +163,7 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _down(hosts: dict[str, list[Part]]) -> list[Symptom]:
+def _down(hosts: dict[str, list[HostPart]]) -> list[Symptom]:
     """Ports without a link where the same port of most hosts has one."""
     out = []
     state: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
@@ -174,7 +174,7 @@ def _down(hosts: dict[str, list[Part]]) -> list[Symptom]:
     for (_, name), up in state.items():
         if _usual(up.values(), LIKE):
             out += [
-                Symptom(Finding("link-down", f"{host} {name}", UNKNOWN, "no link, where most hosts have one"))
+                Symptom(AuditFinding("link-down", f"{host} {name}", UNKNOWN, "no link, where most hosts have one"))
                 for host, there in up.items()
                 if not there
             ]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.audit.blocks import Block, PortMap, blocks, levels
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.ask.audit.blocks import ClosBlock, PortMap, blocks, levels
+from railyard.cluster.network_table import natural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.network_table import NetworkTable
 
 
 GROUP = 3
@@ -37,7 +37,7 @@ class HostPort:
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """Hosts that were meant to have the same leafs.
 
     Attributes:
@@ -48,7 +48,7 @@ class Group:
     leaf_of: dict[str, int]
 
 
-def groups(found: Discovery) -> tuple[list[Group], set[int]]:
+def groups(found: NetworkTable) -> tuple[list[HostGroup], set[int]]:
     """Groups of hosts with several ports, and the leafs that have ports of hosts without a name of their own."""
     hosts, nameless = _named(found)
     leafs = {name: [port.leaf for port in ports.values()] for name, ports in hosts.items() if len(ports) > 1}
@@ -62,7 +62,7 @@ def groups(found: Discovery) -> tuple[list[Group], set[int]]:
     return [_group({name: hosts[name] for name in sorted(names, key=natural)}) for names in members.values()], nameless
 
 
-def _named(found: Discovery) -> tuple[dict[str, dict[str, HostPort]], set[int]]:
+def _named(found: NetworkTable) -> tuple[dict[str, dict[str, HostPort]], set[int]]:
     hosts: dict[str, dict[str, HostPort]] = defaultdict(dict)
     nameless: set[int] = set()
     twice: set[str] = set()
@@ -80,7 +80,7 @@ def _named(found: Discovery) -> tuple[dict[str, dict[str, HostPort]], set[int]]:
     return hosts, nameless
 
 
-def _group(hosts: dict[str, dict[str, HostPort]]) -> Group:
+def _group(hosts: dict[str, dict[str, HostPort]]) -> HostGroup:
     votes: dict[str, Counter[int]] = defaultdict(Counter)
     for ports in hosts.values():
         for part, port in ports.items():
@@ -90,7 +90,7 @@ def _group(hosts: dict[str, dict[str, HostPort]]) -> Group:
         leaf, times = count.most_common(1)[0]
         if times >= GROUP and times >= AGREED * count.total():
             agreed[part] = leaf
-    return Group(hosts, agreed)
+    return HostGroup(hosts, agreed)
 
 
 SURE = 0.7
@@ -103,7 +103,7 @@ _TIERS = {1: "leaf", 2: "spine", 3: "core"}
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class InferredDesign:
     """What was meant.
 
     Attributes:
@@ -115,9 +115,9 @@ class Design:
     """
 
     level: NDArray[np.int8]
-    blocks: tuple[Block, ...]
+    blocks: tuple[ClosBlock, ...]
     ports: tuple[PortMap, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[HostGroup, ...]
     nameless: frozenset[int]
     stray: tuple[int, ...]
     doubts: tuple[str, ...]
@@ -144,7 +144,7 @@ class Design:
         return int(np.count_nonzero(self.level == tier))
 
 
-def infer(found: Discovery) -> Design:
+def infer(found: NetworkTable) -> InferredDesign:
     """The design of a network as found."""
     level = levels(found)
     every = blocks(found, level)
@@ -161,7 +161,7 @@ def infer(found: Discovery) -> Design:
         *_partly(found, sure),
     ]
     ports = tuple(PortMap.of(found, block) for block in sure)
-    return Design(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
+    return InferredDesign(level, tuple(sure), ports, tuple(hosts), frozenset(nameless), stray, tuple(doubts))
 
 
 def tier_name(tier: int) -> str:
@@ -169,7 +169,7 @@ def tier_name(tier: int) -> str:
     return _TIERS.get(tier, f"tier {tier}")
 
 
-def _stray(found: Discovery, sure: list[Block]) -> tuple[int, ...]:
+def _stray(found: NetworkTable, sure: list[ClosBlock]) -> tuple[int, ...]:
     """Cables between switches of tiers that have blocks, but not of one."""
     inside: set[tuple[int, int]] = set()
     for block in sure:
@@ -188,19 +188,19 @@ def _stray(found: Discovery, sure: list[Block]) -> tuple[int, ...]:
     )
 
 
-def _into_board(found: Discovery, low: int, high: int) -> bool:
+def _into_board(found: NetworkTable, low: int, high: int) -> bool:
     """Whether the upper switch is a board of a director that the lower one stands outside of."""
     chassis = found.devices[high].chassis
     return bool(chassis) and chassis != found.devices[low].chassis
 
 
-def _into_boards(found: Discovery, block: Block) -> bool:
+def _into_boards(found: NetworkTable, block: ClosBlock) -> bool:
     return any(
         _into_board(found, int(block.low[row]), int(block.high[column])) for row, column in np.argwhere(block.found)
     )
 
 
-def _boards(found: Discovery, free: list[Block]) -> list[str]:
+def _boards(found: NetworkTable, free: list[ClosBlock]) -> list[str]:
     if not free:
         return []
     lows = {low for block in free for low in block.low.tolist()}
@@ -211,7 +211,7 @@ def _boards(found: Discovery, free: list[Block]) -> list[str]:
     ]
 
 
-def _doubts(found: Discovery, level: NDArray[np.int8], every: list[Block]) -> list[str]:
+def _doubts(found: NetworkTable, level: NDArray[np.int8], every: list[ClosBlock]) -> list[str]:
     out = []
     for block in every:
         lower, upper = tier_name(block.tier), tier_name(block.tier + 1)
@@ -231,7 +231,7 @@ def _doubts(found: Discovery, level: NDArray[np.int8], every: list[Block]) -> li
     return out
 
 
-def _odd(found: Discovery, block: Block, one: int) -> str:
+def _odd(found: NetworkTable, block: ClosBlock, one: int) -> str:
     below = one in block.low
     rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
     far = tier_name(block.tier + 1) if below else tier_name(block.tier)
@@ -239,7 +239,7 @@ def _odd(found: Discovery, block: Block, one: int) -> str:
     return f"{found.devices[one].name} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
 
 
-def _partly(found: Discovery, sure: list[Block]) -> list[str]:
+def _partly(found: NetworkTable, sure: list[ClosBlock]) -> list[str]:
     """Few switches that are joined to a part of what more of their like are joined to: meant so, or half gone."""
     out = []
     for block in sure:
@@ -256,7 +256,7 @@ def _partly(found: Discovery, sure: list[Block]) -> list[str]:
     return out
 
 
-def _paired(found: Discovery, level: NDArray[np.int8], stray: tuple[int, ...]) -> tuple[tuple[int, ...], list[str]]:
+def _paired(found: NetworkTable, level: NDArray[np.int8], stray: tuple[int, ...]) -> tuple[tuple[int, ...], list[str]]:
     """Cables inside a tier, where most of its switches have some: peers that are meant to be joined."""
     inside = [number for number in stray if len(set(level[found.ends[number]].tolist())) == 1]
     joined: dict[int, set[int]] = {}
@@ -270,7 +270,7 @@ def _paired(found: Discovery, level: NDArray[np.int8], stray: tuple[int, ...]) -
     return kept, words
 
 
-def _headless(found: Discovery, level: NDArray[np.int8]) -> list[str]:
+def _headless(found: NetworkTable, level: NDArray[np.int8]) -> list[str]:
     """Switches that nothing of the next tier is joined to, where their like have something."""
     ends = found.ends[found.between]
     tiers = level[ends]
@@ -285,7 +285,7 @@ def _headless(found: Discovery, level: NDArray[np.int8]) -> list[str]:
     ]
 
 
-def _strange(found: Discovery, level: NDArray[np.int8]) -> list[str]:
+def _strange(found: NetworkTable, level: NDArray[np.int8]) -> list[str]:
     if not len(found.between):
         return [] if level.any() else ["no host is cabled to a switch: no design can be inferred"]
     ends = level[found.ends[found.between]]
@@ -298,6 +298,6 @@ def _strange(found: Discovery, level: NDArray[np.int8]) -> list[str]:
     ]
 
 
-def by_name(found: Discovery, devices: list[int]) -> list[int]:
+def by_name(found: NetworkTable, devices: list[int]) -> list[int]:
     """Devices in the order of their names, those without one by their addresses."""
     return sorted(devices, key=lambda one: (natural(found.devices[one].described), found.devices[one].key))

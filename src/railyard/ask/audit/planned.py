@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard import catalog as catalogs
-from railyard.ask.audit.against import Difference, matched
+from railyard.ask.audit.against import PlanDifference, matched
 from railyard.ask.audit.infer import infer
 from railyard.ask.audit.price import StepPricing, Wrong
 from railyard.ask.audit.price import priced as settings_price
 from railyard.ask.audit.reference import Pricing, price_of
-from railyard.ask.audit.symptom import Places
+from railyard.ask.audit.symptom import BlockPlaces
 from railyard.ask.deploy.cabling import as_set, dialects, drawn, plan_of
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, same_port
+from railyard.cluster.network_table import FoundCable, FoundDevice, NetworkTable, same_port
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study import compose
 from railyard.work.study.study import prepare
@@ -24,10 +24,9 @@ from railyard.work.study.study import prepare
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from railyard.ask.audit.against import Moved
-    from railyard.ask.audit.loads import Change, Move
-    from railyard.ask.audit.symptom import Finding, Setting, Symptom
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.audit.against import MovedCable
+    from railyard.ask.audit.symptom import AuditFinding, CableChange, HostMove, Setting, Symptom
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.work.scenario.load import Draft
 
 KNOWN = 0.3
@@ -44,7 +43,7 @@ LEFT = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class PlannedNetwork:
     """What of a plan was looked at.
 
     Attributes:
@@ -52,16 +51,16 @@ class Expected:
         rows: int64[cables of the discovery], rows of the plan's cables.
     """
 
-    plan: Plan | None
-    discovery: Discovery
+    plan: CablingPlan | None
+    discovery: NetworkTable
     rows: np.ndarray[Any, np.dtype[np.int64]]
     networks: dict[str, str]
 
 
-def expected(draft: Draft, found: Discovery) -> Expected | None:
+def expected(draft: Draft, found: NetworkTable) -> PlannedNetwork | None:
     """The plan of a scenario in the words of a file; None where the file calls everything otherwise."""
     plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
-    parts: list[tuple[int, Discovery, str]] = []
+    parts: list[tuple[int, NetworkTable, str]] = []
     for number in range(len(plan.networks)):
         drawings = [(dialect, drawn(plan, number, dialect)) for dialect in dialects(plan, number)]
         choices = [(matched(one, found), dialect.name, one) for dialect, one in drawings]
@@ -72,10 +71,10 @@ def expected(draft: Draft, found: Discovery) -> Expected | None:
         return None
     rows = np.concatenate([plan.of_network(plan.networks[number]) for number, _, _ in parts])
     names = {plan.networks[number]: name for number, _, name in parts}
-    return Expected(plan, _joined([one for _, one, _ in parts]), rows, names)
+    return PlannedNetwork(plan, _joined([one for _, one, _ in parts]), rows, names)
 
 
-def _joined(parts: list[Discovery]) -> Discovery:
+def _joined(parts: list[NetworkTable]) -> NetworkTable:
     """Several networks as one: a server that is in both is one device."""
     number: dict[str, int] = {}
     devices: list[FoundDevice] = []
@@ -89,13 +88,13 @@ def _joined(parts: list[Discovery]) -> Discovery:
         cables += (
             [replace(cable, a=place[cable.a], b=place[cable.b]) for cable in part.cables] if len(parts) > 1 else []
         )
-    return Discovery("the plan", tuple(devices), tuple(cables)) if len(parts) > 1 else parts[0]
+    return NetworkTable("the plan", tuple(devices), tuple(cables)) if len(parts) > 1 else parts[0]
 
 
 class PlanPricing:
     """Prices differences: loads from the plan's own blocks, time and money from the scenario's job where it trains."""
 
-    def __init__(self, draft: Draft | None, there: Expected) -> None:
+    def __init__(self, draft: Draft | None, there: PlannedNetwork) -> None:
         self.there = there
         planned = there.discovery
         self.design = infer(planned)
@@ -103,15 +102,15 @@ class PlanPricing:
         fabric = None if there.plan is None else next(iter(there.plan.cluster.plans.values())).fabric
         self.reference = Pricing(planned, self.design, price_of(planned, catalog), fabric)
         self.place = {device.described: number for number, device in enumerate(there.discovery.devices)}
-        self.places = Places(self.design)
+        self.places = BlockPlaces(self.design)
         self.step: StepPricing | None = None
         self.words = ""
         if draft is not None and there.plan is not None:
             self.step, self.words = _step_pricing(draft, there.plan)
         self.runs = 0
-        self.like: dict[tuple[Any, ...], list[Finding]] = defaultdict(list)
+        self.like: dict[tuple[Any, ...], list[AuditFinding]] = defaultdict(list)
 
-    def priced(self, difference: Difference) -> Finding:
+    def priced(self, difference: PlanDifference) -> AuditFinding:
         """A finding with its figures."""
         finding = self.reference.priced(replace(difference.finding, **self._changes(difference)))
         if self.step is None or finding.unpriced:
@@ -138,7 +137,7 @@ class PlanPricing:
         self.like[kind].append(out)
         return out
 
-    def _parts_usd(self, difference: Difference) -> float:
+    def _parts_usd(self, difference: PlanDifference) -> float:
         """What the parts of a difference that are not there cost a month: cables, and a whole switch."""
         if self.step is None or not difference.finding.kind.startswith("missing"):
             return 0.0
@@ -153,7 +152,7 @@ class PlanPricing:
             usd += self.step.parts_usd(str(plan.devices.network[device]), {str(plan.devices.role[device]): 1})
         return usd
 
-    def _set(self, finding: Finding) -> Finding:
+    def _set(self, finding: AuditFinding) -> AuditFinding:
         """Of wrong settings: the scenario's step while the cables of the wrong ports carry as much less."""
         assert self.step is not None
         step, rack = self.step, self.reference.rack
@@ -182,7 +181,7 @@ class PlanPricing:
         links: list[int] = np.concatenate([first, first + 1]).tolist()
         return links
 
-    def together(self, differences: list[Difference]) -> tuple[float, float]:
+    def together(self, differences: list[PlanDifference]) -> tuple[float, float]:
         """Loss and dollars a month of all of them at once."""
         if self.step is not None:
             time = self.step.cost(self._wrong([one for one in differences if one.finding.part >= 1])).loss
@@ -193,19 +192,19 @@ class PlanPricing:
         loss = self.reference.left(findings)[0]
         return loss, self.reference.price.usd(loss)
 
-    def _apart(self, differences: list[Difference]) -> float:
+    def _apart(self, differences: list[PlanDifference]) -> float:
         """Loss of what the step does not show: part of the traffic, and tables of routes."""
         listed = [self.priced(one) for one in differences]
         return sum(
             one.loss for one in listed if one.part < 1 or one.settings or (one.step_s is None and one.slower > 1)
         )
 
-    def _tiers(self, difference: Difference) -> tuple[int, ...]:
+    def _tiers(self, difference: PlanDifference) -> tuple[int, ...]:
         assert self.there.plan is not None
         rows = self.there.rows[[*difference.lost, *(number for number, _ in difference.slow)]]
         return tuple(self.there.plan.cables.tier[rows].tolist())
 
-    def _wrong(self, differences: list[Difference]) -> Wrong:
+    def _wrong(self, differences: list[PlanDifference]) -> Wrong:
         """What is otherwise than planned, in links and ports of the scenario's cluster."""
         assert self.there.plan is not None
         link = self.there.plan.cables.link
@@ -234,7 +233,7 @@ class PlanPricing:
         port -= cluster.back_end.node_offset
         return port if 0 <= port < cluster.back_end.ports else -1
 
-    def _port_there(self, moved: Moved, taken: Mapping[int, int]) -> int | None:
+    def _port_there(self, moved: MovedCable, taken: Mapping[int, int]) -> int | None:
         """The port whose place in a switch a cable has: that of the plan, else one that is free; None: none is."""
         assert self.there.plan is not None
         if self._port(moved.cable) < 0:
@@ -254,10 +253,10 @@ class PlanPricing:
         free = np.setdiff1d(wiring.source[access & np.isin(wiring.target, leaf)], [*wiring.used, *taken.values()])
         return int(free[0]) if len(free) else None
 
-    def _changes(self, difference: Difference) -> dict[str, Any]:
+    def _changes(self, difference: PlanDifference) -> dict[str, Any]:
         """What it changes in the tables of a block; a cable of a server makes it wait, or idle."""
         cables = self.there.discovery.cables
-        changes: dict[int, list[Change | Move]] = defaultdict(list)
+        changes: dict[int, list[CableChange | HostMove]] = defaultdict(list)
         figures: dict[str, Any] = {}
         for number in difference.lost:
             one = cables[number]
@@ -282,12 +281,14 @@ class PlanPricing:
             figures |= {"block": block, "changes": tuple(changes[block])}
         return figures
 
-    def _change(self, changes: dict[int, list[Change | Move]], one: int, other: int, count: int, speed: float) -> None:
+    def _change(
+        self, changes: dict[int, list[CableChange | HostMove]], one: int, other: int, count: int, speed: float
+    ) -> None:
         placed = self.places.change(one, other, count, speed)
         if placed is not None:
             changes[placed[0]].append(placed[1])
 
-    def difference(self, found: Discovery, symptom: Symptom) -> Difference:
+    def difference(self, found: NetworkTable, symptom: Symptom) -> PlanDifference:
         """A symptom with the planned cables that it takes away or slows; cables that were not planned cost nothing."""
         lost, slow, cable_at = [], [], self.there.discovery.cable_at
         for number, share in symptom.cables:
@@ -296,17 +297,17 @@ class PlanPricing:
                 slow.append((planned, share))
             elif planned is not None:
                 lost.append(planned)
-        return Difference(replace(symptom.finding, part=symptom.part), tuple(lost), tuple(slow))
+        return PlanDifference(replace(symptom.finding, part=symptom.part), tuple(lost), tuple(slow))
 
 
-def _as_its_like(finding: Finding, like: list[Finding]) -> Finding:
+def _as_its_like(finding: AuditFinding, like: list[AuditFinding]) -> AuditFinding:
     count = len(like)
     loss, usd = sum(one.loss for one in like) / count, sum(one.usd_per_month for one in like) / count
     step = sum(one.step_s or 0.0 for one in like) / count
     return replace(finding, loss=loss, usd_per_month=usd, step_s=step, detail=f"{finding.detail}; priced as its like")
 
 
-def _step_pricing(draft: Draft, plan: Plan) -> tuple[StepPricing | None, str]:
+def _step_pricing(draft: Draft, plan: CablingPlan) -> tuple[StepPricing | None, str]:
     if draft.kind != "training":
         return None, f"the scenario's work is {draft.kind}, no training: "
     if plan.cluster.ranks > MOST_RANKS:

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.infer import Design
+    from railyard.ask.audit.infer import InferredDesign
     from railyard.ask.audit.symptom import Setting
     from railyard.cluster import Cluster
-    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.fabric import Fabric
     from railyard.cluster.fault import Fault
+    from railyard.cluster.network_table import NetworkTable
     from railyard.engine.packet.records import PacketNetwork
     from railyard.graph import Record
     from railyard.measure.cost.cost import Hourly
@@ -199,7 +199,7 @@ class SettingPrice:
     words: str
 
 
-def rack_of(found: Discovery, design: Design, fabric: Fabric | None) -> Rack | None:
+def rack_of(found: NetworkTable, design: InferredDesign, fabric: Fabric | None) -> Rack | None:
     """The rack that stands for a network: ports of its usual leaf; None where nothing of it can be set.
 
     Args:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.audit.infer import by_name
-from railyard.ask.audit.loads import Change, Move, Tables
 from railyard.ask.audit.price import priced as settings_price
 from railyard.ask.audit.price import rack_of
+from railyard.ask.audit.symptom import CableChange, HostMove, Tables
 from railyard.measure.cost.assumptions import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.audit.blocks import Block
-    from railyard.ask.audit.infer import Design
-    from railyard.ask.audit.symptom import Finding
+    from railyard.ask.audit.blocks import ClosBlock
+    from railyard.ask.audit.infer import InferredDesign
+    from railyard.ask.audit.symptom import AuditFinding
     from railyard.catalog import Catalog
-    from railyard.cluster.asbuilt.discovery import Discovery
     from railyard.cluster.fabric import Fabric
+    from railyard.cluster.network_table import NetworkTable
 
 NO_PAUSES = "packets of this fabric have no pauses, marks and headroom by port: what that does is not simulated"
 
@@ -46,7 +46,7 @@ MOST = 60_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class ShiftLoads:
     """A block under one state.
 
     Attributes:
@@ -60,7 +60,7 @@ class Played:
     shifts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tables: Tables) -> Played:
+    def of(cls, tables: Tables) -> ShiftLoads:
         """Under some tables."""
         worst, groups = tables.loads().T
         return cls(worst, groups, tables.shifts())
@@ -78,10 +78,10 @@ class Played:
         return float((self.worst[power] * weight).sum() / weight.sum()) if len(power) else 1.0
 
 
-class Site:
+class PlayedBlock:
     """One block with its destinations, played once as designed and then fault by fault."""
 
-    def __init__(self, found: Discovery, block: Block, meant: Mapping[int, int]) -> None:
+    def __init__(self, found: NetworkTable, block: ClosBlock, meant: Mapping[int, int]) -> None:
         self.block = block
         below = _below(found, block, meant)
         self.place: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -98,32 +98,34 @@ class Site:
         return Tables(self._low_of, np.arange(self.ports), self.block.meant, spare=2)
 
     @cached_property
-    def designed(self) -> Played:
+    def designed(self) -> ShiftLoads:
         """Without faults."""
         return self.play(())
 
-    def play(self, changes: Iterable[Change | Move]) -> Played:
+    def play(self, changes: Iterable[CableChange | HostMove]) -> ShiftLoads:
         """With some."""
-        return Played.of(self.changed(self.tables, changes))
+        return ShiftLoads.of(self.changed(self.tables, changes))
 
-    def changed(self, tables: Tables, changes: Iterable[Change | Move]) -> Tables:
+    def changed(self, tables: Tables, changes: Iterable[CableChange | HostMove]) -> Tables:
         """Tables with changes; ports of hosts that this block does not have stay where they are."""
         changes, taken = tuple(changes), Counter[tuple[int, int]]()
         moves = []
         for one in changes:
-            if isinstance(one, Move) and taken[one.host, one.low] < len(self.place.get((one.host, one.low), ())):
+            if isinstance(one, HostMove) and taken[one.host, one.low] < len(self.place.get((one.host, one.low), ())):
                 moves.append((self.place[one.host, one.low][taken[one.host, one.low]], one.to))
                 taken[one.host, one.low] += 1
         tables = tables.moved(moves) if moves else tables
-        cables = [one for one in changes if isinstance(one, Change)]
+        cables = [one for one in changes if isinstance(one, CableChange)]
         return tables.changed(cables) if cables else tables
 
-    def found(self, changes: Sequence[Change | Move]) -> Played:
+    def found(self, changes: Sequence[CableChange | HostMove]) -> ShiftLoads:
         """On new tables for the cables that are there, with the changes that take none away and add none."""
         tables = Tables(self._low_of, np.arange(self.ports), self.block.found)
-        return Played.of(self.changed(tables, [one for one in changes if isinstance(one, Move) or not one.cables]))
+        return ShiftLoads.of(
+            self.changed(tables, [one for one in changes if isinstance(one, HostMove) or not one.cables])
+        )
 
-    def slower(self, changes: Sequence[Change | Move]) -> tuple[float, Played | None]:
+    def slower(self, changes: Sequence[CableChange | HostMove]) -> tuple[float, ShiftLoads | None]:
         """Time of communication with some faults over that without."""
         if not changes:
             return 1.0, None
@@ -132,18 +134,18 @@ class Site:
         played = self.play(changes)
         return max(played.time / self.designed.time, 1.0), played
 
-    def _counted(self, changes: Sequence[Change | Move]) -> float:
+    def _counted(self, changes: Sequence[CableChange | HostMove]) -> float:
         """Where the tables are too large: what the lower switch that lost most has left of its cables."""
         up = self.block.meant.sum(axis=1).astype(float)
         left = up.copy()
         for change in changes:
-            if isinstance(change, Move):
+            if isinstance(change, HostMove):
                 continue
             left[change.low] += change.cables if change.cables else change.speed - 1.0
         return float((up / np.maximum(left, 1.0)).max())
 
 
-def _below(found: Discovery, block: Block, meant: Mapping[int, int]) -> list[tuple[int, int]]:
+def _below(found: NetworkTable, block: ClosBlock, meant: Mapping[int, int]) -> list[tuple[int, int]]:
     """Each port below a block with its lower switch: of hosts by name, or of cables of the tier below, by switch.
 
     Returns:
@@ -167,7 +169,7 @@ def _below(found: Discovery, block: Block, meant: Mapping[int, int]) -> list[tup
 
 
 @dataclass(frozen=True)
-class Price:
+class AuditPrice:
     """What an hour is worth."""
 
     accelerators: int
@@ -185,7 +187,7 @@ class Price:
         return loss * self.accelerators * self.usd_per_hour * HOURS_PER_MONTH
 
 
-def price_of(found: Discovery, catalog: Catalog) -> Price:
+def price_of(found: NetworkTable, catalog: Catalog) -> AuditPrice:
     """An accelerator for each port of a host, at the rent of what has such ports."""
     known = found.rate_bps[found.access]
     rate = float(known.max(initial=0)) or 400e9
@@ -195,23 +197,25 @@ def price_of(found: Discovery, catalog: Catalog) -> Price:
         f"assumed: one accelerator a host port, rented at ${rent:g}/h ({name}); a job on all of them spends {SHARE:.0%}"
         " of its time on communication, in all shift permutations under static min-hop routing"
     )
-    return Price(len(found.access), rent, SHARE, words)
+    return AuditPrice(len(found.access), rent, SHARE, words)
 
 
 class Pricing:
     """Prices of faults of one network."""
 
-    def __init__(self, found: Discovery, design: Design, price: Price, fabric: Fabric | None = None) -> None:
+    def __init__(
+        self, found: NetworkTable, design: InferredDesign, price: AuditPrice, fabric: Fabric | None = None
+    ) -> None:
         self.price = price
         self.rack = rack_of(found, design, fabric)
-        self.sites = [Site(found, block, design.meant_leaf) for block in design.blocks]
+        self.sites = [PlayedBlock(found, block, design.meant_leaf) for block in design.blocks]
         ports: Counter[int] = Counter()
         for site in self.sites:
             ports[site.block.tier] += site.ports
         self.weight = [site.ports / max(ports[site.block.tier], 1) for site in self.sites]
-        self._known: dict[tuple[int, tuple[Change | Move, ...]], tuple[float, Played | None]] = {}
+        self._known: dict[tuple[int, tuple[CableChange | HostMove, ...]], tuple[float, ShiftLoads | None]] = {}
 
-    def priced(self, finding: Finding) -> Finding:
+    def priced(self, finding: AuditFinding) -> AuditFinding:
         """A fault by itself."""
         if finding.settings:
             return self._set(finding)
@@ -226,7 +230,7 @@ class Pricing:
             }
         return replace(finding, **figures)
 
-    def _set(self, finding: Finding) -> Finding:
+    def _set(self, finding: AuditFinding) -> AuditFinding:
         if self.rack is None:
             return replace(finding, unpriced=NO_PAUSES)
         words = f"that is {self.price.share:.0%} of a step"
@@ -234,7 +238,7 @@ class Pricing:
         usd = self.price.usd(cost.loss)
         return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words)
 
-    def _slower(self, block: int, changes: tuple[Change | Move, ...]) -> tuple[float, Played | None]:
+    def _slower(self, block: int, changes: tuple[CableChange | HostMove, ...]) -> tuple[float, ShiftLoads | None]:
         """Of all communication: a block counts by its share of the ports of its tier."""
         if block < 0 or not changes:
             return 1.0, None
@@ -244,7 +248,7 @@ class Pricing:
             self._known[key] = 1.0 + self.weight[block] * (slower - 1.0), played
         return self._known[key]
 
-    def left(self, order: Sequence[Finding]) -> list[float]:
+    def left(self, order: Sequence[AuditFinding]) -> list[float]:
         """Loss with all faults, and what is left after each repair, in order: one more than there are faults.
 
         Played from the end: to the design with all repairs made, the last fault is added first.
@@ -263,10 +267,10 @@ class Pricing:
             losses.append(min(self.price.loss((1.0 + sum(late)) * slower, idle) + partly, 1.0))
         return losses[::-1]
 
-    def _late(self, number: int, changes: tuple[Change | Move, ...], tables: dict[int, Tables]) -> float:
+    def _late(self, number: int, changes: tuple[CableChange | HostMove, ...], tables: dict[int, Tables]) -> float:
         """What a block adds to all communication once these changes have come to those before."""
         site = self.sites[number]
         if not site.played_whole:
             return self.weight[number] * (site.slower(changes)[0] - 1.0)
         tables[number] = site.changed(tables.get(number, site.tables), changes)
-        return self.weight[number] * max(Played.of(tables[number]).time / site.designed.time - 1.0, 0.0)
+        return self.weight[number] * max(ShiftLoads.of(tables[number]).time / site.designed.time - 1.0, 0.0)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
 
 
 Z90 = 1.2815515655446004
@@ -136,7 +136,7 @@ class RackSite:
         return len(self.servers)
 
 
-def site_of(plan: Plan) -> RackSite:
+def site_of(plan: CablingPlan) -> RackSite:
     """The racks of a plan."""
     racks, rows, level = plan.racks, plan.cables, plan.devices.level.astype(np.int64)
     count = len(racks)

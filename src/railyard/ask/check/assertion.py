@@ -29,7 +29,7 @@ SERVICES = frozenset({"serving", "pipeline"})
 
 
 @dataclass(frozen=True)
-class Figure:
+class AssertedFigure:
     """One figure of a variant.
 
     Attributes:
@@ -113,10 +113,10 @@ def _price(value: object) -> float:
         return quantities.money(value)
 
 
-def _percentiles(name: str, meaning: str, path: str) -> dict[str, Figure]:
+def _percentiles(name: str, meaning: str, path: str) -> dict[str, AssertedFigure]:
     levels = ("p50", "p90", "p99", "p999", "mean")
     return {
-        f"{level}_{name}": Figure(f"{meaning}, {level}", SERVICES, f"{path}.{level}", quantities.seconds, _time)
+        f"{level}_{name}": AssertedFigure(f"{meaning}, {level}", SERVICES, f"{path}.{level}", quantities.seconds, _time)
         for level in levels
     }
 
@@ -128,23 +128,29 @@ def _bought(draft: Draft, cluster: Cluster) -> float:
     return capex(parts_of_rows(bill_of(cluster)), assumptions.installation, cluster.ranks).total_usd.typical
 
 
-FIGURES: dict[str, Figure] = {
-    "step": Figure("mean step", STEPS, "step.seconds", quantities.seconds, _time, band="step_s"),
-    "p99_step": Figure("99th percentile of steps", STEPS, "step.p99_s", quantities.seconds, _time),
-    "network_tax": Figure("share of tokens lost to the scale-out network", STEPS, "tax.tokens_lost", _part, _share),
-    "gpu_utilization": Figure("GPU utilization, 0 to 1", STEPS, "utilization.gpu", _part, _share),
-    "mfu": Figure("model FLOPs utilization, 0 to 1", TRAINING, "utilization.mfu", _part, _share),
-    "jct": Figure("time of the job, interruptions included", TRAINING, "jct.seconds", quantities.seconds, _time),
-    "goodput": Figure("share of it that is steps which count", TRAINING, "jct.goodput", _part, _share),
-    "usd_per_mtoken": Figure("cost of a million tokens, typical", TRAINING, "cpmt.typical", _price, _usd, band="cpmt"),
-    "power": Figure(
+FIGURES: dict[str, AssertedFigure] = {
+    "step": AssertedFigure("mean step", STEPS, "step.seconds", quantities.seconds, _time, band="step_s"),
+    "p99_step": AssertedFigure("99th percentile of steps", STEPS, "step.p99_s", quantities.seconds, _time),
+    "network_tax": AssertedFigure(
+        "share of tokens lost to the scale-out network", STEPS, "tax.tokens_lost", _part, _share
+    ),
+    "gpu_utilization": AssertedFigure("GPU utilization, 0 to 1", STEPS, "utilization.gpu", _part, _share),
+    "mfu": AssertedFigure("model FLOPs utilization, 0 to 1", TRAINING, "utilization.mfu", _part, _share),
+    "jct": AssertedFigure(
+        "time of the job, interruptions included", TRAINING, "jct.seconds", quantities.seconds, _time
+    ),
+    "goodput": AssertedFigure("share of it that is steps which count", TRAINING, "jct.goodput", _part, _share),
+    "usd_per_mtoken": AssertedFigure(
+        "cost of a million tokens, typical", TRAINING, "cpmt.typical", _price, _usd, band="cpmt"
+    ),
+    "power": AssertedFigure(
         "power with cooling, typical",
         STEPS,
         "power.total_w.typical",
         quantities.power,
         partial(rounded, quantities.format_power),
     ),
-    "capex": Figure(
+    "capex": AssertedFigure(
         "cost to buy, typical",
         STEPS,
         "capex.total_usd.typical",
@@ -153,7 +159,7 @@ FIGURES: dict[str, Figure] = {
         planned=_bought,
     ),
     **{
-        f"{level}_fct": Figure(
+        f"{level}_fct": AssertedFigure(
             f"flow completion times, {level}", STEPS, f"packet.fct_us.{level}", quantities.seconds, _time, scale=1e-6
         )
         for level in ("p50", "p99", "p999", "max", "mean")
@@ -165,7 +171,7 @@ FIGURES: dict[str, Figure] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AssertionOutcome:
     """What was found of one assertion.
 
     Attributes:
@@ -178,7 +184,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class CheckSubject:
     """One variant of a scenario; what is costly is made when an assertion asks for it.
 
     Attributes:
@@ -215,14 +221,14 @@ class Assertion(Protocol):
             InputError: They are no assertion of the kind.
         """
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: CheckSubject) -> None:
         """Refuses a scenario of which it cannot be judged, before anything runs.
 
         Raises:
             InputError: It cannot.
         """
 
-    def judge(self, subject: Subject) -> Outcome:
+    def judge(self, subject: CheckSubject) -> AssertionOutcome:
         """Whether it holds; of what `check` lets pass."""
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.check.assertion import FIGURES, Assertion, Subject, assertions
-from railyard.ask.deploy.files import Case
+from railyard.ask.check.assertion import FIGURES, Assertion, CheckSubject, assertions
+from railyard.ask.deploy.files import JunitCase
 from railyard.kit.errors import InputError, Interrupted, did_you_mean, suggest
 from railyard.measure.result.answers import CheckAnswer, CheckRow
 from railyard.work.scenario.load import blaming
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from railyard.ask.check.assertion import Assertion, Outcome
+    from railyard.ask.check.assertion import Assertion, AssertionOutcome
     from railyard.kit.errors import Problem
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
@@ -136,23 +136,23 @@ def forms() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedAssertion:
     """One assertion of one variant."""
 
     assertion: str
     variant: str
-    outcome: Outcome
+    outcome: AssertionOutcome
 
-    def case(self, *, several: bool) -> Case:
+    def case(self, *, several: bool) -> JunitCase:
         """As JUnit has it; with the variant in its name where there are several."""
         one, name = self.outcome, f"{self.assertion} [{self.variant}]" if several else self.assertion
         words = f"found: {one.found}" + (f"\n{one.remark}" if one.remark else "")
-        return Case(name, None if one.holds else one.found, words)
+        return JunitCase(name, None if one.holds else one.found, words)
 
 
 def check(
     draft: Draft, run: Callable[[Sequence[Any]], Result], progress: Callable[[str, float], None]
-) -> tuple[list[Checked], bool]:
+) -> tuple[list[CheckedAssertion], bool]:
     """Judges every assertion of a scenario, in its order, of every variant that it compares.
 
     A signal ends it with the assertions that were judged by then, and those about figures of variants that had ended.
@@ -173,7 +173,9 @@ def check(
     asserted, prepared = _read(draft), cache(partial(prepare, draft))
     result = cache(lambda: run(prepared()))
     subjects = [
-        Subject(variant.name, variant.draft, _Prepared(prepared, number), _Measured(result, variant.name), progress)
+        CheckSubject(
+            variant.name, variant.draft, _Prepared(prepared, number), _Measured(result, variant.name), progress
+        )
         for number, variant in enumerate(expand(draft))
     ]
     for number, (_, assertion) in enumerate(asserted):
@@ -183,16 +185,18 @@ def check(
     return _judged(asserted, subjects)
 
 
-def _judged(asserted: Sequence[tuple[str, Assertion]], subjects: Sequence[Subject]) -> tuple[list[Checked], bool]:
+def _judged(
+    asserted: Sequence[tuple[str, Assertion]], subjects: Sequence[CheckSubject]
+) -> tuple[list[CheckedAssertion], bool]:
     """Every assertion of every variant; after a signal only those of the kind that waited for the run."""
-    found: list[Checked] = []
+    found: list[CheckedAssertion] = []
     stopped: type[Assertion] | None = None
     for text, assertion in asserted:
         for subject in subjects:
             if stopped not in (None, type(assertion)):
                 continue
             try:
-                found.append(Checked(text, subject.name, assertion.judge(subject)))
+                found.append(CheckedAssertion(text, subject.name, assertion.judge(subject)))
             except Interrupted:
                 stopped = type(assertion)
     if stopped is not None and not found:
@@ -242,7 +246,7 @@ def _read(draft: Draft) -> list[tuple[str, Assertion]]:
     return out
 
 
-def judged(draft: Draft, progress: Callable[[str, float], None]) -> tuple[list[Checked], CheckAnswer]:
+def judged(draft: Draft, progress: Callable[[str, float], None]) -> tuple[list[CheckedAssertion], CheckAnswer]:
     """Every assertion of every variant.
 
     Args:
@@ -271,7 +275,7 @@ def judged(draft: Draft, progress: Callable[[str, float], None]) -> tuple[list[C
     return checked, answer
 
 
-def _row(one: Checked) -> CheckRow:
+def _row(one: CheckedAssertion) -> CheckRow:
     found = one.outcome
     remark = {"remark": found.remark} if found.remark else {}
     return CheckRow(assertion=one.assertion, variant=one.variant, found=found.found, holds=found.holds, **remark)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster.asbuilt.discovery import DIALECTS, Dialect, Discovery, FoundCable, FoundDevice
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.boxes import copper_reach_m
 from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
 from railyard.cluster.hall.racks import hall_of, lengths
 from railyard.cluster.names import ends_of, sockets
+from railyard.cluster.network_table import DIALECTS, Dialect, FoundCable, FoundDevice, NetworkTable
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.packet import PacketSettings, assign
 from railyard.work.scenario.packet.settings import differences
@@ -113,7 +113,7 @@ class PlannedTier:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CablingPlan:
     """What is built."""
 
     cluster: Cluster
@@ -179,7 +179,7 @@ class Plan:
         return f"{NETWORKS[tier.network]}-{tier.name}-{int(self.cables.number[row]):06d}"
 
 
-def plan_of(cluster: Cluster) -> Plan:
+def plan_of(cluster: Cluster) -> CablingPlan:
     """The plan of a cluster."""
     hall = hall_of(cluster)
     devices, racks = hall.devices, hall.racks
@@ -195,7 +195,7 @@ def plan_of(cluster: Cluster) -> Plan:
     columns["length_m"] = _between_sites(cluster, columns["tier"], lengths(racks, ends))
     columns["order"] = _pulled(racks, columns)
     names = tuple(cluster.plans[key].name for key in networks)
-    return Plan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
+    return CablingPlan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
 
 
 def _between_sites(cluster: Cluster, tier: NDArray[np.int16], length_m: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -284,7 +284,7 @@ class Addresses:
     access: NDArray[np.int64]
 
 
-def addresses_of(plan: Plan) -> Addresses:
+def addresses_of(plan: CablingPlan) -> Addresses:
     """Addresses of a plan; those of one network do not depend on the size of another."""
     devices, cables = plan.devices, plan.cables
     asn = np.zeros(len(devices), np.int64)
@@ -304,7 +304,7 @@ def addresses_of(plan: Plan) -> Addresses:
     return Addresses(asn, loopback, management, access)
 
 
-def _pods(plan: Plan) -> NDArray[np.int64]:
+def _pods(plan: CablingPlan) -> NDArray[np.int64]:
     """int64[devices], a number for the spines that share a leaf."""
     devices, cables = plan.devices, plan.cables
     pod = np.arange(len(devices))
@@ -345,7 +345,7 @@ HOST_MTU = 9000
 """Of interfaces of servers, without the header."""
 
 
-def is_infiniband(plan: Plan, network: int) -> bool:
+def is_infiniband(plan: CablingPlan, network: int) -> bool:
     """Whether a network's switches are InfiniBand's."""
     key = list(plan.cluster.plans)[network]
     return any(switch.family == "infiniband" for switch in plan.cluster.plans[key].switches.values())
@@ -356,7 +356,7 @@ def interface(network: str, nic: int) -> str:
     return f"{NETWORKS[network]}{nic - 1}"
 
 
-def drawn(plan: Plan, network: int, dialect: Dialect) -> Discovery:
+def drawn(plan: CablingPlan, network: int, dialect: Dialect) -> NetworkTable:
     """One network of a plan as found, cables in the plan's order.
 
     Args:
@@ -392,10 +392,10 @@ def drawn(plan: Plan, network: int, dialect: Dialect) -> Discovery:
         mine = 0 if infiniband else HOST_MTU if is_host[a] else frames
         width = PORT_LANES if infiniband else 0
         listed.append(FoundCable(one, port, other, far_port, int(rates[at]), 0, mine, frames, lengths[at], width))
-    return Discovery("the plan", tuple(devices), tuple(listed))
+    return NetworkTable("the plan", tuple(devices), tuple(listed))
 
 
-def _device(plan: Plan, one: int, part: int) -> FoundDevice:
+def _device(plan: CablingPlan, one: int, part: int) -> FoundDevice:
     name = plan.devices.name[one]
     if plan.devices.level[one]:
         return FoundDevice(name, name, "switch")
@@ -409,7 +409,7 @@ def _port(dialect: Dialect, number: int, cage: int, lane: int, lanes: int) -> st
     return dialect.port(cage, None if lanes == 1 else lane, lanes)
 
 
-def dialects(plan: Plan, network: int) -> list[Dialect]:
+def dialects(plan: CablingPlan, network: int) -> list[Dialect]:
     """Dialects that a network's switches may have."""
     infiniband = is_infiniband(plan, network)
     return [one for name, one in DIALECTS.items() if (name == "infiniband") == infiniband]

@@ -51,7 +51,7 @@ class Leak:
 
 
 @dataclass
-class Table:
+class RouteTable:
     """A table of routes.
 
     Attributes:
@@ -70,7 +70,7 @@ class Table:
 
 
 @dataclass
-class Port:
+class ConfiguredPort:
     """A port, or a VLAN of one.
 
     Attributes:
@@ -86,7 +86,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Rule:
+class FilterRule:
     """A row of a filter: the first that a destination fits decides; where none does, it is dropped.
 
     Attributes:
@@ -111,18 +111,18 @@ class Configured:
     name: str
     asn: int = 0
     loopback: str = ""
-    ports: dict[str, Port] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=lambda: {ALL: Table()})
-    filters: dict[str, list[Rule]] = field(default_factory=dict)
+    ports: dict[str, ConfiguredPort] = field(default_factory=dict)
+    tables: dict[str, RouteTable] = field(default_factory=lambda: {ALL: RouteTable()})
+    filters: dict[str, list[FilterRule]] = field(default_factory=dict)
     overlay: Line | None = None
 
-    def port(self, name: str) -> Port:
+    def port(self, name: str) -> ConfiguredPort:
         """A port, made where it is not there yet."""
-        return self.ports.setdefault(name, Port())
+        return self.ports.setdefault(name, ConfiguredPort())
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> RouteTable:
         """A table, made where it is not there yet."""
-        return self.tables.setdefault(name, Table())
+        return self.tables.setdefault(name, RouteTable())
 
     def of_vni(self, vni: int) -> str | None:
         """The table of a VNI."""

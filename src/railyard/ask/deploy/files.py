@@ -74,7 +74,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 @dataclass(frozen=True)
-class Case:
+class JunitCase:
     """One verdict.
 
     Attributes:
@@ -86,7 +86,7 @@ class Case:
     words: str
 
 
-def junit(suite: str, cases: Sequence[Case]) -> str:
+def junit(suite: str, cases: Sequence[JunitCase]) -> str:
     """The report: a case a verdict."""
     failed = str(sum(one.failure is not None for one in cases))
     counts = {"tests": str(len(cases)), "failures": failed, "errors": "0"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy.emit.intent import headroom
-from railyard.cluster.asbuilt.discovery import DIALECTS
+from railyard.cluster.network_table import DIALECTS
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.registry import Registry
 

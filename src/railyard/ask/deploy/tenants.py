@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.cluster.tenancy import Tenancy
 
 
@@ -71,7 +71,7 @@ NOBODYS = Holder("nobody")
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
+class SharedNetwork:
     """A network's tenants.
 
     Attributes:
@@ -80,7 +80,7 @@ class Shared:
         carried: bool[devices, tenants], whose routes a switch has to have.
     """
 
-    plan: Plan
+    plan: CablingPlan
     tenancy: Tenancy | None
     owner: NDArray[np.int32]
     carried: NDArray[np.bool_]
@@ -122,14 +122,14 @@ class Shared:
         return (system in ("sonic", "frr") and bool(self.vrfs(device))) or (system == "frr" and any(shares))
 
 
-def shared_of(plan: Plan, network: int) -> Shared:
+def shared_of(plan: CablingPlan, network: int) -> SharedNetwork:
     """Whose the cables of a network are."""
     cables, devices = plan.cables, plan.devices
     key = list(plan.cluster.plans)[network]
     tenancy = plan.cluster.plans[key].tenancy
     owner = np.full(len(cables), NOBODY, np.int32)
     if tenancy is None:
-        return Shared(plan, None, owner, np.zeros((len(devices), 0), np.bool_))
+        return SharedNetwork(plan, None, owner, np.zeros((len(devices), 0), np.bool_))
     servers = len(tenancy.owner)
     mine = np.flatnonzero((cables.network == network) & (cables.a < servers) & (devices.level[cables.a] == 0))
     owner[mine] = tenancy.owner[cables.a[mine], cables.a_port[mine] - 1]
@@ -139,10 +139,10 @@ def shared_of(plan: Plan, network: int) -> Shared:
     for level in range(1, int(devices.level.max(initial=1)) + 1):
         up = np.flatnonzero((cables.network == network) & (devices.level[cables.a] == level))
         np.logical_or.at(carried, cables.b[up], carried[cables.a[up]])
-    return Shared(plan, tenancy, owner, carried, _prefixes(plan, owner, len(tenancy.tenants)))
+    return SharedNetwork(plan, tenancy, owner, carried, _prefixes(plan, owner, len(tenancy.tenants)))
 
 
-def _prefixes(plan: Plan, owner: NDArray[np.int32], tenants: int) -> tuple[tuple[str, ...], ...]:
+def _prefixes(plan: CablingPlan, owner: NDArray[np.int32], tenants: int) -> tuple[tuple[str, ...], ...]:
     """Prefixes of each tenant's servers, put together where they lie side by side."""
     access = addresses_of(plan).access
     found = []
@@ -187,7 +187,7 @@ class Demand:
         }  # fmt: skip
 
 
-def demands(plan: Plan, key: str = "back_end") -> list[Demand]:
+def demands(plan: CablingPlan, key: str = "back_end") -> list[Demand]:
     """The fullest tables by role of a network; nothing where nobody shares it."""
     number = list(plan.cluster.plans).index(key)
     shared, network = shared_of(plan, number), plan.cluster.plans[key]
@@ -207,7 +207,7 @@ def demands(plan: Plan, key: str = "back_end") -> list[Demand]:
     return list(found.values())
 
 
-def _rows(plan: Plan, number: int, shared: Shared) -> Iterator[tuple[int, dict[str, int]]]:
+def _rows(plan: CablingPlan, number: int, shared: SharedNetwork) -> Iterator[tuple[int, dict[str, int]]]:
     cables, devices = plan.cables, plan.devices
     mine = cables.network == number
     switches = np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[number]))
@@ -225,7 +225,7 @@ def _rows(plan: Plan, number: int, shared: Shared) -> Iterator[tuple[int, dict[s
 
 
 def _of_switch(
-    shared: Shared,
+    shared: SharedNetwork,
     device: int,
     totals: tuple[int, list[int], list[int]],
     ports: Counter[int],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.observe.answer import PriceOfParts
     from railyard.ask.observe.gather import Gathered
-    from railyard.ask.observe.reader import Call, Member, Piece
+    from railyard.ask.observe.reader import Call, CommunicatorMember, Piece
     from railyard.graph import Record
 
 
@@ -56,7 +56,7 @@ def diagnose_counts(pieces: Sequence[Piece]) -> Diagnosis:
     return answer
 
 
-def _still(captures: Sequence[Sequence[Member]]) -> bool:
+def _still(captures: Sequence[Sequence[CommunicatorMember]]) -> bool:
     """Whether there are two captures, and no count has grown from one to the other."""
     if len(captures) < 2:
         return False
@@ -64,7 +64,7 @@ def _still(captures: Sequence[Sequence[Member]]) -> bool:
     return before == after
 
 
-def _behind(members: Sequence[Member], still: bool, answer: Diagnosis) -> None:
+def _behind(members: Sequence[CommunicatorMember], still: bool, answer: Diagnosis) -> None:
     for group in dict.fromkeys(one.group for one in members):
         mine = [one for one in members if one.group == group]
         for name in sorted({name for one in mine for name in one.counts}):
@@ -99,7 +99,7 @@ def _halved(group: str, name: str, counts: Mapping[int, int], most: int) -> str:
 
 
 @dataclass(frozen=True)
-class Group:
+class CallGroup:
     """A process group and what its members called.
 
     Attributes:
@@ -135,16 +135,16 @@ def diagnose_calls(pieces: Sequence[Piece]) -> Diagnosis:
     return answer
 
 
-def _groups(pieces: Sequence[Piece]) -> list[Group]:
+def _groups(pieces: Sequence[Piece]) -> list[CallGroup]:
     calls: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, Call]]] = {}
     for piece in pieces:
         for call in piece.calls:
             ranks = piece.groups.get(call.group, ())
             calls.setdefault((call.group, ranks), {}).setdefault(call.rank, {})[call.sequence] = call
-    return [Group(name, ranks or tuple(sorted(found)), found) for (name, ranks), found in sorted(calls.items())]
+    return [CallGroup(name, ranks or tuple(sorted(found)), found) for (name, ranks), found in sorted(calls.items())]
 
 
-def _missing(group: Group, answer: Diagnosis) -> None:
+def _missing(group: CallGroup, answer: Diagnosis) -> None:
     """The first collective that is under way without some members that were heard of."""
     latest = {rank: max(calls) for rank, calls in group.calls.items()}
     silent = sorted(set(group.members) - set(latest))
@@ -168,7 +168,7 @@ def _missing(group: Group, answer: Diagnosis) -> None:
         return
 
 
-def _mismatch(group: Group, answer: Diagnosis) -> None:
+def _mismatch(group: CallGroup, answer: Diagnosis) -> None:
     """The first number under which members called different things, where none of them has ended."""
     for number in sorted(set.intersection(*(set(calls) for calls in group.calls.values())) if group.calls else ()):
         calls = {rank: of[number] for rank, of in group.calls.items()}
@@ -237,7 +237,7 @@ def _is_operations(file: Path) -> bool:
 def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.ask.observe.answer import cluster_for, seed_of, usd_per_hour
     from railyard.ask.observe.diagnosis.simulated import diagnose as of_tasks
-    from railyard.ask.observe.diagnosis.verdict import Price
+    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
     from railyard.graph.parquet import read_record
 
     record = _blind(read_record(file))
@@ -246,7 +246,7 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
             "the record has no task graph, which a diagnosis replays", file=file, found=f"rows: {record.rows}"
         )
     cluster = None if cluster_file is None else cluster_for(record, cluster_file)
-    price = Price() if cluster is None else Price(usd_per_hour(record, cluster))
+    price = ClusterPrice() if cluster is None else ClusterPrice(usd_per_hour(record, cluster))
     said = record.meta.get("seed")
     seeds = [] if cluster_file is None else [seed_of(cluster_file), *([said] if isinstance(said, int) else [])]
     return of_tasks(record, cluster, price, seeds)
@@ -325,7 +325,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
 def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     from railyard.ask.observe.answer import cluster_of, traced_usd_per_hour
     from railyard.ask.observe.diagnosis.traced import diagnose as of_kernels
-    from railyard.ask.observe.diagnosis.verdict import Price
+    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
     from railyard.ask.observe.measured import record_of
     from railyard.ask.observe.summary import summary
 
@@ -334,7 +334,7 @@ def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     if cluster_file is None:
         return of_kernels(record, figures, missing=found.missing_ranks)
     cluster = cluster_of(cluster_file)
-    price = Price(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
+    price = ClusterPrice(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
     return of_kernels(record, figures, cluster.ranks_per_server, price, found.missing_ranks)
 
 

@@ -48,7 +48,7 @@ LEAST, SURE = 0.01, 2.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class TimedClass:
     """A collective that ended.
 
     Attributes:
@@ -63,7 +63,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Change:
+class ConstantsChange:
     """Constants of a class were changed.
 
     Attributes:
@@ -98,7 +98,7 @@ class Constants:
         """What such a collective takes, as applied."""
         return max(self.extra_s + self.factor * expected_s, 0.05 * expected_s)
 
-    def learn(self, one: Seen) -> bool:
+    def learn(self, one: TimedClass) -> bool:
         """Takes in a collective; True where what is applied has changed."""
         hours = 0.0 if math.isnan(self.at_s) else max(one.at_s - self.at_s, 0.0) / HOUR_S
         self.covariance = self.covariance + np.diag([WALK_EXTRA_S**2, WALK_FACTOR**2]) * hours
@@ -154,9 +154,9 @@ class Drift:
 
     classes: dict[str, Constants] = field(default_factory=dict)
     hours: list[Hour] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ConstantsChange] = field(default_factory=list)
 
-    def take(self, seen: Iterable[Seen]) -> None:
+    def take(self, seen: Iterable[TimedClass]) -> None:
         """Takes in collectives in the order of time; those older than the latest hour belong to it."""
         for one in seen:
             mine = self.classes.setdefault(one.name, Constants())
@@ -167,7 +167,7 @@ class Drift:
             hour.count += 1
             if mine.learn(one):
                 after = mine.predicted_s(one.expected_s) / one.expected_s
-                self.changes.append(Change(one.at_s, one.name, predicted / one.expected_s, after))
+                self.changes.append(ConstantsChange(one.at_s, one.name, predicted / one.expected_s, after))
 
     def _hour(self, at_s: float) -> Hour:
         start = at_s // HOUR_S * HOUR_S
@@ -290,7 +290,7 @@ def hourly(timings: Sequence[Timed], cluster: Cluster) -> dict[str, Any]:
         should = known[key]
         if should is not None and one.seconds > 0:
             seen.append(
-                Seen(
+                TimedClass(
                     one.at_s,
                     f"{one.kind} {one.ranks or cluster.ranks}{f' over {one.hosts}' if one.hosts else ''}",
                     should,

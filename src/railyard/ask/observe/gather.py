@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from railyard.ask.observe.reader import Piece, Reader, Source
+    from railyard.ask.observe.reader import Piece, Reader, TraceSource
 
 
 _CHUNK = 1 << 23
@@ -41,7 +41,7 @@ class EventFile:
         damage: Why the rest of the file could not be read; empty where all of it was.
     """
 
-    source: Source
+    source: TraceSource
     wanted: re.Pattern[bytes]
     about: dict[str, Any] = field(default_factory=dict)
     count: int = 0
@@ -233,7 +233,7 @@ def gather(path: Path) -> Gathered:
     return found
 
 
-def _read_all(every: Iterable[Source]) -> Iterator[tuple[str, Piece | str]]:
+def _read_all(every: Iterable[TraceSource]) -> Iterator[tuple[str, Piece | str]]:
     """Every source and what it says, or why it was not read; by as many processes as there are processors."""
     plain, listed = [], []
     for source in every:
@@ -249,7 +249,7 @@ def _read_all(every: Iterable[Source]) -> Iterator[tuple[str, Piece | str]]:
     yield from listed
 
 
-def _in_processes(plain: list[Source], processes: int) -> list[Piece | str]:
+def _in_processes(plain: list[TraceSource], processes: int) -> list[Piece | str]:
     """The same as `_read` of each, in order.
 
     Raises:
@@ -269,14 +269,14 @@ def _in_processes(plain: list[Source], processes: int) -> list[Piece | str]:
     return [one.value for one in done]
 
 
-def _read(source: Source) -> Piece | str:
+def _read(source: TraceSource) -> Piece | str:
     try:
         return _reader(source).read(source)
     except InputError as error:
         return error.problems[0].headline()
 
 
-def _reader(source: Source) -> Reader:
+def _reader(source: TraceSource) -> Reader:
     head = source.head()
     if not head.strip():
         raise InputError("the file is empty")

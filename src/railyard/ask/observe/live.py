@@ -123,7 +123,7 @@ def page(expected: Mapping[LabelKey, float], calibrated: Mapping[LabelKey, float
 
 
 @dataclass
-class Exporter:
+class MetricsServer:
     """A server of one page.
 
     Attributes:

@@ -37,7 +37,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Clock:
+class RankClock:
     """The clock of a rank against that of the first.
 
     Attributes:
@@ -49,10 +49,10 @@ class Clock:
     shared: int
 
 
-def aligned(ends: Mapping[int, Ends]) -> dict[int, Clock]:
+def aligned(ends: Mapping[int, Ends]) -> dict[int, RankClock]:
     """The clock of every rank against that of the lowest, over the neighbours that share most."""
     ranks = sorted(ends)
-    clocks = {ranks[0]: Clock(0, 0, 0)} if ranks else {}
+    clocks = {ranks[0]: RankClock(0, 0, 0)} if ranks else {}
     members: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for rank in ranks:
         for key in ends[rank]:
@@ -65,10 +65,10 @@ def aligned(ends: Mapping[int, Ends]) -> dict[int, Clock]:
             if rank not in clocks and (clock := _against(rank, ends, clocks, members, shared)) is not None:
                 clocks[rank] = clock
                 reached = True
-    return {rank: clocks.get(rank, Clock(0, -1, 0)) for rank in ranks}
+    return {rank: clocks.get(rank, RankClock(0, -1, 0)) for rank in ranks}
 
 
-def odd(clocks: Mapping[int, Clock]) -> list[str]:
+def odd(clocks: Mapping[int, RankClock]) -> list[str]:
     """Ranks whose clocks are far off, or that share nothing by which they could be aligned, in words."""
     far = {rank: clock.ahead_ns for rank, clock in clocks.items() if abs(clock.ahead_ns) > FAR_NS}
     lone = [str(rank) for rank, clock in clocks.items() if clock.error_ns < 0 and len(clocks) > 1]
@@ -86,10 +86,10 @@ def _few(listed: list[str]) -> str:
 def _against(
     rank: int,
     ends: Mapping[int, Ends],
-    clocks: Mapping[int, Clock],
+    clocks: Mapping[int, RankClock],
     members: Mapping[tuple[int, int, int], list[int]],
     shared: set[tuple[int, int, int]],
-) -> Clock | None:
+) -> RankClock | None:
     """The clock of a rank against the known ones; None where they share nothing."""
     found: list[int] = []
     error = 0
@@ -101,7 +101,7 @@ def _against(
     if not found:
         return None
     low, middle, high = np.percentile(np.array(found, np.float64) - found[0], [25, 50, 75])
-    return Clock(found[0] + round(middle), error + round((high - low) / 2), len(found))
+    return RankClock(found[0] + round(middle), error + round((high - low) / 2), len(found))
 
 
 @dataclass(frozen=True)
@@ -361,7 +361,7 @@ def _groups(
 
 
 def _meta(
-    found: Gathered, pieces: Sequence[Piece], clocks: dict[int, Clock], groups: list[dict[str, Any]]
+    found: Gathered, pieces: Sequence[Piece], clocks: dict[int, RankClock], groups: list[dict[str, Any]]
 ) -> dict[str, Any]:
     return {
         "sources": {str(piece.rank): piece.source for piece in pieces},

@@ -33,7 +33,7 @@ COUNTERS = "railyard diagnose counters/, on two captures of perfquery, ethtool -
 
 
 @dataclass(frozen=True)
-class Step:
+class NextTest:
     """A test."""
 
     run: str
@@ -41,14 +41,14 @@ class Step:
     otherwise: str
 
 
-_TRACES = Step(
+_TRACES = NextTest(
     "record ten steps or so on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
     "nothing is wrong",
     "a rank, accelerator or host is named: go on with its tests",
 )
 
 
-def after(answer: Diagnosis, cluster: Cluster | None) -> list[Step]:
+def after(answer: Diagnosis, cluster: Cluster | None) -> list[NextTest]:
     """What to do after a diagnosis: about the surest part, or more traces first; where none can be named, halves."""
     more = [_TRACES] if answer.short else []
     if answer.verdict:
@@ -58,7 +58,7 @@ def after(answer: Diagnosis, cluster: Cluster | None) -> list[Step]:
     return more + _halves(cluster) if answer.unknown else []
 
 
-def of_symptom(symptom: str, cluster: Cluster | None) -> list[Step]:
+def of_symptom(symptom: str, cluster: Cluster | None) -> list[NextTest]:
     """What to do where nothing but the symptom is known.
 
     Raises:
@@ -75,7 +75,7 @@ def of_symptom(symptom: str, cluster: Cluster | None) -> list[Step]:
     return _SYMPTOMS[symptom](cluster)
 
 
-def plain(steps: Sequence[Step]) -> list[dict[str, Any]]:
+def plain(steps: Sequence[NextTest]) -> list[dict[str, Any]]:
     """Steps as JSON values."""
     return [asdict(step) for step in steps]
 
@@ -105,24 +105,24 @@ def _perf(where: str) -> str:
     return f"all_reduce_perf -b 1G -e 1G {where}"
 
 
-def _network(part: str, cluster: Cluster | None) -> list[Step]:
+def _network(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             f"{COUNTERS}; look at {part}",
             "symbol errors, CRC errors, links down do not grow",
             "they grow: the cable or its modules; clean, reseat, then replace",
         ),
-        Step(
+        NextTest(
             f"ib_write_bw (or iperf3) over {part} alone, both ways, hosts idle",
             _link_gbs(cluster),
             "less on one way: that end's NIC, its PCIe slot or the module; on both: the cable or its switch port",
         ),
-        Step(
+        NextTest(
             _perf(f"on two hosts whose path crosses {part}, then on two whose path does not"),
             f"{_busbw(cluster, 2)}, and the same on both pairs",
             "only the first pair is slow: it is this part; both: look at hosts and settings",
         ),
-        Step(
+        NextTest(
             f"lead traffic around {part} (admin down, or another host) for some steps",
             "the job's step gets as short as `what_if` says",
             "it does not: it was not this part; put it back and diagnose a new record",
@@ -130,24 +130,24 @@ def _network(part: str, cluster: Cluster | None) -> list[Step]:
     ]
 
 
-def _accelerator(part: str, cluster: Cluster | None) -> list[Step]:
+def _accelerator(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             f"{CLOCKS} on {part} and on two others",
             "the same clocks, no reason for throttling, no ECC errors",
             "throttling: cooling or power; ECC: rows are remapped, drain it",
         ),
-        Step(
+        NextTest(
             f"dcgmi diag -r 3 on {part}, host idle",
             "all tests pass",
             "the test that fails says which: memory, PCIe, power, SM stress",
         ),
-        Step(
+        NextTest(
             _perf(f"on the host of {part} alone"),
             _busbw(cluster, 1),
             "less: its scale-up links (nvidia-smi nvlink -e), not its compute",
         ),
-        Step(
+        NextTest(
             f"the job without the host of {part} for some steps",
             "the step gets as short as `what_if` says",
             "it does not: input data or software that goes with the rank, not with the machine",
@@ -155,14 +155,14 @@ def _accelerator(part: str, cluster: Cluster | None) -> list[Step]:
     ]
 
 
-def _host(part: str, cluster: Cluster | None) -> list[Step]:
+def _host(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             f"py-spy record of the processes of {part} and of their data workers; with mpstat and iostat",
             "they launch kernels, and wait for nothing but the accelerator",
             "they read, decode, collect garbage, or share their cores with another process",
         ),
-        Step(
+        NextTest(
             f"{CLOCKS}; dmesg; cpupower frequency-info; numastat on {part}",
             "as on its neighbours",
             "power cap, thermal limit, another process, wrong NUMA binding",
@@ -171,24 +171,24 @@ def _host(part: str, cluster: Cluster | None) -> list[Step]:
     ]
 
 
-def _rank(part: str, cluster: Cluster | None) -> list[Step]:
+def _rank(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             "a second capture of RAS (ncclras) or the flight recorder half a minute later",
             "counts have grown: the job goes on",
             f"they have not, and {part} is behind: it hangs",
         ),
-        Step(
+        NextTest(
             f"py-spy dump of the process of {part}, and of one that waits",
             "both stand in the same collective",
             "it stands elsewhere: data loader, checkpoint, another branch of the program",
         ),
-        Step(
+        NextTest(
             f"dmesg and XID on the host of {part}",
             "nothing",
             "XID 79, 94, 95 or a link that went down: drain the host",
         ),
-        Step(
+        NextTest(
             _perf(f"on the host of {part} and one other, job stopped"),
             _busbw(cluster, 2),
             "it hangs or is slow: the host; it is well: the program",
@@ -196,9 +196,9 @@ def _rank(part: str, cluster: Cluster | None) -> list[Step]:
     ]
 
 
-def _software(part: str, _: Cluster | None) -> list[Step]:
+def _software(part: str, _: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             f"compare shapes and order of the collectives of {part} (flight recorder, NCCL_DEBUG_SUBSYS=COLL)",
             "equal on all members",
             "they differ from one call on: the branch of the program before that call",
@@ -206,14 +206,14 @@ def _software(part: str, _: Cluster | None) -> list[Step]:
     ]
 
 
-def _sequences(part: str, _: Cluster | None) -> list[Step]:
+def _sequences(part: str, _: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             f"log the lengths of the sequences in each micro-batch, on {part} and on two others",
             "the same sum of their squares, which attention's time follows",
             "they differ: pack or sort batches by that sum",
         ),
-        Step(
+        NextTest(
             f"give {part} the batches of another rank for some steps",
             "attention is slow on the other rank now",
             f"it is still slow on {part}: {CLOCKS}",
@@ -221,14 +221,14 @@ def _sequences(part: str, _: Cluster | None) -> list[Step]:
     ]
 
 
-def _experts(part: str, _: Cluster | None) -> list[Step]:
+def _experts(part: str, _: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             f"log the tokens that the router sends to each expert, on {part} and on two others",
             "about as many on every rank",
             "more than the mean: a larger balancing loss or bias, a capacity factor, or hot experts on different ranks",
         ),
-        Step(
+        NextTest(
             "the same job with routing forced to be even (Megatron: --moe-router-force-load-balancing)",
             "expert GEMMs take as long on every rank",
             f"they are still slow on {part}: {CLOCKS}",
@@ -236,23 +236,23 @@ def _experts(part: str, _: Cluster | None) -> list[Step]:
     ]
 
 
-def _halves(cluster: Cluster | None) -> list[Step]:
+def _halves(cluster: Cluster | None) -> list[NextTest]:
     """Bisection over hosts: as many rounds as the logarithm of their number."""
     hosts = 0 if cluster is None else -(-cluster.ranks // cluster.ranks_per_server)
     half = max(hosts // 2, 1)
     rounds = f"{max(math.ceil(math.log2(max(hosts, 2))), 1)} rounds" if hosts else "about log2(hosts) rounds"
     return [
-        Step(
+        NextTest(
             COUNTERS,
             "no port errs; ports that wait are followed by ibnetdiscover's output beside them",
             "a port is named: go on with it",
         ),
-        Step(
+        NextTest(
             _perf("on all hosts, job stopped"),
             _busbw(cluster, hosts),
             "less: go on; as expected: it is the program, its data or its placement",
         ),
-        Step(
+        NextTest(
             _perf("on each half of the hosts, by leafs, at the same time")
             + f"; then on halves of the slow half, {rounds}",
             f"{_busbw(cluster, half)} on both halves",
@@ -261,10 +261,10 @@ def _halves(cluster: Cluster | None) -> list[Step]:
     ]
 
 
-def _slow(cluster: Cluster | None) -> list[Step]:
+def _slow(cluster: Cluster | None) -> list[NextTest]:
     return [
         _TRACES,
-        Step(
+        NextTest(
             "NCCL inspector's log: railyard observe inspector/ --cluster FILE",
             f"every collective at {TOO_LOW:.0%} of the model or more",
             "slow are all kinds of one communicator: its network; all of one size: settings (algorithm, protocol)",
@@ -273,30 +273,30 @@ def _slow(cluster: Cluster | None) -> list[Step]:
     ]
 
 
-def _flapping(cluster: Cluster | None) -> list[Step]:
+def _flapping(cluster: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             "link_downed and carrier transitions of both ends, twice, ten minutes apart",
             "they do not grow",
             "one end alone grows: its module or port; both: the cable",
         ),
-        Step(
+        NextTest(
             "the module's light and temperature at both ends (mlxlink -m, ethtool -m)",
             "receive power within the module's range, equal within 2 dB over lanes",
             "one lane is low: clean the fibre; all are low: bent or too long; hot: airflow",
         ),
-        Step(
+        NextTest(
             "exchange the modules of the two ends",
             "the flapping goes with one of the modules",
             "it stays at the port: the port; it stays with the cable: the cable",
         ),
-        Step("ib_write_bw over the cable for ten minutes", _link_gbs(cluster), "dips: keep it out of the fabric"),
+        NextTest("ib_write_bw over the cable for ten minutes", _link_gbs(cluster), "dips: keep it out of the fabric"),
     ]
 
 
-def _hang(cluster: Cluster | None) -> list[Step]:
+def _hang(cluster: Cluster | None) -> list[NextTest]:
     return [
-        Step(
+        NextTest(
             "ncclras -f json (SET FORMAT json, STATUS at port 28028), or flight recorder dumps, in a folder:"
             " railyard diagnose FOLDER",
             "nobody is missing, counts agree: it is no hang of a collective",
@@ -306,7 +306,7 @@ def _hang(cluster: Cluster | None) -> list[Step]:
     ]
 
 
-_KINDS: dict[str, Callable[[str, Cluster | None], list[Step]]] = {
+_KINDS: dict[str, Callable[[str, Cluster | None], list[NextTest]]] = {
     "cable": _network,
     "nic": _network,
     "switch": _network,
@@ -318,5 +318,5 @@ _KINDS: dict[str, Callable[[str, Cluster | None], list[Step]]] = {
     "sequences": _sequences,
     "experts": _experts,
 }
-_SYMPTOMS: dict[str, Callable[[Cluster | None], list[Step]]] = {"slow": _slow, "flapping": _flapping, "hang": _hang}
+_SYMPTOMS: dict[str, Callable[[Cluster | None], list[NextTest]]] = {"slow": _slow, "flapping": _flapping, "hang": _hang}
 SYMPTOMS = tuple(_SYMPTOMS)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Group:
+class OperationGroup:
     """Operations that wait for one another.
 
     Attributes:
@@ -50,9 +50,9 @@ class Dependencies:
     """
 
     waits: Sequence[Sequence[int]]
-    groups: Sequence[Group]
+    groups: Sequence[OperationGroup]
 
-    def ordered(self) -> list[Group]:
+    def ordered(self) -> list[OperationGroup]:
         """The groups in an order in which none comes before what its members wait for.
 
         Raises:
@@ -89,7 +89,7 @@ class Replayed:
         return np.asarray(self.end.max(axis=(0, 2)) - self.start.min(axis=(0, 2)))
 
 
-def replay(order: Sequence[Group], waits: Sequence[Sequence[int]], duration: Times) -> Replayed:
+def replay(order: Sequence[OperationGroup], waits: Sequence[Sequence[int]], duration: Times) -> Replayed:
     """Runs the operations.
 
     Args:
@@ -127,7 +127,7 @@ COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration",
 
 
 @dataclass(frozen=True, order=True)
-class Operation:
+class PipelineOperation:
     """An operation of every step and data-parallel rank.
 
     Attributes:
@@ -153,7 +153,7 @@ class Operations:
         rank: int64[stages, data-parallel ranks].
     """
 
-    operations: tuple[Operation, ...]
+    operations: tuple[PipelineOperation, ...]
     steps: tuple[int, ...]
     start: NDArray[np.float32]
     end: NDArray[np.float32]
@@ -217,7 +217,7 @@ def operations_of(frame: pl.DataFrame) -> Operations:
     start, duration = (rows[name].to_numpy().reshape(shape) for name in ("start_ts", "duration"))
     first = rows.with_row_index().filter(pl.col("index") % (shape[1] * shape[2]) == 0)
     return Operations(
-        operations=tuple(Operation(*row) for row in names.iter_rows()),
+        operations=tuple(PipelineOperation(*row) for row in names.iter_rows()),
         steps=tuple(steps),
         start=start - start.min(axis=(0, 2), keepdims=True),
         end=start + duration - start.min(axis=(0, 2), keepdims=True),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.observe.kernels import Kernels
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.network_table import NetworkTable
 
 
 GZIP = b"\x1f\x8b"
@@ -36,7 +36,7 @@ DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 
 
 @dataclass(frozen=True)
-class Source:
+class TraceSource:
     """Something to read.
 
     Attributes:
@@ -119,7 +119,7 @@ def upto(stream: IO[bytes], size: int) -> bytes:
     return b"".join(pieces)
 
 
-def sources(path: Path) -> Iterator[Source]:
+def sources(path: Path) -> Iterator[TraceSource]:
     """Everything at a path, in the order of its names.
 
     Raises:
@@ -135,14 +135,14 @@ def sources(path: Path) -> Iterator[Source]:
         raise InputError("there is no such file or folder", file=path)
 
 
-def _of_file(file: Path) -> Iterator[Source]:
+def _of_file(file: Path) -> Iterator[TraceSource]:
     try:
         if file.suffix == ".zip":
             yield from _zipped(file)
         elif file.name.endswith((".tar", ".tar.gz", ".tgz")):
             yield from _archived(file)
         else:
-            yield Source(str(file), partial(opened, file), file.stat().st_size)
+            yield TraceSource(str(file), partial(opened, file), file.stat().st_size)
     except DAMAGED as error:
         raise InputError(f"the archive cannot be read: {error}", file=file) from None
 
@@ -153,22 +153,22 @@ def _behind_mark(stream: IO[bytes]) -> IO[bytes]:
     return stream
 
 
-def _zipped(file: Path) -> Iterator[Source]:
+def _zipped(file: Path) -> Iterator[TraceSource]:
     with opened(file) as raw, zipfile.ZipFile(raw) as archive:
         members = [member for member in archive.namelist() if not member.endswith("/")]
         _refuse_more(file, len(members))
         for member in sorted(members):
-            yield Source(f"{file}:{member}", partial(archive.open, member))
+            yield TraceSource(f"{file}:{member}", partial(archive.open, member))
 
 
-def _archived(file: Path) -> Iterator[Source]:
+def _archived(file: Path) -> Iterator[TraceSource]:
     with opened(file) as raw, tarfile.open(fileobj=raw) as archive:
         members = []
         for member in archive:
             members += [member] if member.isreg() else []
             _refuse_more(file, len(members))
         for member in sorted(members, key=lambda one: one.name):
-            yield Source(f"{file}:{member.name}", partial(_member, archive, member))
+            yield TraceSource(f"{file}:{member.name}", partial(_member, archive, member))
 
 
 def _refuse_more(file: Path, members: int) -> None:
@@ -211,7 +211,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CommunicatorMember:
     """A rank in a communicator, as its library's monitor saw it.
 
     Attributes:
@@ -310,7 +310,7 @@ class Piece:
     world: int = 0
     kernels: Kernels | None = None
     calls: list[Call] = field(default_factory=list)
-    members: list[Member] = field(default_factory=list)
+    members: list[CommunicatorMember] = field(default_factory=list)
     well: int = 0
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     steps: list[tuple[int, int, int]] = field(default_factory=list)
@@ -320,7 +320,7 @@ class Piece:
     counts: list[Count] = field(default_factory=list)
     timings: list[Timed] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
-    cabling: Discovery | None = None
+    cabling: NetworkTable | None = None
     remarks: list[str] = field(default_factory=list)
     timed: bool = False
 
@@ -337,7 +337,7 @@ class Reader:
     name: str
     summary: str
     recognises: Callable[[str, bytes], bool]
-    read: Callable[[Source], Piece]
+    read: Callable[[TraceSource], Piece]
 
 
 readers: Registry[Reader] = Registry("reader of traces", package="railyard.ask.observe.readers")
@@ -352,7 +352,7 @@ def add_text_reader(
 ) -> None:
     """Registers a format of text: `take` adds what it says to a piece; `nothing` is the error, and what is allowed."""
 
-    def read(source: Source) -> Piece:
+    def read(source: TraceSource) -> Piece:
         piece = Piece(source.name)
         take(source.text(), piece)
         if not (piece.counts or piece.timings or piece.edges):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe import operations as ops
-from railyard.ask.observe.operations import Dependencies, Group, replay
+from railyard.ask.observe.operations import Dependencies, OperationGroup, replay
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Builder:
     def _around(self, kind: str, number: int, stage: int, place: int) -> None:
         """A send after its computation; a receive before its own and after the one before."""
         computation = f"{kind.split('-', maxsplit=1)[0]}-compute"
-        own = self.number.get(ops.Operation(computation, place, stage))
+        own = self.number.get(ops.PipelineOperation(computation, place, stage))
         if own is None:
             raise InputError(f"`{kind}` of stage {stage} has no computation {place}")
         chunk = self.found.model_chunk[own] + _TOWARD[kind]
@@ -131,7 +131,7 @@ class _Builder:
             self.waits[number].append(own)
             return
         self.waits[own].append(number)
-        before = self.number.get(ops.Operation(computation, place - 1, stage))
+        before = self.number.get(ops.PipelineOperation(computation, place - 1, stage))
         if before is not None:
             self.waits[number].append(before)
 
@@ -143,7 +143,7 @@ class _Builder:
         if first < 2:
             return
         for kind in ("backward-recv", "backward-send"):
-            number = self.number.get(ops.Operation(kind, 0, stage))
+            number = self.number.get(ops.PipelineOperation(kind, 0, stage))
             if number is not None:
                 self.waits[number].append(order[first - 2])
 
@@ -199,21 +199,21 @@ class _Builder:
             self.waits[tail[0]].extend(before)
         self.chain(tail)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[OperationGroup]:
         """Who waits for whom: pairs of transfers, data-parallel collectives, the embedding's ends, all that clip."""
         every = self.found.operations
         groups = self._pairs()
         if self.parallel:
-            groups += [Group((n,), True, True) for n, one in enumerate(every) if one.kind in ops.DATA_PARALLEL]
+            groups += [OperationGroup((n,), True, True) for n, one in enumerate(every) if one.kind in ops.DATA_PARALLEL]
         edges = {0, self.found.stages - 1}
         embedding = tuple(n for n, one in enumerate(every) if one.kind == ops.EMBEDDING and one.stage in edges)
         clip = tuple(n for n, one in enumerate(every) if one.kind == ops.CLIP)
-        groups += [Group(embedding, True, False)] if embedding else []
-        groups += [Group(clip, True, True)] if clip else []
+        groups += [OperationGroup(embedding, True, False)] if embedding else []
+        groups += [OperationGroup(clip, True, True)] if clip else []
         known = {member for group in groups for member in group.members}
-        return groups + [Group((n,), False, False) for n in range(len(every)) if n not in known]
+        return groups + [OperationGroup((n,), False, False) for n in range(len(every)) if n not in known]
 
-    def _pairs(self) -> list[Group]:
+    def _pairs(self) -> list[OperationGroup]:
         place = {
             number: (kind, stage, index)
             for kind in ops.POINT_TO_POINT
@@ -227,9 +227,9 @@ class _Builder:
             if peer is None:
                 raise InputError(f"`{kind}` {index} of stage {stage} has no peer in the trace")
             if number < peer:
-                groups.append(Group((number, peer), True, False))
+                groups.append(OperationGroup((number, peer), True, False))
         alone = [n for n, one in enumerate(self.found.operations) if one.kind in ops.POINT_TO_POINT and n not in place]
-        return groups + [Group((number,), True, False) for number in alone]
+        return groups + [OperationGroup((number,), True, False) for number in alone]
 
 
 SLOWEST_SHARE_PERCENT = 3

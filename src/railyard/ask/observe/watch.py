@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from railyard.ask.observe import live
-from railyard.ask.observe.expected import Seen, expected_s
+from railyard.ask.observe.expected import TimedClass, expected_s
 from railyard.ask.observe.kernels import BUSBW, kind_of
 from railyard.ask.observe.live import LabelKey, labels_of
 from railyard.ask.observe.reader import is_count
@@ -225,7 +225,7 @@ def learn(drift: Drift, rows: Sequence[Mapping[str, Any]], at_s: float) -> None:
         if one["expected_gbs"] and one["busbw_gbs"] > 0 and size is not None:
             moved = size * BUSBW[kind](int(one["nranks"])) / 1e9
             name = _class((one["collective"], "", one["nranks"], one["n_nodes"]))
-            seen.append(Seen(at_s, name, moved / one["expected_gbs"], moved / one["busbw_gbs"]))
+            seen.append(TimedClass(at_s, name, moved / one["expected_gbs"], moved / one["busbw_gbs"]))
     drift.take(seen)
 
 

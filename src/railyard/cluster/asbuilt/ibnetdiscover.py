@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, Twins
+from railyard.cluster.network_table import FoundCable, FoundDevice, NetworkTable, Twins
 from railyard.kit.errors import Problem, abridged
 
 LANE_BPS = {
@@ -77,7 +77,7 @@ def looks_like(text: str) -> bool:
     return bool(re.search(r'^(Switch|Ca)\s+\d+\s+"[SH]-', text, re.MULTILINE))
 
 
-def read(text: str, file: str) -> Discovery:
+def read(text: str, file: str) -> NetworkTable:
     """Devices and cables; what cannot be read, or is said by one end alone, is a problem of the result."""
     reading, here = _Reading(file), ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -159,7 +159,7 @@ def _described(kind: str, key: str, description: str, ports: int, line: int) -> 
     return FoundDevice(key, host or key, "host", part.strip(), ports, line, description)
 
 
-def _joined(reading: _Reading) -> Discovery:
+def _joined(reading: _Reading) -> NetworkTable:
     _completed(reading)
     _told_apart(reading)
     _boarded(reading)
@@ -185,7 +185,7 @@ def _joined(reading: _Reading) -> Discovery:
         Twins("GUID", value.partition("-")[2] or value, tuple(sorted({number[key] for key in keys})))
         for value, keys in reading.twins.items()
     )
-    return Discovery(
+    return NetworkTable(
         reading.file, tuple(reading.devices.values()), cables, tuple(abridged(reading.problems)), addresses, twins
     )
 

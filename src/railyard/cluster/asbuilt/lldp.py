@@ -13,11 +13,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.asbuilt.discovery import (
+from railyard.cluster.network_table import (
     HOST_PORT,
-    Discovery,
     FoundCable,
     FoundDevice,
+    NetworkTable,
     Twins,
     hardware_address,
     hosts_of,
@@ -187,7 +187,7 @@ class _Reading:
         self.problems.append(Problem(message, file=file, found=found))
 
 
-def read(folder: Path) -> Discovery:
+def read(folder: Path) -> NetworkTable:
     """Devices and cables of a folder; files that cannot be read are problems of the result.
 
     Raises:
@@ -245,7 +245,7 @@ class _Cables:
     at_port: dict[tuple[str, str], _Cable] = field(default_factory=dict)
 
 
-def _joined(reading: _Reading) -> Discovery:
+def _joined(reading: _Reading) -> NetworkTable:
     names = {name.lower(): name for name in reading.neighbours}
     short = Counter(_short(name) for name in reading.neighbours)
     for name in reading.neighbours:
@@ -311,7 +311,7 @@ def _add(reading: _Reading, cables: _Cables, here: str, far: str, one: Neighbour
     cables.at_port.setdefault(theirs, cable)
 
 
-def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str]]) -> Discovery:
+def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str]]) -> NetworkTable:
     order = dict.fromkeys(reading.neighbours)
     order.update(dict.fromkeys(device for cable in cables for device, _ in cable.ends))
     number = {name: at for at, name in enumerate(order)}
@@ -334,7 +334,7 @@ def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str
         for address, names in _addresses(reading).items()
         if len(names) > 1
     ]
-    return Discovery(reading.folder, devices, tuple(listed), tuple(reading.problems), twins=tuple(twins))
+    return NetworkTable(reading.folder, devices, tuple(listed), tuple(reading.problems), twins=tuple(twins))
 
 
 def _addresses(reading: _Reading) -> dict[str, set[str]]:

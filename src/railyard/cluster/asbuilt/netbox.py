@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.asbuilt.discovery import Discovery, FoundCable, FoundDevice, hosts_of
+from railyard.cluster.network_table import FoundCable, FoundDevice, NetworkTable, hosts_of
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.files import read_text
 from railyard.kit.table import Table
@@ -47,7 +47,7 @@ class _Reading:
         self.problems.append(Problem(message, file=self.file, line=line or None, found=found))
 
 
-def read(path: Path) -> Discovery:
+def read(path: Path) -> NetworkTable:
     """Devices and cables; what cannot be read is a problem of the result.
 
     Raises:
@@ -178,7 +178,7 @@ def _end(item: Mapping[str, Any]) -> _End:
     return str(item["device"]["name"]), str(item["name"])
 
 
-def _joined(reading: _Reading) -> Discovery:
+def _joined(reading: _Reading) -> NetworkTable:
     order = {
         name: at for at, name in enumerate(dict.fromkeys(end[0] for a, b, _, _ in reading.cables for end in (a, b)))
     }
@@ -192,4 +192,4 @@ def _joined(reading: _Reading) -> Discovery:
                 reading.wrong("two cables are in one port", line, f"{end[0]}[{end[1]}], also in line {taken[end]}")
         (one, port), (other, far) = sorted((a, b), key=lambda end: order[end[0]])
         cables.append(FoundCable(order[one], port, order[other], far, 0, line, length_m=length))
-    return Discovery(reading.file, devices, tuple(cables), tuple(reading.problems))
+    return NetworkTable(reading.file, devices, tuple(cables), tuple(reading.problems))

@@ -91,7 +91,7 @@ PCI_CLASS = {"bridge": "0x060400", "accelerator": "0x030200", "network": "0x0207
 """Of what has no class of its own in a file."""
 
 
-def write(machine: Machine) -> Element:
+def write(machine: NcclMachine) -> Element:
     """The tree; its `text` is the file."""
     return Element("system", {"version": machine.version}, [_write_numa(one) for one in machine.numas])
 
@@ -175,7 +175,7 @@ class Net:
 
 
 @dataclass(frozen=True)
-class Link:
+class NcclLink:
     """Links of an accelerator.
 
     Attributes:
@@ -200,7 +200,7 @@ class Gpu:
     dev: int = -1
     sm: int = -1
     arch: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[NcclLink, ...] = ()
     given: dict[str, str] = field(default_factory=dict)
 
 
@@ -249,7 +249,7 @@ class Numa:
 
 
 @dataclass(frozen=True)
-class Machine:
+class NcclMachine:
     """A server."""
 
     numas: tuple[Numa, ...]
@@ -267,14 +267,14 @@ class Machine:
         return [(numa.number, one) for numa in self.numas for one in numa.devices("network")]
 
 
-def parse(text: str, file: str) -> Machine:
+def parse(text: str, file: str) -> NcclMachine:
     """A machine of the text of a topology file.
 
     Raises:
         InputError: It is no such file, or a value is none.
     """
     root = read(text, file, "system")
-    return Machine(tuple(_numa(one, file) for one in root.all("cpu")), root.given.get("version", "1"))
+    return NcclMachine(tuple(_numa(one, file) for one in root.all("cpu")), root.given.get("version", "1"))
 
 
 def _numa(element: Element, file: str) -> Numa:
@@ -335,7 +335,7 @@ def _number(element: Element, key: str, file: str, otherwise: int) -> int:
 
 def _gpu(element: Element, file: str) -> Gpu:
     links = tuple(
-        Link(one.tag, one.given.get("target", ""), _number(one, "count", file, 1), one.given)
+        NcclLink(one.tag, one.given.get("target", ""), _number(one, "count", file, 1), one.given)
         for one in element.children
         if one.tag in LINKS
     )

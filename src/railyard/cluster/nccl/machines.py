@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.nccl.machine import Element, Gpu, Machine, Net, Numa, Pci, read
+from railyard.cluster.nccl.machine import Element, Gpu, NcclMachine, Net, Numa, Pci, read
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _graph(graph: Graph) -> Element:
     return Element("graph", graph.given | given, channels)
 
 
-def rails(machine: Machine) -> tuple[Graph, ...]:
+def rails(machine: NcclMachine) -> tuple[Graph, ...]:
     """A ring and a tree a NIC: in at the NIC, to the accelerator next to it, through all others, and out again.
 
     For machines whose accelerators reach one another alike, as through a switch; each channel then has its own rail.
@@ -140,7 +140,7 @@ def generation(bits: float) -> float:
     return next((gt_s for gt_s, share in GT_S.items() if gt_s * 1e9 * share * LANES >= bits * 0.98), 128.0)
 
 
-def machine_of(server: Server, nic_bps: float, nics: int) -> Machine:
+def machine_of(server: Server, nic_bps: float, nics: int) -> NcclMachine:
     """A server of the catalogue; bus addresses are made up in the order of the devices."""
     numas = []
     for number in range(server.numa_nodes):
@@ -150,7 +150,7 @@ def machine_of(server: Server, nic_bps: float, nics: int) -> Machine:
         if not gpus:
             below = [_nic(nic, nic_bps) for nic in mine]
         numas.append(Numa(number, tuple(below)))
-    return Machine(tuple(numas))
+    return NcclMachine(tuple(numas))
 
 
 def _domain(domains: tuple[int, ...], number: int) -> int:
@@ -168,7 +168,7 @@ def _nic(nic: int, nic_bps: float) -> Pci:
     return Pci(f"0000:{0x90 + nic:02x}:00.0", "network", generation(nic_bps), LANES, nets=(net,))
 
 
-def entry_of(machine: Machine, catalog: Catalog, file: str, accelerator: str = "") -> dict[str, Any]:
+def entry_of(machine: NcclMachine, catalog: Catalog, file: str, accelerator: str = "") -> dict[str, Any]:
     """A server for a catalogue file: what the machine says over the nearest entry of the catalogue.
 
     Args:
@@ -204,7 +204,7 @@ def entry_of(machine: Machine, catalog: Catalog, file: str, accelerator: str = "
     return entry
 
 
-def _back_end(machine: Machine) -> list[tuple[int, float]]:
+def _back_end(machine: NcclMachine) -> list[tuple[int, float]]:
     """Domain and rate of each NIC of the fastest kind: slower ones are for users and storage; 0 where not said."""
     nics = [(domain, max((net.rate_bps for net in pci.nets), default=0.0)) for domain, pci in machine.nics]
     most = max((rate for _, rate in nics), default=0.0)
@@ -215,7 +215,7 @@ def _bits(pci: Pci) -> float:
     return pci.gt_s * 1e9 * GT_S.get(pci.gt_s, 128 / 130) * pci.lanes
 
 
-def _accelerator(machine: Machine, file: str) -> str:
+def _accelerator(machine: NcclMachine, file: str) -> str:
     kinds = Counter(one.gpu.arch or str(one.gpu.sm) for _, one in machine.accelerators if one.gpu is not None)
     kind = kinds.most_common(1)[0][0]
     if kind not in COMMONEST:

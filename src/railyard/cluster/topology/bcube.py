@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
-from railyard.cluster.topology.grid import Grid
 from railyard.cluster.topology.torus import near_cube
 from railyard.cluster.topology.wiring import (
     Endpoints,
@@ -28,6 +28,82 @@ if TYPE_CHECKING:
 
     from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Box
+
+
+@dataclass(frozen=True)
+class PortGrid:
+    """The numbers of a grid of ports.
+
+    Attributes:
+        sizes: Ports of a switch of each level, the level of neighbouring port numbers first.
+        used: Ports that are there; the last ones of the grid may be left free.
+    """
+
+    sizes: tuple[int, ...]
+    used: int
+
+    @property
+    def levels(self) -> int:
+        """Links of a port."""
+        return len(self.sizes)
+
+    @property
+    def ports(self) -> int:
+        """Port numbers, free ones included."""
+        return math.prod(self.sizes)
+
+    def stride(self, level: int) -> int:
+        """Difference of the numbers of two ports that are neighbours on a switch of that level."""
+        return math.prod(self.sizes[:level])
+
+    def switches(self, level: int) -> int:
+        """Switches of a level, those without any used port left out."""
+        port = np.arange(self.used)
+        return int(self.switch_of(port, level).max(initial=-1)) + 1
+
+    def switch_of(self, port: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+        """Which switch of a level each port is on, counted from 0."""
+        stride = self.stride(level)
+        found: NDArray[np.int64] = port // (stride * self.sizes[level]) * stride + port % stride
+        return found
+
+    def link_up(self, port: NDArray[np.int64], level: int) -> NDArray[np.int64]:
+        """The link from a used port to its switch of a level; the next number is the way back; -1 from a free port."""
+        return np.where(port < self.used, 2 * (level * self.used + port), -1)
+
+    def access_ends(self, first_switch: list[int]) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
+        """Ports and switches at the ends of the access cables, level by level."""
+        port = np.arange(self.used)
+        return [port] * self.levels, [first_switch[level] + self.switch_of(port, level) for level in range(self.levels)]
+
+    def leave_ports(self, builder: RouteBuilder) -> None:
+        """Adds the routes of all used ports: to another port by every level in which their digits differ.
+
+        Each such level is the first of a shortest path, so that a port uses all its links towards most of the others.
+        """
+        links = np.stack([self.link_up(np.arange(self.used), level) for level in range(self.levels)], axis=1)
+        masks = range(1, 1 << self.levels)
+        members = [[level for level in range(self.levels) if mask >> level & 1] for mask in masks]
+        first = builder.choices(links[:, np.concatenate(members)])
+        width = np.array([0, *map(len, members)])
+        offset = np.concatenate([[0, 0], np.cumsum(width[1:-1])])
+        digits = [np.arange(self.ports) // self.stride(level) % self.sizes[level] for level in range(self.levels)]
+        for port in range(self.used):
+            mask = np.zeros(self.ports, np.int64)
+            for level, digit in enumerate(digits):
+                mask |= (digit != digit[port]).astype(np.int64) << level
+            begin = np.flatnonzero(np.diff(mask, prepend=-1))
+            end = np.append(begin[1:], self.ports)
+            kind = mask[begin]
+            away = kind > 0
+            builder.records(
+                port,
+                begin[away],
+                end[away],
+                first[port] + offset[kind[away]],
+                width=width[kind[away]],
+                stride=self.ports,
+            )
 
 
 @dataclass(frozen=True)
@@ -71,7 +147,7 @@ class BCube:
                 found=" x ".join(map(str, sizes)),
                 possible="use more levels, or numbers of servers with more divisors",
             )
-        return _wire(Grid(sizes, endpoints.ports), endpoints, link_bps, parts.leaf)
+        return _wire(PortGrid(sizes, endpoints.ports), endpoints, link_bps, parts.leaf)
 
     def _sizes(self, ports: int) -> tuple[int, ...]:
         near = near_cube(ports, self.levels)
@@ -86,7 +162,7 @@ class BCube:
         return sizes
 
 
-def _wire(grid: Grid, endpoints: Endpoints, link_bps: float, box: Box) -> Wiring:
+def _wire(grid: PortGrid, endpoints: Endpoints, link_bps: float, box: Box) -> Wiring:
     counts = [grid.switches(level) for level in range(grid.levels)]
     first = [grid.ports + sum(counts[:level]) for level in range(grid.levels)]
     source, target = cables(*grid.access_ends(first))
@@ -117,7 +193,7 @@ def _wire(grid: Grid, endpoints: Endpoints, link_bps: float, box: Box) -> Wiring
     )
 
 
-def _routes(grid: Grid, first_switch: list[int], nodes: int) -> Routes:
+def _routes(grid: PortGrid, first_switch: list[int], nodes: int) -> Routes:
     builder = RouteBuilder(grid.ports)
     grid.leave_ports(builder)
     port = np.arange(grid.ports)

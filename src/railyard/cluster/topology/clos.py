@@ -67,7 +67,7 @@ class FoldedClos:
 
 
 @dataclass(frozen=True)
-class Look:
+class ClosParts:
     """Names of the parts of a Clos: tiers of links and boxes of switches."""
 
     tiers: tuple[Tier, ...]
@@ -248,7 +248,7 @@ def uplink_rate() -> Any:
     return field(default=None, metadata=f.rate("uplink_rate", words, bounds=LINK_RATE))
 
 
-def wire(tree: FoldedClos, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: Look) -> Wiring:
+def wire(tree: FoldedClos, port_of: NDArray[np.int32], extra: NDArray[np.int32], look: ClosParts) -> Wiring:
     """Links and routes of the Clos; only leafs with a used port are built.
 
     Args:
@@ -387,7 +387,7 @@ class _Plan:
         out[first + self.all_spines :] = first + self.all_spines
         return out
 
-    def groups(self, look: Look) -> tuple[SwitchGroup, ...]:
+    def groups(self, look: ClosParts) -> tuple[SwitchGroup, ...]:
         tree = self.tree
         leaf_up = tree.leaf_up if tree.spines else 0
         out = [SwitchGroup("leaf", 1, tree.ports, len(self.leafs), tree.leaf_down + leaf_up, look.leaf.name)]

@@ -71,7 +71,7 @@ class FatTree:
         numbers = np.arange(endpoints.ports, dtype=np.int32)
         inside = endpoints.servers * endpoints.nics
         port_of = numbers[:inside].reshape(endpoints.servers, endpoints.nics)
-        look = clos.Look((ACCESS_RACK, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
+        look = clos.ClosParts((ACCESS_RACK, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
         return clos.wire(tree, port_of, numbers[inside:], look)
 
     def _arity(self, ports: int, parts: Parts) -> int:

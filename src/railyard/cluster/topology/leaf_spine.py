@@ -59,7 +59,7 @@ class LeafSpine:
             up = clos.even_uplinks(leafs, down, up, parts, uplink)
         spines = self._spines(leafs, up, parts, uplink) if leafs > 1 else 0
         tree = clos.FoldedClos(down, up, leafs, 1, spines, 0, 0, parts.link_bps, uplink)
-        look = clos.Look((ACCESS_RACK, LEAF_SPINE), parts.leaf, parts.spine)
+        look = clos.ClosParts((ACCESS_RACK, LEAF_SPINE), parts.leaf, parts.spine)
         return clos.wire(tree, *clos.consecutive(endpoints), look)
 
     def _spines(self, leafs: int, up: int, parts: Parts, uplink_bps: float) -> int:

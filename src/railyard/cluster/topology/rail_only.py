@@ -62,7 +62,7 @@ class RailOnly:
             return replace(wired, tiers=(ACCESS_ROW, *wired.tiers[1:]))
         tree = clos.FoldedClos(endpoints.servers, 0, 1, 1, 0, 0, 0, parts.link_bps, parts.link_bps)
         port_of = np.arange(endpoints.servers, dtype=np.int32)[:, None]
-        look = clos.Look((ACCESS_ROW, LEAF_SPINE), parts.leaf, parts.spine)
+        look = clos.ClosParts((ACCESS_ROW, LEAF_SPINE), parts.leaf, parts.spine)
         return clos.wire(tree, port_of, np.empty(0, np.int32), look)
 
     def _switched(self, endpoints: Endpoints, parts: Parts) -> Wiring:

@@ -82,7 +82,7 @@ class RailOptimized:
         pod = self._pod(endpoints, parts, down, uplink)
         sizes = (down * self.rails_per_leaf, pod.up, pod.leafs, pod.pods, *pod.upper)
         tree = clos.FoldedClos(*sizes, parts.link_bps, uplink)
-        look = clos.Look((ACCESS_ROW, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
+        look = clos.ClosParts((ACCESS_ROW, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
         return clos.wire(tree, *pod.numbers(endpoints, down, self.rails_per_leaf), look)
 
     def _servers_of_a_leaf(self, endpoints: Endpoints, parts: Parts, uplink_bps: float) -> int:

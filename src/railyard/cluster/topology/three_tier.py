@@ -60,7 +60,7 @@ class ThreeTier:
         down, leafs, up = clos.leaf_tier(endpoints, parts, self.ports_per_leaf, self.oversubscription, uplink)
         per_pod, pods, upper = self._pods(leafs, up, parts, uplink)
         tree = clos.FoldedClos(down, up, per_pod, pods, *upper, parts.link_bps, uplink)
-        look = clos.Look((ACCESS_RACK, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
+        look = clos.ClosParts((ACCESS_RACK, LEAF_SPINE, SPINE_CORE), parts.leaf, parts.spine)
         return clos.wire(tree, *clos.consecutive(endpoints), look)
 
     def _pods(self, leafs: int, up: int, parts: Parts, uplink_bps: float) -> tuple[int, int, tuple[int, int, int]]:

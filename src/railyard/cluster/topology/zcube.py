@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
-from railyard.cluster.topology.grid import Grid
+from railyard.cluster.topology.bcube import PortGrid
 from railyard.cluster.topology.wiring import (
     ACCESS_ROW,
     Endpoints,
@@ -77,14 +77,14 @@ class ZCube:
         columns = self.columns if self.columns is not None else math.ceil(math.sqrt(endpoints.ports))
         if columns < 1:
             raise impossible("there is at least one column", key="columns", found=columns, possible="write 8")
-        grid = Grid((columns, math.ceil(endpoints.ports / columns)), endpoints.ports)
+        grid = PortGrid((columns, math.ceil(endpoints.ports / columns)), endpoints.ports)
         access_bps = parts.link_bps / 2
         uplink_bps = parts.uplink(self.uplink_bps or access_bps)
         _check(grid, parts.leaf, access_bps, uplink_bps)
         return _Plan(grid, access_bps, uplink_bps).wire(endpoints, parts.leaf)
 
 
-def _check(grid: Grid, box: Box, access_bps: float, uplink_bps: float) -> None:
+def _check(grid: PortGrid, box: Box, access_bps: float, uplink_bps: float) -> None:
     widest = max(grid.sizes)
     if widest * (access_bps + uplink_bps) > box.capacity_bps * (1 + 1e-9) or 2 * widest > box.max_ports:
         most = min(box.max_ports // 2, math.floor(box.capacity_bps / (access_bps + uplink_bps) * (1 + 1e-9)))
@@ -101,7 +101,7 @@ def _check(grid: Grid, box: Box, access_bps: float, uplink_bps: float) -> None:
 class _Plan:
     """A grid of ports with its rates; cable `c` between switches joins row `c // columns` and column `c % columns`."""
 
-    grid: Grid
+    grid: PortGrid
     access_bps: float
     uplink_bps: float
 

@@ -13,7 +13,7 @@ from railyard.kit.files import write_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.ask.check.check import Checked
+    from railyard.ask.check.check import CheckedAssertion
 
 
 @verb(
@@ -52,7 +52,7 @@ def check(request: Request, *, junit: Junit = None) -> Reply:
     return Reply(answer, answer.text, show, keep=answer, stopped=stopped, code=int(failed > 0))
 
 
-def _table(checked: Sequence[Checked]) -> None:
+def _table(checked: Sequence[CheckedAssertion]) -> None:
     """A row for every assertion; with its variant where there are several."""
     several = len({one.variant for one in checked}) > 1
     table = Table(("assertion", *(["variant"] if several else []), "holds", "found"))

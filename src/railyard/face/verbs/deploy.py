@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from railyard.ask.audit.audit import Audit
-    from railyard.ask.audit.symptom import Finding
-    from railyard.ask.deploy.cabling import Plan
-    from railyard.ask.deploy.emit.provision.files import Provision
+    from railyard.ask.audit.symptom import AuditFinding
+    from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.ask.deploy.emit.provision import Provision
     from railyard.ask.deploy.tenants import Demand
 
 SHOWN = 40
@@ -78,8 +78,8 @@ def deploy(
     """Write the plan of a scenario's cluster: every cable with both ends, racks, addresses, files for its devices."""
     from railyard.ask.deploy.cabling import as_set, plan_of
     from railyard.ask.deploy.emit import folder
+    from railyard.ask.deploy.emit.boots import read
     from railyard.ask.deploy.emit.collectives import collectives_of
-    from railyard.ask.deploy.emit.provision.intent import read
     from railyard.ask.deploy.system import system_named
     from railyard.ask.deploy.tenants import demands
     from railyard.work.study import compose
@@ -123,7 +123,7 @@ def deploy(
     return Reply(figures, lambda: text, show, folder=out, page="index.html")
 
 
-def _print(plan: Plan, figures: dict[str, Any]) -> None:
+def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
     table = Table(("network", "cables of", "links", "medium", "shortest", "longest"), (2, 4, 5))
     for number, tier in enumerate(plan.tiers):
         length = plan.cables.length_m[plan.cables.tier == number]
@@ -140,8 +140,8 @@ def _print(plan: Plan, figures: dict[str, Any]) -> None:
 
 def _provision(url: str | None, inventory: Path | None) -> Provision | None:
     """How devices are provisioned; None where not asked for."""
-    from railyard.ask.deploy.emit.provision.files import Provision
-    from railyard.ask.deploy.emit.provision.intent import folder_of
+    from railyard.ask.deploy.emit.boots import folder_of
+    from railyard.ask.deploy.emit.provision import Provision
     from railyard.kit.errors import InputError
 
     if url is None:
@@ -214,10 +214,10 @@ def audit(
     ] = None,
 ) -> Reply:
     """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault."""
-    from railyard.ask.audit.audit import Evidence, audit_found
+    from railyard.ask.audit.audit import AuditSources, audit_found
 
     request.progress("reading the network as found", 0.0)
-    found, answer = audit_found(Evidence(ibnetdiscover, lldp, netbox, plan, with_ or ()))
+    found, answer = audit_found(AuditSources(ibnetdiscover, lldp, netbox, plan, with_ or ()))
 
     def show() -> None:
         for problem in found.problems[:SHOWN]:
@@ -294,7 +294,7 @@ def work(found: Audit) -> None:
     emit(f"all together: {found.design['loss']:.2%}, ${found.design['usd_per_month']:,.0f} a month")
 
 
-def _behind(findings: Sequence[Finding]) -> None:
+def _behind(findings: Sequence[AuditFinding]) -> None:
     """How far prices may be off and what they were made with, and why there are none; what is equal is said once."""
     words: dict[str, list[int]] = {}
     for number, one in enumerate(findings, 1):

@@ -16,7 +16,7 @@ from railyard.measure import numbers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from railyard.ask.observe.next_tests import Step
+    from railyard.ask.observe.next_tests import NextTest
     from railyard.measure.result.answers import DiagnosisAnswer, TestStep
 
 SHOWN = 20
@@ -275,7 +275,7 @@ def _verdict(answer: DiagnosisAnswer) -> None:
     table.print()
 
 
-def _steps(steps: Sequence[Step | TestStep]) -> None:
+def _steps(steps: Sequence[NextTest | TestStep]) -> None:
     for number, step in enumerate(steps, 1):
         emit(f"test {number}: {step.run}")
         emit(f"  expected: {step.expected}")

@@ -18,7 +18,7 @@ from railyard.measure import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.ask.deploy.emit.settings import Rendered
+    from railyard.ask.deploy.emit.configurations import Rendered
     from railyard.ask.tune.search import TuneResult
     from railyard.ask.tune.study import OnlineResult
     from railyard.work.scenario.load import Draft
@@ -30,7 +30,7 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
     Raises:
         InputError: The folder holds something else, or a setting is one that switches cannot be told.
     """
-    from railyard.ask.deploy.emit.settings import MARK, rendered
+    from railyard.ask.deploy.emit.configurations import MARK, rendered
     from railyard.ask.deploy.files import replaced
 
     found = rendered(draft, progress)
@@ -44,7 +44,7 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
 
 def print_readings(found: Rendered) -> None:
     """What was meant, and what each file says when it is read back."""
-    from railyard.ask.deploy.emit.settings import SERVERS, SYSTEMS
+    from railyard.ask.deploy.emit.configurations import SERVERS, SYSTEMS
 
     columns = (*SYSTEMS, SERVERS)
     table = Table(("read back from the files", "meant", *columns, "equal"), ())

@@ -14,7 +14,7 @@ from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import verb
 
 if TYPE_CHECKING:
-    from railyard.ask.observe.live import Exporter
+    from railyard.ask.observe.live import MetricsServer
 
 SHOWN = 20
 MOST_PORT = 65535
@@ -110,13 +110,13 @@ def watch(
         time.sleep(every)
 
 
-def _exporter(where: str, cluster: Path | None) -> Exporter:
+def _exporter(where: str, cluster: Path | None) -> MetricsServer:
     """An exporter at PORT of this machine, or at ADDRESS:PORT.
 
     Raises:
         InputError: There is nothing to export, or nothing can listen there.
     """
-    from railyard.ask.observe.live import LOOPBACK, Exporter
+    from railyard.ask.observe.live import LOOPBACK, MetricsServer
     from railyard.ask.observe.reader import is_count
     from railyard.kit.errors import InputError
 
@@ -125,7 +125,7 @@ def _exporter(where: str, cluster: Path | None) -> Exporter:
         raise InputError("expected a port", key="--export", found=where, allowed=f"0 to {MOST_PORT}, or ADDRESS:PORT")
     if cluster is None:
         raise InputError("what is expected depends on the cluster", key="--export", hint="name it with --cluster")
-    exporter = Exporter(int(port), address or LOOPBACK)
+    exporter = MetricsServer(int(port), address or LOOPBACK)
     say(f"expected values are at {exporter.url}")
     return exporter
 

@@ -14,7 +14,7 @@ from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import FILE, NCCL
 from railyard.ask.bring_up.study import study
 from railyard.ask.deploy.cabling import plan_of
-from railyard.ask.deploy.files import Case, junit, replaced
+from railyard.ask.deploy.files import JunitCase, junit, replaced
 from railyard.ask.deploy.system import system_named
 from railyard.face import terminal
 from railyard.face.terminal import Progress, Table, emit, say
@@ -156,10 +156,10 @@ def accept(
     return InputError.exit_code if found.unknown else code
 
 
-def _case(one: JudgedTest) -> Case:
+def _case(one: JudgedTest) -> JunitCase:
     words = f"{_figures(one)}; look at: {', '.join(one.look_at)}" if one.look_at else _figures(one)
     failure = f"{one.verdict}: {one.why}" if one.verdict in (FAILED, MISSING) else None
-    return Case(one.name, failure, words)
+    return JunitCase(one.name, failure, words)
 
 
 def _figures(one: JudgedTest) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.cluster.network_table import natural
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
 from railyard.kit.registry import Registry

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.check.isolation.prove import Changes, Proof, Violation, prove
-from railyard.ask.check.isolation.routes import Cable, Server, Wired
+from railyard.ask.check.isolation.prove import ConfigChanges, Proof, Violation, prove
+from railyard.ask.check.isolation.routes import AttachedServer, SwitchCable, Wired
 from railyard.ask.deploy.cabling import HOSTS6, addresses_of, drawn, interface, is_infiniband
 from railyard.ask.deploy.configured import Line
 from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.labs import port_guids
 from railyard.ask.deploy.system import systems
 from railyard.ask.deploy.tenants import shared_of
-from railyard.cluster.asbuilt.discovery import dialect
+from railyard.cluster.network_table import dialect
 from railyard.cluster.tenancy import MECHANISMS
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.cluster.tenancy import Tenancy
 
 
@@ -34,7 +34,7 @@ UNRULED = Line("partitions.conf", 0, "no rule for Default: ALL=limited, SELF=ful
 
 
 @dataclass(frozen=True)
-class Member:
+class PartitionMember:
     """A port in a partition.
 
     Attributes:
@@ -45,7 +45,7 @@ class Member:
     line: Line
 
 
-Partitions = dict[int, dict[str, Member]]
+Partitions = dict[int, dict[str, PartitionMember]]
 """By key (15 bits) and port, as the file writes it; `ALL` for all."""
 
 
@@ -60,7 +60,7 @@ def read_partitions(file: str, text: str) -> Partitions:
         file: Its name.
         text: Of the file; whoever it does not name in the default partition OpenSM makes a limited member of it.
     """
-    found: Partitions = {DEFAULT: {"ALL": Member(full=False, line=UNRULED)}}
+    found: Partitions = {DEFAULT: {"ALL": PartitionMember(full=False, line=UNRULED)}}
     names = {DEFAULT: "Default"}
     for words, line in _statements(file, text):
         head, colon, body = words.partition(":")
@@ -69,7 +69,7 @@ def read_partitions(file: str, text: str) -> Partitions:
         parts = [part.strip() for part in body.split(",")]
         if not colon or key is None or not all(_PORT.fullmatch(part) for part in parts if part):
             why = f"{line.text} (OpenSM cannot read this: all ports become full members of one partition)"
-            return {DEFAULT: {"ALL": Member(full=True, line=Line(file, line.number, why))}}
+            return {DEFAULT: {"ALL": PartitionMember(full=True, line=Line(file, line.number, why))}}
         full = any(re.fullmatch(r"defmember\s*=\s*(full|both)", flag) for flag in flags[1:])
         mine = found.setdefault(key, {})
         for part in filter(None, parts):
@@ -77,7 +77,7 @@ def read_partitions(file: str, text: str) -> Partitions:
             name = name if not name[:1].isdigit() else f"0x{int(name, 0):x}"
             if name in ALL:
                 mine.clear()  # what comes later counts, and this is about each port
-            mine[name] = Member(kind in ("full", "both") if kind else full, line)
+            mine[name] = PartitionMember(kind in ("full", "both") if kind else full, line)
     return found
 
 
@@ -152,7 +152,7 @@ def speaking(partitions: Partitions, ports: Mapping[str, tuple[str, str]]) -> It
     for key, members in partitions.items():
         everybody = next((members[name] for name in ALL if name in members), None)
         mine = {port: members.get(port, everybody) for port in ports}
-        best: dict[str, tuple[str, Member]] = {}
+        best: dict[str, tuple[str, PartitionMember]] = {}
         for port, member in mine.items():
             tenant = ports[port][1]
             if member is not None and (tenant not in best or (member.full and not best[tenant][1].full)):
@@ -182,14 +182,14 @@ class Judgement:
     remarks: tuple[str, ...] = ()
 
 
-def rendered(plan: Plan, system: str) -> dict[str, str]:
+def rendered(plan: CablingPlan, system: str) -> dict[str, str]:
     """The files of the plan's back-end that keep tenants apart, by name without a folder."""
     wanted = ("switches/be-", "opensm/")
     return {name.split("/")[-1]: text for name, text in files(plan, system) if name.startswith(wanted)}
 
 
 def judge(
-    plan: Plan,
+    plan: CablingPlan,
     system: str,
     texts: Mapping[str, str],
     progress: Callable[[str, float], None] | None = None,
@@ -232,12 +232,12 @@ def together(found: Sequence[Proof]) -> Proof:
 
 
 def _judgement(found: Proof, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
-    changes = Changes(texts, meant)
+    changes = ConfigChanges(texts, meant)
     words = tuple(replace(one, blamed=changes.blamed(one.path)).words() for one in found.violations)
     return Judgement(words, found.pairs, len(texts), found.joined)
 
 
-def wired_of(plan: Plan, system: str, texts: Mapping[str, str], family: int = 4) -> Wired:
+def wired_of(plan: CablingPlan, system: str, texts: Mapping[str, str], family: int = 4) -> Wired:
     """Switches as their files have them, cables and servers as planned.
 
     Raises:
@@ -246,7 +246,7 @@ def wired_of(plan: Plan, system: str, texts: Mapping[str, str], family: int = 4)
     number = plan.networks.index(BACK_END)
     found = drawn(plan, number, dialect(system))
     cables = [
-        Cable(found.devices[one.a].name, one.a_port, found.devices[one.b].name, one.b_port)
+        SwitchCable(found.devices[one.a].name, one.a_port, found.devices[one.b].name, one.b_port)
         for one in found.cables
         if found.devices[one.a].kind == "switch" and found.devices[one.b].kind == "switch"
     ]
@@ -256,7 +256,7 @@ def wired_of(plan: Plan, system: str, texts: Mapping[str, str], family: int = 4)
     return Wired(switches, tuple(cables), tuple(_servers(plan, number, system, family)), carrier)
 
 
-def _servers(plan: Plan, number: int, system: str, family: int) -> list[Server]:
+def _servers(plan: CablingPlan, number: int, system: str, family: int) -> list[AttachedServer]:
     cables, shared, numbers = plan.cables, shared_of(plan, number), addresses_of(plan)
     names = dialect(system)
     found = []
@@ -268,11 +268,11 @@ def _servers(plan: Plan, number: int, system: str, family: int) -> list[Server]:
         host = f"{plan.devices.name[cables.a[row]]}[{interface(BACK_END, int(cables.a_port[row]))}]"
         own = int(numbers.access[row]) + 1
         address = IPv4Address(own) if family == 4 else IPv6Address(HOSTS6 | own)
-        found.append(Server(host, tenant, address, plan.devices.name[cables.b[row]], port))
+        found.append(AttachedServer(host, tenant, address, plan.devices.name[cables.b[row]], port))
     return found
 
 
-def _partitioned(plan: Plan, tenancy: Tenancy, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
+def _partitioned(plan: CablingPlan, tenancy: Tenancy, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:
     if PARTITIONS not in texts:
         raise InputError("the subnet manager has no file of partitions", found=sorted(texts)[:4], allowed=PARTITIONS)
     guids = port_guids(drawn(plan, plan.networks.index(BACK_END), dialect("infiniband")))

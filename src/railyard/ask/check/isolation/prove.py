@@ -13,14 +13,14 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railyard.ask.check.isolation.routes import Down, Node, Routes
+from railyard.ask.check.isolation.routes import BgpRoutes, Down, RouteNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from ipaddress import IPv4Address, IPv6Address
 
-    from railyard.ask.check.isolation.routes import Hop, Route, Server, Wired
-    from railyard.ask.deploy.configured import Line, Port, Prefix, Rule
+    from railyard.ask.check.isolation.routes import AttachedServer, BgpRoute, RouteHop, Wired
+    from railyard.ask.deploy.configured import ConfiguredPort, FilterRule, Line, Prefix
 
 
 class _Union:
@@ -40,19 +40,19 @@ class _Union:
         self.parent[self.find(one)] = self.find(other)
 
 
-def components(wired: Wired) -> list[tuple[frozenset[Node], tuple[Server, ...]]]:
+def components(wired: Wired) -> list[tuple[frozenset[RouteNode], tuple[AttachedServer, ...]]]:
     """Tables that hang together, and the servers in them; those without servers are left out."""
     union = _Union()
     for one, other in _ties(wired):
         union.join(one, other)
-    servers: dict[object, list[Server]] = defaultdict(list)
+    servers: dict[object, list[AttachedServer]] = defaultdict(list)
     for server in wired.servers:
         entry = wired.entry(server)
         if entry is not None:
             servers[union.find(entry)].append(server)
-    nodes: dict[object, set[Node]] = defaultdict(set)
+    nodes: dict[object, set[RouteNode]] = defaultdict(set)
     for one in list(union.parent):
-        if isinstance(one, Node):
+        if isinstance(one, RouteNode):
             nodes[union.find(one)].add(one)
     return [(frozenset(nodes[root]), tuple(mine)) for root, mine in servers.items()]
 
@@ -62,8 +62,8 @@ def _ties(wired: Wired) -> Iterator[tuple[object, object]]:
     yield from ((session.source, session.target) for session in wired.sessions)
     for name, switch in wired.switches.items():
         for table_name, table in switch.tables.items():
-            node = Node(name, table_name)
-            yield from ((node, Node(name, leak.vrf)) for leak in table.leaks)
+            node = RouteNode(name, table_name)
+            yield from ((node, RouteNode(name, leak.vrf)) for leak in table.leaks)
             if table.vni:
                 yield node, ("vni", table.vni)
             targets = (*table.imports, *table.exports) if switch.overlay is not None else ()
@@ -78,15 +78,15 @@ class Permitted:
         rule: Of each interval the rule that decides; None: none does, and it is dropped.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[FilterRule]) -> None:
         spans = [(int(rule.target.network_address), int(rule.target.broadcast_address) + 1) for rule in rules]
         self.edges = sorted({0, *(edge for span in spans for edge in span)})
-        self.rule: list[Rule | None] = [None] * len(self.edges)
+        self.rule: list[FilterRule | None] = [None] * len(self.edges)
         for (first, end), rule in reversed(list(zip(spans, rules, strict=True))):
             for at in range(bisect_right(self.edges, first) - 1, bisect_right(self.edges, end - 1)):
                 self.rule[at] = rule
 
-    def decides(self, address: int) -> Rule | None:
+    def decides(self, address: int) -> FilterRule | None:
         """The rule for a destination."""
         return self.rule[bisect_right(self.edges, address) - 1]
 
@@ -105,7 +105,7 @@ class Permitted:
 class Path:
     """How a packet came to a server."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[RouteNode, ...]
     lines: tuple[Line, ...]
 
     def words(self) -> str:
@@ -113,15 +113,15 @@ class Path:
         return " > ".join(node.words() for node in self.nodes)
 
 
-class Walker:
+class PacketWalker:
     """Packets over given routes."""
 
-    def __init__(self, wired: Wired, routes: Routes) -> None:
+    def __init__(self, wired: Wired, routes: BgpRoutes) -> None:
         self.wired, self.routes = wired, routes
 
     @cached_property
-    def _ports(self) -> dict[Node, list[tuple[Prefix, str, Port]]]:
-        found: dict[Node, list[tuple[Prefix, str, Port]]] = {}
+    def _ports(self) -> dict[RouteNode, list[tuple[Prefix, str, ConfiguredPort]]]:
+        found: dict[RouteNode, list[tuple[Prefix, str, ConfiguredPort]]] = {}
         for node in self.routes.tables:
             ports = self.wired.switches[node.switch].ports.items()
             found[node] = [
@@ -129,7 +129,7 @@ class Walker:
             ]
         return found
 
-    def path(self, source: Server, target: Server) -> Path | None:
+    def path(self, source: AttachedServer, target: AttachedServer) -> Path | None:
         """A way from one server's port to another's, if packets take one."""
         entry, port = self.wired.entry(source), self.wired.port(source)
         if entry is None or entry not in self.routes.tables:
@@ -143,7 +143,7 @@ class Walker:
             lines += (port.lines["filter"], *(() if line is None else (line,)))
         return self._from(entry, target, Path((entry,), lines))
 
-    def _from(self, entry: Node, target: Server, begin: Path) -> Path | None:
+    def _from(self, entry: RouteNode, target: AttachedServer, begin: Path) -> Path | None:
         seen, waiting = {entry}, [begin]
         while waiting:
             path = waiting.pop()
@@ -161,14 +161,16 @@ class Walker:
                     waiting.append(self._on(path, hop))
         return None
 
-    def _on(self, path: Path, hop: Hop) -> Path:
+    def _on(self, path: Path, hop: RouteHop) -> Path:
         return Path((*path.nodes, hop.node), (*path.lines, *hop.lines))
 
-    def _attached(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, str, Port] | None:
+    def _attached(
+        self, node: RouteNode, address: IPv4Address | IPv6Address
+    ) -> tuple[Prefix, str, ConfiguredPort] | None:
         mine = [row for row in self._ports[node] if address in row[0]]
         return max(mine, key=lambda row: row[0].prefixlen, default=None)
 
-    def _best(self, node: Node, address: IPv4Address | IPv6Address) -> tuple[Prefix, Route] | None:
+    def _best(self, node: RouteNode, address: IPv4Address | IPv6Address) -> tuple[Prefix, BgpRoute] | None:
         table = self.routes.tables[node]
         fits = [(prefix, route) for prefix, route in table.items() if route.hops and address in prefix]
         return max(fits, key=lambda row: row[0].prefixlen, default=None)
@@ -190,8 +192,8 @@ class Violation:
         blamed: Lines that are on the way and in no plan, or what of the plan is missing, in words.
     """
 
-    source: Server
-    target: Server
+    source: AttachedServer
+    target: AttachedServer
     path: Path
     down: str = ""
     blamed: tuple[str, ...] = ()
@@ -242,12 +244,12 @@ def prove(wired: Wired, progress: Callable[[str, float], None] | None = None) ->
     return Proof(tuple(violations), len(names) * (len(names) - 1), tuple(joined))
 
 
-def _classes(wired: Wired, servers: Sequence[Server]) -> Iterator[tuple[Server, Server]]:
+def _classes(wired: Wired, servers: Sequence[AttachedServer]) -> Iterator[tuple[AttachedServer, AttachedServer]]:
     """Pairs of servers of different tenants, one for all that are alike: table, filter and tenant."""
-    alike: dict[tuple[object, ...], Server] = {}
+    alike: dict[tuple[object, ...], AttachedServer] = {}
     for server in servers:
         alike.setdefault((wired.entry(server), wired.port(server).filter, server.tenant), server)
-    by_target: dict[tuple[object, ...], list[Server]] = defaultdict(list)
+    by_target: dict[tuple[object, ...], list[AttachedServer]] = defaultdict(list)
     for server in servers:
         by_target[wired.entry(server), server.tenant].append(server)
     for source in alike.values():
@@ -260,9 +262,11 @@ def _classes(wired: Wired, servers: Sequence[Server]) -> Iterator[tuple[Server, 
                 yield from _announced_alike(wired, source, targets)
 
 
-def _announced_alike(wired: Wired, source: Server, targets: Sequence[Server]) -> Iterator[tuple[Server, Server]]:
+def _announced_alike(
+    wired: Wired, source: AttachedServer, targets: Sequence[AttachedServer]
+) -> Iterator[tuple[AttachedServer, AttachedServer]]:
     """One target of each kind: announced, not announced, or in a prefix of which others make something."""
-    kinds: dict[object, Server] = {}
+    kinds: dict[object, AttachedServer] = {}
     for target in targets:
         port = wired.port(target)
         net = port.address.network if port.address else None
@@ -272,21 +276,21 @@ def _announced_alike(wired: Wired, source: Server, targets: Sequence[Server]) ->
     yield from ((source, target) for target in kinds.values())
 
 
-def _fewer(pairs: list[tuple[Server, Server]]) -> list[tuple[Server, Server]]:
+def _fewer(pairs: list[tuple[AttachedServer, AttachedServer]]) -> list[tuple[AttachedServer, AttachedServer]]:
     if len(pairs) <= MOST:
         return pairs
     return list({(source.tenant, target.tenant): (source, target) for source, target in pairs}.values())
 
 
-def _may(wired: Wired, source: Server, target: Server) -> bool:
+def _may(wired: Wired, source: AttachedServer, target: AttachedServer) -> bool:
     name = wired.port(source).filter
     return not name or Permitted(wired.switches[source.switch].filters.get(name, [])).passes(int(target.address))
 
 
 def _walked(
     wired: Wired,
-    nodes: frozenset[Node],
-    pairs: Sequence[tuple[Server, Server]],
+    nodes: frozenset[RouteNode],
+    pairs: Sequence[tuple[AttachedServer, AttachedServer]],
     progress: Callable[[str, float], None] | None,
 ) -> list[Violation]:
     """Packets between the pairs, with everything up; then, of those that none reached, without any one part."""
@@ -298,7 +302,7 @@ def _walked(
             break
         if progress is not None:
             progress(f"packets{f' without {down.words}' if down.words else ''}", number / len(losses))
-        walker = Walker(wired, Routes(wired, nodes, down))
+        walker = PacketWalker(wired, BgpRoutes(wired, nodes, down))
         for pair in left:
             path = walker.path(*pair)
             if path is not None:
@@ -306,12 +310,12 @@ def _walked(
     return list(found.values())
 
 
-def _key(wired: Wired, pair: tuple[Server, Server]) -> tuple[object, ...]:
+def _key(wired: Wired, pair: tuple[AttachedServer, AttachedServer]) -> tuple[object, ...]:
     source, target = pair
     return wired.entry(source), source.tenant, wired.entry(target), target.tenant
 
 
-def _losses(wired: Wired, nodes: frozenset[Node]) -> Iterator[Down]:
+def _losses(wired: Wired, nodes: frozenset[RouteNode]) -> Iterator[Down]:
     yield Down()
     mine = {node.switch for node in nodes}
     for name in sorted(mine):
@@ -321,7 +325,7 @@ def _losses(wired: Wired, nodes: frozenset[Node]) -> Iterator[Down]:
             yield Down(cable.words(), cable=number)
 
 
-class Changes:
+class ConfigChanges:
     """What files say otherwise than the plan's, a file when it is asked about."""
 
     def __init__(self, texts: Mapping[str, str], planned: Mapping[str, str]) -> None:

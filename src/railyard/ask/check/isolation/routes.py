@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from railyard.ask.deploy.configured import ALL, Port, network
+from railyard.ask.deploy.configured import ALL, ConfiguredPort, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.ask.deploy.configured import Configured, Line, Prefix
 
 
-class Node(NamedTuple):
+class RouteNode(NamedTuple):
     """A table of routes of a switch."""
 
     switch: str
@@ -33,7 +33,7 @@ class Node(NamedTuple):
         return f"{self.switch} ({self.table})" if self.table else self.switch
 
 
-class Cable(NamedTuple):
+class SwitchCable(NamedTuple):
     """Between two switches."""
 
     a: str
@@ -46,7 +46,7 @@ class Cable(NamedTuple):
         return f"{self.a}[{self.a_port}] - {self.b}[{self.b_port}]"
 
 
-class Server(NamedTuple):
+class AttachedServer(NamedTuple):
     """A port of a server.
 
     Attributes:
@@ -61,16 +61,16 @@ class Server(NamedTuple):
     port: str
 
 
-class Session(NamedTuple):
+class BgpSession(NamedTuple):
     """An exchange of routes between two tables, in one direction.
 
     Attributes:
         target: Who hears them, and by whose port packets come back.
     """
 
-    source: Node
-    target: Node
-    cable: Cable
+    source: RouteNode
+    target: RouteNode
+    cable: SwitchCable
     lines: tuple[Line, ...]
 
 
@@ -83,45 +83,45 @@ class Wired:
     """
 
     switches: dict[str, Configured]
-    cables: tuple[Cable, ...]
-    servers: tuple[Server, ...] = field(repr=False)
+    cables: tuple[SwitchCable, ...]
+    servers: tuple[AttachedServer, ...] = field(repr=False)
     carrier: Wired | None = field(default=None, repr=False)
 
-    def port(self, server: Server) -> Port:
+    def port(self, server: AttachedServer) -> ConfiguredPort:
         """Where a server hangs, as configured."""
-        return self.switches[server.switch].ports.get(server.port, Port())
+        return self.switches[server.switch].ports.get(server.port, ConfiguredPort())
 
-    def entry(self, server: Server) -> Node | None:
+    def entry(self, server: AttachedServer) -> RouteNode | None:
         """The table into which its packets come; None: its port has no address, and takes none."""
         port = self.port(server)
-        return None if port.address is None else Node(server.switch, port.vrf)
+        return None if port.address is None else RouteNode(server.switch, port.vrf)
 
     @cached_property
-    def sessions(self) -> tuple[Session, ...]:
+    def sessions(self) -> tuple[BgpSession, ...]:
         """All exchanges of routes, both directions."""
         return tuple(self._sessions())
 
-    def _sessions(self) -> Iterator[Session]:
+    def _sessions(self) -> Iterator[BgpSession]:
         for cable in self.cables:
             ends = self._ends(cable.a, cable.a_port), self._ends(cable.b, cable.b_port)
             for vlan in ends[0].keys() & ends[1].keys():
                 (one, mine), (other, theirs) = ends[0][vlan], ends[1][vlan]
                 lines = (*mine, *theirs)
-                yield Session(one, other, cable, lines)
-                yield Session(other, one, cable, lines)
+                yield BgpSession(one, other, cable, lines)
+                yield BgpSession(other, one, cable, lines)
 
-    def _ends(self, switch: str, port: str) -> dict[str, tuple[Node, tuple[Line, ...]]]:
+    def _ends(self, switch: str, port: str) -> dict[str, tuple[RouteNode, tuple[Line, ...]]]:
         """By VLAN of a port (empty: none): the table that exchanges routes over it."""
-        found: dict[str, tuple[Node, tuple[Line, ...]]] = {}
+        found: dict[str, tuple[RouteNode, tuple[Line, ...]]] = {}
         configured = self.switches[switch]
         for name, table in configured.tables.items():
             if "active" not in table.lines:
                 continue
             for at, line in self._of_port(name, port, switch):
-                here = configured.ports.get(at, Port())
+                here = configured.ports.get(at, ConfiguredPort())
                 if here.vrf == name:  # else the table waits for a port that is another's
                     lines = (line, *([here.lines["vrf"]] if "vrf" in here.lines else []))
-                    found[at.removeprefix(port)] = Node(switch, name), lines
+                    found[at.removeprefix(port)] = RouteNode(switch, name), lines
         return found
 
     @cached_property
@@ -147,20 +147,20 @@ class Wired:
         return frozenset(found)
 
 
-class Hop(NamedTuple):
+class RouteHop(NamedTuple):
     """Where a packet goes on.
 
     Attributes:
         tunnel: Whether between switches that need not be next to each other.
     """
 
-    node: Node
+    node: RouteNode
     lines: tuple[Line, ...]
     tunnel: bool = False
 
 
 @dataclass
-class Route:
+class BgpRoute:
     """The best of a prefix in a table.
 
     Attributes:
@@ -168,7 +168,7 @@ class Route:
     """
 
     path: tuple[int, ...]
-    hops: list[Hop]
+    hops: list[RouteHop]
 
 
 @dataclass(frozen=True)
@@ -185,43 +185,43 @@ class Down:
     cable: int = -1
 
 
-Table = dict["Prefix", Route]
+Table = dict["Prefix", BgpRoute]
 
 
-class Routes:
+class BgpRoutes:
     """All tables of a component."""
 
-    def __init__(self, wired: Wired, nodes: frozenset[Node], down: Down) -> None:
+    def __init__(self, wired: Wired, nodes: frozenset[RouteNode], down: Down) -> None:
         self.wired, self.nodes, self.down = wired, nodes, down
         self.carrier = wired.carrier or wired
-        self.inside: dict[Node, list[Session]] = defaultdict(list)
-        self.under: dict[Node, list[Session]] = defaultdict(list)
+        self.inside: dict[RouteNode, list[BgpSession]] = defaultdict(list)
+        self.under: dict[RouteNode, list[BgpSession]] = defaultdict(list)
         for one in self._alive(wired):
             if one.source in nodes:
                 self.inside[one.source].append(one)
         for one in self._alive(self.carrier):
             if one.source.table == ALL and one.target.table == ALL:
                 self.under[one.source].append(one)
-        self.tables: dict[Node, Table] = {node: {} for node in nodes if node.switch != down.switch}
-        self.takers: dict[Node, list[tuple[str, Line]]] = defaultdict(list)
+        self.tables: dict[RouteNode, Table] = {node: {} for node in nodes if node.switch != down.switch}
+        self.takers: dict[RouteNode, list[tuple[str, Line]]] = defaultdict(list)
         for node in self.tables:
             for leak in wired.switches[node.switch].tables[node.table].leaks:
                 if leak.prefix is None:
-                    self.takers[Node(node.switch, leak.vrf)].append((node.table, leak.line))
-        self._reached: dict[str, dict[str, Route]] = {}
+                    self.takers[RouteNode(node.switch, leak.vrf)].append((node.table, leak.line))
+        self._reached: dict[str, dict[str, BgpRoute]] = {}
         for prefix, origins in sorted(self._origins().items()):
             self._spread(prefix, origins)
         self._take_static()
 
-    def _alive(self, wired: Wired) -> Iterator[Session]:
+    def _alive(self, wired: Wired) -> Iterator[BgpSession]:
         lost = wired.cables[self.down.cable] if self.down.cable >= 0 else None
         yield from (one for one in wired.sessions if one.cable is not lost and not self._dead(one))
 
-    def _dead(self, session: Session) -> bool:
+    def _dead(self, session: BgpSession) -> bool:
         return self.down.switch in (session.source.switch, session.target.switch) if self.down.switch else False
 
-    def _origins(self) -> dict[Prefix, dict[Node, Line]]:
-        found: dict[Prefix, dict[Node, Line]] = defaultdict(dict)
+    def _origins(self) -> dict[Prefix, dict[RouteNode, Line]]:
+        found: dict[Prefix, dict[RouteNode, Line]] = defaultdict(dict)
         for node in self.tables:
             switch = self.wired.switches[node.switch]
             own = {one.address.network for one in switch.ports.values() if one.address and one.vrf == node.table}
@@ -231,43 +231,45 @@ class Routes:
                     found[prefix][node] = line
         return found
 
-    def _spread(self, prefix: Prefix, origins: dict[Node, Line]) -> None:
+    def _spread(self, prefix: Prefix, origins: dict[RouteNode, Line]) -> None:
         """A prefix from the tables that announce it to all that hear of it, shortest paths first."""
         for node in origins:
-            self.tables[node][prefix] = Route((), [])
+            self.tables[node][prefix] = BgpRoute((), [])
         front = sorted([*origins, *self._leaked(prefix, origins)])
         if self._is_overlay:
             self._spread_overlay(prefix)
         while front:
-            heard: dict[Node, list[tuple[tuple[int, ...], Hop]]] = defaultdict(list)
+            heard: dict[RouteNode, list[tuple[tuple[int, ...], RouteHop]]] = defaultdict(list)
             for node in front:
                 best = self.tables[node][prefix]
                 path = (self.wired.switches[node.switch].asn, *best.path)
                 for one in self.inside[node]:
                     if one.target in self.tables and self.wired.switches[one.target.switch].asn not in path:
-                        heard[one.target].append((path, Hop(node, one.lines)))
+                        heard[one.target].append((path, RouteHop(node, one.lines)))
             fresh = list(self._accept(prefix, heard))
             front = sorted([*fresh, *self._leaked(prefix, fresh)])
 
-    def _leaked(self, prefix: Prefix, fresh: Iterable[Node]) -> list[Node]:
+    def _leaked(self, prefix: Prefix, fresh: Iterable[RouteNode]) -> list[RouteNode]:
         """Tables of the same switches that take a route from these; what was taken so is not taken on."""
         found = []
         for node in fresh:
             for table, line in self.takers.get(node, ()):
-                other = Node(node.switch, table)
+                other = RouteNode(node.switch, table)
                 if other in self.tables and prefix not in self.tables[other]:
-                    self.tables[other][prefix] = Route(self.tables[node][prefix].path, [Hop(node, (line,))])
+                    self.tables[other][prefix] = BgpRoute(self.tables[node][prefix].path, [RouteHop(node, (line,))])
                     found.append(other)
         return found
 
-    def _accept(self, prefix: Prefix, heard: dict[Node, list[tuple[tuple[int, ...], Hop]]]) -> Iterator[Node]:
+    def _accept(
+        self, prefix: Prefix, heard: dict[RouteNode, list[tuple[tuple[int, ...], RouteHop]]]
+    ) -> Iterator[RouteNode]:
         """Takes what is heard where it is better than, or as good as, what is there."""
         for node, routes in heard.items():
             mine, shortest = self.tables[node].get(prefix), min(len(path) for path, _ in routes)
             if mine is not None and (not mine.hops or len(mine.path) <= shortest):
                 continue
             good = [(path, hop) for path, hop in routes if len(path) == shortest]
-            self.tables[node][prefix] = Route(good[0][0], [hop for _, hop in good])
+            self.tables[node][prefix] = BgpRoute(good[0][0], [hop for _, hop in good])
             yield node
 
     @property
@@ -276,7 +278,7 @@ class Routes:
 
     def _spread_overlay(self, prefix: Prefix) -> None:
         """A prefix by EVPN, from the tables that have it to those that import a target of it."""
-        heard: dict[Node, list[tuple[tuple[int, ...], Hop]]] = defaultdict(list)
+        heard: dict[RouteNode, list[tuple[tuple[int, ...], RouteHop]]] = defaultdict(list)
         for origin in sorted(node for node, table in self.tables.items() if prefix in table):
             source = self.wired.switches[origin.switch]
             table = source.tables[origin.table]
@@ -292,33 +294,33 @@ class Routes:
                     heard[node] += [(reached[node.switch].path, hop) for hop in hops]
         list(self._accept(prefix, heard))
 
-    def _tunnels(self, origin: Node, vnis: set[int], lines: tuple[Line, ...]) -> Iterator[Hop]:
+    def _tunnels(self, origin: RouteNode, vnis: set[int], lines: tuple[Line, ...]) -> Iterator[RouteHop]:
         source = self.wired.switches[origin.switch]
         for vni in sorted(vnis - {0}):
             at = source.of_vni(vni)
             if at is not None:
                 mark = source.tables[at].lines
                 more = tuple(mark[key] for key in ("vni", "tunnel") if key in mark)
-                yield Hop(Node(origin.switch, at), (*lines, *more), tunnel=True)
+                yield RouteHop(RouteNode(origin.switch, at), (*lines, *more), tunnel=True)
 
-    def _from(self, switch: str) -> dict[str, Route]:
+    def _from(self, switch: str) -> dict[str, BgpRoute]:
         """Switches that hear of the loopback of one, and so reach its end of a tunnel; with EVPN on the way."""
         if switch in self._reached:
             return self._reached[switch]
         configured = self.carrier.switches[switch]
-        found: dict[str, Route] = {}
+        found: dict[str, BgpRoute] = {}
         loopback = configured.loopback
         if loopback and network(f"{loopback}/32") in configured.tables[ALL].announced:
-            found[switch] = Route((), [])
+            found[switch] = BgpRoute((), [])
         front = list(found)
         while front:
             fresh: list[str] = []
             for name in front:
                 path = (self.carrier.switches[name].asn, *found[name].path)
-                for one in self.under[Node(name, ALL)]:
+                for one in self.under[RouteNode(name, ALL)]:
                     far = self.carrier.switches[one.target.switch]
                     if far.name not in found and far.asn not in path and far.overlay is not None:
-                        found[far.name] = Route(path, [])
+                        found[far.name] = BgpRoute(path, [])
                         fresh.append(far.name)
             front = sorted(fresh)
         self._reached[switch] = found
@@ -330,8 +332,8 @@ class Routes:
             attached = self._attached(node)
             for leak in self.wired.switches[node.switch].tables[node.table].leaks:
                 if leak.prefix is not None and leak.prefix not in attached:
-                    table[leak.prefix] = Route((), [Hop(Node(node.switch, leak.vrf), (leak.line,))])
+                    table[leak.prefix] = BgpRoute((), [RouteHop(RouteNode(node.switch, leak.vrf), (leak.line,))])
 
-    def _attached(self, node: Node) -> set[Prefix]:
+    def _attached(self, node: RouteNode) -> set[Prefix]:
         switch = self.wired.switches[node.switch]
         return {one.address.network for one in switch.ports.values() if one.address and one.vrf == node.table}

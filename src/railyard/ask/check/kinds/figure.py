@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from railyard.ask.check.assertion import FIGURES, Figure, Outcome, assertions, ended
+from railyard.ask.check.assertion import FIGURES, AssertedFigure, AssertionOutcome, assertions, ended
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.ask.check.assertion import Subject
+    from railyard.ask.check.assertion import CheckSubject
 
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -51,7 +51,7 @@ class FigureHolds:
             raise InputError(f"`{sign}` compares nothing", found=sign, allowed=list(COMPARISONS))
         return cls(name, sign, FIGURES[name].reader(value))
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: CheckSubject) -> None:
         """See `Assertion`."""
         figure, draft = FIGURES[self.name], subject.draft
         if draft.kind not in figure.kinds:
@@ -68,22 +68,22 @@ class FigureHolds:
                 allowed="engine: packet",
             )
 
-    def judge(self, subject: Subject) -> Outcome:
+    def judge(self, subject: CheckSubject) -> AssertionOutcome:
         """See `Assertion`."""
         figure = FIGURES[self.name]
         if figure.planned is not None:
             planned = figure.planned(subject.draft, subject.cluster)
-            return Outcome(figure.words(planned), COMPARISONS[self.comparison](planned, self.bound))
+            return AssertionOutcome(figure.words(planned), COMPARISONS[self.comparison](planned, self.bound))
         variant = subject.measured()
         value, missing = figure.read(variant), figure.missing(variant)
         if value is None:
-            return Outcome(missing or "N/A: the run has none", holds=False)
+            return AssertionOutcome(missing or "N/A: the run has none", holds=False)
         if missing:
-            return Outcome(f"{figure.words(value)}; {missing}", holds=False)
+            return AssertionOutcome(f"{figure.words(value)}; {missing}", holds=False)
         remark = self._remark(variant, figure)
-        return Outcome(figure.words(value), COMPARISONS[self.comparison](value, self.bound), remark)
+        return AssertionOutcome(figure.words(value), COMPARISONS[self.comparison](value, self.bound), remark)
 
-    def _remark(self, variant: Any, figure: Figure) -> str:
+    def _remark(self, variant: Any, figure: AssertedFigure) -> str:
         """Whether a fault ended the job, and whether the bound lies where the model's error alone decides."""
         said = [ended(variant)]
         row = next((row for row in variant.model_error or () if row.figure == figure.band), None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from railyard.ask.check.assertion import Outcome, assertions, rounded
+from railyard.ask.check.assertion import AssertionOutcome, assertions, rounded
 from railyard.ask.deploy.emit.intent import asic_of, headroom
 from railyard.cluster.names import node_name
 from railyard.cluster.reach import HEADROOM_SHARE
@@ -22,7 +22,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.ask.check.assertion import Subject
+    from railyard.ask.check.assertion import CheckSubject
     from railyard.ask.deploy.emit.intent import Asic
     from railyard.cluster import Cluster
     from railyard.cluster.plan import NetworkPlan
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FORM = re.compile(r"headroom holds at (.+)", re.IGNORECASE)
 
 
-class Room(NamedTuple):
+class PortHeadroom(NamedTuple):
     """Headroom of the switch that has least to spare.
 
     Attributes:
@@ -66,7 +66,7 @@ class HeadroomHolds:
             raise InputError(f"`{text}` does not say at which length", found=text, allowed=f"`{cls.forms[0]}`")
         return cls(quantities.length(found[1]))
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: CheckSubject) -> None:
         """See `Assertion`."""
         fabric, network = subject.cluster.fabric, subject.cluster.back_end
         if not fabric.pauses:
@@ -74,7 +74,7 @@ class HeadroomHolds:
         if not network.groups:
             raise InputError("the back-end has no switch that pauses", found=network.topology)
 
-    def judge(self, subject: Subject) -> Outcome:
+    def judge(self, subject: CheckSubject) -> AssertionOutcome:
         """See `Assertion`."""
         cluster, fabric = subject.cluster, subject.cluster.fabric
         room = tightest(cluster, self.length_m)
@@ -84,10 +84,10 @@ class HeadroomHolds:
             f" and has {rounded(quantities.format_size, room.had_bytes)}, by SONiC's law for {room.law}"
         )
         other = "" if room.law == room.chip else f"figures of {room.chip} are not public: {room.law} stands in"
-        return Outcome(found, room.needed_bytes <= room.had_bytes, other)
+        return AssertionOutcome(found, room.needed_bytes <= room.had_bytes, other)
 
 
-def tightest(cluster: Cluster, length_m: float) -> Room:
+def tightest(cluster: Cluster, length_m: float) -> PortHeadroom:
     """The switch with the largest share of its headroom needed.
 
     Where the fabric says how much a link has, that is compared link by link; else the headroom of all links into a
@@ -110,7 +110,7 @@ def tightest(cluster: Cluster, length_m: float) -> Room:
             worst = int(np.argmax(total))
             most, had = float(total[worst]), HEADROOM_SHARE * box.buffer_bytes
         where = node_name(cluster, network.node_offset + group.first + worst)
-        rooms.append(Room(where, most, had, box.chip, law))
+        rooms.append(PortHeadroom(where, most, had, box.chip, law))
     return max(rooms, key=lambda room: room.needed_bytes / room.had_bytes if room.had_bytes else np.inf)
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 import numpy as np
 
 from railyard.ask.audit.price import Wrong
-from railyard.ask.check.assertion import Outcome, assertions
-from railyard.ask.check.waits import cuts
+from railyard.ask.check.assertion import AssertionOutcome, assertions
+from railyard.ask.check.kinds.no import cuts
 from railyard.cluster.names import link_name, node_name
 from railyard.cluster.steering import lost, neighbours
 from railyard.kit import quantities
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.check.assertion import Subject
+    from railyard.ask.check.assertion import CheckSubject
     from railyard.cluster import Cluster
     from railyard.cluster.topology.wiring import Wiring
 
@@ -43,7 +43,7 @@ PLURAL = {"switch": "switches", "leaf": "leaves"}
 _FORM = re.compile(r"survives any one ([\w-]+)(?: with step < ?(.+?) ?x)?", re.IGNORECASE)
 
 
-class Loss(NamedTuple):
+class PartLoss(NamedTuple):
     """One part that is lost.
 
     Attributes:
@@ -84,7 +84,7 @@ class Survives:
             raise InputError(f"`{text}` does not say what may be lost", found=text, allowed=allowed)
         return cls(found[1].lower(), None if found[2] is None else quantities.ratio(found[2]))
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: CheckSubject) -> None:
         """See `Assertion`."""
         kind, cluster = subject.draft.kind, subject.cluster
         if self.slower is not None and kind != "training":
@@ -97,7 +97,7 @@ class Survives:
             hint = did_you_mean(self.part, parts)
             raise InputError(f"the back-end has no {self.part}", found=self.part, allowed=parts, hint=hint)
 
-    def judge(self, subject: Subject) -> Outcome:
+    def judge(self, subject: CheckSubject) -> AssertionOutcome:
         """See `Assertion`."""
         cluster = subject.cluster
         losses = list(_losses(cluster, self.part))
@@ -106,11 +106,11 @@ class Survives:
         if cutting:
             first, cut = cutting[0]
             found = f"{len(cutting):,} of {what} cut servers off: {first.name} {cut}"
-            return Outcome(found, holds=False)
+            return AssertionOutcome(found, holds=False)
         alone = f"each of {what} can be lost"
-        return Outcome(alone, holds=True) if self.slower is None else self._steps(subject, losses)
+        return AssertionOutcome(alone, holds=True) if self.slower is None else self._steps(subject, losses)
 
-    def _steps(self, subject: Subject, losses: list[Loss]) -> Outcome:
+    def _steps(self, subject: CheckSubject, losses: list[PartLoss]) -> AssertionOutcome:
         pricing, offset = subject.pricing, subject.cluster.back_end.link_offset
         worst, name = 0.0, ""
         chosen = losses[:: -(-len(losses) // MOST_STEPS)]
@@ -118,13 +118,13 @@ class Survives:
             subject.progress(f"the step without {one.name}", number / len(chosen))
             step_s = pricing.cost(Wrong(np.sort(one.links) + offset, {}, {})).step_s
             if step_s is None:
-                return Outcome(f"the job hangs without {one.name}", holds=False)
+                return AssertionOutcome(f"the job hangs without {one.name}", holds=False)
             ratio = step_s / pricing.step_s
             worst, name = max((worst, name), (ratio, one.name), key=lambda pair: pair[0])
         holds = worst < (self.slower or 0.0)
         some = len(chosen) < len(losses)
         remark = f"{len(chosen):,} of {len(losses):,} were simulated, evenly spread" if some else ""
-        return Outcome(f"the step is at most {worst:.4g} x the planned one: without {name}", holds, remark)
+        return AssertionOutcome(f"the step is at most {worst:.4g} x the planned one: without {name}", holds, remark)
 
 
 def _refuse_unrouted(cluster: Cluster) -> None:
@@ -137,22 +137,22 @@ def _refuse_unrouted(cluster: Cluster) -> None:
         raise InputError(message, found=network.topology)
 
 
-def _losses(cluster: Cluster, part: str) -> Iterator[Loss]:
+def _losses(cluster: Cluster, part: str) -> Iterator[PartLoss]:
     network = cluster.back_end
     wiring = network.wiring
     if part in ("part", "link", "uplink"):
         between = (wiring.source[0::2] >= wiring.ports) & (wiring.target[0::2] >= wiring.ports)
         for cable in np.flatnonzero(between | (part != "uplink")).tolist():
             name = link_name(cluster, network.link_offset + 2 * cable).replace("->", "-")
-            yield Loss(name, np.array([2 * cable, 2 * cable + 1]))
+            yield PartLoss(name, np.array([2 * cable, 2 * cable + 1]))
     for group in network.groups:
         if part in ("part", "switch", group.role):
             for node in range(group.first, group.first + group.count):
                 around = np.flatnonzero((wiring.source == node) | (wiring.target == node))
-                yield Loss(node_name(cluster, network.node_offset + node), around, node)
+                yield PartLoss(node_name(cluster, network.node_offset + node), around, node)
 
 
-def _judged(cluster: Cluster, losses: list[Loss]) -> Iterator[tuple[Loss, str]]:
+def _judged(cluster: Cluster, losses: list[PartLoss]) -> Iterator[tuple[PartLoss, str]]:
     """Each loss, and what it cuts off in words; empty where nothing."""
     wiring = cluster.back_end.wiring
     ports, server = wiring.used, _servers(cluster)
@@ -181,7 +181,7 @@ class _Parting:
         self.near = neighbours(wiring)
         self.known: dict[tuple[int, ...], tuple[int, int] | None] = {}
 
-    def parted(self, loss: Loss) -> tuple[int, int] | None:
+    def parted(self, loss: PartLoss) -> tuple[int, int] | None:
         """Two ports of different servers that the loss parts; None where there are none."""
         if loss.node >= 0:
             return self.cuts.switches.get(loss.node)
@@ -191,7 +191,7 @@ class _Parting:
         found = [self.cuts.links[link] for link in loss.links.tolist() if link in self.cuts.links]
         return min(found, default=None)
 
-    def _alone(self, loss: Loss) -> tuple[int, int] | None:
+    def _alone(self, loss: PartLoss) -> tuple[int, int] | None:
         """By routing anew; once for the links of ports that hang on the same switches."""
         port = int(self.wiring.source[loss.links].min())
         key = (-1, int(loss.links[0]))

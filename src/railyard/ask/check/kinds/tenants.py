@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from railyard.ask.check.assertion import Outcome, assertions
+from railyard.ask.check.assertion import AssertionOutcome, assertions
 from railyard.ask.check.isolation.judged import PARTITIONS, judge, rendered
 from railyard.ask.deploy.cabling import as_set, is_infiniband, plan_of
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.system import system_names, systems
-from railyard.cluster.asbuilt.discovery import dialect
+from railyard.cluster.network_table import dialect
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from railyard.ask.check.assertion import Subject
+    from railyard.ask.check.assertion import CheckSubject
     from railyard.ask.check.isolation.judged import Judgement
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.ask.deploy.emit.intent import SwitchIntent
 
 
@@ -50,14 +50,14 @@ class ConfigurationsHold:
             raise InputError(f"`{text}` does not say where they lie", found=text, allowed=f"`{cls.forms[0]}`")
         return cls(found[1])
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: CheckSubject) -> None:
         """See `Assertion`."""
         folder = self._folder(subject)
         if not folder.is_dir():
             raise InputError("there is no such folder", found=folder)
         system_of(folder)
 
-    def judge(self, subject: Subject) -> Outcome:
+    def judge(self, subject: CheckSubject) -> AssertionOutcome:
         """See `Assertion`."""
         folder = self._folder(subject)
         system, ending = system_of(folder)
@@ -65,12 +65,12 @@ class ConfigurationsHold:
         wrong = [(intent.name, words) for intent in intents for words in _wrong(intent, system, folder, ending)]
         what = f"{len(intents):,} switches" if len(intents) != 1 else "1 switch"
         if not wrong:
-            return Outcome(f"the files of {what} say what is meant", holds=True)
+            return AssertionOutcome(f"the files of {what} say what is meant", holds=True)
         shown = "; ".join(f"{name}: {words}" for name, words in wrong[:SHOWN_WRONG])
         many = len({name for name, _ in wrong})
-        return Outcome(f"{many:,} of {what} are not as meant: {shown}", holds=False)
+        return AssertionOutcome(f"{many:,} of {what} are not as meant: {shown}", holds=False)
 
-    def _folder(self, subject: Subject) -> Path:
+    def _folder(self, subject: CheckSubject) -> Path:
         return subject.draft.folder / self.folder
 
 
@@ -95,7 +95,7 @@ def _endings() -> dict[str, str]:
     return {name: systems.get(name).ending for name in system_names()}
 
 
-def _intents(plan: Plan, system: str) -> Iterator[SwitchIntent]:
+def _intents(plan: CablingPlan, system: str) -> Iterator[SwitchIntent]:
     for number in range(len(plan.networks)):
         if not is_infiniband(plan, number):
             yield from switches(plan, number, dialect(system))
@@ -146,7 +146,7 @@ class TenantsIsolated:
             raise InputError(f"`{text}` asserts nothing of tenants", found=text, allowed=list(cls.forms))
         return cls(found[1] or "")
 
-    def check(self, subject: Subject) -> None:
+    def check(self, subject: CheckSubject) -> None:
         """See `Assertion`."""
         if subject.cluster.plans["back_end"].tenancy is None:
             raise InputError("nobody shares the cluster", found="no `cluster.tenancy`", allowed="tenants")
@@ -157,7 +157,7 @@ class TenantsIsolated:
             if not (folder / PARTITIONS).is_file():
                 system_of(folder)
 
-    def judge(self, subject: Subject) -> Outcome:
+    def judge(self, subject: CheckSubject) -> AssertionOutcome:
         """See `Assertion`."""
         plan = plan_of(subject.cluster)
         judged = partial(judge, progress=subject.progress)
@@ -169,7 +169,7 @@ class TenantsIsolated:
         return _outcome(found, f" as {', '.join(systems)}" if len(systems) > 1 else "")
 
 
-def _systems(plan: Plan) -> list[str]:
+def _systems(plan: CablingPlan) -> list[str]:
     """Operating systems whose files can keep these tenants apart; one, where subnet managers do."""
     back_end = plan.cluster.plans["back_end"]
     tenancy = back_end.tenancy
@@ -189,16 +189,20 @@ def _files(folder: Path) -> tuple[str, dict[str, str]]:
     return system, {path.name: read_text(path) for path in paths}
 
 
-def _outcome(found: list[Judgement], where: str) -> Outcome:
+def _outcome(found: list[Judgement], where: str) -> AssertionOutcome:
     findings = [words for one in found for words in one.findings]
     remark = "; ".join(dict.fromkeys(words for one in found for words in one.remarks))
     files = sum(one.files for one in found)
     if not findings:
         pairs = f"{found[0].pairs:,} ordered pairs of tenants"
-        return Outcome(f"none of {pairs} reach each other by {files:,} files{where}", holds=True, remark=remark)
+        return AssertionOutcome(
+            f"none of {pairs} reach each other by {files:,} files{where}", holds=True, remark=remark
+        )
     more = f"; and {len(findings) - SHOWN:,} more" if len(findings) > SHOWN else ""
     count = f"{len(findings):,} ways" if len(findings) > 1 else "1 way"
-    return Outcome(f"{count} from tenant to tenant: {'; '.join(findings[:SHOWN])}{more}", holds=False, remark=remark)
+    return AssertionOutcome(
+        f"{count} from tenant to tenant: {'; '.join(findings[:SHOWN])}{more}", holds=False, remark=remark
+    )
 
 
 assertions.add("tenants", TenantsIsolated)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy import configured as as_meant
-from railyard.ask.deploy.cabling import drawn, is_infiniband
+from railyard.ask.deploy.cabling import as_set, drawn, is_infiniband, plan_of
 from railyard.ask.deploy.emit import collectives as libraries
-from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent
+from railyard.ask.deploy.emit.collectives import NOTHING, CollectivesIntent, collectives_of, tuner_rows, variables
 from railyard.ask.deploy.emit.intent import DSCP_ROCE, LOSSLESS, hosts, switches
 from railyard.ask.deploy.emit.labs import port_guids
 from railyard.ask.deploy.system import SwitchSystem, system_named, system_names, systems
-from railyard.cluster.asbuilt.discovery import dialect
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.nccl import machines as graphs
 from railyard.cluster.nccl.machine import write
 from railyard.cluster.nccl.machines import machine_of
+from railyard.cluster.network_table import dialect
 from railyard.kit.errors import InputError, SimulationError
+from railyard.work.study import compose
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.ask.deploy.emit.collectives import CollectivesIntent
     from railyard.ask.deploy.emit.intent import HostIntent
     from railyard.cluster import Cluster
     from railyard.cluster.fabric import Fabric
-    from railyard.cluster.nccl.machine import Machine
+    from railyard.cluster.nccl.machine import NcclMachine
+    from railyard.work.scenario.load import Draft
 
 
 def network(intent: HostIntent) -> str:
@@ -94,7 +98,7 @@ def graph(cluster: Cluster) -> str:
     return graphs.write(graphs.rails(_machine(cluster))).text()
 
 
-def _machine(cluster: Cluster) -> Machine:
+def _machine(cluster: Cluster) -> NcclMachine:
     return machine_of(cluster.server, float(cluster.plans["back_end"].link_bps), cluster.hardware.nics)
 
 
@@ -102,7 +106,7 @@ MEMBERS = 8
 """Ports a line: OpenSM takes lines of 4,096 characters, and people read shorter ones."""
 
 
-def subnet_files(plan: Plan, network: int) -> Iterator[tuple[str, str]]:
+def subnet_files(plan: CablingPlan, network: int) -> Iterator[tuple[str, str]]:
     """`opensm.conf` and `partitions.conf`; a tree that is not whole is routed by Up/Down, where ftree gives up."""
     key = list(plan.cluster.plans)[network]
     regular = plan.cluster.plans[key].wiring.detour is None
@@ -115,7 +119,7 @@ def subnet_files(plan: Plan, network: int) -> Iterator[tuple[str, str]]:
     yield "opensm/partitions.conf", "\n".join([*_partitions(plan, network, key), ""])
 
 
-def _partitions(plan: Plan, network: int, key: str) -> Iterator[str]:
+def _partitions(plan: CablingPlan, network: int, key: str) -> Iterator[str]:
     """Partitions of tenants; limited members of the default one reach the subnet manager and no one another."""
     tenancy = plan.cluster.plans[key].tenancy
     if tenancy is None or tenancy.mechanism.name != "pkey":
@@ -151,7 +155,7 @@ PARAMETERS: Mapping[str, tuple[str, float]] = {
 _LINE = re.compile(r'\s*echo (\d+) > "\$port/(\w+)"')
 
 
-def meant(fabric: Fabric) -> dict[str, int]:
+def dcqcn_values(fabric: Fabric) -> dict[str, int]:
     """What is set otherwise than the fabric of that name has it: value by name of the driver's file.
 
     Raises:
@@ -196,7 +200,7 @@ def read(text: str) -> dict[str, int]:
     return {m[2]: int(m[1]) for line in text.splitlines() if (m := _LINE.fullmatch(line))}
 
 
-def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> Iterator[tuple[str, str]]:
+def files(plan: CablingPlan, system: str, collectives: CollectivesIntent = NOTHING) -> Iterator[tuple[str, str]]:
     """Names and texts of all files.
 
     Raises:
@@ -224,7 +228,7 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
         if host.interfaces:
             yield f"servers/{host.name}.interfaces", network(host)
     if first is not None:
-        values = meant(plan.cluster.fabric)
+        values = dcqcn_values(plan.cluster.fabric)
         if values:
             yield f"servers/{FILE}", render_dcqcn(values, hcas(first))
         told = libraries.files(collectives, environment(first, plan.cluster))
@@ -234,11 +238,120 @@ def files(plan: Plan, system: str, collectives: CollectivesIntent = NOTHING) -> 
         yield "servers/nccl-graph.xml", graph(plan.cluster)
 
 
-def _refuse_unfiltered(plan: Plan, system: SwitchSystem) -> None:
+def _refuse_unfiltered(plan: CablingPlan, system: SwitchSystem) -> None:
     tenancy = plan.cluster.plans["back_end"].tenancy
     if not system.filters and tenancy is not None and tenancy.mechanism.name == "acl":
         allowed = [name for name in system_names() if systems.get(name).filters]
         name = system.name
         raise InputError(
             f"{name.upper()} filters no packets", key="--os", found=name, allowed=allowed, hint="or `by: vrf`"
+        )
+
+
+SYSTEMS = ("sonic", "eos", "junos")
+"""Whose files say how queues are."""
+
+MARK = "settings.json"
+"""Every folder of the kind has it: what was meant, and what each file says."""
+
+SERVERS, LEFT = "servers", "left to its operator"
+
+
+@dataclass
+class Reading:
+    """One thing that is set.
+
+    Attributes:
+        found: By operating system, or `servers`: what the files say, as their readers have it.
+    """
+
+    what: str
+    meant: Any
+    found: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all files that can say it say it."""
+        values = [value for value in self.found.values() if value != LEFT]
+        return bool(values) and all(value == self.meant for value in values)
+
+
+@dataclass
+class Rendered:
+    """Files of a cluster as a scenario sets it."""
+
+    files: dict[str, str] = field(default_factory=dict)
+    readings: list[Reading] = field(default_factory=list)
+    left_out: tuple[str, ...] = ()
+
+
+def rendered(draft: Draft, progress: Callable[[str, float], None], systems: Sequence[str] = SYSTEMS) -> Rendered:
+    """All files, each compared with what was meant as it is made, and what they say of queues, interfaces and library.
+
+    Raises:
+        InputError: The scenario is wrong, or asks for what switches cannot be told.
+        SimulationError: A file says otherwise than meant: a fault of Railyard's.
+    """
+    plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
+    library = collectives_of(draft, plan.cluster, progress)
+    out = Rendered(left_out=library.left_out)
+    for number, system in enumerate(systems):
+        progress(f"files of {system}", number / len(systems))
+        for name, text in files(plan, system, library):
+            if name.startswith("switches/"):
+                out.files[f"{system}/{name.removeprefix('switches/')}"] = text
+            elif not name.endswith(".interfaces"):
+                out.files[name] = text
+    out.readings = [
+        *_queues(plan, systems, out.files),
+        *_interfaces(plan, out.files),
+        *_library(plan, library, out.files),
+    ]
+    return out
+
+
+def _queues(plan: CablingPlan, systems: Sequence[str], files: Mapping[str, str]) -> Iterator[Reading]:
+    """Marks and shares of the buffer of the back-end's switches: one value where all of them agree."""
+    if is_infiniband(plan, 0):
+        return
+    marks = Reading("marks: first and last bytes, percent", None)
+    share = Reading("share of the free buffer that pauses", None)
+    for system in systems:
+        intents = list(switches(plan, 0, dialect(system)))
+        read = system_named(system)
+        facts = [read.facts(files[f"{system}/{intent.name}.{read.ending}"]) for intent in intents]
+        if intents[0].marks:
+            marks.meant = intents[0].red
+            marks.found[system] = _common([one["red"] for one in facts]) if "red" in facts[0] else LEFT
+        if intents[0].pauses:
+            share.meant = intents[0].alpha
+            found = _common([one["alpha"] for one in facts])
+            share.found[system] = LEFT if found is None and share.meant == 1.0 else found
+    yield from (one for one in (marks, share) if one.found)
+
+
+def _common(sets: Sequence[set[Any]]) -> Any:
+    """The one value of all switches; None where there is none, all of them where there are several."""
+    values = set().union(*sets)
+    return next(iter(values)) if len(values) == 1 and all(sets) else sorted(values) or None
+
+
+def _interfaces(plan: CablingPlan, files: Mapping[str, str]) -> Iterator[Reading]:
+    meant = dcqcn_values(plan.cluster.fabric)
+    found = read(files.get(f"servers/{FILE}", ""))
+    for name, value in meant.items():
+        yield Reading(f"interfaces: {name}", value, {SERVERS: found.get(name)})
+
+
+def _library(plan: CablingPlan, library: CollectivesIntent, files: Mapping[str, str]) -> Iterator[Reading]:
+    written, fixed = variables(files.get("servers/nccl.conf", "")), library.fixed
+    qps = int(plan.cluster.fabric.qps)
+    names = [*([("NCCL_IB_QPS_PER_CONNECTION", str(qps))] if qps > 1 else []), *fixed.variables()]
+    for name, value in names:
+        yield Reading(name, value, {SERVERS: written.get(name)})
+    rows = tuner_rows(files.get("servers/nccl-tuner.csv", ""))
+    for line in fixed.tuner_rows():
+        kind, _, _, algorithm, protocol, channels, *_ = line.split(",")
+        yield Reading(
+            f"tuner: {kind}", (algorithm.replace("_", ""), protocol, int(channels)), {SERVERS: rows.get(kind)}
         )

@@ -15,9 +15,9 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.catalog import Switch
-    from railyard.cluster.asbuilt.discovery import Dialect
+    from railyard.cluster.network_table import Dialect
 
 
 FRAME = 9216
@@ -148,7 +148,7 @@ DSCP_ROCE, DSCP_CNP, CNP = 26, 48, 6
 
 
 @dataclass(frozen=True)
-class Port:
+class SwitchPort:
     """A port with a cable: to another switch, with which it routes, or to a server.
 
     Attributes:
@@ -165,7 +165,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Access(Port):
+class Access(SwitchPort):
     """A port with a server.
 
     Attributes:
@@ -203,7 +203,7 @@ class SwitchIntent:
     name: str
     asn: int
     loopback: str
-    sessions: tuple[Port, ...]
+    sessions: tuple[SwitchPort, ...]
     access: tuple[Access, ...]
     pauses: bool
     marks: bool
@@ -225,7 +225,7 @@ class SwitchIntent:
         return tuple(one for one in self.access if one.vrf == vrf)
 
     @property
-    def ports(self) -> tuple[Port, ...]:
+    def ports(self) -> tuple[SwitchPort, ...]:
         """All ports with cables."""
         return (*self.sessions, *self.access)
 
@@ -244,7 +244,7 @@ class HostIntent:
     infiniband: bool
 
 
-def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchIntent]:
+def switches(plan: CablingPlan, network: int, dialect: Dialect) -> Iterator[SwitchIntent]:
     """Switches of an Ethernet network, one after another."""
     key = list(plan.cluster.plans)[network]
     fabric, boxes = plan.cluster.plans[key].fabric, plan.cluster.plans[key].switches
@@ -267,7 +267,7 @@ def switches(plan: Plan, network: int, dialect: Dialect) -> Iterator[SwitchInten
             common = int(rows.rate_bps[row]), float(rows.length_m[row]), split
             if devices.level[far]:
                 there = _port(plan, row, "b" if low else "a", dialect)
-                sessions.append(Port(port, devices.name[far], there, *common, shared.between(row)))
+                sessions.append(SwitchPort(port, devices.name[far], there, *common, shared.between(row)))
             else:
                 there = interface(plan.networks[network], int(rows.a_port[row]))
                 tenant = shared.tenant(row)
@@ -321,13 +321,13 @@ def _alpha(constants: Mapping[str, Any]) -> float:
     return alpha
 
 
-def _port(plan: Plan, row: int, side: str, dialect: Dialect) -> str:
+def _port(plan: CablingPlan, row: int, side: str, dialect: Dialect) -> str:
     rows = plan.cables
     cage, lane, lanes = (int(getattr(rows, f"{side}_{key}")[row]) for key in ("cage", "lane", "lanes"))
     return dialect.port(cage, None if lanes == 1 else lane, lanes)
 
 
-def hosts(plan: Plan) -> Iterator[HostIntent]:
+def hosts(plan: CablingPlan) -> Iterator[HostIntent]:
     """Servers, one after another."""
     from railyard.ask.deploy.cabling import is_infiniband
 

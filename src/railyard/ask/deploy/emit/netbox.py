@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from railyard.ask.deploy.cabling import Plan
-    from railyard.cluster.asbuilt.discovery import Dialect
+    from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.cluster.network_table import Dialect
 
 SITE, MAKER = "railyard", "planned"
 """NetBox asks for a site and a manufacturer; a plan has neither, and what is called so is easily renamed."""
@@ -37,7 +37,7 @@ MULTI, SINGLE = "mmf-om4", "smf-os2"
 """NetBox's types of fibres; the catalogue's names of multi-mode ones end in `-mm`."""
 
 
-def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
+def files(plan: CablingPlan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
     """Names and tables, in the order in which they are imported."""
     import polars as pl
 
@@ -91,7 +91,7 @@ def files(plan: Plan, ethernet: Dialect) -> Iterator[tuple[str, pl.DataFrame]]:
     yield "11-ip-addresses.csv", _addresses(plan, devices)
 
 
-def _stands(plan: Plan) -> pl.DataFrame:
+def _stands(plan: CablingPlan) -> pl.DataFrame:
     import polars as pl
 
     devices = tables.devices(plan).select("device", "role", "box", "rack", "unit", "height_u")
@@ -178,7 +178,7 @@ def _interfaces(devices: pl.DataFrame, cables: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([ports, loopbacks])
 
 
-def _cables(plan: Plan, cables: pl.DataFrame, trunks: pl.DataFrame | None) -> pl.DataFrame:
+def _cables(plan: CablingPlan, cables: pl.DataFrame, trunks: pl.DataFrame | None) -> pl.DataFrame:
     """A row a cable; of those through panels a row a cord, and a row a trunk."""
     import polars as pl
 
@@ -204,7 +204,7 @@ def _cables(plan: Plan, cables: pl.DataFrame, trunks: pl.DataFrame | None) -> pl
     return pl.concat(parts)
 
 
-def _cord_metres(plan: Plan) -> dict[str, pl.Series]:
+def _cord_metres(plan: CablingPlan) -> dict[str, pl.Series]:
     """Lengths of the cords at both ends of the cables that go through panels, in the order of the table."""
     import polars as pl
 
@@ -220,7 +220,7 @@ def _cord_metres(plan: Plan) -> dict[str, pl.Series]:
     return found
 
 
-def _fibres(plan: Plan) -> dict[str, str]:
+def _fibres(plan: CablingPlan) -> dict[str, str]:
     return {trunk_of(tier.fibre): _fibre(tier.fibre) for tier in plan.tiers if tier.fibre}
 
 
@@ -259,7 +259,7 @@ def _kind(cables: pl.DataFrame) -> Any:
     return pl.coalesce(medium, pl.col("fibre").replace_strict(fibre, default="", return_dtype=pl.String))
 
 
-def _addresses(plan: Plan, devices: pl.DataFrame) -> pl.DataFrame:
+def _addresses(plan: CablingPlan, devices: pl.DataFrame) -> pl.DataFrame:
     import polars as pl
 
     hosts = tables.addresses(plan)

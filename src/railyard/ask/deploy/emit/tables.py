@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.cabling import Plan
-    from railyard.cluster.asbuilt.discovery import Dialect
+    from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.cluster.network_table import Dialect
 
 
 @lru_cache(1)
-def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
+def cables(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame:
     """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium."""
     import polars as pl
 
@@ -57,7 +57,7 @@ def cables(plan: Plan, ethernet: Dialect) -> pl.DataFrame:
     return frame.select(order)
 
 
-def _patched(plan: Plan) -> dict[str, Any]:
+def _patched(plan: CablingPlan) -> dict[str, Any]:
     """Panel and port at each end of every cable, trunk and leg between; empty where it goes straight."""
     one = plan.racks.patching
     if one is None:
@@ -76,7 +76,7 @@ def _patched(plan: Plan) -> dict[str, Any]:
     return {key: found[key] for key in ("a_panel", "trunk", "leg", "b_panel")}
 
 
-def panel_names(plan: Plan) -> list[str]:
+def panel_names(plan: CablingPlan) -> list[str]:
     """`A09-P1`: the rack, and the number of the panel in it."""
     one, racks = plan.racks.patching, plan.racks.names()
     if one is None:
@@ -85,7 +85,7 @@ def panel_names(plan: Plan) -> list[str]:
     return [f"{racks[rack]}-P{number}" for rack, number in places]
 
 
-def trunk_labels(plan: Plan) -> list[str]:
+def trunk_labels(plan: CablingPlan) -> list[str]:
     """`be-leaf-spine-T0001`: network, tier and number of a trunk."""
     one = plan.racks.patching
     if one is None:
@@ -99,7 +99,7 @@ def trunk_labels(plan: Plan) -> list[str]:
     return labels
 
 
-def trunk_table(plan: Plan) -> pl.DataFrame | None:
+def trunk_table(plan: CablingPlan) -> pl.DataFrame | None:
     """A row a trunk: label, panel and first port at both ends, legs that are used, length, kind; None without any."""
     import polars as pl
 
@@ -121,7 +121,7 @@ def trunk_table(plan: Plan) -> pl.DataFrame | None:
     return pl.DataFrame(data)
 
 
-def panel_table(plan: Plan, ethernet: Dialect) -> pl.DataFrame | None:
+def panel_table(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame | None:
     """A row a port of a panel that has a cord: the port map, with the device that it leads to; None without any."""
     import polars as pl
 
@@ -169,7 +169,7 @@ def _pick(words: list[str], index: NDArray[Any]) -> NDArray[Any]:
     return picked
 
 
-def _ports(plan: Plan, side: str, ethernet: Dialect) -> NDArray[Any]:
+def _ports(plan: CablingPlan, side: str, ethernet: Dialect) -> NDArray[Any]:
     rows = plan.cables
     port, cage, lane, lanes = (
         getattr(rows, f"{side}_{key}").astype(np.int64) for key in ("port", "cage", "lane", "lanes")
@@ -185,7 +185,7 @@ def _ports(plan: Plan, side: str, ethernet: Dialect) -> NDArray[Any]:
     return np.array(names, object)[back.ravel()]
 
 
-def _name(plan: Plan, ethernet: Dialect, column: list[int]) -> str:
+def _name(plan: CablingPlan, ethernet: Dialect, column: list[int]) -> str:
     kind, port, cage, lane, lanes = column
     if kind >= 2:
         return f"{NETWORKS[plan.networks[kind - 2]]}{port - 1}"
@@ -193,7 +193,7 @@ def _name(plan: Plan, ethernet: Dialect, column: list[int]) -> str:
 
 
 @lru_cache(1)
-def devices(plan: Plan) -> pl.DataFrame:
+def devices(plan: CablingPlan) -> pl.DataFrame:
     """A row a device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
     import polars as pl
 
@@ -217,7 +217,7 @@ def devices(plan: Plan) -> pl.DataFrame:
     )
 
 
-def racks(plan: Plan) -> pl.DataFrame:
+def racks(plan: CablingPlan) -> pl.DataFrame:
     """A row a rack: place in its row and in the hall, zone of power and cooling, power, units that are taken."""
     import polars as pl
 
@@ -239,7 +239,7 @@ def racks(plan: Plan) -> pl.DataFrame:
 
 
 @lru_cache(1)
-def addresses(plan: Plan) -> pl.DataFrame:
+def addresses(plan: CablingPlan) -> pl.DataFrame:
     """A row a cable of a server: names, addresses of both ends in both families."""
     import polars as pl
 
@@ -258,7 +258,7 @@ def addresses(plan: Plan) -> pl.DataFrame:
     return pl.DataFrame(listed, schema=heads, orient="row")
 
 
-def bill(plan: Plan) -> pl.DataFrame:
+def bill(plan: CablingPlan) -> pl.DataFrame:
     """The bill of materials, as the economics have it."""
     import polars as pl
 

@@ -8,11 +8,11 @@ from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, Leak, Line, Rule, Table, indented, network
+from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Leak, Line, RouteTable, indented, network
 from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom
 
 if TYPE_CHECKING:
-    from railyard.ask.deploy.emit.intent import Access, Port, SwitchIntent
+    from railyard.ask.deploy.emit.intent import Access, SwitchIntent, SwitchPort
     from railyard.ask.deploy.tenants import Vrf
 
 PROFILE = "lossless"
@@ -80,7 +80,7 @@ def _lists(intent: SwitchIntent) -> list[str]:
     return lines
 
 
-def _lane(one: Port, vrf: Vrf) -> list[str]:
+def _lane(one: SwitchPort, vrf: Vrf) -> list[str]:
     head = ["!", f"interface {one.port}.{vrf.vlan}", f"   encapsulation dot1q vlan {vrf.vlan}"]
     return [*head, f"   vrf {vrf.name}", "   ipv6 enable"]
 
@@ -127,7 +127,7 @@ def _share(alpha: float) -> str:
     return f"{alpha:g}" if alpha >= 1.0 else f"1/{round(1 / alpha)}"
 
 
-def _port(one: Port, intent: SwitchIntent, layer3: list[str]) -> list[str]:
+def _port(one: SwitchPort, intent: SwitchIntent, layer3: list[str]) -> list[str]:
     low, high, most = intent.red
     lines = [
         "!",
@@ -249,7 +249,7 @@ def _read_rule(found: Configured, name: str, line: Line) -> None:
     if match is None:
         return
     target = "0.0.0.0/0" if match[2] == "any" else match[2].removeprefix("host ")
-    found.filters.setdefault(name, []).append(Rule(match[1] == "permit", network(target), line))
+    found.filters.setdefault(name, []).append(FilterRule(match[1] == "permit", network(target), line))
 
 
 def _read_bgp(found: Configured, head: list[str], above: tuple[str, ...], line: Line) -> None:
@@ -263,7 +263,7 @@ def _read_bgp(found: Configured, head: list[str], above: tuple[str, ...], line: 
     _read_instance(found, found.table(vrf), inner[0] if inner else "", line)
 
 
-def _read_instance(found: Configured, table: Table, family: str, line: Line) -> None:
+def _read_instance(found: Configured, table: RouteTable, family: str, line: Line) -> None:
     words = line.text.split()
     if words[:2] == ["neighbor", "interface"]:
         table.neighbors[words[2]] = line

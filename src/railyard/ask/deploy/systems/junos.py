@@ -8,7 +8,7 @@ from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, Leak, Line, Rule, network
+from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Leak, Line, network
 from railyard.ask.deploy.emit.intent import BFD_MS, CNP, DSCP_CNP, DSCP_ROCE, FRAME, LOSSLESS, USUAL, headroom
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _read_filter(found: Configured, match: re.Match[str], line: Line) -> None:
 
 
 def _read_rule(found: Configured, match: re.Match[str], line: Line) -> None:
-    found.filters.setdefault(match[1], []).append(Rule(permits=True, target=network(match[2]), line=line))
+    found.filters.setdefault(match[1], []).append(FilterRule(permits=True, target=network(match[2]), line=line))
 
 
 def _read_member(found: Configured, match: re.Match[str], line: Line) -> None:

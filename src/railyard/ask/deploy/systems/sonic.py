@@ -11,13 +11,13 @@ from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, Leak, Line, Rule, network
+from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Leak, Line, network
 from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, headroom
 from railyard.ask.deploy.systems import frr
-from railyard.cluster.asbuilt.discovery import SONIC_LANES
+from railyard.cluster.network_table import SONIC_LANES
 
 if TYPE_CHECKING:
-    from railyard.ask.deploy.emit.intent import Port, SwitchIntent
+    from railyard.ask.deploy.emit.intent import SwitchIntent, SwitchPort
     from railyard.ask.deploy.tenants import Vrf
 
 
@@ -172,7 +172,7 @@ def _text(tables: dict[str, Any]) -> str:
     return "{" + ",\n".join(rows) + "}\n"
 
 
-def _port(one: Port, mtu: int) -> dict[str, str]:
+def _port(one: SwitchPort, mtu: int) -> dict[str, str]:
     return {
         "admin_status": "up",
         "alias": one.port.replace("Ethernet", "etp"),
@@ -183,7 +183,7 @@ def _port(one: Port, mtu: int) -> dict[str, str]:
     }
 
 
-def _lanes(one: Port) -> range:
+def _lanes(one: SwitchPort) -> range:
     """Lanes of the switch, counted from 1 in the order of its cages, as SONiC's names of ports count them from 0."""
     first = int(one.port.removeprefix("Ethernet")) + 1
     return range(first, first + max(SONIC_LANES // one.split, 1))
@@ -494,7 +494,7 @@ class _Reader:
             if name in self.found.filters:
                 target = network(row.get("DST_IP", "0.0.0.0/0"))
                 permits = row.get("PACKET_ACTION") == "FORWARD"
-                self.found.filters[name].append(Rule(permits, target, self.line("ACL_RULE", key)))
+                self.found.filters[name].append(FilterRule(permits, target, self.line("ACL_RULE", key)))
 
 
 def _table_name(vrf: str) -> str:

@@ -65,7 +65,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Series:
+class ExcessSeries:
     """How much longer parts took than their peers.
 
     Attributes:
@@ -79,7 +79,7 @@ class Series:
     within: float
 
     @classmethod
-    def of(cls, ratio: Floats, usual: float) -> Series:
+    def of(cls, ratio: Floats, usual: float) -> ExcessSeries:
         """Takes the half of all parts that lie closest together for healthy: measures chance, and sets them to 0.
 
         Args:
@@ -95,7 +95,7 @@ class Series:
         return cls(ratio - quantile(ratio[:, healthy].T, 0.5)[:, None], between, within)
 
     @classmethod
-    def alone(cls, ratio: Floats) -> Series:
+    def alone(cls, ratio: Floats) -> ExcessSeries:
         """Of one part without peers, against its own other steps: only some slow steps among others can be seen.
 
         Args:
@@ -105,14 +105,14 @@ class Series:
         within = max(_spread(off, int(np.isfinite(off).sum())), FLOOR)
         return cls(off, float("inf"), within)
 
-    def pooled(self, groups: Sequence[Sequence[int]], usual: float) -> Series:
+    def pooled(self, groups: Sequence[Sequence[int]], usual: float) -> ExcessSeries:
         """The same of larger parts, each the mean of its parts.
 
         Args:
             groups: Parts of each.
             usual: Spread between healthy larger parts, where they are too few to tell.
         """
-        found = Series.of(np.stack([self.excess[:, list(one)].mean(axis=1) for one in groups], axis=1), usual)
+        found = ExcessSeries.of(np.stack([self.excess[:, list(one)].mean(axis=1) for one in groups], axis=1), usual)
         return replace(found, within=self.within / max(min(map(len, groups)), 1) ** 0.5)
 
     def chance(self, slow: Flags) -> float:
@@ -217,7 +217,7 @@ MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Group:
+class TracedGroup:
     """A process group that was traced.
 
     Attributes:
@@ -236,7 +236,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Network:
+class SlowNetwork:
     """What is slow in the network.
 
     Attributes:
@@ -250,7 +250,7 @@ class Network:
     lost_ps: float
 
 
-def networks(groups: Sequence[Group], per_host: int, least_ps: float, crowded: set[int]) -> list[Network]:
+def networks(groups: Sequence[TracedGroup], per_host: int, least_ps: float, crowded: set[int]) -> list[SlowNetwork]:
     """Ways into the network that are slow, or groups whose slowness could be that of several.
 
     Args:
@@ -272,19 +272,19 @@ def networks(groups: Sequence[Group], per_host: int, least_ps: float, crowded: s
     lost = sum(one.lost_ps for one in leaving)
     if len(shared) == 1:
         words = f"its way into the network is slow: {_words(worst)}, and no other rank is in all slow groups alone"
-        return [*found, Network(f"rank {shared.pop()}", "nic", worst.slow, words, lost)]
+        return [*found, SlowNetwork(f"rank {shared.pop()}", "nic", worst.slow, words, lost)]
     known = sorted(shared or worst.members)
     words = f"the network of ranks {_listed(known)} is slow: {_words(worst)}; traces do not say which of their"
-    return [*found, Network("", "nic", worst.slow, f"{words} interfaces or cables it is", lost)]
+    return [*found, SlowNetwork("", "nic", worst.slow, f"{words} interfaces or cables it is", lost)]
 
 
-def _inside(group: Group, per_host: int) -> Network:
+def _inside(group: TracedGroup, per_host: int) -> SlowNetwork:
     assert group.slow is not None, "slow groups were chosen"
     words = f"links between its accelerators are slow: {_words(group)}"
-    return Network(f"server {group.members[0] // per_host}", "host", group.slow, words, group.lost_ps)
+    return SlowNetwork(f"server {group.members[0] // per_host}", "host", group.slow, words, group.lost_ps)
 
 
-def _words(group: Group) -> str:
+def _words(group: TracedGroup) -> str:
     assert group.slow is not None, "slow groups were chosen"
     against = "in groups like it" if group.compared else "in its other steps"
     kind = group.kind.replace("_", "-")
@@ -296,7 +296,7 @@ def _listed(ranks: Sequence[int]) -> str:
     return shown if len(ranks) <= MOST_SHOWN else f"{shown} and {len(ranks) - MOST_SHOWN} more"
 
 
-def groups_of(record: Record, per_host: int) -> list[Group]:
+def groups_of(record: Record, per_host: int) -> list[TracedGroup]:
     """Groups all of whose members were traced.
 
     Args:
@@ -305,14 +305,14 @@ def groups_of(record: Record, per_host: int) -> list[Group]:
     """
     about = record.meta["communicators"]
     members = [tuple(one["ranks"]) for one in about]
-    found: list[Group] = []
+    found: list[TracedGroup] = []
     for (kind, _, _, hosts), rows in _classes(record, members, per_host).items():
         groups = list(rows)
         took = np.stack([rows[group] for group in groups], axis=1)
         compared = len(groups) > 1
         for group, of, slow in zip(groups, took.T, _episodes(took, compared=compared), strict=True):
             lost = 0.0 if slow is None else float(np.where(slow.steps, of, 0.0).mean() * (1 - np.exp(-slow.level)))
-            found.append(Group(about[group]["name"], kind, members[group], hosts != 1, compared, slow, lost))
+            found.append(TracedGroup(about[group]["name"], kind, members[group], hosts != 1, compared, slow, lost))
     return found
 
 
@@ -326,8 +326,8 @@ def _episodes(took: Floats, *, compared: bool) -> list[Episode | None]:
     with np.errstate(divide="ignore"):
         log = np.where(took > 0, np.log(took), np.nan)
     if not compared:
-        return [Series.alone(one).episode(0) for one in log.T]
-    series = Series.of(log - quantile(log.T, 0.5)[:, None], BIAS)
+        return [ExcessSeries.alone(one).episode(0) for one in log.T]
+    series = ExcessSeries.of(log - quantile(log.T, 0.5)[:, None], BIAS)
     return [series.episode(place) for place in range(took.shape[1])]
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Part:
+class SuspectPart:
     """A candidate."""
 
     name: str
@@ -41,7 +41,7 @@ class Part:
     links: tuple[int, ...]
 
 
-def parts(cluster: Cluster) -> Iterator[Part]:
+def parts(cluster: Cluster) -> Iterator[SuspectPart]:
     """Cables, NICs, hosts and switches of the back-end, and the accelerators' links to their scale-up switches.
 
     A NIC with one port and its cable are one part: no measurement of their traffic tells them apart.
@@ -58,24 +58,24 @@ def parts(cluster: Cluster) -> Iterator[Part]:
                 switches[name].append(those)
         attached = next((name for name in names if name.startswith("server ")), None)
         if attached is None:
-            yield Part(" - ".join(names), "cable", tuple(those))
+            yield SuspectPart(" - ".join(names), "cable", tuple(those))
             continue
         nics[attached.replace(" NIC ", " nic ")] += those
         hosts[attached.split(" NIC ")[0]] += those
     yield from _larger(nics, hosts)
     for name, cables in switches.items():
         if len(cables) > 1:
-            yield Part(name, "switch", tuple(link for those in cables for link in those))
+            yield SuspectPart(name, "switch", tuple(link for those in cables for link in those))
     for (one, other), those in _cables(cluster, 0, cluster.ranks + cluster.scale_up.switches).items():
-        yield Part(f"{node_name(cluster, one)} - {node_name(cluster, other)}", "cable", tuple(those))
+        yield SuspectPart(f"{node_name(cluster, one)} - {node_name(cluster, other)}", "cable", tuple(those))
 
 
-def _larger(nics: dict[str, list[int]], hosts: dict[str, list[int]]) -> Iterator[Part]:
+def _larger(nics: dict[str, list[int]], hosts: dict[str, list[int]]) -> Iterator[SuspectPart]:
     for name, those in nics.items():
-        yield Part(name, "nic", tuple(those))
+        yield SuspectPart(name, "nic", tuple(those))
     for name, those in hosts.items():
         if len(those) > len(next(links for nic, links in nics.items() if nic.startswith(f"{name} "))):
-            yield Part(name, "host", tuple(those))
+            yield SuspectPart(name, "host", tuple(those))
 
 
 def _cables(cluster: Cluster, first: int, last: int) -> Cables:
@@ -137,7 +137,7 @@ class Guess:
         pointed_at: How much counters point at its links, 0 to 1.
     """
 
-    part: Part
+    part: SuspectPart
     factor: float
     likelihood: float
     explained: float = 0.0
@@ -226,23 +226,23 @@ class _ClosedForm:
                 users.setdefault(link, []).append(row)
         return cls(routed, seen, expected[first[seen.entity]], users)
 
-    def touched(self, candidates: Iterable[Part]) -> list[Part]:
+    def touched(self, candidates: Iterable[SuspectPart]) -> list[SuspectPart]:
         lost = np.maximum(self.seen.lost_ps, 0)
         scored = [(float(lost[rows].sum()), part) for part in candidates if len(rows := self.rows(part)[0])]
         scored.sort(key=lambda one: (-one[0], len(one[1].links)))
         return [part for score, part in scored if score > 0]
 
-    def best(self, part: Part) -> Guess:
+    def best(self, part: SuspectPart) -> Guess:
         tried = [(self.seen.likelihood(self._slowdown(part, share)), share) for share in SHARES.tolist()]
         likelihood, share = max(tried)
         return Guess(part, share, likelihood)
 
-    def rows(self, part: Part) -> tuple[NDArray[np.int64], list[int]]:
+    def rows(self, part: SuspectPart) -> tuple[NDArray[np.int64], list[int]]:
         bundles = self.routed.cluster.links.bundle_of[list(part.links)]
         ids = [*part.links, *{int(one) for one in bundles if one >= 0}]
         return np.array(sorted({row for one in ids for row in self.users.get(one, ())}), np.int64), ids
 
-    def _slowdown(self, part: Part, share: float) -> Floats:
+    def _slowdown(self, part: SuspectPart, share: float) -> Floats:
         """float64[m], log of the longer time over the expected one."""
         rows, ids = self.rows(part)
         entities = self.routed.lowered.entities
@@ -276,7 +276,7 @@ class _Replay:
     carries: NDArray[np.bool_]
     expected: Floats
 
-    def likeliest(self, candidates: Sequence[Part]) -> list[Guess]:
+    def likeliest(self, candidates: Sequence[SuspectPart]) -> list[Guess]:
         first = [self._at(part, SCREENED_AT, SCALES) for part in candidates]
         by_time = sorted(first, key=lambda one: -one.likelihood)[:FINALISTS]
         by_count = sorted(first, key=lambda one: (-one.pointed_at, len(one.part.links)))[:POINTED]
@@ -285,7 +285,7 @@ class _Replay:
         coarse.sort(key=lambda one: -one.guess.weight)
         return [self._refined(one, FINE if number < FINEST else REFINED) for number, one in enumerate(coarse)]
 
-    def _coarse(self, part: Part) -> _Bracket:
+    def _coarse(self, part: SuspectPart) -> _Bracket:
         grid = [self._at(part, share) for share in COARSE]
         middle = max(range(len(grid)), key=lambda number: grid[number].likelihood)
         edges = [0.02, *COARSE, 0.995]
@@ -306,7 +306,7 @@ class _Replay:
             best = max([best, *found], key=lambda one: one.likelihood)
         return best
 
-    def _at(self, part: Part, share: float, scales: Sequence[float] = (1.0,)) -> Guess:
+    def _at(self, part: SuspectPart, share: float, scales: Sequence[float] = (1.0,)) -> Guess:
         """A guess; with scales, how well it fits at the best of other shares, to which slowdowns are scaled."""
         seen, mine = self.model.seen, self.model.rows(part)[0]
         try:
@@ -320,12 +320,12 @@ class _Replay:
         likelihood = max(seen.likelihood(scale * slowdown) for scale in scales)
         return Guess(part, share, likelihood, explained, self._pointed_at(part))
 
-    def _pointed_at(self, part: Part) -> float:
+    def _pointed_at(self, part: SuspectPart) -> float:
         """How much counters point at it; of a host or switch, as far as all of its cables that carry anything do."""
         found = stands_out(self.counted, part.links)
         return found * bad_share(self.counted, self.carries, part.links) if part.kind in RARER else found
 
-    def _slowdown(self, part: Part, share: float, mine: NDArray[np.int64]) -> Floats:
+    def _slowdown(self, part: SuspectPart, share: float, mine: NDArray[np.int64]) -> Floats:
         """float64[m], medians over the runs of each communication whose paths touch the part; 0 of the others.
 
         What a slow part does to those that do not cross it, by queues that spread or by room that it leaves, differs

@@ -18,7 +18,7 @@ from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.network_table import NetworkTable
 
     Port = tuple[int, str]
 
@@ -55,7 +55,7 @@ class End:
     way: tuple[str, ...]
 
 
-def located(cabling: Discovery, where: str, port: str) -> Port | None:
+def located(cabling: NetworkTable, where: str, port: str) -> Port | None:
     """The device and port that a counter means; None where the discovery has none such.
 
     Args:
@@ -74,7 +74,7 @@ def located(cabling: Discovery, where: str, port: str) -> Port | None:
     return None
 
 
-def ends(cabling: Discovery, waiting: Mapping[Port, float]) -> list[End]:
+def ends(cabling: NetworkTable, waiting: Mapping[Port, float]) -> list[End]:
     """Where the waiting of ports leads to, most of it first."""
     far = _far(cabling)
     least = WAITS * max(waiting.values(), default=0.0)
@@ -96,7 +96,7 @@ def ends(cabling: Discovery, waiting: Mapping[Port, float]) -> list[End]:
     return sorted(listed, key=lambda end: -end.share)
 
 
-def _far(cabling: Discovery) -> dict[Port, Port]:
+def _far(cabling: NetworkTable) -> dict[Port, Port]:
     far: dict[Port, Port] = {}
     for cable in cabling.cables:
         far[cable.a, cable.a_port] = cable.b, cable.b_port
@@ -116,7 +116,7 @@ def _way(port: Port, waiting: Mapping[Port, float], far: Mapping[Port, Port]) ->
         way.append(max(on, key=lambda one: waiting[one]))
 
 
-def _name(cabling: Discovery, device: int) -> str:
+def _name(cabling: NetworkTable, device: int) -> str:
     found = cabling.devices[device]
     return " ".join(word for word in (found.name, found.part) if word)
 
@@ -238,7 +238,7 @@ def diagnose_ports(pieces: Sequence[Piece], price: PriceOfParts | None = None) -
 def _errors(
     erring: Mapping[tuple[str, str], dict[str, float]],
     usual: Mapping[str, float],
-    cabling: Discovery | None,
+    cabling: NetworkTable | None,
     price: PriceOfParts | None,
     answer: Diagnosis,
 ) -> None:
@@ -257,7 +257,7 @@ def _errors(
         answer.verdict.append(Suspect(part, kind, 0.9 if value > WORSE * max(rest, 1.0) else 0.7, words, usd))
 
 
-def _leads_to(cabling: Discovery | None, where: str, port: str) -> str:
+def _leads_to(cabling: NetworkTable | None, where: str, port: str) -> str:
     here = None if cabling is None else located(cabling, where, port)
     if cabling is None or here is None:
         return ""
@@ -272,7 +272,7 @@ def _leads_to(cabling: Discovery | None, where: str, port: str) -> str:
 
 def _waits(
     waiting: Mapping[tuple[str, str], float],
-    cabling: Discovery | None,
+    cabling: NetworkTable | None,
     price: PriceOfParts | None,
     answer: Diagnosis,
 ) -> None:

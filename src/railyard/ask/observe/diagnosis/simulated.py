@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.ask.observe.diagnosis.compute import Paces, Slow
     from railyard.ask.observe.diagnosis.network import Guess, Weighed
     from railyard.ask.observe.diagnosis.peers import Routed
-    from railyard.ask.observe.diagnosis.verdict import Price
+    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
     from railyard.cluster import Cluster
 
 
@@ -111,7 +111,9 @@ TEMPERATURE = 2.0
 """By which differences of likelihood are divided: communications of one step are not independent."""
 
 
-def diagnose(record: Record, cluster: Cluster | None, price: Price = UNPRICED, seeds: Iterable[int] = ()) -> Diagnosis:
+def diagnose(
+    record: Record, cluster: Cluster | None, price: ClusterPrice = UNPRICED, seeds: Iterable[int] = ()
+) -> Diagnosis:
     """What is wrong.
 
     Args:
@@ -177,7 +179,7 @@ def _computing(one: Slow, found: Paces, usd: float | None) -> Suspect:
     return Suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
 
 
-def _networking(found: Weighed, paths: Routed, record: Record, price: Price, answer: Diagnosis) -> None:
+def _networking(found: Weighed, paths: Routed, record: Record, price: ClusterPrice, answer: Diagnosis) -> None:
     if not paths.known:
         answer.notes.append(
             f"{paths.astray:.0%} of the bytes that switches counted lie on other cables than the file's paths:"
@@ -207,7 +209,7 @@ def _enough(best: Guess) -> float:
     return EXPLAINED[best.pointed_at >= POINTED]
 
 
-def _suspect(best: Guess, confidence: float, slower: float, price: Price) -> Suspect:
+def _suspect(best: Guess, confidence: float, slower: float, price: ClusterPrice) -> Suspect:
     words = (
         f"communications are late as if it carried {best.factor:.0%} of its rate, which explains {best.explained:.0%}"
         f" of that; the step is {slower:.4f} times as long"

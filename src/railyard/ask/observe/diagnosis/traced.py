@@ -15,7 +15,7 @@ import numpy as np
 
 from railyard.ask.observe.diagnosis import work as blame
 from railyard.ask.observe.diagnosis.compute import LEAST, SPREADS
-from railyard.ask.observe.diagnosis.episodes import MOST_SHOWN, Episode, Series, groups_of, networks, quantile
+from railyard.ask.observe.diagnosis.episodes import MOST_SHOWN, Episode, ExcessSeries, groups_of, networks, quantile
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
 from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, stalls_of, work_of
 from railyard.ask.observe.kernels import ATTENTION, COMMUNICATION, EXPERT, GEMM, WORDS
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.observe.diagnosis.episodes import Group
-    from railyard.ask.observe.diagnosis.verdict import Price
-    from railyard.ask.observe.diagnosis.work import Work
+    from railyard.ask.observe.diagnosis.episodes import TracedGroup
+    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
+    from railyard.ask.observe.diagnosis.work import KernelTimes
     from railyard.graph import Record
 
     Floats = NDArray[np.float64]
@@ -67,7 +67,11 @@ class _Slow:
 
 
 def diagnose(
-    record: Record, figures: dict[str, Any], per_host: int = 0, price: Price = UNPRICED, missing: Sequence[int] = ()
+    record: Record,
+    figures: dict[str, Any],
+    per_host: int = 0,
+    price: ClusterPrice = UNPRICED,
+    missing: Sequence[int] = (),
 ) -> Diagnosis:
     """What is wrong.
 
@@ -118,8 +122,8 @@ class _Trace:
     record: Record
     ranks: Ints
     per_host: int
-    work: Work
-    series: dict[str, Series]
+    work: KernelTimes
+    series: dict[str, ExcessSeries]
     still: Floats
     step_ps: float
 
@@ -167,7 +171,7 @@ class _Trace:
             if not taken & set(one.ranks):
                 yield one
 
-    def _slow_kernels(self, series: dict[str, Series], parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
+    def _slow_kernels(self, series: dict[str, ExcessSeries], parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
         """Parts, each some places of ranks, that are slow in a series of theirs."""
         routed = any(label.op == "all_to_all" for label in self.record.labels)
         for number, places in enumerate(parts):
@@ -195,7 +199,7 @@ class _Trace:
         many = self.work.count[kind][episode.steps][:, places].sum() > PREEMPTED
         return bool(many) and self.cost(kind, episode, episode.level) >= LEAST
 
-    def _alike(self, series: Series, one: _Slow) -> bool:
+    def _alike(self, series: ExcessSeries, one: _Slow) -> bool:
         """Whether every rank of a host is slow, half as much as all together at least."""
         places = np.searchsorted(self.ranks, one.ranks).tolist()
         return all(series.over(place, one.episode.steps) >= one.episode.level / 2 for place in places)
@@ -217,18 +221,18 @@ class _Trace:
             if not taken & set(one.ranks):
                 yield one
 
-    def _stalls(self) -> Series:
+    def _stalls(self) -> ExcessSeries:
         """How long ranks stood still, over those with the same work where these are enough."""
         groups = [group for group in self.work.groups if len(group) > PEERS]
         if sum(map(len, groups)) < len(self.ranks):
-            return Series.of(self.still, CHIPS)
-        found = [(group, Series.of(self.still[:, group], CHIPS)) for group in groups]
+            return ExcessSeries.of(self.still, CHIPS)
+        found = [(group, ExcessSeries.of(self.still[:, group], CHIPS)) for group in groups]
         excess = np.empty_like(self.still)
         for group, one in found:
             excess[:, group] = one.excess
-        return Series(excess, max(one.between for _, one in found), max(one.within for _, one in found))
+        return ExcessSeries(excess, max(one.between for _, one in found), max(one.within for _, one in found))
 
-    def _slow_hosts(self, series: Series, parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
+    def _slow_hosts(self, series: ExcessSeries, parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
         """Parts that pause: one pause is an accident as often as not, two are one half as often, and so on."""
         for number, places in enumerate(parts):
             if (episode := series.episode(number)) is None:
@@ -245,7 +249,7 @@ class _Trace:
         """Two ranks say that one is slower, and not which of them is as it should be."""
         return confidence if len(self.ranks) > PEERS else confidence / 2
 
-    def suspect(self, one: _Slow, price: Price) -> Suspect:
+    def suspect(self, one: _Slow, price: ClusterPrice) -> Suspect:
         usd, several = price.of(one.cost), len(one.ranks) > 1
         if not several:
             return self.named(f"rank {one.ranks[0]}", one.kind, one.episode, one.words, one.sure, usd)
@@ -260,7 +264,7 @@ class _Trace:
         pattern: Literal["constant", "intermittent"] = "constant" if len(slow) == len(self.steps) else "intermittent"
         return Suspect(part, kind, round(confidence, 3), f"{words}, {_when(slow, self.steps)}", usd, pattern, slow)
 
-    def uneven(self, slow: Sequence[_Slow], price: Price) -> Iterator[Suspect]:
+    def uneven(self, slow: Sequence[_Slow], price: ClusterPrice) -> Iterator[Suspect]:
         """Work of one kind that is spread unevenly, on other ranks in every step, so that no rank is to blame."""
         usual, named = self.series.get(GEMM), {one.kind for one in slow}
         if len(self.steps) < STEPS:
@@ -281,7 +285,7 @@ class _Trace:
             every = Episode(lost >= LEAST, 0.0, spreads)
             yield self.named(ALL_RANKS, cause, every, words, sure(spreads, SPREADS), price.of(float(lost.mean())))
 
-    def network(self, groups: Sequence[Group], crowded: set[int], price: Price, answer: Diagnosis) -> None:
+    def network(self, groups: Sequence[TracedGroup], crowded: set[int], price: ClusterPrice, answer: Diagnosis) -> None:
         """Names the rank whose way into the network is slow, or says which groups are slow."""
         for one in networks(groups, self.per_host, LEAST * self.step_ps, crowded):
             words = f"{one.words}, {_when(self._numbers(one.episode), self.steps)}"
@@ -322,7 +326,7 @@ class _Trace:
         return words + ("" if compared else network)
 
 
-def _longest(series: Series, rest: NDArray[np.bool_]) -> Floats:
+def _longest(series: ExcessSeries, rest: NDArray[np.bool_]) -> Floats:
     """float64[steps], how much longer the slowest of some ranks took than their median, as a logarithm."""
     ranks = series.excess.T[rest]
     return np.nan_to_num(quantile(ranks, 1.0) - quantile(ranks, 0.5))

@@ -39,7 +39,7 @@ def sure(spreads: float, least: float) -> float:
 
 
 @dataclass(frozen=True)
-class Price:
+class ClusterPrice:
     """What the cluster costs.
 
     Attributes:
@@ -53,7 +53,7 @@ class Price:
         return None if self.usd_per_hour is None else self.usd_per_hour * max(share, 0.0)
 
 
-UNPRICED = Price()
+UNPRICED = ClusterPrice()
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.diagnosis.compute import LEAST
-from railyard.ask.observe.diagnosis.episodes import Series
+from railyard.ask.observe.diagnosis.episodes import ExcessSeries
 from railyard.ask.observe.diagnosis.peers import DEGREES, INEXACT
 from railyard.ask.observe.kernels import (
     ATTENTION,
@@ -198,7 +198,7 @@ GEMM's time at fixed clocks, and more under a power cap (P. Sinha et al., "Not A
 
 
 @dataclass(frozen=True)
-class Work:
+class KernelTimes:
     """Times of kernels.
 
     Attributes:
@@ -220,12 +220,12 @@ class Work:
     compared: Floats
     blocks: dict[str, Floats]
 
-    def series(self, kind: str) -> Series:
+    def series(self, kind: str) -> ExcessSeries:
         """How much longer the kernels of a kind took."""
-        return Series.of(np.log(self.spent[kind] / self.typical[kind]), CHIPS)
+        return ExcessSeries.of(np.log(self.spent[kind] / self.typical[kind]), CHIPS)
 
 
-def work_of(record: Record, ranks: Ints, peers: int) -> Work:
+def work_of(record: Record, ranks: Ints, peers: int) -> KernelTimes:
     """Times of kernels by kind.
 
     Args:
@@ -259,7 +259,7 @@ def work_of(record: Record, ranks: Ints, peers: int) -> Work:
     more = np.where(ran > 0, larger / np.maximum(ran, 1.0), 1.0).reshape(shape)
     found = {str(name): (spent[at], usual[at], count[at]) for at, name in enumerate(kinds) if usual[at].any()}
     found[ALL] = spent.sum(axis=0), usual.sum(axis=0), count.sum(axis=0)
-    return Work(
+    return KernelTimes(
         ranks,
         {name: np.where(one[1] > 0, one[0], np.nan) for name, one in found.items()},
         {name: np.where(one[1] > 0, one[1], np.nan) for name, one in found.items()},

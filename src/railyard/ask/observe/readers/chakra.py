@@ -20,7 +20,7 @@ from railyard.work.trace.chakra_order import COLLECTIVE, KINDS, MEM_LOAD, MEM_ST
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from railyard.ask.observe.reader import Source
+    from railyard.ask.observe.reader import TraceSource
     from railyard.work.trace.chakra_order import ChakraNode
 
 _RANK = re.compile(r"(\d{1,9})\.(?:et|json)(?:\.gz)?$")
@@ -34,7 +34,7 @@ def recognises(name: str, head: bytes) -> bool:
     return any(key in head for key in _KEYS) if text else PurePath(name.removesuffix(".gz")).suffix == ".et"
 
 
-def read(source: Source) -> Piece:
+def read(source: TraceSource) -> Piece:
     """What ran on the device, or on the host where nothing did.
 
     Raises:

@@ -19,10 +19,10 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.ask.observe.reader import Source
+    from railyard.ask.observe.reader import TraceSource
 
 
-def _read_perfquery(source: Source) -> Piece:
+def _read_perfquery(source: TraceSource) -> Piece:
     """Counters of every port.
 
     Raises:
@@ -53,7 +53,7 @@ def _is_ibnetdiscover(_: str, head: bytes) -> bool:
     return ibnetdiscover.looks_like(head.decode("utf-8", errors="replace"))
 
 
-def _read_ibnetdiscover(source: Source) -> Piece:
+def _read_ibnetdiscover(source: TraceSource) -> Piece:
     """Devices and cables.
 
     Raises:

@@ -20,7 +20,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from railyard.ask.observe.reader import Source
+    from railyard.ask.observe.reader import TraceSource
 
 
 MOST_INSTRUCTIONS = 50_000_000
@@ -150,7 +150,7 @@ def _is_flight_recorder(name: str, head: bytes) -> bool:
     return bare[:1] == b"{" and any(key in head for key in keys) and not any(key in head for key in others)
 
 
-def _read_flight_recorder(source: Source) -> Piece:
+def _read_flight_recorder(source: TraceSource) -> Piece:
     """What a rank called.
 
     Raises:
@@ -175,7 +175,7 @@ def _read_flight_recorder(source: Source) -> Piece:
     return piece
 
 
-def _loaded(source: Source) -> Any:
+def _loaded(source: TraceSource) -> Any:
     data = source.everything()
     try:
         if data.lstrip()[:1] == b"{":

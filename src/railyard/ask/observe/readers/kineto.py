@@ -15,7 +15,7 @@ from railyard.ask.observe.reader import Piece, Reader, readers
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.ask.observe.reader import Source
+    from railyard.ask.observe.reader import TraceSource
 
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
 _BYTES = {
@@ -38,7 +38,7 @@ def recognises(_: str, head: bytes) -> bool:
     return bare[:1] in (b"{", b"[") and (any(key in head for key in keys) or (b'"ph"' in head and b'"ts"' in head))
 
 
-def read(source: Source) -> Piece:
+def read(source: TraceSource) -> Piece:
     """Kernels, copies and communications of one rank.
 
     Raises:

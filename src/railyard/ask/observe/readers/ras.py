@@ -11,11 +11,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.reader import Member, Piece, Reader, readers
+from railyard.ask.observe.reader import CommunicatorMember, Piece, Reader, readers
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.ask.observe.reader import Source
+    from railyard.ask.observe.reader import TraceSource
 
 
 _GROUP = re.compile(r"^#\S+ \(([0-9a-fA-Fx]+)\) (\w+)")
@@ -26,7 +26,7 @@ _WELL = re.compile(r"^\s+\d+\s+(\d{1,9})(?:\s+\d+){3,4}\s+RUNNING\s+OK\s*$")
 _MOST = 1 << 20
 
 
-def _read_ras_text(source: Source) -> Piece:
+def _read_ras_text(source: TraceSource) -> Piece:
     """Members of communicators that differ; of those that agree only how many.
 
     Raises:
@@ -37,7 +37,7 @@ def _read_ras_text(source: Source) -> Piece:
     if "Communicators" not in text:
         raise InputError("the report ends before its communicators", file=source.name)
     group = what = ""
-    sets: list[tuple[int, int, list[Member]]] = []
+    sets: list[tuple[int, int, list[CommunicatorMember]]] = []
     for line in [*text.splitlines(), "#end (0) END"]:
         if found := _GROUP.match(line):
             _note(piece, group, what, sets)
@@ -48,7 +48,7 @@ def _read_ras_text(source: Source) -> Piece:
         elif found := _COUNT.match(line):
             sets.append((int(found[1]), int(found[2]), []))
         elif (found := _RANK.match(line)) and sets:
-            sets[-1][2].append(Member(group, int(found[1]), found[2], {what: sets[-1][1]}))
+            sets[-1][2].append(CommunicatorMember(group, int(found[1]), found[2], {what: sets[-1][1]}))
         elif found := _WELL.match(line):
             piece.well += int(found[1])
     if piece.well:
@@ -58,7 +58,7 @@ def _read_ras_text(source: Source) -> Piece:
     return piece
 
 
-def _note(piece: Piece, group: str, what: str, sets: list[tuple[int, int, list[Member]]]) -> None:
+def _note(piece: Piece, group: str, what: str, sets: list[tuple[int, int, list[CommunicatorMember]]]) -> None:
     """Those that are named, and the others by number where all ranks are known by that."""
     total = sum(count for count, _, _ in sets)
     if not what or len(sets) < 2 or total > _MOST:
@@ -68,7 +68,7 @@ def _note(piece: Piece, group: str, what: str, sets: list[tuple[int, int, list[M
     piece.members += [member for _, _, members in sets for member in members]
     rest = [rank for rank in range(total) if rank not in named]
     if len(unnamed) == 1 and len(rest) == unnamed[0][0]:
-        piece.members += [Member(group, rank, "", {what: unnamed[0][1]}) for rank in rest]
+        piece.members += [CommunicatorMember(group, rank, "", {what: unnamed[0][1]}) for rank in rest]
     elif unnamed:
         piece.remarks.append(f"communicator {group}: the report does not name all ranks")
 
@@ -88,7 +88,7 @@ _UNPARTED = re.compile(r'([}\]]|(?<=[\s:])(?:-?\d[\d.]*|true|false|null)|"(?=\s*
 """A value and the next one without a comma: NCCL 2.28.9 leaves it out before the `status` of a missing rank."""
 
 
-def _read_ras(source: Source) -> Piece:
+def _read_ras(source: TraceSource) -> Piece:
     """The members of every communicator.
 
     Raises:
@@ -105,7 +105,7 @@ def _read_ras(source: Source) -> Piece:
     return piece
 
 
-def _loaded(source: Source, piece: Piece) -> Any:
+def _loaded(source: TraceSource, piece: Piece) -> Any:
     text = source.text()
     text = text[max(text.find("{"), 0) : text.rfind("}") + 1]
     mended = re.sub(r",(\s*[}\]])", r"\1", _UNPARTED.sub(r"\1,\2", text))
@@ -120,7 +120,7 @@ def _loaded(source: Source, piece: Piece) -> Any:
     raise InputError("the file is damaged: it is no JSON", file=source.name)
 
 
-def _members(group: str, communicator: dict[str, Any]) -> list[Member]:
+def _members(group: str, communicator: dict[str, Any]) -> list[CommunicatorMember]:
     found = []
     for key in ("ranks", "missing_ranks"):
         listed = communicator.get(key)
@@ -132,7 +132,7 @@ def _members(group: str, communicator: dict[str, Any]) -> list[Member]:
             status = {**one, **(noted if isinstance(noted, dict) else {})}
             dead = status.get("considered_dead") is True
             missing = ("dead" if dead else "unresponsive") if key == "missing_ranks" else ""
-            found.append(Member(group, rank, str(one.get("host", "")), _counts(one), missing))
+            found.append(CommunicatorMember(group, rank, str(one.get("host", "")), _counts(one), missing))
     return found
 
 

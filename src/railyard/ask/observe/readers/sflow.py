@@ -13,7 +13,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.ask.observe.reader import Source
+    from railyard.ask.observe.reader import TraceSource
 
 
 PORT = 6343
@@ -75,7 +75,7 @@ def _is_datagrams(_: str, head: bytes) -> bool:
     return head[:4] in _PCAP or (head[:4] == VERSION and head[4:8] in (b"\0\0\0\1", b"\0\0\0\2"))
 
 
-def _read_datagrams(source: Source) -> Piece:
+def _read_datagrams(source: TraceSource) -> Piece:
     """The last counters of every interface.
 
     Raises:

@@ -9,8 +9,8 @@ import re
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.asbuilt.discovery import hardware_address
-from railyard.cluster.asbuilt.reported.reports import Part, Reader, Report, Reports, readers
+from railyard.cluster.asbuilt.reported.reports import DeviceReport, HostPart, ReportReader, Reports, readers
+from railyard.cluster.network_table import hardware_address
 from railyard.kit.errors import Problem, did_you_mean
 from railyard.kit.quantities import rate
 from railyard.kit.table import Table
@@ -32,11 +32,11 @@ _LINK = re.compile(r"\bLnk(Cap|Sta):.*?Speed ([0-9.]+)GT/s.*?Width x(\d+)")
 _ACCELERATOR = ("3D controller", "Processing accelerators", "Display controller")
 
 
-def _is_smi(report: Report) -> bool:
+def _is_smi(report: DeviceReport) -> bool:
     return "pcie.link.width.current" in report.text[:2000]
 
 
-def _smi(report: Report, out: Reports) -> None:
+def _smi(report: DeviceReport, out: Reports) -> None:
     for number, row in enumerate(Table(report.text, report.file)):
         given = {key.partition(" [")[0]: value for key, value in row.items()}
 
@@ -45,7 +45,7 @@ def _smi(report: Report, out: Reports) -> None:
 
         speed, most = (GENERATION_GT_S.get(count(f"pcie.link.gen.{key}"), 0.0) for key in ("current", "max"))
         out.parts.append(
-            Part(
+            HostPart(
                 report.device,
                 "accelerator",
                 given.get("index", str(number)),
@@ -66,12 +66,12 @@ def _idles(given: dict[str, str]) -> bool:
     return given.get("pstate", "P8") not in ("P0", "P1", "P2")
 
 
-def _lspci(report: Report, out: Reports) -> None:
+def _lspci(report: DeviceReport, out: Reports) -> None:
     part: dict[str, Any] = {}
 
     def done() -> None:
         if part and part["pcie_lanes"]:
-            out.parts.append(Part(**part))
+            out.parts.append(HostPart(**part))
 
     for line in report.text.splitlines():
         found = _CLASS.match(line)
@@ -88,11 +88,11 @@ def _lspci(report: Report, out: Reports) -> None:
     done()
 
 
-def _is_ibstat(report: Report) -> bool:
+def _is_ibstat(report: DeviceReport) -> bool:
     return bool(re.search(r"^CA '[^']+'\s*$", report.text[:4000], re.MULTILINE))
 
 
-def _ibstat(report: Report, out: Reports) -> None:
+def _ibstat(report: DeviceReport, out: Reports) -> None:
     for block in re.split(r"^CA '", report.text, flags=re.MULTILINE)[1:]:
         name = block.partition("'")[0]
         model, firmware = _after(block, "CA type"), _after(block, "Firmware version")
@@ -100,7 +100,7 @@ def _ibstat(report: Report, out: Reports) -> None:
             speed = _after(port, "Rate")
             up = _after(port, "State") == "Active"
             out.parts.append(
-                Part(
+                HostPart(
                     report.device,
                     "nic",
                     name,
@@ -118,28 +118,28 @@ def _after(text: str, key: str) -> str:
     return found[1] if found else ""
 
 
-def _is_links(report: Report) -> bool:
+def _is_links(report: DeviceReport) -> bool:
     rows = report.document
     return isinstance(rows, list) and bool(rows) and all(isinstance(one, dict) and "ifname" in one for one in rows)
 
 
-def _links(report: Report, out: Reports) -> None:
+def _links(report: DeviceReport, out: Reports) -> None:
     assert isinstance(report.document, list)
     for one in report.document:
         if one.get("link_type") in ("ether", "infiniband") and one.get("operstate") != "UNKNOWN":
             up = one.get("operstate") == "UP"
             address = hardware_address(str(one.get("address", "")))
             name, mtu = str(one["ifname"]), int(one.get("mtu", 0))
-            out.parts.append(Part(report.device, "interface", name, mtu=mtu, up=up, address=address))
+            out.parts.append(HostPart(report.device, "interface", name, mtu=mtu, up=up, address=address))
 
 
-def _is_table(report: Report) -> bool:
+def _is_table(report: DeviceReport) -> bool:
     heads = [head.strip() for head in report.text.partition("\n")[0].split(",")]
     return {"host", "kind", "name"} <= set(heads)
 
 
-def _table(report: Report, out: Reports) -> None:
-    known = {one.name for one in fields(Part)}
+def _table(report: DeviceReport, out: Reports) -> None:
+    known = {one.name for one in fields(HostPart)}
     rows = Table(report.text, report.file)
     for head in rows.columns:
         if head not in known:
@@ -155,13 +155,13 @@ def _table(report: Report, out: Reports) -> None:
             )
     for row in rows:
         try:
-            out.parts.append(Part(**dict(_values(row))))
+            out.parts.append(HostPart(**dict(_values(row))))
         except (ValueError, TypeError) as error:
             out.problems.append(Problem(f"a part cannot be read: {error}", file=report.file, line=row.line))
 
 
 def _values(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
-    for one in fields(Part):
+    for one in fields(HostPart):
         text = row.get(one.name, "")
         if not text:
             continue
@@ -181,8 +181,8 @@ def _values(row: dict[str, str]) -> Iterator[tuple[str, Any]]:
             yield one.name, text
 
 
-readers.add("nvidia-smi", Reader("accelerators of nvidia-smi", _is_smi, _smi))
-readers.add("lspci", Reader("lspci -vv", lambda report: bool(re.search(r"\bLnkSta:", report.text)), _lspci))
-readers.add("ibstat", Reader("ibstat", _is_ibstat, _ibstat))
-readers.add("ip-link", Reader("ip -json link", _is_links, _links))
-readers.add("parts", Reader("a table of parts", _is_table, _table))
+readers.add("nvidia-smi", ReportReader("accelerators of nvidia-smi", _is_smi, _smi))
+readers.add("lspci", ReportReader("lspci -vv", lambda report: bool(re.search(r"\bLnkSta:", report.text)), _lspci))
+readers.add("ibstat", ReportReader("ibstat", _is_ibstat, _ibstat))
+readers.add("ip-link", ReportReader("ip -json link", _is_links, _links))
+readers.add("parts", ReportReader("a table of parts", _is_table, _table))

@@ -20,7 +20,7 @@ class PortCount:
     """A counter of a port.
 
     Attributes:
-        device: As the tool calls it: a name, or an address of `Discovery.addresses`.
+        device: As the tool calls it: a name, or an address of `NetworkTable.addresses`.
     """
 
     device: str
@@ -30,7 +30,7 @@ class PortCount:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ReportedSession:
     """A routing session.
 
     Attributes:
@@ -45,7 +45,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class InstalledRoute:
     """A route as a device installed it."""
 
     device: str
@@ -55,7 +55,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class HostPart:
     """An accelerator, a NIC or an interface of a host.
 
     Attributes:
@@ -105,16 +105,16 @@ class Reports:
 
     counts: list[PortCount] = field(default_factory=list)
     forwarding: dict[str, dict[str, int]] = field(default_factory=dict)
-    sessions: list[Session] = field(default_factory=list)
-    routes: list[Route] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    sessions: list[ReportedSession] = field(default_factory=list)
+    routes: list[InstalledRoute] = field(default_factory=list)
+    parts: list[HostPart] = field(default_factory=list)
     configurations: list[Configuration] = field(default_factory=list)
     read: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Report:
+class DeviceReport:
     """A file."""
 
     text: str
@@ -124,15 +124,15 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReportReader:
     """A format."""
 
     what: str
-    recognises: Callable[[Report], bool]
-    read: Callable[[Report, Reports], None]
+    recognises: Callable[[DeviceReport], bool]
+    read: Callable[[DeviceReport, Reports], None]
 
 
-readers: Registry[Reader] = Registry("kind of report", package="railyard.cluster.asbuilt.reported")
+readers: Registry[ReportReader] = Registry("kind of report", package="railyard.cluster.asbuilt.reported")
 
 
 def gather(paths: Sequence[Path], devices: Collection[str]) -> Reports:
@@ -191,7 +191,7 @@ def _read(path: Path, device: str, out: Reports) -> None:
             line = error.lineno if isinstance(error, json.JSONDecodeError) else None
             out.problems.append(Problem(f"the file is no JSON: {error}", file=str(path), line=line))
             return
-    report = Report(text, str(path), device, document)
+    report = DeviceReport(text, str(path), device, document)
     kinds = [reader for _, reader in readers.items()]
     for reader in kinds:
         if reader.recognises(report):

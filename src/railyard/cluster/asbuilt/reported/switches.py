@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.asbuilt.reported.reports import (
     Configuration,
+    DeviceReport,
+    InstalledRoute,
     PortCount,
-    Reader,
-    Report,
+    ReportedSession,
+    ReportReader,
     Reports,
-    Route,
-    Session,
     readers,
 )
 from railyard.kit.errors import Problem
@@ -59,7 +59,7 @@ def healthy(text: str) -> bool:
     return "nodes checked" in text
 
 
-def _infiniband_counters_read(report: Report, out: Reports) -> None:
+def _infiniband_counters_read(report: DeviceReport, out: Reports) -> None:
     before = len(out.counts)
     out.counts += counts(report.text)
     if len(out.counts) == before and not healthy(report.text):
@@ -68,7 +68,7 @@ def _infiniband_counters_read(report: Report, out: Reports) -> None:
 
 readers.add(
     "infiniband-counters",
-    Reader(
+    ReportReader(
         "perfquery or ibqueryerrors",
         lambda report: looks_like(report.text) or healthy(report.text[-4096:]),
         _infiniband_counters_read,
@@ -86,11 +86,11 @@ def _families(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from _families(value)
 
 
-def _has_sessions(report: Report) -> bool:
+def _has_sessions(report: DeviceReport) -> bool:
     return isinstance(report.document, dict) and any(True for _ in _families(report.document))
 
 
-def _sessions(report: Report, out: Reports) -> None:
+def _sessions(report: DeviceReport, out: Reports) -> None:
     assert isinstance(report.document, dict)
     seen: set[str] = set()
     for family in _families(report.document):
@@ -101,7 +101,7 @@ def _sessions(report: Report, out: Reports) -> None:
             state = str(peer.get("state", peer.get("peerState", "")))
             port = name.partition("%")[2] or str(peer.get("ifName", "")) or name
             neighbour = str(peer.get("hostname", peer.get("description", peer.get("desc", ""))))
-            out.sessions.append(Session(report.device, port, state, neighbour))
+            out.sessions.append(ReportedSession(report.device, port, state, neighbour))
 
 
 def _rows(document: object) -> dict[str, list[dict[str, Any]]] | None:
@@ -118,7 +118,7 @@ def _rows(document: object) -> dict[str, list[dict[str, Any]]] | None:
     return None
 
 
-def _routes(report: Report, out: Reports) -> None:
+def _routes(report: DeviceReport, out: Reports) -> None:
     for prefix, rows in (_rows(report.document) or {}).items():
         for row in rows:
             hops = [hop for hop in row.get("nexthops", row.get("vias", [])) if isinstance(hop, dict)]
@@ -127,11 +127,11 @@ def _routes(report: Report, out: Reports) -> None:
             kind = str(row.get("protocol", row.get("routeType", "")))
             if row.get("selected", True) or kind in ("connected", "local"):
                 own = kind in ("connected", "local") or row.get("directlyConnected") is True
-                out.routes.append(Route(report.device, prefix, ports, own))
+                out.routes.append(InstalledRoute(report.device, prefix, ports, own))
 
 
-readers.add("bgp-sessions", Reader("BGP sessions", _has_sessions, _sessions))
-readers.add("routes", Reader("routes", lambda report: _rows(report.document) is not None, _routes))
+readers.add("bgp-sessions", ReportReader("BGP sessions", _has_sessions, _sessions))
+readers.add("routes", ReportReader("routes", lambda report: _rows(report.document) is not None, _routes))
 
 
 _SWITCH = re.compile(r"Unicast lids .*\bguid 0x([0-9a-fA-F]+)")
@@ -142,7 +142,7 @@ NO_PORT = 255
 """Of a destination to which a switch knows no path."""
 
 
-def _opensm_tables_read(report: Report, out: Reports) -> None:
+def _opensm_tables_read(report: DeviceReport, out: Reports) -> None:
     here: dict[str, int] | None = None
     nameless = 0
     for number, line in enumerate(report.text.splitlines(), 1):
@@ -171,14 +171,14 @@ def _wrong(message: str, file: str, line: int, found: str) -> Problem:
 
 readers.add(
     "opensm-tables",
-    Reader("forwarding tables of InfiniBand", lambda one: "Unicast lids" in one.text, _opensm_tables_read),
+    ReportReader("forwarding tables of InfiniBand", lambda one: "Unicast lids" in one.text, _opensm_tables_read),
 )
 
 
 _SET = re.compile(r"^set (interfaces|protocols|class-of-service|routing-options|system|policy-options) ", re.MULTILINE)
 
 
-def dialect_of(report: Report) -> str:
+def dialect_of(report: DeviceReport) -> str:
     """Name of the dialect, as port names have it; empty where it is none of them."""
     if report.document is not None:
         tables = report.document
@@ -191,8 +191,8 @@ def dialect_of(report: Report) -> str:
     return next((name for name, test in tests.items() if test(report.text)), "")
 
 
-def _read(report: Report, out: Reports) -> None:
+def _read(report: DeviceReport, out: Reports) -> None:
     out.configurations.append(Configuration(report.device, dialect_of(report), report.text, report.file))
 
 
-readers.add("settings", Reader("configuration of a switch", lambda report: bool(dialect_of(report)), _read))
+readers.add("settings", ReportReader("configuration of a switch", lambda report: bool(dialect_of(report)), _read))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
     from railyard.cluster import Cluster
     from railyard.measure.result.answers import Answer
     from railyard.work.scenario.load import Draft
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _HALLS = 2
 
-_Built = tuple["Plan", "NDArray[np.float64] | None"]
+_Built = tuple["CablingPlan", "NDArray[np.float64] | None"]
 """A plan, and the load of every directed link where a run counted it."""
 
 
@@ -126,7 +126,7 @@ def _opened(question: dict[str, Any]) -> _Built:
     return _of_run(question)
 
 
-def plan_of_run(question: dict[str, Any]) -> Plan:
+def plan_of_run(question: dict[str, Any]) -> CablingPlan:
     """The plan of a variant of a run.
 
     Args:
@@ -140,7 +140,7 @@ def _of_run(question: dict[str, Any]) -> _Built:
     return _built(result, result.stat().st_mtime_ns, int(question["variant"]), Path(question["person"]))
 
 
-def plan_of_answer(folder: Path, person: Path) -> Plan:
+def plan_of_answer(folder: Path, person: Path) -> CablingPlan:
     """The plan of the cluster that an answer is about.
 
     Raises:
@@ -190,7 +190,7 @@ def _variant(draft: Draft, number: int, person: Path) -> Draft:
     return found[number].draft
 
 
-def _spoken(plan: Plan) -> list[str]:
+def _spoken(plan: CablingPlan) -> list[str]:
     """What scenarios call each device: `leaf 3`, `plane 1 spine 2`; empty for those without cables."""
     names = [""] * len(plan.devices)
     links = plan.cluster.links
@@ -226,7 +226,7 @@ def _read(folder: Path) -> Answer:
     return answer_from(read_bytes(file))
 
 
-def _of_audit(answer: AuditAnswer, plan: Plan) -> Iterator[dict[str, Any]]:
+def _of_audit(answer: AuditAnswer, plan: CablingPlan) -> Iterator[dict[str, Any]]:
     number = {name: at for at, name in enumerate(plan.devices.name)}
     for one in answer.findings:
         ends = [device_of(end).split(" ")[0] for end in (one.a, one.b)]
@@ -235,7 +235,7 @@ def _of_audit(answer: AuditAnswer, plan: Plan) -> Iterator[dict[str, Any]]:
         yield _mark(one.kind, f"{one.a} – {one.b}", one.usd_per_month, cables or _between(plan, devices), devices)
 
 
-def _between(plan: Plan, devices: list[int]) -> list[int]:
+def _between(plan: CablingPlan, devices: list[int]) -> list[int]:
     """Cables that join two devices."""
     if len(devices) != 2:
         return []
@@ -244,7 +244,7 @@ def _between(plan: Plan, devices: list[int]) -> list[int]:
     return found
 
 
-def _of_diagnosis(answer: Answer, plan: Plan) -> Iterator[dict[str, Any]]:
+def _of_diagnosis(answer: Answer, plan: CablingPlan) -> Iterator[dict[str, Any]]:
     if not isinstance(answer, DiagnosisAnswer):
         return
     table = plan.cables

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.cluster.network_table import natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.topology_file import TopologyFormat, topology_formats
 from railyard.work.operate.tree import NodeTree
 
 if TYPE_CHECKING:
-    from railyard.cluster.asbuilt.discovery import Discovery
+    from railyard.cluster.network_table import NetworkTable
 
 _SHARED = 0.5
 """Two hosts are of one leaf when they share more than this part of their switches."""
 
 
-def tree_of_discovery(found: Discovery) -> NodeTree:
+def tree_of_discovery(found: NetworkTable) -> NodeTree:
     """The hosts of a discovered fabric below leafs and pods.
 
     Raises:
@@ -121,7 +121,7 @@ def _pods(
     return [of_leaf.setdefault(one, inner[ends[0]]) for one, ends in zip(leaf, ports, strict=True)]
 
 
-def _named(leaf: list[int], ports: list[list[int]], found: Discovery) -> list[str]:
+def _named(leaf: list[int], ports: list[list[int]], found: NetworkTable) -> list[str]:
     often: dict[int, Counter[frozenset[int]]] = {}
     for one, ends in zip(leaf, ports, strict=True):
         often.setdefault(one, Counter())[frozenset(ends)] += 1

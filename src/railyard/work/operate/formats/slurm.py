@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.asbuilt.discovery import natural
+from railyard.cluster.network_table import natural
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema import yaml
 from railyard.work.operate.topology_file import (

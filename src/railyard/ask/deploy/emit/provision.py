@@ -1,4 +1,4 @@
-"""All files of provisioning, each read back before it is given."""
+"""Addresses and files that devices get when they first boot: DHCP as Kea serves it, and what each then fetches."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy.cabling import MANAGEMENT, MANAGEMENT6, ipv4, ipv6
-from railyard.ask.deploy.emit.provision.intent import Boot, boots
+from railyard.ask.deploy.emit.boots import Boot, boots
 from railyard.ask.deploy.system import systems
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from railyard.ask.deploy.cabling import Plan
-    from railyard.ask.deploy.emit.provision.intent import Boot, Known
+    from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.ask.deploy.emit.boots import Boot, KnownDevice
 
 
 LEASE_S = 3600
@@ -260,10 +260,10 @@ class Provision:
     """
 
     folder: str
-    inventory: Mapping[str, Known] = field(default_factory=dict)
+    inventory: Mapping[str, KnownDevice] = field(default_factory=dict)
 
 
-def files(plan: Plan, system: str, asked: Provision) -> Iterator[tuple[str, str]]:
+def files(plan: CablingPlan, system: str, asked: Provision) -> Iterator[tuple[str, str]]:
     """Names and texts.
 
     Raises:

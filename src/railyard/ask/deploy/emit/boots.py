@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from railyard.ask.deploy.cabling import Plan
+    from railyard.ask.deploy.cabling import CablingPlan
 
 
 COLUMNS = ("device", "mac", "serial", "circuit_id")
@@ -31,7 +31,7 @@ CIRCUIT = re.compile(r"[\x20-\x7e]{1,120}")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownDevice:
     """A device as it asks.
 
     Attributes:
@@ -45,14 +45,14 @@ class Known:
     circuit_id: str = ""
 
 
-def read(path: Path, devices: Collection[str]) -> dict[str, Known]:
+def read(path: Path, devices: Collection[str]) -> dict[str, KnownDevice]:
     """What is known, by the plan's names.
 
     Raises:
         InputError: A column, a name or an address is wrong, or two devices have the same.
     """
     rows = table.read(path, "device", known=COLUMNS, lower=True)
-    found: dict[str, Known] = {}
+    found: dict[str, KnownDevice] = {}
     problems: list[Problem] = []
     for row in rows:
         wrong = list(_wrong(row, devices, found))
@@ -61,7 +61,7 @@ def read(path: Path, devices: Collection[str]) -> dict[str, Known]:
         if not wrong:
             mac = re.sub(r"[^0-9a-f]", "", row.get("mac", "").lower())
             pairs = ":".join(mac[at : at + 2] for at in range(0, len(mac), 2))
-            found[row["device"]] = Known(pairs, row.get("serial", ""), row.get("circuit_id", ""))
+            found[row["device"]] = KnownDevice(pairs, row.get("serial", ""), row.get("circuit_id", ""))
     problems += [Problem(words, file=str(path), found=value) for words, value in _twice(found)]
     if problems:
         raise InputError.many(problems)
@@ -72,7 +72,7 @@ def _near(column: str, row: dict[str, str], devices: Collection[str], words: str
     return did_you_mean(row[column], devices) if words.startswith("the plan has") else None
 
 
-def _wrong(given: dict[str, str], devices: Collection[str], found: dict[str, Known]) -> Iterable[tuple[str, str]]:
+def _wrong(given: dict[str, str], devices: Collection[str], found: dict[str, KnownDevice]) -> Iterable[tuple[str, str]]:
     device = given["device"]
     if device not in devices:
         yield "device", "the plan has no such device"
@@ -89,7 +89,7 @@ def _wrong(given: dict[str, str], devices: Collection[str], found: dict[str, Kno
         yield "mac", "a MAC address of a group, which no device has"
 
 
-def _twice(found: dict[str, Known]) -> Iterable[tuple[str, str]]:
+def _twice(found: dict[str, KnownDevice]) -> Iterable[tuple[str, str]]:
     for column in ("mac", "serial", "circuit_id"):
         seen: dict[str, str] = {}
         for device, known in found.items():
@@ -121,7 +121,7 @@ class Boot:
     device: str
     address: str
     address6: str
-    known: Known
+    known: KnownDevice
     file: str = ""
     second: str = ""
     gateway: str = ""
@@ -149,14 +149,14 @@ def folder_of(url: str) -> str:
     return url.rstrip("/") + "/"
 
 
-def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) -> Iterator[Boot]:
+def boots(plan: CablingPlan, system: str, folder: str, inventory: Mapping[str, KnownDevice]) -> Iterator[Boot]:
     """Switches by their port of management, then servers by their first link to the front-end."""
     devices, numbers = plan.devices, addresses_of(plan)
     plain = {name for number, name in enumerate(plan.networks) if is_infiniband(plan, number)}
     shared = {name: shared_of(plan, number) for number, name in enumerate(plan.networks) if name not in plain}
     for row in np.flatnonzero(numbers.management).tolist():
         name, address = devices.name[row], int(numbers.management[row])
-        known, files = inventory.get(name, Known()), ("", "")
+        known, files = inventory.get(name, KnownDevice()), ("", "")
         if devices.network[row] not in plain:
             more = (
                 f"{folder}switches/{name}.{systems.get(system).second}"
@@ -172,10 +172,10 @@ def boots(plan: Plan, system: str, folder: str, inventory: Mapping[str, Known]) 
     for row in np.flatnonzero(first).tolist():
         name, gateway = devices.name[int(rows.a[row])], int(numbers.access[row])
         ends = ipv4(gateway + 1), ipv6(HOSTS6, gateway + 1)
-        yield Boot(name, *ends, Known(), "", "", ipv4(gateway), ipv6(HOSTS6, gateway))
+        yield Boot(name, *ends, KnownDevice(), "", "", ipv4(gateway), ipv6(HOSTS6, gateway))
 
 
-def front(plan: Plan) -> str:
+def front(plan: CablingPlan) -> str:
     """Name of the interface by which servers boot."""
     return interface("front-end", 1) if "front-end" in plan.networks else ""
 

@@ -231,7 +231,7 @@ class Twins:
 
 
 @dataclass(frozen=True)
-class Discovery:
+class NetworkTable:
     """Devices and the cables between them, found or planned, as rows and as columns.
 
     Attributes:

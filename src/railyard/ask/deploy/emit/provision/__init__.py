@@ -1,1 +1,0 @@
-"""Addresses and files that devices get when they first boot: DHCP as Kea serves it, and what each then fetches."""
