@@ -13,10 +13,10 @@ import numpy as np
 from railyard.ask.plan import service  # noqa: F401 - registers its kind of plans
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.objectives import figures_of
-from railyard.ask.plan.outcome import DesignOutcome, PlanKind, layout_of, layout_values, plan_kinds, reason
+from railyard.ask.plan.outcome import DesignOutcome, layout_of, layout_values, reason
 from railyard.ask.plan.price import priced
 from railyard.ask.plan.space import space_of
-from railyard.ask.plan.uncertainty import missed_of_step
+from railyard.ask.plan.uncertainty import PlanKind, missed_of_step, plan_kinds
 from railyard.engine.packet.slices import hops_in
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.schema.yaml import Mark, from_plain

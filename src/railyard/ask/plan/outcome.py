@@ -6,16 +6,12 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.kit.registry import Registry
 from railyard.measure.decompose import TimeRow
 from railyard.work.training.spec import Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from railyard.ask.plan.build import DesignBench, PlannedHardware
-    from railyard.ask.plan.price import DesignPrice
-    from railyard.ask.plan.uncertainty import TimeError
     from railyard.kit.errors import InputError
 
 
@@ -170,23 +166,3 @@ def reason(error: InputError) -> str:
     problem = error.problems[0]
     text = problem.headline().splitlines()[0]
     return f"{text} (allowed: {problem.allowed})" if problem.allowed and len(problem.allowed) < 80 else text
-
-
-@dataclass(frozen=True)
-class PlanKind:
-    """A kind of work that designs are planned for; its record is its registration.
-
-    Attributes:
-        sweep: Some points (numbers of points and demands) in closed form, with what they have of some makers and parts.
-        run: A point and a demand on an engine with a layout; `budget_hops` that packets may take, 0: as written.
-        look: Hardware, layout in words, price and what the model may miss of a point whose outcome is known.
-    """
-
-    sweep: Callable[[DesignBench, Sequence[tuple[int, int]], frozenset[str]], Iterable[DesignOutcome]]
-    run: Callable[[DesignBench, tuple[int, int], str, Mapping[str, Any], float], DesignOutcome]
-    look: Callable[
-        [DesignBench, tuple[int, int], DesignOutcome], tuple[PlannedHardware, str, DesignPrice, tuple[TimeError, ...]]
-    ]
-
-
-plan_kinds: Registry[PlanKind] = Registry("kind of work to plan for")

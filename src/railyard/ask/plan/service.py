@@ -10,9 +10,9 @@ import numpy as np
 
 from railyard.ask.plan.build import PlannedHardware
 from railyard.ask.plan.objectives import figures_of
-from railyard.ask.plan.outcome import DesignOutcome, PlanKind, plan_kinds, reason
+from railyard.ask.plan.outcome import DesignOutcome, reason
 from railyard.ask.plan.price import ServicePrice, kept_of
-from railyard.ask.plan.uncertainty import TimeError, modelled
+from railyard.ask.plan.uncertainty import PlanKind, TimeError, modelled, plan_kinds
 from railyard.engine.serving.closed_form import expected, unknown_of
 from railyard.kit.errors import InputError
 from railyard.measure.cost.cost import hourly_inputs

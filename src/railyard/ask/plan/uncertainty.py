@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.plan.price import HARDWARE, Goodputs
+from railyard.kit.registry import Registry
 from railyard.measure.cost.assumptions import NAMES
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
 from railyard.measure.cost.evaluate import SHOWN
@@ -27,11 +28,11 @@ from railyard.measure.model_error import collective_error, step_error
 from railyard.measure.result.step import EXPOSED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from railyard.ask.plan.build import PlannedHardware
+    from railyard.ask.plan.build import DesignBench, PlannedHardware
     from railyard.ask.plan.outcome import DesignOutcome
     from railyard.ask.plan.price import DesignPrice
     from railyard.catalog import Range
@@ -127,6 +128,26 @@ class DesignChoice:
         """By which it is judged: the cheapest of those that found its outcomes."""
         engines = {outcome.engine for outcome in self.outcomes}
         return next(name for name in ("analytic", "flow", "serving", "packet") if name in engines)
+
+
+@dataclass(frozen=True)
+class PlanKind:
+    """A kind of work that designs are planned for; its record is its registration.
+
+    Attributes:
+        sweep: Some points (numbers of points and demands) in closed form, with what they have of some makers and parts.
+        run: A point and a demand on an engine with a layout; `budget_hops` that packets may take, 0: as written.
+        look: Hardware, layout in words, price and what the model may miss of a point whose outcome is known.
+    """
+
+    sweep: Callable[[DesignBench, Sequence[tuple[int, int]], frozenset[str]], Iterable[DesignOutcome]]
+    run: Callable[[DesignBench, tuple[int, int], str, Mapping[str, Any], float], DesignOutcome]
+    look: Callable[
+        [DesignBench, tuple[int, int], DesignOutcome], tuple[PlannedHardware, str, DesignPrice, tuple[TimeError, ...]]
+    ]
+
+
+plan_kinds: Registry[PlanKind] = Registry("kind of work to plan for")
 
 
 @dataclass(frozen=True)
