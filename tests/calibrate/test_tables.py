@@ -9,7 +9,7 @@ import pytest
 from railyard import catalog as catalogue
 from railyard.ask.calibrate import measurements
 from railyard.ask.calibrate.kinds.training import paces, predicted, steps_of
-from railyard.ask.calibrate.posterior import HUBER, Prior, posterior
+from railyard.ask.calibrate.measurements import HUBER, Prior, posterior
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.work.training import pace as calibrated

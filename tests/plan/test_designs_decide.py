@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railyard.ask.plan.confidence import _chances, _measure, _sliced
-from railyard.ask.plan.constraints import BuildableDesign, Constraint, contradiction, relaxed
 from railyard.ask.plan.judgement import dominator, front, promising
+from railyard.ask.plan.objectives import BuildableDesign, Constraint, contradiction, relaxed
 from railyard.ask.plan.uncertainty import Factor, Uncertainty, triangular
 
 POINTS = np.array([[1.0, 9.0], [2.0, 4.0], [3.0, 5.0], [4.0, 1.0], [2.0, 4.0], [9.0, 9.0]])

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from railyard.ask.plan import evaluate
-from railyard.ask.plan.answer import answer_of
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.conclusion import why
 from railyard.ask.plan.evaluate import sweep
@@ -20,7 +19,7 @@ from railyard.ask.plan.outcome import DesignOutcome
 from railyard.ask.plan.planned import begin
 from railyard.ask.plan.planning import DesignPlanner
 from railyard.ask.plan.space import space_of
-from railyard.ask.plan.study import ending_at_once
+from railyard.ask.plan.study import answer_of, ending_at_once
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from railyard.ask.plan import service
-from railyard.ask.plan.answer import answer_of
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.conclusion import why
 from railyard.ask.plan.evaluate import simulated
@@ -21,7 +20,7 @@ from railyard.ask.plan.planned import PlannedDesigns, begin
 from railyard.ask.plan.planning import DesignPlanner
 from railyard.ask.plan.price import SLOWER, Goodputs, kept_of
 from railyard.ask.plan.space import space_of
-from railyard.ask.plan.study import ending_at_once
+from railyard.ask.plan.study import answer_of, ending_at_once
 from railyard.ask.plan.uncertainty import worth
 from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective, goodput

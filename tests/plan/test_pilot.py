@@ -192,7 +192,7 @@ def test_several_results_are_conditioned_at_once():
 
 def test_designs_that_miss_a_constraint_after_a_result_are_not_recommended(found):
     """A step that is so much longer that the deadline is missed: the design with the shorter one is left."""
-    from railyard.ask.plan.constraints import Constraint
+    from railyard.ask.plan.objectives import Constraint
 
     first, second = found.planned.choices[:2]
     limit = max(first.figures["step"], second.figures["step"]) * 1.01

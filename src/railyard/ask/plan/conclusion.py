@@ -11,8 +11,8 @@ import numpy as np
 from railyard.ask.plan import evaluate  # noqa: F401 - registers kinds of plans
 from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.confidence import break_even, judged, port_prices
-from railyard.ask.plan.constraints import contradiction, relaxed
 from railyard.ask.plan.judgement import able, front, good, looked, pool, products, unverified, values
+from railyard.ask.plan.objectives import contradiction, relaxed
 from railyard.ask.plan.outcome import Verified, layout_of
 from railyard.ask.plan.uncertainty import DesignChoice, Uncertainty, plan_kinds
 from railyard.kit.errors import InputError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.constraints import BuildableDesign, shown
-from railyard.ask.plan.objectives import measured_by, regrets
+from railyard.ask.plan.objectives import BuildableDesign, measured_by, regrets, shown
 from railyard.ask.plan.outcome import Unverified
 from railyard.work.scenario import override
 from railyard.work.scenario.load import dump

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.plan.constraints import Constraint
+    from railyard.ask.plan.objectives import Constraint
     from railyard.ask.plan.planned import PlannedDesigns
     from railyard.ask.plan.uncertainty import DesignChoice
 

@@ -6,8 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.plan.constraints import Constraint, constraints_of, named
-from railyard.ask.plan.objectives import merged, objective
+from railyard.ask.plan.objectives import Constraint, constraints_of, merged, named, objective
 from railyard.ask.plan.space import space_of
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.cost.assumptions import grid
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from railyard.ask.plan.confidence import BreakEven, Confidence, PortPrice
-    from railyard.ask.plan.constraints import RelaxedConstraint
-    from railyard.ask.plan.objectives import DesignObjective
+    from railyard.ask.plan.objectives import DesignObjective, RelaxedConstraint
     from railyard.ask.plan.outcome import DesignOutcome, Unverified, Verified
     from railyard.ask.plan.space import DesignSpace
     from railyard.ask.plan.uncertainty import DesignChoice

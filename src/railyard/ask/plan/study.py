@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from railyard.ask.plan.conclusion import why
+from railyard.ask.plan.judgement import able, best_bound, dominator, ended, products
+from railyard.ask.plan.objectives import measured_by
 from railyard.ask.plan.planned import begin
 from railyard.ask.trials import journal_of
 from railyard.kit.files import expect_folder, write_frame, write_text
+from railyard.measure.result.choices import PlanAnswer
 from railyard.work.scenario.load import dump
 from railyard.work.study import folder as folders
 from railyard.work.study.provenance import version
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.plan.planned import PlannedDesigns
-    from railyard.measure.result.choices import PlanAnswer
     from railyard.work.scenario.load import Draft
 
     Face = Callable[[PlanAnswer, Path], None]
@@ -29,6 +35,228 @@ if TYPE_CHECKING:
     from railyard.ask.trials import Report
     from railyard.work.scenario.plan_section import PlanSection
     from railyard.work.study.tasks import Workers
+
+
+_SHOWN = 24
+"""Designs whose job dies that are listed."""
+
+_POINTS = 2000
+"""Points of the picture, but for those that were looked at closely; the table of points has all."""
+
+
+def answer_of(planned: PlannedDesigns) -> PlanAnswer:
+    """Everything that a plan found."""
+    return PlanAnswer.model_validate_json(json.dumps(_plain_answer(planned), ensure_ascii=False, allow_nan=False))
+
+
+def _plain_answer(planned: PlannedDesigns) -> dict[str, Any]:
+    space = planned.space
+    rows = [_row(planned, at) for at in range(len(planned.choices))]
+    return {
+        "format": "railyard-plan/1",
+        "name": space.base.scenario.name,
+        "version": version(),
+        "seed": space.base.scenario.seed,
+        "objectives": [
+            {"name": one.name, "unit": one.unit, "better": "large" if one.large else "small", "words": one.words}
+            for one in planned.objectives
+        ],
+        "best": rows[0]["variant"] if rows else None,
+        "bound": _bound(planned),
+        "front": [row for row in rows if row["front"]],
+        "runners_up": [row for row in rows if not row["front"]],
+        "constraints": _constraints(planned),
+        "tornado": [_plain(vars(one)) for one in (planned.sure.tornado if planned.sure else ())[:20]],
+        "measure_first": [_plain(vars(one)) for one in (planned.sure.measure if planned.sure else ())[:10]],
+        "break_even": [_plain(vars(one)) for one in planned.even[:20]],
+        "port_prices": [_plain(vars(one)) for one in planned.ports[:20]],
+        "looked_at": _looked_at(planned),
+        "failed": _failed(planned),
+        "ended": _ended(planned),
+        "points": _answer_points(planned),
+        "verified": _verified(planned),
+        "unverified": [_plain(vars(one)) for one in planned.unverified],
+        "stopped": bool(planned.stopped),
+    }
+
+
+def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:
+    choice, sure = planned.choices[at], planned.sure
+    names = [one.name for one in planned.objectives]
+    first = names[0]
+    chances = {} if sure is None else {name: float(sure.best[name][at]) for name in names}
+    bands = {} if sure is None else {name: _band(sure.bands[name][at]) for name in names}
+    reason = "" if at == 0 else why(planned.choices[0], choice, planned.objectives, planned.shares)
+    beaten = None if planned.on_front[at] else _beaten_by(planned, at)
+    demands = planned.space.demands
+    packets = [planned.outcomes.get((choice.point, demand, "packet")) for demand in range(len(demands))]
+    tails = [one.tail for one in packets if one is not None and not one.error]
+    return {
+        "variant": choice.name,
+        "settings": planned.space.settings(choice.point),
+        "front": planned.on_front[at],
+        "engine": choice.engine,
+        "outcome": "died" if ended(planned, choice.point) else "finished",
+        "layouts": dict(zip((demand.name for demand in demands), choice.layouts, strict=True)),
+        "objectives": {name: choice.figures[name] for name in names},
+        "bands": bands,
+        "probability_best": chances.get(first),
+        "probability_best_by": chances,
+        "figures": _plain(dict(choice.figures)),
+        "by_demand": {
+            demand.name: _plain({name: outcome.figures[name] for name in names if name in outcome.figures})
+            for demand, outcome in zip(demands, choice.outcomes, strict=True)
+        },
+        "tail": max(tails) if tails else None,
+        "why_not": reason,
+        "beaten_by": beaten,
+    }
+
+
+def _band(values: Any) -> dict[str, float]:
+    low, middle, high = (float(value) for value in values)
+    return {"p10": low, "p50": middle, "p90": high}
+
+
+def _beaten_by(planned: PlannedDesigns, at: int) -> str | None:
+    table = np.array([[one.sign * row.figures[one.name] for one in planned.objectives] for row in planned.choices])
+    found = dominator(table, at)
+    return None if found is None else planned.choices[found].name
+
+
+def _bound(planned: PlannedDesigns) -> dict[str, Any] | None:
+    """What no product reaches, and by how much it is better than the best that one does."""
+    point = best_bound(planned)
+    if point is None or not planned.choices:
+        return None
+    what, figures = measured_by(planned.objectives), planned.figures(point) or {}
+    best = planned.choices[0].figures[what.name]
+    return {
+        "variant": planned.space.name(point),
+        "engine": planned.engine if planned.ran(point) else "analytic",
+        "objective": what.name,
+        "value": figures[what.name],
+        "ahead": what.sign * (best - figures[what.name]) / abs(best) if best else 0.0,
+    }
+
+
+def _verified(planned: PlannedDesigns) -> dict[str, Any] | None:
+    """Which rivals of the best design ran on which engine, and what a finer engine would take."""
+    found, what = planned.verified, planned.objectives[0]
+    if found is None:
+        return None
+    best = found.values[0]
+    return {
+        "variant": planned.space.name(found.point),
+        "engine": found.engine,
+        "share_of_step": 1.0 / found.sliced,
+        "stands": found.stands,
+        "rivals": [
+            {
+                "variant": planned.space.name(point),
+                "value": what.sign * value,
+                "behind": (value - best) / abs(best) if best else value - best,
+            }
+            for point, value in zip(found.rivals, found.values[1:], strict=True)
+        ],
+        "packets_core_s": found.packets_s or None,
+    }
+
+
+def _constraints(planned: PlannedDesigns) -> list[dict[str, Any]]:
+    gains = {row.name: row for row in planned.relaxed}
+    found = []
+    for one in planned.constraints:
+        row = gains.get(one.name)
+        found.append(
+            {
+                "name": one.name,
+                "limit": sorted(one.names) if one.names else one.limit,
+                "missed_by": sum(text.split(" by ")[0] == one.name for text in planned.missed.values()),
+                "gain_without": None if row is None else row.gain,
+                "gain_a_tenth_looser": None if row is None else row.gain_tenth,
+                "best_without": None if row is None else row.best,
+            }
+        )
+    return sorted(found, key=lambda row: -(row["gain_without"] or 0.0))
+
+
+def _looked_at(planned: PlannedDesigns) -> dict[str, Any]:
+    engines = [outcome.engine for outcome in planned.outcomes.values() if not outcome.error]
+    return {
+        "designs": planned.space.size,
+        "in_closed_form": len(planned.points),
+        "demands": len(planned.space.demands),
+        "layouts": planned.layouts,
+        **{name: engines.count(name) for name in ("analytic", "flow", "serving", "packet")},
+        "failed": len(planned.failed),
+        "missed": len(planned.missed),
+        "closed_form": {
+            "mean": math.expm1(planned.closed_form[0]),
+            "spread": planned.closed_form[1],
+            "of": planned.closed_form[2],
+        },
+    }
+
+
+def _failed(planned: PlannedDesigns) -> list[dict[str, Any]]:
+    """Why points cannot be, and of how many that holds; then what engines refused."""
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for point, text in planned.failed.items():
+        reasons.setdefault(("analytic", text), []).append(point)
+    for (point, _, engine), outcome in planned.outcomes.items():
+        if engine != "analytic" and outcome.error:
+            reasons.setdefault((engine, outcome.error), []).append(point)
+    rows = [
+        {"engine": engine, "error": text, "designs": len(points), "such_as": planned.space.name(min(points))}
+        for (engine, text), points in reasons.items()
+    ]
+    return sorted(rows, key=lambda row: (-int(str(row["designs"])), str(row["error"])))
+
+
+def _ended(planned: PlannedDesigns) -> list[dict[str, Any]]:
+    """Products whose job a fault ends, those first that would cost least with what they lose."""
+    what = measured_by(planned.objectives)
+    points = [point for point in products(planned, able(planned)) if ended(planned, point)]
+    rows = []
+    for point in points:
+        seen = [planned.seen(point, demand) for demand in range(len(planned.space.demands))]
+        value = (planned.figures(point) or {})[what.name]
+        rows.append(
+            {
+                "variant": planned.space.name(point),
+                "settings": planned.space.settings(point),
+                "fault": ended(planned, point),
+                "lost_s": max(one.lost_s for one in seen if one is not None),
+                "engine": planned.engine if planned.ran(point) else "analytic",
+                "objective": what.name,
+                "value": _finite(value),
+            }
+        )
+    return sorted(rows, key=lambda row: what.sign * (row["value"] or math.inf))[:_SHOWN]
+
+
+def _answer_points(planned: PlannedDesigns) -> list[dict[str, Any]]:
+    """Every point that can be, thinned: objectives, and what became of it."""
+    points = products(planned, [point for point in planned.points if planned.figures(point) is not None])
+    step = max(1, -(-len(points) // _POINTS))
+    close = {choice.point for choice in planned.choices}
+    kept = [point for number, point in enumerate(points) if number % step == 0 or point in close]
+    rows = []
+    for point in kept:
+        figures = planned.figures(point) or {}
+        values = [_finite(figures.get(one.name)) for one in planned.objectives]
+        state = "missed" if point in planned.missed else "run" if planned.ran(point) else "closed form"
+        rows.append({"name": planned.space.name(point), "values": values, "state": state})
+    return rows
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: _finite(value) for key, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 POINTS = "points.parquet"
@@ -119,7 +347,7 @@ def plan(
     if out is not None:
         expect_folder(out)
     planned = worked_out(draft, out=out, pool=pool, report=report, ready=ready)
-    from railyard.ask.plan.answer import answer_of  # with all engines, which a refused plan does not need
+    pass  # with all engines, which a refused plan does not need
 
     answer = answer_of(planned)
     if out is None or not planned.choices:

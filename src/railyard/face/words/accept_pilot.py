@@ -14,7 +14,7 @@ from railyard.ask.accept.planned import WRITE_BYTES, WRITE_LEAST
 from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import NCCL, WRITE, ExpectedValue, Test
 from railyard.ask.plan.confidence import chances
-from railyard.ask.plan.constraints import shown
+from railyard.ask.plan.objectives import shown
 from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet
 from railyard.ask.plan.study import worked_out
 from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty

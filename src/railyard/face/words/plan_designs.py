@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.plan.constraints import shown
 from railyard.ask.plan.judgement import best_words
+from railyard.ask.plan.objectives import shown
 from railyard.face.terminal import Table, emit
 from railyard.measure import numbers
 from railyard.work.study.deaths import span

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.calibrate.posterior import Prior, posterior
+from railyard.ask.calibrate.measurements import Prior, posterior
 from railyard.work.training import profiles
 from railyard_validation.training.cases import predicted_s
 

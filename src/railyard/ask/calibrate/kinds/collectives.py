@@ -12,12 +12,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.calibrate.measurements import Calibrated, CalibratedConstant, JudgedRow, MeasurementKind, kinds
+from railyard.ask.calibrate.measurements import (
+    SETTLED,
+    Calibrated,
+    CalibratedConstant,
+    JudgedRow,
+    MeasurementKind,
+    Prior,
+    kinds,
+    moved_constants,
+    posterior,
+)
 from railyard.ask.calibrate.nccl.constants import CONSTANTS as SHIPPED
 from railyard.ask.calibrate.nccl.constants import FITTED, STEP, constants_of
 from railyard.ask.calibrate.nccl.log import collective_of, columns_of, parse
 from railyard.ask.calibrate.nccl.rows import validate_log
-from railyard.ask.calibrate.posterior import SETTLED, Prior, moved_constants, posterior
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,10 +34,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.calibrate.measurements import MeasurementFile
+    from railyard.ask.calibrate.measurements import MeasurementFile, Posterior
     from railyard.ask.calibrate.nccl.log import NcclLog
     from railyard.ask.calibrate.nccl.rows import CollectiveResult
-    from railyard.ask.calibrate.posterior import Posterior
     from railyard.catalog import Catalog
 
     F = NDArray[np.float64]

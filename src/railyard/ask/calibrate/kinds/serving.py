@@ -9,18 +9,21 @@ import numpy as np
 
 from railyard.ask.calibrate.measurements import (
     NEEDED_TEXT,
+    SETTLED,
     TEXT,
     Calibrated,
     CalibratedConstant,
     JudgedRow,
     MeasurementKind,
+    Prior,
     counts,
     kinds,
+    moved_constants,
     numbers,
+    posterior,
     read_rows,
     words,
 )
-from railyard.ask.calibrate.posterior import SETTLED, Prior, moved_constants, posterior
 from railyard.model.machine import Machine
 from railyard.work.serving.layout import KV_BITS, PRECISIONS, Deployments, ServingLayout
 from railyard.work.serving.memory import sequences
