@@ -20,7 +20,7 @@ from railyard.ask.plan.planned import begin
 from railyard.ask.plan.planning import DesignPlanner
 from railyard.ask.plan.price import priced
 from railyard.ask.plan.uncertainty import Factor, Uncertainty
-from railyard.face.cli import accept_pilot
+from railyard.face.words import accept_pilot
 from railyard.kit.errors import InputError
 from railyard.measure.result.step import EXPOSED
 from railyard.work.scenario import load

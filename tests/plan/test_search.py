@@ -10,7 +10,7 @@ import pytest
 
 from railyard.ask.plan.deployments import DeploymentSearch, gain, plan, search, to_json, why
 from railyard.ask.plan.stages import DeploymentTrials, options
-from railyard.face.cli import plan as command
+from railyard.face.words import plan as command
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load

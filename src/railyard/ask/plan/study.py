@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.conclusion import why
 from railyard.ask.plan.judgement import able, best_bound, dominator, ended, products
 from railyard.ask.plan.objectives import measured_by
 from railyard.ask.plan.planned import begin
@@ -81,6 +80,8 @@ def _plain_answer(planned: PlannedDesigns) -> dict[str, Any]:
 
 
 def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:
+    from railyard.ask.plan.conclusion import why  # with all engines, which a refused plan does not need
+
     choice, sure = planned.choices[at], planned.sure
     names = [one.name for one in planned.objectives]
     first = names[0]
@@ -347,8 +348,6 @@ def plan(
     if out is not None:
         expect_folder(out)
     planned = worked_out(draft, out=out, pool=pool, report=report, ready=ready)
-    pass  # with all engines, which a refused plan does not need
-
     answer = answer_of(planned)
     if out is None or not planned.choices:
         return FinishedPlan(planned, answer, None)
