@@ -22,7 +22,7 @@ SHORT = 24
 TINY = 4
 """Of a part that stands there twice, or at the top."""
 SAME = 3
-"""Rows that an alternative repeats of an earlier one, from which on they are named in one row."""
+"""Rows that a part repeats of an earlier one, from which on they are named in one row."""
 ONE_TABLE = 90
 """Most rows of alternatives that share a table."""
 MANY = 3
@@ -93,7 +93,6 @@ class Tables:
                     self._uses[name] += 1
         self.parts: list[Part] = []
         self._homes: dict[str, Part] = {}
-        self._siblings: dict[str, list[str]] = {}
         self._visit(Part("", ("",)))
 
     def text(self) -> str:
@@ -121,17 +120,33 @@ class Tables:
         return [*head, *rows, ""]
 
     def _alone(self, part: Part) -> list[str]:
-        """Rows of one model; those that an earlier alternative of the same key has too are named in one row."""
-        rows = list(self._rows(part.names[0], part.title))
-        earlier = {name: set(self._rows(name, part.title)) for name in self._siblings.get(part.names[0], ())}
-        nearest = max(earlier, key=lambda name: sum(row in earlier[name] for row in rows), default=None)
-        same = [row for row in rows if nearest and row in earlier[nearest]]
-        if nearest is None or len(same) < SAME:
-            return rows
-        keys = ", ".join(key for key in (row.split(" | ")[0].removeprefix("| ") for row in same) if "." not in key)
-        home = self._homes[nearest]
-        row = f"| {keys} |{' |' * (len(self._columns) - 2)} as in [{home.title}](#{home.anchor}) |"
-        return [row, *(row for row in rows if row not in same)]
+        """Rows of one model; those that an earlier part has too are named in one row."""
+        own = self._by_key(part.names[0], part.title)
+        nearest, same = self._nearest(part, own)
+        if nearest is None:
+            return [row for rows in own.values() for row in rows]
+        keys = ", ".join(f"`{key}`" for key in same)
+        row = f"| {keys} |{' |' * (len(self._columns) - 2)} as in [{nearest.title}](#{nearest.anchor}) |"
+        return [row, *(row for key, rows in own.items() if key not in same for row in rows)]
+
+    def _by_key(self, name: str, home: str) -> dict[str, list[str]]:
+        """Rows of a model by its own key, those of the keys below with it."""
+        rows: dict[str, list[str]] = defaultdict(list)
+        for row in self._rows(name, home):
+            rows[re.split(r"[.\[`]", row.removeprefix("| `"), maxsplit=1)[0]].append(row)
+        return rows
+
+    def _nearest(self, part: Part, own: dict[str, list[str]]) -> tuple[Part | None, list[str]]:
+        """The earlier part that shares most rows, and the keys that both have alike."""
+        most, nearest, same = SAME - 1, None, list[str]()
+        for other in self.parts[: self.parts.index(part)] if part in self.parts else ():
+            if len(other.names) > 1 or bool(other.places) != bool(part.places):
+                continue
+            theirs = self._by_key(other.names[0], part.title)
+            alike = [key for key, rows in own.items() if theirs.get(key) == rows]
+            if sum(len(own[key]) for key in alike) > most:
+                most, nearest, same = sum(len(own[key]) for key in alike), other, alike
+        return nearest, same
 
     def _alternatives(self, part: Part) -> Iterator[str]:
         names = part.names
@@ -213,7 +228,6 @@ class Tables:
                 if name in self._homes and self._homes[name].places and len(self._homes[name].names) == 1:
                     self._homes[name].places.append(place)
             fresh = [name for name in names if name not in self._homes]
-            self._siblings |= {name: fresh[:at] for at, name in enumerate(fresh)}
             for group in self._grouped(fresh):
                 self._open(group, place, depth, alone=len(names) == 1)
 
