@@ -239,12 +239,6 @@ def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
 def check_network(tenancy: Tenancy, fabric: Fabric, switches: Mapping[str, Switch], *, for_all: int) -> None:
     """Refuses a network that cannot keep these tenants apart.
 
-    Args:
-        tenancy: Who shares it.
-        fabric: Of it.
-        switches: Of it.
-        for_all: Ports of storage and memory pools on it.
-
     Raises:
         InputError: It is of another kind, or what all need is on it and could not be reached.
     """

@@ -41,12 +41,7 @@ class Lockstep:
 
 
 def lockstep(decomposition: Decomposition, *, worst: int = 5) -> Lockstep:
-    """The price of lateness.
-
-    Args:
-        decomposition: Of the step.
-        worst: How many of the costliest ranks to name.
-    """
+    """The price of lateness."""
     lost = float(decomposition.by_rank_ps[:, Cause.STRAGGLER].astype(np.float64).sum() * 1e-12)
     order = np.argsort(-decomposition.waited_for_ps, kind="stable")[:worst]
     named = tuple((int(rank), float(decomposition.waited_for_ps[rank] * 1e-12)) for rank in order)

@@ -47,11 +47,7 @@ _BACKGROUND_PS_PER_US = 1e6
 
 
 def background(flows: Record) -> Iterator[BackgroundRow]:
-    """A row for each group of background flows; none where all flows are the job's.
-
-    Args:
-        flows: With the table `background` where there are any.
-    """
+    """A row for each group of background flows; none where all flows are the job's."""
     if "background" not in flows.tables:
         return
     row, alone_ps = flows.table("background")["row"], flows.table("background")["alone_ps"]
@@ -122,14 +118,6 @@ def packet_section(
     name: Callable[[int], str] = host,
 ) -> PacketFigures:
     """The object `packet` of a variant in `result.json`.
-
-    Args:
-        flows: What was sent and when it was done.
-        packets: Counts by kind.
-        constants: Those of the run, unit in the name.
-        left_out: What the model leaves out.
-        probed: What was sampled: queues, senders and pauses.
-        name: Names a host.
 
     Raises:
         InputError: The record does not say where flows went.

@@ -113,11 +113,6 @@ def bought(metres: NDArray[np.float64]) -> NDArray[np.float64]:
 def racks_of(cluster: Cluster, devices: Devices, ends: Ends) -> Racks:
     """Devices in racks, racks in rows, rows in as many banks as make the cables shortest.
 
-    Args:
-        cluster: The cluster; its `spec.hall` has the limits.
-        devices: Its devices.
-        ends: Of its links.
-
     Raises:
         InputError: A device is higher than a rack, or patch panels do not fit beside what is patched.
     """

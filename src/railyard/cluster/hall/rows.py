@@ -52,12 +52,7 @@ class Floor:
 
 
 def parts_of(filling: Filling, most: int) -> list[list[Row]]:
-    """Rows that stay together: those below the same switches where these do not serve all, else as many as a zone has.
-
-    Args:
-        filling: Rows in order, without those that serve all.
-        most: Rows of a part that no switches hold together.
-    """
+    """Rows that stay together: those below the same switches where these do not serve all, else as many as a zone has."""
     rows = [row for row in filling.rows if not row.central]
     held = sorted({row.servers for row in rows}, key=lambda one: (one[0], -one[1]))
     outer: list[tuple[int, int]] = []
@@ -76,15 +71,7 @@ def parts_of(filling: Filling, most: int) -> list[list[Row]]:
 
 
 def floor_of(spec: HallSpec, rows: Sequence[Row], parts: Sequence[Sequence[Row]], banks: int, racks: int) -> Floor:
-    """Rows in so many banks: part after part, up one bank and down the next, so that neighbours are near.
-
-    Args:
-        spec: Of the hall.
-        rows: All of them.
-        parts: Those that stay together, without those that serve all.
-        banks: How many.
-        racks: How many.
-    """
+    """Rows in so many banks: part after part, up one bank and down the next, so that neighbours are near."""
     central = [row for row in rows if row.central]
     stacks = _stacks(parts, len(central), banks)
     middle = (len(stacks) - 1) // 2

@@ -282,13 +282,7 @@ class Carbon:
 
 
 def carbon(on: Grid, drawn_w: Range, joules_per_token: Range) -> Carbon:
-    """What a cluster emits on a grid.
-
-    Args:
-        on: The grid.
-        drawn_w: Metered power with cooling.
-        joules_per_token: Metered energy with cooling over goodput tokens.
-    """
+    """What a cluster emits on a grid."""
     return Carbon(
         on,
         by_end(lambda end: at(drawn_w, end) / 1e3 * HOURS_PER_YEAR * on.g_per_kwh / 1e6),

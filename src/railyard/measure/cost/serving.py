@@ -135,11 +135,6 @@ class ServingCost:
 def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) -> ServingCost:
     """What tokens cost who owns the deployment.
 
-    Args:
-        inputs: A range for each name of `OWNED`.
-        goodput: What was served within the SLO.
-        accelerators: Of the whole deployment, those that wait included.
-
     Raises:
         InputError: A range is missing, unknown or negative.
     """
@@ -258,13 +253,7 @@ class Day:
 
 
 def mean_accelerators(day: Day, tokens: float, unit: Unit) -> float:
-    """Accelerators that run in the mean of a day.
-
-    Args:
-        day: Its curve.
-        tokens: Of the kind that the unit serves, a day.
-        unit: As many as the load of each moment needs.
-    """
+    """Accelerators that run in the mean of a day."""
     mean = tokens / DAY_S / unit.tokens_per_s
     load = (mean * (1 + (day.peak - 1) * math.cos(2 * math.pi * step / _STEPS)) for step in range(_STEPS))
     return unit.accelerators * sum(math.ceil(each - 1e-9) for each in load) / _STEPS

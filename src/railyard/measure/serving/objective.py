@@ -108,10 +108,6 @@ def serving_errors(serving: ServingFigures, **judged: Unpack[Judged]) -> tuple[E
     """Medians of first and further tokens, tokens of an accelerator, dollars of a token, power.
 
     A token's cost errs as throughput does: cautious where requests come slower than the service could answer them.
-
-    Args:
-        serving: As predicted.
-        judged: Which published deployments it is near to.
     """
     bands = {question: serving_error(question, **judged) for question in SERVING}
     return tuple(_rows(serving, bands))
@@ -209,14 +205,7 @@ def goodput(requests: Served, objective: Objective, window: Window | None = None
 def serving_tax(
     as_it_is: Served, without_scale_out: Served, without_networks: Served, objective: Objective
 ) -> ServingTax:
-    """The tax of a service.
-
-    Args:
-        as_it_is: Its requests.
-        without_scale_out: The same where the scale-out network has no limit.
-        without_networks: The same where no network has one.
-        objective: That makes requests count as goodput.
-    """
+    """The tax of a service."""
     runs = (as_it_is, without_scale_out, without_networks)
     window = goodput(as_it_is, objective).window
     rates = [goodput(run, objective, window).requests_per_s for run in runs]

@@ -47,13 +47,7 @@ _CAUSE = {"work": Cause.COMPUTE, "contention": Cause.CONTENTION, "straggler": Ca
 
 
 def usd_per_h(cluster: Cluster, scenario: Scenario, time: dict[str, float]) -> tuple[Band, tuple[Source, ...]]:
-    """Dollars an hour, and the sources of every price.
-
-    Args:
-        cluster: The machine.
-        scenario: Whose prices.
-        time: Shares of the accelerators' time, as `accounts.shares` gives them.
-    """
+    """Dollars an hour, and the sources of every price."""
     assumptions = Assumptions.from_catalog(cluster.catalog, scenario.economics.given())
     parts = parts_of_rows(bill_of(cluster))
     cost = hourly(_spent(time, cluster.ranks), cluster.accelerator, parts, assumptions)

@@ -80,13 +80,7 @@ def fingerprint(run: Operation) -> str:
 
 
 def save(run: Operation, path: Path, about: str = "") -> None:
-    """Writes the state; the file is there complete or as it was.
-
-    Args:
-        run: Between two moments.
-        path: The file.
-        about: Fingerprint of what else the run depends on.
-    """
+    """Writes the state; the file is there complete or as it was."""
     state, ledger = run.state, run.ledger
     columns: dict[str, NDArray[Any]] = {
         f"job_{name}": np.array(getattr(state, name), np.int64) for name in _JOB_COLUMNS

@@ -101,11 +101,7 @@ def off_beat(quantile: float) -> float:
 
 
 def realigning(drift: float) -> float:
-    """What going back to its place costs a job, over its step: `TOLERANCE` every (TOLERANCE / drift)^2 steps.
-
-    Args:
-        drift: Standard deviation of a step's length, over the step.
-    """
+    """What going back to its place costs a job, over its step: `TOLERANCE` every (TOLERANCE / drift)^2 steps."""
     return drift * drift / TOLERANCE
 
 

@@ -75,12 +75,6 @@ def work_class(draft: Draft, number: int, section: ClassSection, cluster: Cluste
 def assigned(jobs: JobTable, sections: Sequence[ClassSection], seed: int, serving: Iterable[str] = ()) -> list[int]:
     """For each job the number of its class; -1: no class takes jobs of its size, or its class only serves.
 
-    Args:
-        jobs: All of them.
-        sections: Classes of work that share the network.
-        seed: Of draws.
-        serving: Names of classes that answer requests.
-
     Raises:
         InputError: A job names a class that there is not.
     """

@@ -80,11 +80,7 @@ class _Entry:
 
 
 def cycle(cluster: Cluster) -> Outcome:
-    """Looks once at the head of each queue.
-
-    Args:
-        cluster: As it is; it is not changed.
-    """
+    """Looks once at the head of each queue."""
     return _Cycle(cluster).run()
 
 

@@ -48,12 +48,7 @@ class HyperNodes:
     tier: tuple[int, ...]
 
     def common(self, leaf: int, place: tuple[int, int] | None) -> tuple[int, int]:
-        """The lowest group that holds a leaf and another group; None: the leaf itself.
-
-        Args:
-            leaf: A leaf.
-            place: Index of a tier, and a group of it.
-        """
+        """The lowest group that holds a leaf and another group; None: the leaf itself."""
         if place is None:
             return 0, int(self.paths[0, leaf])
         level, group = place
