@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.operate.slurmctld import Slurmctld
 
 from railyard.work.operate import trace
-from railyard.work.operate.loop import Operation
+from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import DAY, Rules
 from railyard.work.operate.topology_file import topology_formats
 
@@ -43,7 +43,7 @@ def played(day: int) -> Placed:
     """The day as Railyard places it."""
     tree = topology_formats.get("slurm-tree").read(topology(), "topology.conf")
     jobs = trace.table(trace.read(WEEK), tree, start_s=day * 86_400.0, length_s=86_400.0)
-    run = Operation(jobs, tree, Rules(policy=POLICY), until_us=DAY)
+    run = ClusterRun(jobs, tree, Rules(policy=POLICY), until_us=DAY)
     run.run()
     nodes = run.ledger.nodes
     found = [

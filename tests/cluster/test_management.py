@@ -11,7 +11,7 @@ from railyard.cluster.management import management_of
 from railyard.cluster.spec import ClusterSpec, ManagementSpec, NetworkSpec, StorageSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
-from railyard.measure.cost.capital import MANAGEMENT, Part, component_of, price_of
+from railyard.measure.cost.capital import MANAGEMENT, CostPart, component_of, price_of
 
 KNOWN = catalog.load()
 
@@ -112,5 +112,5 @@ def test_nothing_is_bought_that_is_not_asked_for():
 def test_it_has_a_line_of_the_capital():
     # 3 x $18k, 2 x $30k, 26 x $3.5k, 9 x $4k.
     rows = bill_of(cluster(248, servers=3))
-    parts = [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
+    parts = [CostPart(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
     assert price_of(parts, MANAGEMENT).typical == pytest.approx(54e3 + 60e3 + 91e3 + 36e3)

@@ -14,7 +14,7 @@ from railyard.measure.cost.capital import (
     OPTICS,
     SERVERS,
     SWITCHES,
-    Part,
+    CostPart,
     capex,
     capital_recovery_factor,
 )
@@ -39,12 +39,12 @@ def test_without_interest_it_is_a_straight_line():
 
 def test_capex_adds_up_and_carries_its_ends():
     parts = [
-        Part(ACCELERATORS, "a", 8, Range(25e3, 30e3, 36e3), exactly(0)),
-        Part(SERVERS, "s", 1, Range(21e3, 45e3, 65e3), exactly(0)),
-        Part(NICS, "n", 8, exactly(1700), exactly(25)),
-        Part(SWITCHES, "leaf", 2, exactly(50e3), exactly(800)),
-        Part(SWITCHES, "spine", 1, exactly(50e3), exactly(800)),
-        Part(OPTICS, "dr4", 16, exactly(700), exactly(9)),
+        CostPart(ACCELERATORS, "a", 8, Range(25e3, 30e3, 36e3), exactly(0)),
+        CostPart(SERVERS, "s", 1, Range(21e3, 45e3, 65e3), exactly(0)),
+        CostPart(NICS, "n", 8, exactly(1700), exactly(25)),
+        CostPart(SWITCHES, "leaf", 2, exactly(50e3), exactly(800)),
+        CostPart(SWITCHES, "spine", 1, exactly(50e3), exactly(800)),
+        CostPart(OPTICS, "dr4", 16, exactly(700), exactly(9)),
     ]
     found = capex(parts, Range(0.02, 0.03, 0.05), 8)
     hardware = 8 * 30e3 + 45e3 + 8 * 1700 + 150e3 + 16 * 700

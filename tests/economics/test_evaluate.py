@@ -14,7 +14,7 @@ from railyard.cluster import bill_of
 from railyard.kit.errors import InputError
 from railyard.measure.bottleneck import Bottleneck
 from railyard.measure.cost.assumptions import PRICES, Assumptions
-from railyard.measure.cost.capital import NETWORK_COMPONENTS, Part, component_of
+from railyard.measure.cost.capital import NETWORK_COMPONENTS, CostPart, component_of
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import evaluate
 from railyard.measure.job import Checkpointing
@@ -46,7 +46,9 @@ def machine(facts):
 
 
 def parts_of(machine):
-    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(machine)]
+    return [
+        CostPart(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in bill_of(machine)
+    ]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from railyard import catalog
 from railyard.catalog import Range
 from railyard.measure.cost.assumptions import exactly
-from railyard.measure.cost.capital import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, Part
+from railyard.measure.cost.capital import ACCELERATORS, NICS, OPTICS, SERVERS, SWITCHES, CostPart
 from railyard.measure.cost.power import accelerator_w, power
 
 
@@ -41,8 +41,8 @@ def test_a_training_server_of_eight_h100_draws_what_was_measured(spent, facts):
     """8 x H100 while training: 76 % of 10.2 kW (arXiv 2506.14551), at most 8.4 kW seen (arXiv 2412.08602)."""
     server, nic = facts.server("hgx-h100"), facts.nic("cx7-400g")
     parts = [
-        Part(SERVERS, server.name, 1, server.price_usd, server.host_power_w),
-        Part(NICS, nic.name, 8, nic.price_usd, nic.power_w),
+        CostPart(SERVERS, server.name, 1, server.price_usd, server.host_power_w),
+        CostPart(NICS, nic.name, 8, nic.price_usd, nic.power_w),
     ]
     shares = {("compute", "", "forward"): 0.85, ("compute", "", "optimizer"): 0.05, ("bandwidth", "tp", "forward"): 0.1}
     drawn = power(spent(shares), facts.accelerator("H100"), parts, exactly(1.0))
@@ -52,10 +52,10 @@ def test_a_training_server_of_eight_h100_draws_what_was_measured(spent, facts):
 
 def test_components_add_up_and_the_data_movement_tax_is_the_network(spent, facts):
     parts = [
-        Part(SERVERS, "s", 2, exactly(0), Range(2e3, 3e3, 4e3)),
-        Part(NICS, "n", 16, exactly(0), exactly(25)),
-        Part(SWITCHES, "sw", 4, exactly(0), exactly(800)),
-        Part(OPTICS, "o", 64, exactly(0), exactly(9)),
+        CostPart(SERVERS, "s", 2, exactly(0), Range(2e3, 3e3, 4e3)),
+        CostPart(NICS, "n", 16, exactly(0), exactly(25)),
+        CostPart(SWITCHES, "sw", 4, exactly(0), exactly(800)),
+        CostPart(OPTICS, "o", 64, exactly(0), exactly(9)),
     ]
     drawn = power(
         spent({("compute", "", "forward"): 1.0}, ranks=16), facts.accelerator("H100"), parts, Range(1.1, 1.2, 1.3)
@@ -75,7 +75,7 @@ def test_components_add_up_and_the_data_movement_tax_is_the_network(spent, facts
 def test_accelerators_beyond_those_of_the_job_idle(spent, facts):
     h100 = facts.accelerator("H100")
     shares = {("compute", "", "forward"): 1.0}
-    bought = [Part(ACCELERATORS, h100.name, count, h100.price_usd, h100.power_w) for count in (16, 2)]
+    bought = [CostPart(ACCELERATORS, h100.name, count, h100.price_usd, h100.power_w) for count in (16, 2)]
     full, spare = (power(spent(shares, ranks=16), h100, bought[:kept], exactly(1.0)) for kept in (1, 2))
     assert spare.it_w.typical - full.it_w.typical == pytest.approx(2 * h100.idle_power_w.typical)
     assert spare.provisioned_w.low - full.provisioned_w.low == pytest.approx(2 * h100.tdp_w)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Rounds:
 
     def __init__(self, rng, drawn, tree, rounds, jobs):
         self.rng, self.drawn, self.tree, self.rounds, self.jobs = rng, drawn, tree, rounds, jobs
-        self.free, self.live = Free(tree), {}
+        self.free, self.live = FreeNodes(tree), {}
 
     def ends(self):
         """Jobs that end now."""
@@ -91,7 +91,7 @@ class Rounds:
 
     def expect(self, place, nodes, segment):
         """Railyard's answer."""
-        found = place(Request(nodes, int(self.tree.accelerators[0]), segment=segment), self.free)
+        found = place(PlacementRequest(nodes, int(self.tree.accelerators[0]), segment=segment), self.free)
         return None if found is None else found.tolist()
 
     def take(self, job, nodes):

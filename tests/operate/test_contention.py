@@ -7,7 +7,7 @@ import pytest
 from railyard import engine
 from railyard.graph import Job
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.pattern import Member, WorkClass, canonical, placed
+from railyard.work.operate.contention.pattern import PatternJob, WorkClass, canonical, placed
 from railyard.work.operate.contention.speeds import PHASE, STEPS, assigned, mean_step_s
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.section import ClassSection
@@ -49,19 +49,19 @@ def state_of(nodes):
 
 
 def test_equal_patterns_are_one():
-    first = canonical([Member(0, 8, (4, 4, 2)), Member(1, 8, (2, 9)), Member(1, 8, (4, 7))])
-    other = canonical([Member(0, 8, (1, 1, 6)), Member(1, 8, (1, 0)), Member(1, 8, (6, 3))])
+    first = canonical([PatternJob(0, 8, (4, 4, 2)), PatternJob(1, 8, (2, 9)), PatternJob(1, 8, (4, 7))])
+    other = canonical([PatternJob(0, 8, (1, 1, 6)), PatternJob(1, 8, (1, 0)), PatternJob(1, 8, (6, 3))])
     assert first == other
     assert first[0].leafs == (0, 0, 1)
-    assert first != canonical([Member(0, 8, (1, 6, 1)), Member(1, 8, (1, 0)), Member(1, 8, (6, 3))])
+    assert first != canonical([PatternJob(0, 8, (1, 6, 1)), PatternJob(1, 8, (1, 0)), PatternJob(1, 8, (6, 3))])
 
 
 def test_patterns_have_nodes_of_their_leafs():
     members = [np.array([0, 1], np.int32), np.array([2, 3, 4], np.int32)]
-    where = placed((Member(0, 2, (0, 1)), Member(0, 2, (0,))), members, 8)
+    where = placed((PatternJob(0, 2, (0, 1)), PatternJob(0, 2, (0,))), members, 8)
     assert [one.tolist() for one in where] == [[16, 17, 0, 1], [24, 25]]
-    assert placed((Member(0, 2, (0, 1, 2)),), members, 8) is None
-    assert placed((Member(0, 2, (1, 1, 1)),), members, 8) is None
+    assert placed((PatternJob(0, 2, (0, 1, 2)),), members, 8) is None
+    assert placed((PatternJob(0, 2, (1, 1, 1)),), members, 8) is None
 
 
 def test_a_step_alone_is_computation_and_what_it_does_not_hide():

@@ -7,11 +7,11 @@ import pytest
 from railyard.work.operate import saving
 from railyard.work.operate.failures import history
 from railyard.work.operate.failures import history as forecasts
-from railyard.work.operate.failures.fault import Effect, Fault, Mode, daly_s, efficiency, profiles, young_s
+from railyard.work.operate.failures.fault import Effect, FailureMode, NodeFault, daly_s, efficiency, profiles, young_s
 from railyard.work.operate.failures.given import DrawnFaults, mttf_s
-from railyard.work.operate.loop import Operation
+from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
-from railyard.work.operate.rules import DAY, PPM, Recovery, Rules
+from railyard.work.operate.rules import DAY, PPM, RecoveryRules, Rules
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
 
@@ -21,12 +21,12 @@ DATA = Path(__file__).parent / "data"
 
 
 def out(at, node=0, detect=5, repair=1000, effect=Effect.OUT, **more):
-    return Fault(at * S, (node,), effect, 0, detect * S, repair * S, **more)
+    return NodeFault(at * S, (node,), effect, 0, detect * S, repair * S, **more)
 
 
 def test_a_job_hangs_rolls_back_and_waits_for_nodes():
     # 4 nodes; node 0 fails at 47, seen at 52; work of 7 s since the checkpoint at 40 is lost; node 0 is back at 1047.
-    recovery = Recovery(interval_us=20 * S, restart_us=10 * S)
+    recovery = RecoveryRules(interval_us=20 * S, restart_us=10 * S)
     run = played(jobs((0, 100, 4)), faults=Given(out(47)), recovery=recovery)
     assert seconds(run.state.end_us) == [1047 + 10 + 60]
     assert run.state.spent[0][5] == 5 * 32 * S  # hang
@@ -36,13 +36,15 @@ def test_a_job_hangs_rolls_back_and_waits_for_nodes():
 
 
 def test_a_job_with_other_nodes_free_restarts_there():
-    run = played(jobs((0, 100, 3)), faults=Given(out(47)), recovery=Recovery(interval_us=20 * S, restart_us=10 * S))
+    run = played(
+        jobs((0, 100, 3)), faults=Given(out(47)), recovery=RecoveryRules(interval_us=20 * S, restart_us=10 * S)
+    )
     assert seconds(run.state.end_us) == [52 + 10 + 60]
     assert run.ledger.nodes == [0, 1, 2, 1, 2, 3]
 
 
 def test_spares_take_over_in_the_same_ranks():
-    recovery = Recovery(interval_us=20 * S, restart_us=50 * S, resume_us=10 * S, spares=1)
+    recovery = RecoveryRules(interval_us=20 * S, restart_us=50 * S, resume_us=10 * S, spares=1)
     run = played(jobs((0, 100, 3), (60, 10, 1)), faults=Given(out(47, node=1)), recovery=recovery)
     assert seconds(run.state.end_us)[0] == 52 + 10 + 60
     assert run.ledger.nodes[:6] == [0, 1, 2, 0, 3, 2]
@@ -51,7 +53,7 @@ def test_spares_take_over_in_the_same_ranks():
 
 
 def test_elastic_jobs_go_on_with_fewer_nodes():
-    recovery = Recovery(interval_us=20 * S, restart_us=10 * S, elastic=True)
+    recovery = RecoveryRules(interval_us=20 * S, restart_us=10 * S, elastic=True)
     table = jobs((0, 100, 4), least_nodes=np.array([2], np.int32))
     run = played(table, faults=Given(out(47)), recovery=recovery)
     assert seconds(run.state.end_us) == [52 + 10 + 60 * 4 / 3]
@@ -59,7 +61,7 @@ def test_elastic_jobs_go_on_with_fewer_nodes():
 
 
 def test_crashes_stragglers_corruption_stalls():
-    keep = Recovery(interval_us=20 * S, restart_us=10 * S)
+    keep = RecoveryRules(interval_us=20 * S, restart_us=10 * S)
     crash = played(jobs((0, 100, 4)), faults=Given(out(47, effect=Effect.CRASH)), recovery=keep)
     assert seconds(crash.state.end_us) == [52 + 10 + 60]
     slow = played(
@@ -92,7 +94,7 @@ def serving(*rows, load=0.5, **more):
     ],
 )
 def test_serving_replicas_are_lost_under_load(load, spares, unserved):
-    recovery = Recovery(interval_us=20 * S, restart_us=20 * S, resume_us=10 * S, spares=spares)
+    recovery = RecoveryRules(interval_us=20 * S, restart_us=20 * S, resume_us=10 * S, spares=spares)
     run = played(serving((0, 100, 3), load=load), nodes=3 + spares, faults=Given(out(40)), recovery=recovery)
     assert seconds(run.state.end_us) == [100]
     assert run.state.unserved_us[0] / S == pytest.approx(unserved, abs=1e-4)
@@ -101,10 +103,10 @@ def test_serving_replicas_are_lost_under_load(load, spares, unserved):
 
 
 def test_a_serving_run_goes_on_from_a_file(tmp_path):
-    rules = Rules(recovery=Recovery(interval_us=20 * S, restart_us=20 * S, resume_us=10 * S, spares=1))
+    rules = Rules(recovery=RecoveryRules(interval_us=20 * S, restart_us=20 * S, resume_us=10 * S, spares=1))
 
     def begun():
-        return Operation(serving((0, 100, 3), load=0.9), tree(4), rules, faults=Given(out(40), out(60, node=1)))
+        return ClusterRun(serving((0, 100, 3), load=0.9), tree(4), rules, faults=Given(out(40), out(60, node=1)))
 
     straight = begun()
     straight.run()
@@ -120,7 +122,7 @@ def test_a_serving_run_goes_on_from_a_file(tmp_path):
 
 
 def test_a_lost_replica_comes_back_on_nodes_that_become_free_before_others_get_them():
-    recovery = Recovery(interval_us=20 * S, restart_us=20 * S)
+    recovery = RecoveryRules(interval_us=20 * S, restart_us=20 * S)
     table = jobs((0, 100, 3), (0, 60, 1), (1, 30, 1), replica=np.array([1, 0, 0], np.int32),
                  load_ppm=np.array([900_000, 0, 0], np.int32))  # fmt: skip
     run = played(table, nodes=4, faults=Given(out(40)), recovery=recovery)
@@ -132,7 +134,7 @@ def test_a_lost_replica_comes_back_on_nodes_that_become_free_before_others_get_t
 
 
 def test_checkpoints_in_memory_are_lost_with_the_node():
-    recovery = Recovery(interval_us=20 * S, restart_us=10 * S, survives=False)
+    recovery = RecoveryRules(interval_us=20 * S, restart_us=10 * S, survives=False)
     node = played(jobs((0, 100, 3)), faults=Given(out(47)), recovery=recovery)
     assert seconds(node.state.end_us) == [52 + 10 + 100]
     crash = played(jobs((0, 100, 3)), faults=Given(out(47, effect=Effect.CRASH)), recovery=recovery)
@@ -141,7 +143,7 @@ def test_checkpoints_in_memory_are_lost_with_the_node():
 
 def test_a_job_that_never_gets_further_is_given_up():
     faults = [out(10 + 30 * k, detect=1, repair=5, effect=Effect.CRASH) for k in range(300)]
-    run = played(jobs((0, 100, 4)), faults=Given(*faults), recovery=Recovery(interval_us=50 * S))
+    run = played(jobs((0, 100, 4)), faults=Given(*faults), recovery=RecoveryRules(interval_us=50 * S))
     assert run.state.status == [4]
     assert run.state.failed == [100]
 
@@ -159,14 +161,14 @@ def test_intervals_of_young_and_daly():
 @pytest.mark.parametrize("interval", [900, 2038, 6000])
 def test_simulated_efficiency_is_dalys(interval):
     # One job on 64 nodes that crash once in 10 h altogether; 60 s a checkpoint, 400 s to restart.
-    mode = Mode("crash", 1000 * 24 / 10 / 64, Effect.CRASH, 0.0, 0.0, 0.0)
+    mode = FailureMode("crash", 1000 * 24 / 10 / 64, Effect.CRASH, 0.0, 0.0, 0.0)
     faults = DrawnFaults([mode], tree(64), seed=5)
     work = 3_000 * 3600
     run = played(
         jobs((0, work, 64)),
         nodes=64,
         faults=faults,
-        recovery=Recovery(interval_us=interval * S, stall_us=60 * S, restart_us=400 * S),
+        recovery=RecoveryRules(interval_us=interval * S, stall_us=60 * S, restart_us=400 * S),
     )
     found = work * S / run.state.end_us[0]
     # Crashes while it restarts are not played twice as Daly has it, and a failure in a write keeps no part of it.
@@ -187,7 +189,7 @@ def test_llama3_interruptions_and_mttf_of_rsc():
 
 
 def test_a_fabric_leads_around_cables_between_switches_in_time_or_jobs_break():
-    cable = Mode("uplink", 1000 / 7, Effect.STALL, 0.0, 0.0, 0.0, "leaf")
+    cable = FailureMode("uplink", 1000 / 7, Effect.STALL, 0.0, 0.0, 0.0, "leaf")
     mine = tree(64, leaf=16)
     quick = DrawnFaults([cable], mine, around_s=0.1, seed=1).chunk(0)
     slow = DrawnFaults([cable], mine, around_s=2700.0, seed=1).chunk(0)
@@ -195,12 +197,12 @@ def test_a_fabric_leads_around_cables_between_switches_in_time_or_jobs_break():
     assert {(one.effect, one.stall_us, len(one.nodes)) for one in quick} == {(Effect.STALL, 100_000, 16)}
     assert {(one.effect, one.detect_us // S) for one in slow} == {(Effect.CRASH, 30)}
     # A node's only cable cuts it off; where it has two, its jobs stand still.
-    nic = Mode("nic", 1000 / 7, Effect.OUT, 5.0, 1.0, 1.0, rerouted=True)
+    nic = FailureMode("nic", 1000 / 7, Effect.OUT, 5.0, 1.0, 1.0, rerouted=True)
     assert {one.effect for one in DrawnFaults([nic], mine, seed=1).chunk(0)} == {Effect.OUT}
     assert {one.effect for one in DrawnFaults([nic], mine, reroute_s=2.0, seed=1).chunk(0)} == {Effect.STALL}
     both = (0, 1)
-    fault = Fault(47 * S, both, Effect.CRASH, 0, 5 * S, 0)
-    run = played(jobs((0, 100, 1), (0, 100, 1)), faults=Given(fault), recovery=Recovery(interval_us=20 * S))
+    fault = NodeFault(47 * S, both, Effect.CRASH, 0, 5 * S, 0)
+    run = played(jobs((0, 100, 1), (0, 100, 1)), faults=Given(fault), recovery=RecoveryRules(interval_us=20 * S))
     assert run.state.failed == [1, 1]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from railyard.cluster.network_table import natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.topology_file import compress_hostlist, expand_hostlist, read_topology, topology_formats
 
 from .crds import CRDS, accepted, broken_rules
@@ -133,8 +133,8 @@ def test_fabrics_that_are_not_joined_have_no_root(tmp_path):
     back = topology_formats.get("slurm-tree").read(text, "written")
     place = policies.get("slurm-tree").place
     for one in (tree, back):
-        assert place(Request(4, 1), Free(one)) is not None
-        assert place(Request(5, 1), Free(one)) is None
+        assert place(PlacementRequest(4, 1), FreeNodes(one)) is not None
+        assert place(PlacementRequest(5, 1), FreeNodes(one)) is None
 
 
 def test_the_spine_tier_is_kept(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from railyard.work.operate.contention.intensity import (
     TOLERANCE,
-    Turn,
+    JobTurn,
     classes,
     correction,
     off_beat,
@@ -18,13 +18,13 @@ from railyard.work.operate.contention.intensity import (
     served_s,
 )
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.pattern import Member, WorkClass
+from railyard.work.operate.contention.pattern import PatternJob, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
 from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of
 
-LONG, SHORT = Turn(2, 0, 2, 10, sent=2.0), Turn(1, 0, 1, 10, sent=1.0)
+LONG, SHORT = JobTurn(2, 0, 2, 10, sent=2.0), JobTurn(1, 0, 1, 10, sent=1.0)
 
 
 def test_the_shorter_step_goes_first():
@@ -41,18 +41,18 @@ def test_the_shorter_step_goes_first():
 
 def test_who_cannot_hide_traffic_goes_first():
     """Crux, figure 12: 2 GPUs compute 4 s and hide their second, 12 compute 2 s and do not hide theirs of 3 s."""
-    hidden, bare = Turn(2, 2, 1, 2), Turn(1, 1, 3, 12)
+    hidden, bare = JobTurn(2, 2, 1, 2), JobTurn(1, 1, 3, 12)
     assert hidden.intensity == bare.intensity == 8
     assert hidden.step_s == bare.step_s == 4
     assert correction(bare, hidden) > 1 > correction(hidden, bare)
 
 
 def test_who_never_meet_need_no_correction():
-    assert correction(Turn(0, 2, 0.5, 8), Turn(0, 2, 0.6, 8)) == 1.0
+    assert correction(JobTurn(0, 2, 0.5, 8), JobTurn(0, 2, 0.6, 8)) == 1.0
 
 
 def test_links_serve_no_more_than_there_is_time():
-    first, second = served_s(Turn(0.7, 0.2, 1.1, 4), Turn(0.3, 0.5, 0.9, 4), 40)
+    first, second = served_s(JobTurn(0.7, 0.2, 1.1, 4), JobTurn(0.3, 0.5, 0.9, 4), 40)
     assert first == pytest.approx(40 / 1.8 * 1.1, abs=1.1)  # as if it were alone
     assert first + second <= 40
 
@@ -124,7 +124,7 @@ def test_chosen_paths_do_not_collide():
 def test_a_job_alone_is_measured_against_paths_that_do_not_collide():
     cluster = machine("roce")
     tree = NodeTree.of(cluster)
-    wide = Member(0, 8, tuple(np.repeat([0, 1], 4).tolist()))
+    wide = PatternJob(0, 8, tuple(np.repeat([0, 1], 4).tolist()))
     hashed, chosen = (Speeds(cluster, tree.members[0], [BARE], Manner(paths=one)) for one in (False, True))
     assert hashed.ideal_s(wide) == chosen.ideal_s(wide) == chosen.alone(wide).step_s < hashed.alone(wide).step_s
     assert chosen.of((wide,)) == 1_000_000 > hashed.of((wide,))

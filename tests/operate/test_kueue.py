@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
-from railyard.work.operate.kueue.flavor import Flavor, Ground
+from railyard.work.operate.free import FreeNodes, PlacementRequest
+from railyard.work.operate.kueue.flavor import Flavor, FlavorNodes
 from railyard.work.operate.kueue.manifests import assignment, node, selection, taken_by, topology_request
 from railyard.work.operate.kueue.objects import GATES, Gates, PodSet, Refusal
-from railyard.work.operate.kueue.place import Running, Search, Wanted, place
+from railyard.work.operate.kueue.place import PlaceSearch, RunningPods, Wanted, place
 from railyard.work.operate.tree import NodeTree
 
 TABLE = json.loads((Path(__file__).parent / "data" / "kueue_assignments.json").read_text())
@@ -41,7 +41,7 @@ def running_of(workload):
         for one in workload["status"]["admission"]["podSetAssignments"]
     }
     alone = len(owners) == 1 and owners[0]["kind"] == "Pod" and "annotations" not in workload["metadata"]
-    return Running(places, workload["status"]["unhealthyNodes"][0]["name"], alone)
+    return RunningPods(places, workload["status"]["unhealthyNodes"][0]["name"], alone)
 
 
 def facts_of(reason):
@@ -59,12 +59,14 @@ def facts_of(reason):
 def test_same_assignment(case):
     gates = Gates(**{GATES[name]: on for name, on in case.get("featureGates", {}).items() if name in GATES})
     nodes = [node(one) for one in TABLE["nodes"][case["nodes"]]]
-    flavor = Flavor(Ground(case["levels"], nodes, case.get("nodeLabels", {}), taken_by(case.get("pods", ()))))
+    flavor = Flavor(FlavorNodes(case["levels"], nodes, case.get("nodeLabels", {}), taken_by(case.get("pods", ()))))
     used = case.get("priorFlavorUsage", []) + case.get("priorOwnUsage", [])
     for one in used:
         each = {**one["singlePodRequests"], "pods": 1}
         flavor.take({tuple(one["values"]): {key: value * one["count"] for key, value in each.items()}})
-    found = place(Search(flavor, gates), [wanted_of(one) for one in case["podSets"]], running_of(case.get("workload")))
+    found = place(
+        PlaceSearch(flavor, gates), [wanted_of(one) for one in case["podSets"]], running_of(case.get("workload"))
+    )
     for one in case["podSets"]:
         ours, theirs = found.get(one.get("podSetName", "")), assignment(one.get("wantAssignment"))
         if one.get("wantReason"):
@@ -84,21 +86,31 @@ def test_small_jobs_break_racks_until_slices_are_asked_for():
     Ranks go by the names of racks and nodes as texts: n10 stands before n8.
     """
     tree = NodeTree.listed([f"n{i}" for i in range(12)], 4, [("rack", [f"r{i // 4}" for i in range(12)])])
-    free = Free(tree)
+    free = FreeNodes(tree)
     free.take(np.array([4], np.int32), 4)
     kueue = policies.get("kueue").place
-    assert kueue(Request(8, 4, segment=4, segment_within="rack"), free).tolist() == [0, 1, 2, 3, 10, 11, 8, 9]
-    assert kueue(Request(9, 4, segment=3, segment_within="rack"), free).tolist() == [0, 1, 2, 5, 6, 7, 10, 11, 8]
-    assert kueue(Request(5, 4, within="rack"), free) is None
-    assert kueue(Request(3, 4, within="rack"), free).tolist() == [5, 6, 7]
+    assert kueue(PlacementRequest(8, 4, segment=4, segment_within="rack"), free).tolist() == [0, 1, 2, 3, 10, 11, 8, 9]
+    assert kueue(PlacementRequest(9, 4, segment=3, segment_within="rack"), free).tolist() == [
+        0,
+        1,
+        2,
+        5,
+        6,
+        7,
+        10,
+        11,
+        8,
+    ]
+    assert kueue(PlacementRequest(5, 4, within="rack"), free) is None
+    assert kueue(PlacementRequest(3, 4, within="rack"), free).tolist() == [5, 6, 7]
 
 
 def test_a_preferred_level_gets_equal_shares_below_it():
     """Racks of 4, one node of the second busy: 6 nodes of a pod take 4 of a rack and 2 of the tightest, or 3 and 3."""
     levels = [("pod", ["p"] * 12), ("rack", [f"r{i // 4}" for i in range(12)])]
     tree = NodeTree.listed([f"n{i}" for i in range(12)], 4, levels)
-    free = Free(tree)
+    free = FreeNodes(tree)
     free.take(np.array([4], np.int32), 4)
-    ask = Request(6, 4, prefers="pod")
+    ask = PlacementRequest(6, 4, prefers="pod")
     assert policies.get("kueue").place(ask, free).tolist() == [0, 1, 2, 3, 5, 6]
     assert policies.get("kueue-balanced").place(ask, free).tolist() == [0, 1, 2, 5, 6, 7]

@@ -9,7 +9,7 @@ from railyard.face.cli.guard import run
 from railyard.work.operate.kueue.manifests import assignment, pod_requests
 from railyard.work.operate.kueue.objects import amount
 from railyard.work.operate.kueue.play import play
-from railyard.work.operate.kueue.queues import ClusterQueue, Cohort, Quota, ResourceGroup
+from railyard.work.operate.kueue.queues import ClusterQueue, QueueCohort, Quota, ResourceGroup
 from railyard.work.operate.kueue.snapshot import accounts
 from railyard.work.operate.kueue.state import read_cluster
 
@@ -88,7 +88,7 @@ def test_quota_of_a_tree_by_hand():
     b can use its 6, and of a's 4 and c's 5 no more than 3. When a uses 8, 2 of that lie on the lent part: 13 of 15 are
     left there, and b can still have 9. When a uses 10 and c 5, 4 and 5 lie there: 6 of the 15 are left to both.
     """
-    cohorts = [Cohort("low", "high"), Cohort("high")]
+    cohorts = [QueueCohort("low", "high"), QueueCohort("high")]
     found = accounts(
         [queue("a", "low", 10, lending=4), queue("b", "low", 6, borrowing=3), queue("c", "high", 5)], cohorts
     )

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from railyard.kit.errors import InputError
 from railyard.work.operate import trace
 from railyard.work.operate.discipline import backfills, disciplines
-from railyard.work.operate.free import Ask
-from railyard.work.operate.loop import Operation
-from railyard.work.operate.rules import DAY, Recovery, Rules, Window
+from railyard.work.operate.free import PlacementAsk
+from railyard.work.operate.loop import ClusterRun
+from railyard.work.operate.rules import DAY, NodeWindow, RecoveryRules, Rules
 from railyard.work.operate.state import DONE, ENDED, STUCK
 
 from .yard import S, accounts_add_up, jobs, played, seconds, tree
@@ -56,7 +56,7 @@ def test_a_job_that_must_lie_in_one_leaf_is_promised_its_nodes(backfill, last):
     fill = [(0, 100, 1), (0, 1, 1), (0, 30, 1), (0, 1, 1), (0, 60, 1), (0, 1, 1)]
     ask = np.array([0] * 6 + [1, 0, 0, 0], np.int32)
     rows = [*fill, (2, 50, 2), (3, 200, 1), (4, 200, 1), (5, 200, 1)]
-    table = jobs(*rows, ask=ask, asks=(Ask(), Ask(within="leaf")))
+    table = jobs(*rows, ask=ask, asks=(PlacementAsk(), PlacementAsk(within="leaf")))
     run = played(table, nodes=6, backfill=backfill, policy="slurm-tree")
     found = seconds(run.state.first_us)[6:]
     assert found == ([30, 3, 4, last] if backfill != "any" else [203, 3, 4, 5])
@@ -72,7 +72,7 @@ def test_preemption_keeps_to_what_the_job_asks():
         *rows,
         priority=np.array([0, 0, 0, 0, 9], np.int32),
         ask=np.array([0, 0, 0, 0, 1], np.int32),
-        asks=(Ask(), Ask(within="leaf")),
+        asks=(PlacementAsk(), PlacementAsk(within="leaf")),
     )
     run = played(table, discipline="priority", policy="slurm-tree")
     assert seconds(run.state.first_us)[4] == 10
@@ -87,7 +87,7 @@ def test_segments_and_leafs_of_jobs_are_read_and_refused_by_line(tmp_path):
     )
     table = trace.job_table(trace.read(file), tree())
     asks = [table.asks[number] for number in table.ask.tolist()]
-    assert asks == [Ask(within="leaf"), Ask(segment=2, prefers="leaf"), Ask()]
+    assert asks == [PlacementAsk(within="leaf"), PlacementAsk(segment=2, prefers="leaf"), PlacementAsk()]
     file.write_text("submit_s,duration_s,accelerators,within\n0,10,16,\n0,10,16,leef\n")
     with pytest.raises(InputError, match="did you mean `leaf`") as caught:
         trace.job_table(trace.read(file), tree())
@@ -102,16 +102,16 @@ def test_any_starves_the_large():
 
 def test_priority_preempts_and_keeps_what_a_checkpoint_holds():
     table = jobs((0, 100, 4), (30, 20, 4), priority=np.array([0, 5], np.int32))
-    kept = played(table, discipline="priority", recovery=Recovery(interval_us=7 * S))
+    kept = played(table, discipline="priority", recovery=RecoveryRules(interval_us=7 * S))
     assert seconds(kept.state.end_us) == [120, 50]
-    lost = played(table, discipline="priority", recovery=Recovery(interval_us=7 * S, grace=False))
+    lost = played(table, discipline="priority", recovery=RecoveryRules(interval_us=7 * S, grace=False))
     assert seconds(lost.state.end_us) == [122, 50]  # 28 of 30 s are in a checkpoint
     assert lost.state.spent[0][6] == 2 * S * 32
     accounts_add_up(lost)
 
 
 def test_checkpoints_cost_their_stall():
-    run = played(jobs((0, 1000, 2)), recovery=Recovery(interval_us=95 * S, stall_us=5 * S))
+    run = played(jobs((0, 1000, 2)), recovery=RecoveryRules(interval_us=95 * S, stall_us=5 * S))
     assert run.state.end_us[0] / S == pytest.approx(1000 / 0.95, rel=1e-5)
     assert run.state.spent[0][4] == pytest.approx(16 * S * 1000 * 5 / 95, rel=1e-4)
     accounts_add_up(run)
@@ -142,17 +142,17 @@ def test_quota_and_borrowing():
 
 def test_maintenance_is_not_run_into():
     table = jobs((0, 100, 4), (0, 40, 2))
-    run = played(table, windows=(Window(50 * S, 80 * S, (0, 1)),))
+    run = played(table, windows=(NodeWindow(50 * S, 80 * S, (0, 1)),))
     assert seconds(run.state.first_us) == [80, 0]
-    over = played(jobs((0, 100, 2), (55, 10, 4)), windows=(Window(50 * S, 80 * S, (0, 1)),))
+    over = played(jobs((0, 100, 2), (55, 10, 4)), windows=(NodeWindow(50 * S, 80 * S, (0, 1)),))
     assert seconds(over.state.first_us) == [0, 100]
 
 
 def test_reservation_is_its_tenants():
     table = jobs((0, 100, 4), (60, 10, 2), tenant=np.array([0, 1], np.int32), tenants=("a", "b"))
-    run = played(table, backfill="none", windows=(Window(50 * S, 200 * S, (0, 1), "b"),))
+    run = played(table, backfill="none", windows=(NodeWindow(50 * S, 200 * S, (0, 1), "b"),))
     assert seconds(run.state.first_us) == [200, 300]  # the first holds up b in the queue, not on its nodes
-    passed = played(table, backfill="easy", windows=(Window(50 * S, 200 * S, (0, 1), "b"),))
+    passed = played(table, backfill="easy", windows=(NodeWindow(50 * S, 200 * S, (0, 1), "b"),))
     assert seconds(passed.state.first_us) == [200, 60]
 
 
@@ -229,7 +229,7 @@ def test_same_jobs_same_rows():
 
 
 def test_half_life_of_usage():
-    run = Operation(jobs((0, 1, 1)), tree(), Rules(half_life_us=7 * DAY))
+    run = ClusterRun(jobs((0, 1, 1)), tree(), Rules(half_life_us=7 * DAY))
     run.state.usage, run.state.now_us = [8.0], 14 * DAY
     run.state.decay()
     assert run.state.usage == [2.0]

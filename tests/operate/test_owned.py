@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from railyard.cluster.tenancy import NOBODY, TenancySpec, TenantSpec, tenancy_of
 from railyard.work.operate.discipline import backfills, policies
-from railyard.work.operate.failures.fault import Effect, Fault
-from railyard.work.operate.loop import Operation
-from railyard.work.operate.rules import Recovery, Rules, Turnaround
+from railyard.work.operate.failures.fault import Effect, NodeFault
+from railyard.work.operate.loop import ClusterRun
+from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
 from railyard.work.operate.saving import load, save
 
 from .yard import Given, S, accounts_add_up, jobs, seconds, tree
@@ -30,7 +30,7 @@ def of(*owners):
 
 
 def played(table, there, faults=None, **rules):
-    run = Operation(table, there, Rules(**rules), faults=faults)
+    run = ClusterRun(table, there, Rules(**rules), faults=faults)
     assert run.run()
     accounts_add_up(run)
     return run
@@ -68,8 +68,14 @@ def test_depth_counts_by_tenant():
     assert seconds(run.state.end_us) == [100, 109, 118, 127, 34]
 
 
-LOSSES = (Fault(20 * S, (0,), Effect.OUT, 0, 30 * S, 100 * S), Fault(300 * S, (2,), Effect.OUT, 0, 30 * S, 100 * S))
-SPARED = {"recovery": Recovery(interval_us=S, resume_us=11 * S, spares=1), "turnaround": Turnaround(erase_us=7 * S)}
+LOSSES = (
+    NodeFault(20 * S, (0,), Effect.OUT, 0, 30 * S, 100 * S),
+    NodeFault(300 * S, (2,), Effect.OUT, 0, 30 * S, 100 * S),
+)
+SPARED = {
+    "recovery": RecoveryRules(interval_us=S, resume_us=11 * S, spares=1),
+    "turnaround": Turnaround(erase_us=7 * S),
+}
 
 
 def test_a_spare_passes_from_nobody_to_a_tenant_and_on_erased():
@@ -86,7 +92,10 @@ def test_a_spare_passes_from_nobody_to_a_tenant_and_on_erased():
 def test_a_tenants_broken_server_comes_back_to_it_where_no_spare_stood_in():
     """Both of blue's servers break: one spare is too few, so that the job waits until the second is back, at
     181, and no server changes hands; 20 of its 96 s were done."""
-    both = Fault(20 * S, (0,), Effect.OUT, 0, 30 * S, 100 * S), Fault(21 * S, (1,), Effect.OUT, 0, 30 * S, 160 * S)
+    both = (
+        NodeFault(20 * S, (0,), Effect.OUT, 0, 30 * S, 100 * S),
+        NodeFault(21 * S, (1,), Effect.OUT, 0, 30 * S, 160 * S),
+    )
     table = jobs((0, 96, 2), **of("blue"))
     run = played(table, shared(blue=(0, 1), green=(2, 3)), Given(*both), **SPARED)
     assert run.state.owner.tolist() == run.state.tree.owner.tolist()
@@ -96,10 +105,10 @@ def test_a_tenants_broken_server_comes_back_to_it_where_no_spare_stood_in():
 def test_whose_servers_are_survives_a_kill(tmp_path):
     table = jobs((0, 96, 2), (290, 100, 2), **of("blue", "green"))
     there, rules = shared(blue=(0, 1), green=(2, 3)), Rules(**SPARED)
-    first = Operation(table, there, rules, faults=Given(*LOSSES))
+    first = ClusterRun(table, there, rules, faults=Given(*LOSSES))
     first.run(moments=5)
     save(first, tmp_path / "state")
-    again = Operation(table, there, rules, faults=Given(*LOSSES))
+    again = ClusterRun(table, there, rules, faults=Given(*LOSSES))
     assert load(again, tmp_path / "state")
     assert again.state.owner.tolist() == first.state.owner.tolist() != there.owner.tolist()
     first.run()
@@ -123,7 +132,7 @@ def test_nobody_is_ever_on_anothers_server_and_each_plays_as_if_alone(rows, back
     there = shared(9, blue=(0, 2), green=(3, 5))
     rules = {"backfill": backfill, "policy": policy, "discipline": discipline}
     rows = sorted(rows, key=lambda row: row[0])
-    run = Operation(jobs(*(row[:3] for row in rows), **of(*(row[3] for row in rows))), there, Rules(**rules))
+    run = ClusterRun(jobs(*(row[:3] for row in rows), **of(*(row[3] for row in rows))), there, Rules(**rules))
     while not run.run(moments=1):
         for job, nodes in run.state.placed.items():
             assert (there.owner[nodes] == run.state.owner_of_job(job)).all()

@@ -8,10 +8,10 @@ import pytest
 from railyard.face.api.operated import sheets, why
 from railyard.measure.result.reading import result_from
 from railyard.work.operate import saving
-from railyard.work.operate.failures.fault import Effect, Fault
-from railyard.work.operate.loop import Operation
+from railyard.work.operate.failures.fault import Effect, NodeFault
+from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
-from railyard.work.operate.rules import Recovery
+from railyard.work.operate.rules import RecoveryRules
 from railyard.work.operate.service import Service, _mixed, services
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
@@ -47,8 +47,8 @@ def draft(tmp_path, load=0.5, **section):
 def lost(load=500_000, **rules):
     """Four replicas of one node; one is out from 100 s on, known at 110 s, and back at 600 s."""
     table = jobs((0, 1000, 4), replica=np.array([1], np.int32), load_ppm=np.array([load], np.int32))
-    fault = Fault(100 * S, (2,), Effect.OUT, 0, 10 * S, 490 * S)
-    return played(table, nodes=4, faults=Given(fault), recovery=Recovery(restart_us=10 * S, **rules))
+    fault = NodeFault(100 * S, (2,), Effect.OUT, 0, 10 * S, 490 * S)
+    return played(table, nodes=4, faults=Given(fault), recovery=RecoveryRules(restart_us=10 * S, **rules))
 
 
 def test_time_in_each_state_is_kept():
@@ -58,13 +58,13 @@ def test_time_in_each_state_is_kept():
 
 def test_states_of_a_run_outlive_a_kill(tmp_path):
     table = jobs((0, 1000, 4), replica=np.array([1], np.int32), load_ppm=np.array([500_000], np.int32))
-    fault = Fault(100 * S, (2,), Effect.OUT, 0, 10 * S, 490 * S)
+    fault = NodeFault(100 * S, (2,), Effect.OUT, 0, 10 * S, 490 * S)
     straight = lost()
     rules = straight.rules
-    first = Operation(table, tree(4, 8), rules, faults=Given(fault))
+    first = ClusterRun(table, tree(4, 8), rules, faults=Given(fault))
     first.run(3)
     saving.save(first, tmp_path / "state.npz")
-    again = Operation(table, tree(4, 8), rules, faults=Given(fault))
+    again = ClusterRun(table, tree(4, 8), rules, faults=Given(fault))
     assert saving.load(again, tmp_path / "state.npz")
     assert again.run()
     assert again.state.live_us == straight.state.live_us

@@ -5,11 +5,11 @@ import pytest
 
 from railyard import engine
 from railyard.graph import Job
-from railyard.work.operate.contention.intensity import Beat, excess, shifts
+from railyard.work.operate.contention.intensity import TrafficBeat, excess, shifts
 from railyard.work.operate.contention.neighbours import Neighbours
-from railyard.work.operate.contention.pattern import Member, WorkClass, out_bytes, uplinks_bps
+from railyard.work.operate.contention.pattern import PatternJob, WorkClass, out_bytes, uplinks_bps
 from railyard.work.operate.contention.speeds import Manner, Speeds
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.tree import NodeTree
 
 from .test_contention import machine, state_of
@@ -27,10 +27,10 @@ def overlaps(beats, turns, link=0, samples=20_000):
 
 def test_two_equal_jobs_send_in_turn():
     """Each sends for 0.4 of a step of 1: the second begins close behind the first; so does a third that sends 0.15."""
-    beat = Beat(1.0, 0.5, 0.4, {0: 1.0})
+    beat = TrafficBeat(1.0, 0.5, 0.4, {0: 1.0})
     first, second = shifts([beat, beat])
     assert abs(second - first) == pytest.approx(0.4, abs=2.1 / 72)
-    three = [beat, beat, Beat(1.0, 0.1, 0.15, {0: 1.0})]
+    three = [beat, beat, TrafficBeat(1.0, 0.1, 0.15, {0: 1.0})]
     assert excess(three, shifted=True) == 0.0
     assert overlaps(three, shifts(three)) == 0.0
     assert excess([beat, beat], shifted=True) == 0.0
@@ -40,7 +40,7 @@ def test_two_equal_jobs_send_in_turn():
 
 def test_steps_of_different_length_meet_on_a_common_circle():
     """Steps of 1 and 2: one sends twice 0.3 while the other sends 0.5 in a gap of 0.7."""
-    beats = [Beat(1.0, 0.2, 0.3, {0: 1.0}), Beat(2.0, 0.9, 0.5, {0: 1.0})]
+    beats = [TrafficBeat(1.0, 0.2, 0.3, {0: 1.0}), TrafficBeat(2.0, 0.9, 0.5, {0: 1.0})]
     assert excess(beats, shifted=True) == 0.0
     assert overlaps(beats, shifts(beats)) == 0.0
     assert overlaps(beats, [0.0, 0.0]) > 0.05
@@ -48,12 +48,16 @@ def test_steps_of_different_length_meet_on_a_common_circle():
 
 def test_what_cannot_fit_meets_as_little_as_can_be():
     """0.7 and 0.6 of a step: 0.3 is left over whatever the turn."""
-    beats = [Beat(1.0, 0.0, 0.7, {0: 1.0}), Beat(1.0, 0.0, 0.6, {0: 1.0})]
+    beats = [TrafficBeat(1.0, 0.0, 0.7, {0: 1.0}), TrafficBeat(1.0, 0.0, 0.6, {0: 1.0})]
     assert excess(beats, shifted=True) == pytest.approx(0.3, abs=0.01)
 
 
 def test_only_links_that_are_shared_count():
-    beats = [Beat(1.0, 0.0, 0.7, {0: 1.0}), Beat(1.0, 0.0, 0.7, {1: 1.0}), Beat(1.0, 0.0, 0.7, {0: 0.5, 1: 0.5})]
+    beats = [
+        TrafficBeat(1.0, 0.0, 0.7, {0: 1.0}),
+        TrafficBeat(1.0, 0.0, 0.7, {1: 1.0}),
+        TrafficBeat(1.0, 0.0, 0.7, {0: 0.5, 1: 0.5}),
+    ]
     assert excess(beats[:2], shifted=True) == 0.0
     # On each of both links two arcs of 0.7 meet for at least 0.4, at 0.5 beyond what it carries.
     assert excess(beats, shifted=True) == pytest.approx(2 * 0.2, abs=0.01)
@@ -126,7 +130,7 @@ def test_intensity_by_hand():
     cluster = machine("infiniband")
     tree = NodeTree.of(cluster)
     speeds = Speeds(cluster, tree.members[0], (HEAVY, LIGHT), Manner())
-    heavy, light = Member(0, 8, (0, 1)), Member(1, 8, (0, 1))
+    heavy, light = PatternJob(0, 8, (0, 1)), PatternJob(1, 8, (0, 1))
     lasts = speeds.alone(heavy).lasts_s
     assert speeds.alone(heavy).step_s == pytest.approx(0.2 + lasts, rel=1e-4)
     assert speeds.alone(heavy).begins_s == pytest.approx(0.2, rel=1e-4)
@@ -139,7 +143,7 @@ def test_what_jobs_send_is_seen_and_goes_with_them():
     tree = NodeTree.of(cluster)
     leaf = tree.members[0]
     state = state_of([np.array([leaf[0][0], leaf[1][0]]), np.array([leaf[0][1], leaf[2][1]])])
-    state.free = Free(tree)
+    state.free = FreeNodes(tree)
     known = Neighbours(cluster, tree, [HEAVY], [0, 0])
     known.watch(state)
     known.moved(state, 0)
@@ -147,9 +151,9 @@ def test_what_jobs_send_is_seen_and_goes_with_them():
     each = round(2 * 15 / 16 * 60e9 * 8 / 0.2)
     assert state.free.traffic_bps[0].tolist() == [2 * each, each, each, 0]
     known.changed(state, [0, 1], [])
-    assert state.free.judge(Request(2, 8, job=1), np.array([leaf[0][2], leaf[1][2]])) > 0.1
-    assert state.free.judge(Request(2, 8, job=1), np.array([leaf[2][2], leaf[3][2]])) == 0.0
-    assert state.free.judge(Request(2, 8, job=1), np.array([leaf[0][2], leaf[0][3]])) == 0.0
+    assert state.free.judge(PlacementRequest(2, 8, job=1), np.array([leaf[0][2], leaf[1][2]])) > 0.1
+    assert state.free.judge(PlacementRequest(2, 8, job=1), np.array([leaf[2][2], leaf[3][2]])) == 0.0
+    assert state.free.judge(PlacementRequest(2, 8, job=1), np.array([leaf[0][2], leaf[0][3]])) == 0.0
     del state.placed[0]
     known.moved(state, 0)
     assert state.free.traffic_bps[0].tolist() == [each, 0, each, 0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.topology_file import read_topology, topology_formats
 
 from .draws import Rounds, draw_blocks, draw_tree
@@ -44,7 +44,7 @@ def ask_for(slurm, play, place):
     """
     trial, submitted, hopeless = play.free.copy(), [], []
     for nodes, segment in play.asks():
-        ours = place(Request(nodes, 1, segment=segment), trial)
+        ours = place(PlacementRequest(nodes, 1, segment=segment), trial)
         refused = segment and (nodes % segment or segment > play.drawn.least)
         if ours is None and not refused:
             hopeless.append((nodes, segment))
@@ -100,13 +100,13 @@ def test_recorded_placements(tmp_path):
         path = tmp_path / "topology.conf"
         path.write_text(run["topology"])
         tree = read_topology(path)
-        free, live = Free(tree), {}
+        free, live = FreeNodes(tree), {}
         place = policies.get(run["policy"]).place
         for number, step in enumerate(run["steps"]):
             if "end" in step:
                 free.give(live.pop(step["end"]), 1)
                 continue
-            found = place(Request(step["nodes"], 1, segment=step.get("segment", 0)), free)
+            found = place(PlacementRequest(step["nodes"], 1, segment=step.get("segment", 0)), free)
             theirs = step["got"]
             assert (None if found is None else found.tolist()) == theirs, (run["topology"], step)
             count += 1

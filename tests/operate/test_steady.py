@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from railyard.work.operate import saving
-from railyard.work.operate.failures.fault import Effect, Fault
-from railyard.work.operate.loop import Operation
-from railyard.work.operate.rules import Recovery, Rules
+from railyard.work.operate.failures.fault import Effect, NodeFault
+from railyard.work.operate.loop import ClusterRun
+from railyard.work.operate.rules import RecoveryRules, Rules
 from railyard.work.operate.steady import steady
 from railyard.work.scenario.load import from_values
 from railyard.work.study.study import run as operate
@@ -42,11 +42,11 @@ def test_the_drain_is_left_out_by_hand():
 
 def test_work_that_is_lost_after_the_window_is_lost_in_it():
     """Checkpoints every 100 s, so that a fault at 250 s loses 50 s: 25 s before the window's end at 225 s, 25 after."""
-    fault = Fault(250 * S, (0,), Effect.CRASH, 0, 0, 0)
+    fault = NodeFault(250 * S, (0,), Effect.CRASH, 0, 0, 0)
     run = played(
         jobs((0, 400, 1), (0, 10, 1), (225, 10, 1)),
         faults=Given(fault),
-        recovery=Recovery(interval_us=100 * S, restart_us=30 * S),
+        recovery=RecoveryRules(interval_us=100 * S, restart_us=30 * S),
     )
     accounts_add_up(run)
     parts = steady(run, given=False)
@@ -59,7 +59,7 @@ def test_work_that_is_lost_after_the_window_is_lost_in_it():
 
 def test_a_mark_moves_nothing_of_the_run():
     table = jobs((0, 97, 3), (13, 41, 2), (14, 33, 1), (31, 77, 4), (40, 10, 1))
-    runs = [Operation(table, tree(), Rules(), steady_us=window) for window in (None, (7 * S, 23 * S))]
+    runs = [ClusterRun(table, tree(), Rules(), steady_us=window) for window in (None, (7 * S, 23 * S))]
     for run in runs:
         assert run.run()
     assert runs[0].ledger.allocations == runs[1].ledger.allocations
@@ -71,10 +71,10 @@ def test_a_mark_moves_nothing_of_the_run():
 
 def test_a_run_goes_on_with_its_marks(tmp_path):
     table = jobs(*((10 * number, 35, 1) for number in range(30)))
-    straight = Operation(table, tree(), Rules())
+    straight = ClusterRun(table, tree(), Rules())
     straight.run()
     for moments in (1, 20, 40):
-        first, second = (Operation(table, tree(), Rules()) for _ in range(2))
+        first, second = (ClusterRun(table, tree(), Rules()) for _ in range(2))
         assert not first.run(moments)
         saving.save(first, tmp_path / "state.npz")
         assert saving.load(second, tmp_path / "state.npz")

@@ -16,10 +16,10 @@ from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
 from railyard.work.operate import saving
-from railyard.work.operate.failures.fault import Effect, Fault
+from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.files import away_us, busy_us, heat
 from railyard.work.operate.prepare import prepare
-from railyard.work.operate.rules import Recovery
+from railyard.work.operate.rules import RecoveryRules
 from railyard.work.operate.steady import columns, steady
 from railyard.work.operate.summary import by_size
 from railyard.work.scenario.load import from_values
@@ -131,8 +131,8 @@ def test_files(tmp_path):
 def test_the_heat_map_is_what_happened():
     """Node 1 breaks at 25 % of the time for half of it, node 3 is the spare that takes over, node 2 is used by half."""
     table = jobs((0, 100, 2), (0, 100, 1), each=np.array([8, 4], np.int32))
-    fault = Fault(25 * S, (1,), Effect.OUT, 0, 0, 50 * S)
-    run = played(table, faults=Given(fault), recovery=Recovery(interval_us=S, spares=1), until=100)
+    fault = NodeFault(25 * S, (1,), Effect.OUT, 0, 0, 50 * S)
+    run = played(table, faults=Given(fault), recovery=RecoveryRules(interval_us=S, spares=1), until=100)
     assert busy_us(run).sum() == pytest.approx(sum(sum(parts) for parts in run.state.spent))
     assert away_us(run).sum(axis=(1, 2)).tolist() == pytest.approx([50 * S * 8, (25 + 25) * S * 8, 0])
     found = heat(run)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec
 from railyard.kit.errors import InputError
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import FreeNodes
 from railyard.work.operate.jobs import JobTable, check_dependencies
 from railyard.work.operate.tree import NodeTree
 
@@ -42,7 +42,7 @@ def test_equal_names_in_different_groups_are_different_groups():
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.sampled_from(["take", "give", "out", "back"]))))
 def test_free_counts_what_is_free(steps):
     tree = listed()
-    free, left, up = Free(tree), tree.accelerators.copy(), np.ones(10, bool)
+    free, left, up = FreeNodes(tree), tree.accelerators.copy(), np.ones(10, bool)
     for node, each, what in steps:
         one = np.array([node], np.int32)
         if what == "take" and free.room[node] >= each:

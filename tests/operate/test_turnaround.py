@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from railyard.face.cli import guard
-from railyard.work.operate.failures.fault import Effect, Fault
-from railyard.work.operate.loop import Operation
-from railyard.work.operate.rules import Recovery, Rules, Turnaround
+from railyard.work.operate.failures.fault import Effect, NodeFault
+from railyard.work.operate.loop import ClusterRun
+from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
 from railyard.work.operate.saving import load, save
 
 from .yard import Given, S, accounts_add_up, jobs, played, seconds, tree
@@ -56,8 +56,8 @@ def test_a_verifier_judges_so_many_a_second_at_every_start():
 
 def test_a_spare_is_attested_before_it_takes_over():
     """A node dies at 20 s and is seen at 50; only the spare's 8 accelerators are asked about: 4 s, 11 s to resume."""
-    fault = Fault(20 * S, (0,), Effect.OUT, 0, 30 * S, 10**9 * S)
-    rules = Recovery(interval_us=S, resume_us=11 * S, spares=1)
+    fault = NodeFault(20 * S, (0,), Effect.OUT, 0, 30 * S, 10**9 * S)
+    rules = RecoveryRules(interval_us=S, resume_us=11 * S, spares=1)
     asked = Turnaround(attest_us=4 * S)
     run = played(jobs((0, 96, 2)), nodes=3, faults=Given(fault), recovery=rules, turnaround=asked)
     assert seconds(run.state.end_us) == [4 + 96 + 30 + 4 + 11]
@@ -67,10 +67,10 @@ def test_a_spare_is_attested_before_it_takes_over():
 
 def test_who_had_a_node_last_survives_a_kill(tmp_path):
     table, rules = jobs(*ROWS, **owned("blue", "green", "blue")), Rules(turnaround=Turnaround(erase_us=7 * S))
-    first = Operation(table, tree(2), rules)
+    first = ClusterRun(table, tree(2), rules)
     first.run(moments=4)
     save(first, tmp_path / "state")
-    again = Operation(table, tree(2), rules)
+    again = ClusterRun(table, tree(2), rules)
     assert load(again, tmp_path / "state")
     first.run()
     again.run()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.kueue.objects import amount
 from railyard.work.operate.placement.volcano import FADING, NOWHERE, HyperNodes, beside, packed, packed_alone
 from railyard.work.operate.tree import NodeTree
@@ -141,8 +141,8 @@ def test_same_gangs_bind(case):
     (group,), tree = case["groups"], tree_of(case)
     tier = str(case["tier_names"].get(group["tier"], group["tier"]))
     ask = {"within": tier} if group["mode"] == "hard" else {"prefers": tree.levels[0]}
-    request = Request(len(case["pods"]), int(case["pods"][0]["requests"]["cpu"]), **ask)
-    found = policies.get("volcano").place(request, Free(tree))
+    request = PlacementRequest(len(case["pods"]), int(case["pods"][0]["requests"]["cpu"]), **ask)
+    found = policies.get("volcano").place(request, FreeNodes(tree))
     assert (0 if found is None else len(found)) == case["want"]["ExpectBindsNum"]
     spread = case["want"].get("ExpectBindNumsInHyperNode")
     if spread:
@@ -157,7 +157,7 @@ def test_how_many_cases_are_judged():
 def racks(taken):
     """Three racks of 4 in two pods; some nodes are taken."""
     levels = [("pod", ["p0"] * 8 + ["p1"] * 4), ("rack", [f"r{i // 4}" for i in range(12)])]
-    free = Free(NodeTree.listed([f"n{i}" for i in range(12)], 8, levels))
+    free = FreeNodes(NodeTree.listed([f"n{i}" for i in range(12)], 8, levels))
     free.take(np.array(taken, np.int32), 8)
     return free
 
@@ -165,19 +165,19 @@ def racks(taken):
 def test_the_fullest_group_of_the_lowest_tier_takes_a_job():
     """Racks have 4, 3 and 2 nodes left: 2 go to the last, 3 to the second, 5 only into the first pod, near together."""
     free, volcano = racks([4, 8, 9]), policies.get("volcano").place
-    assert volcano(Request(2, 8, within="rack"), free).tolist() == [10, 11]
-    assert volcano(Request(3, 8, within="pod"), free).tolist() == [5, 6, 7]
-    assert volcano(Request(5, 8, within="rack"), free) is None
-    assert volcano(Request(5, 8, within="pod"), free).tolist() == [0, 1, 2, 3, 5]
+    assert volcano(PlacementRequest(2, 8, within="rack"), free).tolist() == [10, 11]
+    assert volcano(PlacementRequest(3, 8, within="pod"), free).tolist() == [5, 6, 7]
+    assert volcano(PlacementRequest(5, 8, within="rack"), free) is None
+    assert volcano(PlacementRequest(5, 8, within="pod"), free).tolist() == [0, 1, 2, 3, 5]
 
 
 def test_soft_goes_on_where_it_began():
     """It fills the first rack, then the other of its pod, then the next pod: it does not look for the best start."""
     volcano = policies.get("volcano").place
-    assert volcano(Request(8, 8, prefers="rack"), racks([4])).tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert volcano(Request(12, 8, prefers="rack"), racks([4])) is None
+    assert volcano(PlacementRequest(8, 8, prefers="rack"), racks([4])).tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert volcano(PlacementRequest(12, 8, prefers="rack"), racks([4])) is None
 
 
 def test_pods_without_a_topology_fill_full_groups():
     """Weights 1, 0.8 and 0.64 of rack, pod and cluster: the last rack is fullest (2 of 4), then its pod is full."""
-    assert policies.get("volcano").place(Request(3, 8), racks([4, 8, 9])).tolist() == [10, 11, 5]
+    assert policies.get("volcano").place(PlacementRequest(3, 8), racks([4, 8, 9])).tolist() == [10, 11, 5]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from railyard.work.operate.jobs import JobTable
-from railyard.work.operate.loop import Operation
+from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import Rules
 from railyard.work.operate.tree import NodeTree
 
@@ -22,7 +22,7 @@ def jobs(*rows, **columns):
 
 
 def played(table, *, nodes=4, faults=None, contention=None, until=-1, each=8, **rules):
-    run = Operation(
+    run = ClusterRun(
         table,
         tree(nodes, each),
         Rules(**rules),

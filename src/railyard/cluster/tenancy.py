@@ -24,7 +24,7 @@ NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class TenancyMechanism:
     """Keeps tenants apart: what it numbers tenants by, and what it adds to packets.
 
     Attributes:
@@ -53,18 +53,18 @@ class Mechanism:
 MECHANISMS = {
     row.name: row
     for row in (
-        Mechanism(
+        TenancyMechanism(
             "none",
             "Nothing but who has which ports: all reach all that is cabled together; dedicated rails where no switch"
             " joins them",
         ),
-        Mechanism(
+        TenancyMechanism(
             "acl",
             "One table of routes; leafs drop what a server sends to others' prefixes",
             family="ethernet",
             source="rows of the TCAM as the files have them: tenants' prefixes, aggregated",
         ),
-        Mechanism(
+        TenancyMechanism(
             "vrf",
             "A table of routes a tenant in every switch on its way; links between switches carry a VLAN a tenant",
             identifier="VLAN",
@@ -75,7 +75,7 @@ MECHANISMS = {
             routed=True,
             source="IEEE 802.1Q: tag of 4 bytes, identifiers of 12 bits, 4,094 of them usable",
         ),
-        Mechanism(
+        TenancyMechanism(
             "evpn",
             "A table of routes a tenant in leafs alone; VXLAN between them, routes by BGP EVPN (type 5)",
             identifier="VNI",
@@ -86,7 +86,7 @@ MECHANISMS = {
             routed=True,
             source="RFC 7348: Ethernet 14, IPv4 20, UDP 8, VXLAN 8 bytes, identifiers of 24 bits; RFC 9136",
         ),
-        Mechanism(
+        TenancyMechanism(
             "pkey",
             "InfiniBand partitions: ports take packets only of keys that they have",
             identifier="partition key",
@@ -95,7 +95,7 @@ MECHANISMS = {
             family="infiniband",
             source="InfiniBand Architecture Specification, volume 1, 10.9: 15 bits in the BTH that is there anyway",
         ),
-        Mechanism(
+        TenancyMechanism(
             "job-key",
             "Ultra Ethernet's JobID: NICs take packets only of jobs that they know",
             identifier="JobID",
@@ -159,7 +159,7 @@ class Tenancy:
         owner: int16[servers, NICs of a server], the tenant of each; -1: nobody.
     """
 
-    mechanism: Mechanism
+    mechanism: TenancyMechanism
     tenants: tuple[Tenant, ...]
     owner: NDArray[np.int16]
 

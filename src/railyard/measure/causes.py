@@ -126,7 +126,7 @@ def integer_sums(place: NDArray[np.int64], amount: NDArray[np.int64], places: in
 
 
 @dataclass(frozen=True)
-class Ledger:
+class TimeLedger:
     """Sums of charged time.
 
     Attributes:
@@ -144,9 +144,9 @@ class Ledger:
     event: NDArray[np.bool_]
 
     @staticmethod
-    def empty(vocabulary: Vocabulary, ranks: int, tasks: int) -> Ledger:
+    def empty(vocabulary: Vocabulary, ranks: int, tasks: int) -> TimeLedger:
         """A ledger without any booking."""
-        return Ledger(
+        return TimeLedger(
             vocabulary,
             np.zeros(vocabulary.cells, np.int64),
             np.zeros((ranks, CAUSES), np.int64),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Communicators
-    from railyard.measure.causes import Ledger
+    from railyard.measure.causes import TimeLedger
 
 
 @dataclass
@@ -195,7 +195,7 @@ class Charger:
 
     record: Record
     vocabulary: Vocabulary
-    ledger: Ledger
+    ledger: TimeLedger
 
     def is_communication(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Transfers, collectives, loads and stores, but those that feed or save a step: their waits are for storage."""

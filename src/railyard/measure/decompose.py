@@ -20,7 +20,7 @@ from railyard.graph import HOST, Kind, Record, Stream
 from railyard.graph.record import members_of
 from railyard.kit.errors import InputError
 from railyard.measure import walk
-from railyard.measure.causes import CAUSES, NETWORK_CAUSES, PIPELINE_GROUP, Cause, Ledger, Vocabulary
+from railyard.measure.causes import CAUSES, NETWORK_CAUSES, PIPELINE_GROUP, Cause, TimeLedger, Vocabulary
 from railyard.measure.charge import AT_STEP_END, Charger, Membership
 
 if TYPE_CHECKING:
@@ -245,9 +245,9 @@ def decompose(record: Record) -> Decomposition:
     record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
     graph = record.graph
     vocabulary = Vocabulary.of(graph.labels)
-    ledger = Ledger.empty(vocabulary, graph.ranks, len(graph))
+    ledger = TimeLedger.empty(vocabulary, graph.ranks, len(graph))
     membership = Membership(graph.communicators, graph.ranks)
-    walker = walk.Walker(Charger(record, vocabulary, ledger), stages(graph), membership)
+    walker = walk.LatenessWalker(Charger(record, vocabulary, ledger), stages(graph), membership)
     ends = _StepEnd(last_tasks(graph, record.end_ps), int(np.argmax(record.end_ps)) if len(graph) else -1)
     for block in blocks(compute_keys(graph), graph.ranks):
         _block(walker, block, ends)
@@ -260,7 +260,7 @@ class _StepEnd:
     cluster: int
 
 
-def _block(walker: walk.Walker, block: StreamBlock, ends: _StepEnd) -> None:
+def _block(walker: walk.LatenessWalker, block: StreamBlock, ends: _StepEnd) -> None:
     charger, record = walker.charger, walker.charger.record
     overlapping = record.graph.stream[block.task] == Stream.FREE
     task = _by_start(record, block) if overlapping.any() else block.task
@@ -296,7 +296,7 @@ def _latest(end_ps: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[np.i
     return np.concatenate([np.maximum.accumulate(part) for part in parts])
 
 
-def _tail(walker: walk.Walker, rank: NDArray[np.int64], finished_ps: NDArray[np.int64], ends: _StepEnd) -> None:
+def _tail(walker: walk.LatenessWalker, rank: NDArray[np.int64], finished_ps: NDArray[np.int64], ends: _StepEnd) -> None:
     """Charges what comes after a rank's last computation: its own other streams, then the rest of the cluster."""
     record = walker.charger.record
     if ends.cluster < 0:
@@ -327,7 +327,7 @@ def _refuse_overlap(
         )
 
 
-def _summary(step_ps: int, ledger: Ledger) -> Decomposition:
+def _summary(step_ps: int, ledger: TimeLedger) -> Decomposition:
     words = ledger.vocabulary
     ranks = max(len(ledger.by_rank_ps), 1)
     step_s = step_ps * 1e-12

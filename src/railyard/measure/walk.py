@@ -84,7 +84,7 @@ def waits_until(
 
 
 @dataclass(frozen=True)
-class Walker:
+class LatenessWalker:
     """Follows chains of blockers.
 
     Attributes:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.cluster.bill import BillOfMaterials
-    from railyard.measure.cost.capital import Part
+    from railyard.measure.cost.capital import CostPart
     from railyard.work.scenario.load import Draft
     from railyard.work.training.spec import Layout, Training
 
@@ -53,7 +53,7 @@ class PlannedHardware:
     cluster: Cluster
     faulty: ClosedFaults
     site: Site | None
-    parts: tuple[Part, ...]
+    parts: tuple[CostPart, ...]
     names: frozenset[str]
     lead_s: Mapping[str, float]
 
@@ -64,7 +64,7 @@ class PlannedHardware:
 
     @classmethod
     def of(
-        cls, cluster: Cluster, faulty: ClosedFaults | None = None, parts: Sequence[Part] | None = None
+        cls, cluster: Cluster, faulty: ClosedFaults | None = None, parts: Sequence[CostPart] | None = None
     ) -> PlannedHardware:
         """The same of any cluster.
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Range
     from railyard.cluster import Cluster
-    from railyard.measure.cost.assumptions import Assumptions, Grid
-    from railyard.measure.cost.capital import Capex, Part
+    from railyard.measure.cost.assumptions import Assumptions, PowerGrid
+    from railyard.measure.cost.capital import Capex, CostPart
     from railyard.measure.cost.power import Power
     from railyard.work.training.spec import Training
 
@@ -59,7 +59,7 @@ class DesignPrice(ABC):
     rack_w: float
     delivery_s: float
     site: str
-    grid: Grid | None
+    grid: PowerGrid | None
 
     @abstractmethod
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:
@@ -193,7 +193,7 @@ def priced(
     cluster: Cluster,
     training: Training,
     outcome: DesignOutcome,
-    parts: Sequence[Part],
+    parts: Sequence[CostPart],
     assumptions: Assumptions,
     *,
     delivery_s: float = 0.0,

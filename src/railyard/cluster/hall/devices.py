@@ -245,7 +245,7 @@ def servers_per_rack(cluster: Cluster) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Ends:
+class DeviceEnds:
     """One row a link in both directions, in the order of the networks.
 
     Attributes:
@@ -260,7 +260,7 @@ class Ends:
     number: NDArray[np.int32]
 
 
-def ends_of(cluster: Cluster, devices: Devices) -> Ends:
+def ends_of(cluster: Cluster, devices: Devices) -> DeviceEnds:
     """The ends of all links."""
     parts: list[tuple[NDArray[np.int32], ...]] = []
     first = 0
@@ -274,4 +274,4 @@ def ends_of(cluster: Cluster, devices: Devices) -> Ends:
             number[mine] = np.arange(np.count_nonzero(mine)) // run.lanes
         parts.append((device[wiring.source[0::2]], device[wiring.target[0::2]], tier.astype(np.int32) + first, number))
         first += len(plan.runs)
-    return Ends(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return DeviceEnds(*(np.concatenate(column) for column in zip(*parts, strict=True)))

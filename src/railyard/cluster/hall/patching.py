@@ -16,7 +16,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.hall.devices import Ends
+    from railyard.cluster.hall.devices import DeviceEnds
     from railyard.cluster.machine import Cluster
 
 PANEL = "panel-48"
@@ -77,7 +77,7 @@ def lost_db_per_m(fibre: str) -> float:
     return (MULTI_DB_PER_KM if fibre.endswith("-mm") else SINGLE_DB_PER_KM) / 1000
 
 
-def wanted(cluster: Cluster, ends: Ends) -> NDArray[np.bool_]:
+def wanted(cluster: Cluster, ends: DeviceEnds) -> NDArray[np.bool_]:
     """bool[links], whether a link is meant to go through panels, wherever its ends stand.
 
     Raises:
@@ -101,7 +101,7 @@ def wanted(cluster: Cluster, ends: Ends) -> NDArray[np.bool_]:
 
 
 def patched(
-    links: NDArray[np.bool_], ends: Ends, rack: NDArray[np.int32], free: list[list[int]], sizes: tuple[int, int]
+    links: NDArray[np.bool_], ends: DeviceEnds, rack: NDArray[np.int32], free: list[list[int]], sizes: tuple[int, int]
 ) -> Patching:
     """Trunks between every two racks that have links, and panels that take them.
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hall.devices import Devices, Ends, devices_of, ends_of, reach_of, segments_of
+from railyard.cluster.hall.devices import DeviceEnds, Devices, devices_of, ends_of, reach_of, segments_of
 from railyard.cluster.hall.patching import FIBRES, PANEL, Patching, patched, trunk_of, wanted
 from railyard.cluster.hall.rows import (
     MOST_BANKS,
     NEARLY,
     Filling,
     Floor,
-    Row,
+    RackRow,
     floor_of,
     network_rows,
     parts_of,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.hall.devices import Devices, Ends, Reach, Segment
+    from railyard.cluster.hall.devices import DeviceEnds, Devices, Reach, Segment
     from railyard.cluster.hall.patching import Patching
     from railyard.cluster.hall.spec import HallSpec
     from railyard.cluster.machine import Cluster
@@ -110,7 +110,7 @@ def bought(metres: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(at < len(LENGTHS_M), LENGTHS_M[np.minimum(at, len(LENGTHS_M) - 1)], np.ceil(metres))
 
 
-def racks_of(cluster: Cluster, devices: Devices, ends: Ends) -> Racks:
+def racks_of(cluster: Cluster, devices: Devices, ends: DeviceEnds) -> Racks:
     """Devices in racks, racks in rows, rows in as many banks as make the cables shortest.
 
     Raises:
@@ -138,7 +138,7 @@ def racks_of(cluster: Cluster, devices: Devices, ends: Ends) -> Racks:
             )
 
 
-def _laid_out(cluster: Cluster, devices: Devices, ends: Ends, links: NDArray[np.bool_], reserve: int) -> Racks:
+def _laid_out(cluster: Cluster, devices: Devices, ends: DeviceEnds, links: NDArray[np.bool_], reserve: int) -> Racks:
     """One layout that keeps so many units of each rack free for panels besides those of the ports themselves."""
     spec = cluster.spec.hall
     domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
@@ -158,7 +158,7 @@ def _laid_out(cluster: Cluster, devices: Devices, ends: Ends, links: NDArray[np.
     others = np.flatnonzero((devices.level == 0) & (np.arange(count) >= devices.servers))
     apart = filling.pack(others.tolist(), spec.rack_units)
     for at in range(0, len(apart), spec.row_racks):
-        filling.rows.append(Row(apart[at : at + spec.row_racks], (devices.servers, devices.servers)))
+        filling.rows.append(RackRow(apart[at : at + spec.row_racks], (devices.servers, devices.servers)))
     floor = _shortest(filling, ends.a, ends.b)
     power = np.array(filling.power_w)
     floor = replace(floor, zone=zones_of(spec, floor, power))
@@ -233,7 +233,7 @@ class Hall:
     """Where a cluster stands."""
 
     devices: Devices
-    ends: Ends
+    ends: DeviceEnds
     racks: Racks
 
 
@@ -249,7 +249,7 @@ def hall_of(cluster: Cluster) -> Hall:
     return Hall(devices, ends, racks_of(cluster, devices, ends))
 
 
-def lengths(racks: Racks, ends: Ends) -> NDArray[np.float64]:
+def lengths(racks: Racks, ends: DeviceEnds) -> NDArray[np.float64]:
     """float64[links], as bought: of one cable, or of both cords and the trunk between."""
     metres = bought(racks.metres(ends.a, ends.b))
     one = racks.patching

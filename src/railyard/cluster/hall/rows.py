@@ -51,15 +51,15 @@ class Floor:
         return float(np.ptp(self.x_m) * np.ptp(self.y_m)) if len(self.x_m) else 0.0
 
 
-def parts_of(filling: Filling, most: int) -> list[list[Row]]:
-    """Rows that stay together: those below the same switches where these do not serve all, else as many as a zone has."""
+def parts_of(filling: Filling, most: int) -> list[list[RackRow]]:
+    """Rows that stay together: those below switches that do not serve all rows, else as many as a zone has."""
     rows = [row for row in filling.rows if not row.central]
     held = sorted({row.servers for row in rows}, key=lambda one: (one[0], -one[1]))
     outer: list[tuple[int, int]] = []
     for one in held:
         if not outer or one[0] > outer[-1][1]:
             outer.append(one)
-    parts: list[list[Row]] = []
+    parts: list[list[RackRow]] = []
     for first, last in outer:
         inside = [row for row in rows if first <= row.servers[0] <= last]
         single = [outer_row for outer_row in inside if outer_row.servers != (first, last)]
@@ -70,7 +70,9 @@ def parts_of(filling: Filling, most: int) -> list[list[Row]]:
     return parts
 
 
-def floor_of(spec: HallSpec, rows: Sequence[Row], parts: Sequence[Sequence[Row]], banks: int, racks: int) -> Floor:
+def floor_of(
+    spec: HallSpec, rows: Sequence[RackRow], parts: Sequence[Sequence[RackRow]], banks: int, racks: int
+) -> Floor:
     """Rows in so many banks: part after part, up one bank and down the next, so that neighbours are near."""
     central = [row for row in rows if row.central]
     stacks = _stacks(parts, len(central), banks)
@@ -85,14 +87,14 @@ def floor_of(spec: HallSpec, rows: Sequence[Row], parts: Sequence[Sequence[Row]]
     return _placed(spec, columns, racks)
 
 
-def _stacks(parts: Sequence[Sequence[Row]], central: int, banks: int) -> list[list[Sequence[Row]]]:
+def _stacks(parts: Sequence[Sequence[RackRow]], central: int, banks: int) -> list[list[Sequence[RackRow]]]:
     """Parts by bank, each as full as the others; the middle one has the rows that serve all, too."""
     total = sum(map(len, parts)) + central
-    stacks: list[list[Sequence[Row]]] = []
+    stacks: list[list[Sequence[RackRow]]] = []
     left = list(parts)
     done = 0.0
     for bank in range(banks):
-        stack: list[Sequence[Row]] = []
+        stack: list[Sequence[RackRow]] = []
         done += central if bank == (banks - 1) // 2 else 0
         goal = total * (bank + 1) / banks
         while left and (not stack or done + len(left[0]) / 2 <= goal or bank == banks - 1):
@@ -103,7 +105,7 @@ def _stacks(parts: Sequence[Sequence[Row]], central: int, banks: int) -> list[li
     return stacks or [[]]
 
 
-def _placed(spec: HallSpec, columns: Sequence[Sequence[Row]], racks: int) -> Floor:
+def _placed(spec: HallSpec, columns: Sequence[Sequence[RackRow]], racks: int) -> Floor:
     row, column, zone = (np.zeros(racks, np.int32) for _ in range(3))
     x, y = np.zeros(racks), np.zeros(racks)
     widest = max((len(one.racks) for rows in columns for one in rows), default=1)
@@ -150,7 +152,7 @@ def zones_of(spec: HallSpec, floor: Floor, power_w: NDArray[np.float64]) -> NDAr
 
 
 @dataclass(eq=False)
-class Row:
+class RackRow:
     """Racks side by side.
 
     Attributes:
@@ -184,7 +186,7 @@ class Filling:
     rack: NDArray[np.int32]
     unit: NDArray[np.int32]
     power_w: list[float] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[RackRow] = field(default_factory=list)
 
     def pack(self, order: Sequence[int], units: int, *, hang: bool = False) -> list[int]:
         """Puts devices one upon the other, in a new rack where height or power ends; panels take units, too.
@@ -214,7 +216,7 @@ class Filling:
         """Units for the panels of so many ports."""
         return math.ceil(ports / self.panel_ports) + self.reserve if ports else 0
 
-    def watts(self, row: Row) -> float:
+    def watts(self, row: RackRow) -> float:
         """Of a row."""
         return sum(self.power_w[rack] for rack in row.racks)
 
@@ -234,7 +236,7 @@ def server_rows(filling: Filling, racks: Sequence[int], each: int, tiers: Sequen
         rows = math.ceil(blocks / max(wide // block, 1))
         for part in np.array_split(np.arange(blocks), rows):
             first, last = begin + int(part[0]) * block, min(begin + (int(part[-1]) + 1) * block, end)
-            filling.rows.append(Row(list(racks[first:last]), (first * each, last * each - 1)))
+            filling.rows.append(RackRow(list(racks[first:last]), (first * each, last * each - 1)))
 
 
 def _width(filling: Filling, racks: int, each: int, tiers: Sequence[Sequence[Segment]]) -> tuple[int, int, list[int]]:
@@ -277,7 +279,7 @@ def network_rows(filling: Filling, segments: Sequence[Segment]) -> None:
         _place(filling, racks, all_rows[first : last + 1], whole=last - first + 1 == len(all_rows) > 1)
 
 
-def _place(filling: Filling, racks: list[int], served: list[Row], *, whole: bool) -> None:
+def _place(filling: Filling, racks: list[int], served: list[RackRow], *, whole: bool) -> None:
     spec, middle = filling.spec, served[(len(served) - 1) // 2]
     watts = filling.watts(middle) + sum(filling.power_w[rack] for rack in racks)
     if len(middle.racks) + len(racks) <= spec.row_racks and watts <= spec.row_w and not middle.central:
@@ -290,4 +292,4 @@ def _place(filling: Filling, racks: list[int], served: list[Row], *, whole: bool
     at = filling.rows.index(middle) + 1
     servers = served[0].servers[0], served[-1].servers[1]
     for number, part in enumerate(np.array_split(racks, count)):
-        filling.rows.insert(at + number, Row(part.tolist(), servers, whole))
+        filling.rows.insert(at + number, RackRow(part.tolist(), servers, whole))

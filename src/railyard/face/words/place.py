@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.operate.advice import Advice, Question
-    from railyard.work.operate.kueue.play import Played
+    from railyard.work.operate.kueue.play import PlayedWorkloads
     from railyard.work.operate.kueue.queues import Share, Workload
     from railyard.work.operate.place_input import PlacedJob
     from railyard.work.operate.tree import NodeTree
     from railyard.work.serving.summary import Lengths, Summary
 
 
-def _admitted(played: Played) -> None:
+def _admitted(played: PlayedWorkloads) -> None:
     """Prints which waiting workloads Kueue admits, and where."""
     table = Table(["workload", "queue", "state", "pod set", "pods", "flavors", "where"], right=[4])
     for key, one in played.workloads.items():
@@ -55,7 +55,7 @@ def _where(share: Share) -> str:
     return "; ".join(f"{pods} on {compress_hostlist(names)}" for pods, names in sorted(counts.items(), reverse=True))
 
 
-def _admit_values(played: Played, one: Workload) -> dict[str, object]:
+def _admit_values(played: PlayedWorkloads, one: Workload) -> dict[str, object]:
     shares = one.admission.shares if one.admission else ()
     return {
         "queue": one.queue,
@@ -142,7 +142,7 @@ def _span(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def as_json(found: PlacedTable | Advised | Played) -> str:
+def as_json(found: PlacedTable | Advised | PlayedWorkloads) -> str:
     """As `--json` prints it: of a table one list of names a job, empty where it waits, in the order of the table."""
     plain: Any
     if isinstance(found, PlacedTable):
@@ -155,7 +155,7 @@ def as_json(found: PlacedTable | Advised | Played) -> str:
     return json.dumps(plain, ensure_ascii=False)
 
 
-def show(found: PlacedTable | Advised | Played, policy: str) -> None:
+def show(found: PlacedTable | Advised | PlayedWorkloads, policy: str) -> None:
     """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost."""
     if isinstance(found, Advised):
         first, *others = found.advice
@@ -169,7 +169,7 @@ def show(found: PlacedTable | Advised | Played, policy: str) -> None:
         _admitted(found)
 
 
-def warnings(found: PlacedTable | Advised | Played) -> list[str]:
+def warnings(found: PlacedTable | Advised | PlayedWorkloads) -> list[str]:
     """Promises to jobs that were broken."""
     if not isinstance(found, PlacedTable):
         return []

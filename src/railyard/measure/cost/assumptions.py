@@ -95,7 +95,7 @@ USUAL = ("World", "Norway", "France", "United States", "Germany", "Ireland", "Si
 
 
 @dataclass(frozen=True)
-class Grid:
+class PowerGrid:
     """A country's grid.
 
     Attributes:
@@ -108,17 +108,17 @@ class Grid:
 
 
 @cache
-def grids() -> dict[str, Grid]:
+def grids() -> dict[str, PowerGrid]:
     """All grids by name, and by their code of three letters."""
     text = files("railyard.measure.cost").joinpath("grids.csv").read_text(encoding="utf-8")
-    found: dict[str, Grid] = {}
+    found: dict[str, PowerGrid] = {}
     for row in csv.DictReader(text.splitlines()):
-        grid = Grid(row["grid"], float(row["g_per_kwh"]), int(row["year"]))
+        grid = PowerGrid(row["grid"], float(row["g_per_kwh"]), int(row["year"]))
         found[row["grid"].casefold()] = found[row["code"].casefold()] = grid
     return found
 
 
-def grid(name: str, key: str) -> Grid:
+def grid(name: str, key: str) -> PowerGrid:
     """The grid of a country.
 
     Raises:
@@ -181,7 +181,7 @@ class Assumptions:
     restart_s: Range
     sources: tuple[Source, ...] = field(default=(), repr=False)
     site: str = ""
-    grid: Grid | None = None
+    grid: PowerGrid | None = None
 
     @staticmethod
     def from_catalog(catalog: Catalog, overrides: Mapping[str, Range | float] | None = None) -> Assumptions:
@@ -276,12 +276,12 @@ class Carbon:
         tonnes_per_year: t CO2 equivalent a year of 8,760 h, with cooling.
     """
 
-    grid: Grid
+    grid: PowerGrid
     tonnes_per_year: Range
     grams_per_million: Range
 
 
-def carbon(on: Grid, drawn_w: Range, joules_per_token: Range) -> Carbon:
+def carbon(on: PowerGrid, drawn_w: Range, joules_per_token: Range) -> Carbon:
     """What a cluster emits on a grid."""
     return Carbon(
         on,

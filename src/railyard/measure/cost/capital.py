@@ -67,7 +67,7 @@ COMPONENT_OF_KIND = {
 
 
 @dataclass(frozen=True)
-class Part:
+class CostPart:
     """One line of the bill.
 
     Attributes:
@@ -92,26 +92,26 @@ def component_of(kind: str) -> str:
     return COMPONENT_OF_KIND[kind]
 
 
-def parts_of_rows(rows: Iterable[BillRow]) -> list[Part]:
+def parts_of_rows(rows: Iterable[BillRow]) -> list[CostPart]:
     """The parts of a cluster's bill.
 
     Raises:
         InputError: A kind is unknown.
     """
-    return [Part(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
+    return [CostPart(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
 
 
-def price_of(parts: Sequence[Part], component: str) -> Range:
+def price_of(parts: Sequence[CostPart], component: str) -> Range:
     """Price of a whole component, USD."""
     return total(part.price_usd.scaled(part.count) for part in parts if part.component == component)
 
 
-def power_of(parts: Sequence[Part], component: str) -> Range:
+def power_of(parts: Sequence[CostPart], component: str) -> Range:
     """Power drawn by a whole component, W."""
     return total(part.power_w.scaled(part.count) for part in parts if part.component == component)
 
 
-def count_of(parts: Sequence[Part], component: str) -> float:
+def count_of(parts: Sequence[CostPart], component: str) -> float:
     """Pieces of a component."""
     return sum(part.count for part in parts if part.component == component)
 
@@ -188,7 +188,7 @@ class Capex:
         )
 
 
-def capex(parts: Sequence[Part], installation: Range, accelerators: int) -> Capex:
+def capex(parts: Sequence[CostPart], installation: Range, accelerators: int) -> Capex:
     """What the cluster costs to buy and install.
 
     Args:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.measure.cost.assumptions import Assumptions
-    from railyard.measure.cost.capital import Capex, Part
+    from railyard.measure.cost.capital import Capex, CostPart
     from railyard.measure.cost.power import Power, StepShares
 
 
@@ -237,7 +237,7 @@ class Hourly:
 
 
 def hourly(
-    decomposition: StepShares, accelerator: Accelerator, parts: Sequence[Part], assumptions: Assumptions
+    decomposition: StepShares, accelerator: Accelerator, parts: Sequence[CostPart], assumptions: Assumptions
 ) -> Hourly:
     """What an hour of a cluster costs."""
     bought = capex(parts, assumptions.installation, decomposition.ranks)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator
     from railyard.measure.cost.assumptions import Assumptions
-    from railyard.measure.cost.capital import Part
+    from railyard.measure.cost.capital import CostPart
     from railyard.measure.cost.cost import JobFacts
     from railyard.measure.cost.power import StepShares
     from railyard.measure.cost.serving import PaidGoodput
@@ -107,7 +107,7 @@ class DeploymentCost:
 
 
 def deployment_cost(
-    *, uses: Sequence[Use], parts: Sequence[Part], goodput: PaidGoodput, assumptions: Assumptions
+    *, uses: Sequence[Use], parts: Sequence[CostPart], goodput: PaidGoodput, assumptions: Assumptions
 ) -> DeploymentCost:
     """What a deployment costs.
 
@@ -143,7 +143,7 @@ def _prompt_share(uses: Sequence[Use]) -> float:
     return prompt / (prompt + decode) if prompt + decode > 0 else 0.5
 
 
-def _power(uses: Sequence[Use], parts: Sequence[Part], pue: Range, span_s: float) -> Power:
+def _power(uses: Sequence[Use], parts: Sequence[CostPart], pue: Range, span_s: float) -> Power:
     lines = [
         PowerLine("accelerator", total(use.drawn_w.scaled(use.count) for use in uses)),
         PowerLine("host", power_of(parts, SERVERS) + power_of(parts, MANAGEMENT)),
@@ -276,7 +276,7 @@ def cost_model(
     *,
     decomposition: StepShares,
     accelerator: Accelerator,
-    parts: Sequence[Part],
+    parts: Sequence[CostPart],
     job: JobFacts,
     assumptions: Assumptions,
 ) -> tuple[Capex, Power, CostModel]:
@@ -292,7 +292,7 @@ def evaluate(
     *,
     decomposition: StepShares,
     accelerator: Accelerator,
-    parts: Sequence[Part],
+    parts: Sequence[CostPart],
     job: JobFacts,
     assumptions: Assumptions,
     sources: Sequence[Source] = (),

@@ -33,7 +33,7 @@ from railyard.measure.cost.capital import (
     SERVERS,
     STORAGE,
     SWITCHES,
-    Part,
+    CostPart,
     power_of,
 )
 from railyard.measure.result.money import DeploymentPower, PowerComponent, StepPower
@@ -194,7 +194,7 @@ def accelerator_w(decomposition: StepShares, accelerator: Accelerator) -> Range:
     return by_end(drawn)
 
 
-def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[Part], pue: Range) -> Power:
+def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[CostPart], pue: Range) -> Power:
     """What the cluster draws while it runs the step.
 
     Args:

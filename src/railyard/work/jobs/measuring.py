@@ -13,7 +13,7 @@ from railyard.cluster.notes import notes_of
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.cost.assumptions import band_of
-from railyard.measure.cost.capital import Part, component_of
+from railyard.measure.cost.capital import CostPart, component_of
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import deployment_cost, evaluate
 from railyard.measure.decompose import decompose
@@ -33,7 +33,7 @@ from railyard.measure.result.variants import (
 )
 from railyard.measure.serving.objective import goodput
 from railyard.measure.utilization import tax_of
-from railyard.work.jobs.simulate import ENOUGH, Answering, Free, Stepped
+from railyard.work.jobs.simulate import ENOUGH, Answering, FreeNetworkRun, JobSetSteps
 from railyard.work.serving.figures import uses_of
 from railyard.work.serving.measuring import SHORTEST_S, latencies, objective_of, sold_of
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from railyard.measure.decompose import Decomposition
     from railyard.measure.result.section import Band
     from railyard.measure.result.step import TaxFigures
-    from railyard.work.jobs.prepare import Shared, Tenant
-    from railyard.work.jobs.simulate import Figure, Outcome
+    from railyard.work.jobs.prepare import JobTenant, SharedCluster
+    from railyard.work.jobs.simulate import Figure, JobSetOutcome
     from railyard.work.serving.prepare import ServingJob
 
 _HOT_LINKS = 8
@@ -66,11 +66,11 @@ class Compared:
         free: By number of a job of steps, a step of it on networks without limit.
     """
 
-    shared: Shared
-    alone: dict[int, Outcome]
-    together: Outcome
-    without: dict[int, Outcome]
-    free: dict[int, Free]
+    shared: SharedCluster
+    alone: dict[int, JobSetOutcome]
+    together: JobSetOutcome
+    without: dict[int, JobSetOutcome]
+    free: dict[int, FreeNetworkRun]
 
 
 class TransferNumbers(TypedDict, total=False):
@@ -133,7 +133,7 @@ def measure(compared: Compared) -> MeasuredJobs:
     )
 
 
-def _defaults(shared: Shared) -> Iterator[str]:
+def _defaults(shared: SharedCluster) -> Iterator[str]:
     for tenant in shared.tenants:
         if tenant.training is not None:
             yield f"{tenant.name}: {tenant.training.training.layout}; software {tenant.training.training.software.name}"
@@ -147,7 +147,7 @@ def _warnings(compared: Compared) -> Iterator[str]:
         )
 
 
-def _job(compared: Compared, tenant: Tenant) -> JobRow:
+def _job(compared: Compared, tenant: JobTenant) -> JobRow:
     number = tenant.number
     alone, together = compared.alone[number].figures[number], compared.together.figures[number]
     section = tenant.section
@@ -165,7 +165,7 @@ def _job(compared: Compared, tenant: Tenant) -> JobRow:
     )
 
 
-def _leafs(shared: Shared, tenant: Tenant) -> int:
+def _leafs(shared: SharedCluster, tenant: JobTenant) -> int:
     network, links = shared.machine.back_end, shared.machine.links
     ports = np.unique(network.port_of_rank[tenant.placement, 0])
     return len({int(links.target[network.port_links(int(port))[0][0]]) for port in ports})
@@ -189,9 +189,9 @@ def _cost(compared: Compared, number: int, other: int) -> CostRow:
     )
 
 
-def _figure(compared: Compared, tenant: Tenant, figure: Figure) -> SteppedFigure | ServingFigure:
+def _figure(compared: Compared, tenant: JobTenant, figure: Figure) -> SteppedFigure | ServingFigure:
     shared = compared.shared
-    if isinstance(figure, Stepped):
+    if isinstance(figure, JobSetSteps):
         split = decompose(figure.record)
         tax = _tax(figure, split, compared.free[tenant.number], slows=figure.record.graph.loss is not None)
         trained = _trained(shared, tenant, figure, split)
@@ -209,13 +209,13 @@ def _figure(compared: Compared, tenant: Tenant, figure: Figure) -> SteppedFigure
     )
 
 
-def _tax(figure: Stepped, split: Decomposition, free: Free, *, slows: bool) -> TaxFigures:
+def _tax(figure: JobSetSteps, split: Decomposition, free: FreeNetworkRun, *, slows: bool) -> TaxFigures:
     """What networks, and the other jobs on them, take of a mean step."""
     step = {cause: seconds / split.step_s * figure.step_s for cause, seconds in split.by_cause().items()}
     return tax_of(step, free.without_scale_out, free.without_networks, free.engine, slows=slows)
 
 
-def _trained(shared: Shared, tenant: Tenant, figure: Stepped, split: Decomposition) -> Trained:
+def _trained(shared: SharedCluster, tenant: JobTenant, figure: JobSetSteps, split: Decomposition) -> Trained:
     """Communication that a step waits for, and its cost; the job pays for its share of the machine."""
     if tenant.training is None:
         return {}
@@ -241,7 +241,9 @@ def _trained(shared: Shared, tenant: Tenant, figure: Stepped, split: Decompositi
     }
 
 
-def _served_money(shared: Shared, tenant: Tenant, job: ServingJob, figure: Answering) -> tuple[Band, Band | None]:
+def _served_money(
+    shared: SharedCluster, tenant: JobTenant, job: ServingJob, figure: Answering
+) -> tuple[Band, Band | None]:
     """Dollars an hour and per million tokens; the job pays for its share of the machine."""
     job = job.as_sent(figure.run)
     served = latencies(job, job.requests, figure.run)
@@ -257,15 +259,15 @@ def _served_money(shared: Shared, tenant: Tenant, job: ServingJob, figure: Answe
     return band_of(cost.owned.usd_per_gpu_h.scaled(accelerators)), None if each is None else band_of(each)
 
 
-def _parts(shared: Shared, tenant: Tenant) -> list[Part]:
+def _parts(shared: SharedCluster, tenant: JobTenant) -> list[CostPart]:
     share = tenant.section.accelerators / shared.machine.ranks
     return [
-        Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+        CostPart(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
         for row in bill_of(shared.machine)
     ]
 
 
-def _network(shared: Shared, record: Record) -> SharedNetwork:
+def _network(shared: SharedCluster, record: Record) -> SharedNetwork:
     """Load of the links, a mean over the run of all jobs, by tier; and the busiest of them."""
     links = shared.machine.links
     span_s = max(record.makespan_ps * 1e-12, 1e-12)
@@ -294,7 +296,7 @@ def _network(shared: Shared, record: Record) -> SharedNetwork:
     )
 
 
-def _digest(outcome: Outcome) -> str:
+def _digest(outcome: JobSetOutcome) -> str:
     runs = [figure.run for figure in outcome.figures.values() if isinstance(figure, Answering)]
     digest = "" if outcome.record is None else outcome.record.digest()
     return fingerprint(np.frombuffer(digest.encode(), np.uint8), *(run.end_ps for run in runs))

@@ -79,7 +79,7 @@ def _moved(key: str | None, place: str, kind: str) -> str | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Tenant:
+class JobTenant:
     """One of the jobs.
 
     Attributes:
@@ -111,7 +111,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
+class SharedCluster:
     """One variant, ready to run.
 
     Attributes:
@@ -120,7 +120,7 @@ class Shared:
 
     variant: Variant
     machine: Cluster
-    tenants: tuple[Tenant, ...]
+    tenants: tuple[JobTenant, ...]
     engine: Engine
     policy: CollectivePolicy
     faults: tuple[Fault, ...]
@@ -132,7 +132,7 @@ class Shared:
         return self.variant.draft.scenario.seed
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Shared]:
+def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[SharedCluster]:
     """All variants of a scenario, ready to run.
 
     Raises:
@@ -142,7 +142,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Shar
     return [_shared(variant, memo, engine) for variant in variants]
 
 
-def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
+def _shared(variant: Variant, memo: Memo, engine: str | None) -> SharedCluster:
     draft, scenario, wrong = variant.draft, variant.draft.scenario, Refusals()
     catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
     key = [scenario.catalog, dump(scenario.cluster)]
@@ -169,7 +169,7 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> Shared:
     assert policy is not None
     tenants = tuple(made)
     _refuse_fatal(draft, faults, machine, tenants, policy)
-    return Shared(
+    return SharedCluster(
         variant=variant,
         machine=machine,
         tenants=tenants,
@@ -197,7 +197,7 @@ def _check_parts(variant: Variant, memo: Memo, wrong: Refusals) -> None:
 
 
 def _refuse_fatal(
-    draft: Draft, faults: tuple[Fault, ...], machine: Cluster, tenants: Sequence[Tenant], policy: CollectivePolicy
+    draft: Draft, faults: tuple[Fault, ...], machine: Cluster, tenants: Sequence[JobTenant], policy: CollectivePolicy
 ) -> None:
     """Refuses deaths that a job does not survive; steps follow one another, so that one meets those for good.
 
@@ -277,7 +277,7 @@ def _seen(job: JobSection, placement: NDArray[np.int32], machine: Cluster) -> ND
     return np.arange(len(placement), dtype=np.int32) % machine.ranks
 
 
-def tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> Tenant:
+def tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.int32], memo: Memo) -> JobTenant:
     """One of the jobs on its part of the machine.
 
     Raises:
@@ -285,7 +285,7 @@ def tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.i
     """
     section = variant.draft.scenario.jobs[number]
     part_variant = replace(variant, settings={}, draft=draft_of(variant.draft, number))
-    plain = Tenant(number, section, placement)
+    plain = JobTenant(number, section, placement)
     with blaming(variant.draft, "workload", "jobs", str(number)):
         _check_kept(section)
     with as_job(number, section.kind):

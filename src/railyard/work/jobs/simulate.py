@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine.serving import Links
     from railyard.graph import Record, TaskGraph
-    from railyard.work.jobs.prepare import Shared, Tenant
+    from railyard.work.jobs.prepare import JobTenant, SharedCluster
     from railyard.work.jobs.traffic import KvTransfers
 
 STEPS = 2
@@ -43,7 +43,7 @@ ONLY_SERVING_PS = 2 * 10**12
 
 
 @dataclass(frozen=True)
-class Stepped:
+class JobSetSteps:
     """A job of steps beside others.
 
     Attributes:
@@ -84,11 +84,11 @@ class Answering:
         return float(self.ttft_s["p50"] or 0.0)
 
 
-Figure = Stepped | Answering
+Figure = JobSetSteps | Answering
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobSetOutcome:
     """Some of the jobs side by side.
 
     Attributes:
@@ -104,7 +104,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeNetworkRun:
     """Where a step goes on networks without limit, seconds by cause; see `measure.tax`."""
 
     without_scale_out: Mapping[str, float]
@@ -116,12 +116,12 @@ class Free:
 class JobSetRuns:
     """Runs sets of jobs of one variant, each set once."""
 
-    shared: Shared
+    shared: SharedCluster
     stop: Event
     done: Callable[[str], None]
     repeats: dict[int, int] = field(default_factory=dict)
     span_ps: int = ONLY_SERVING_PS
-    _found: dict[tuple[int, ...], Outcome] = field(default_factory=dict)
+    _found: dict[tuple[int, ...], JobSetOutcome] = field(default_factory=dict)
     _from_ps: dict[int, int] = field(default_factory=dict)
 
     def plan(self) -> None:
@@ -137,7 +137,7 @@ class JobSetRuns:
             steps = math.ceil((self.span_ps - tenant.start_ps) / max(took[tenant.number], 1))
             self.repeats[tenant.number] = 1 if once else max(steps, 1)
 
-    def of(self, members: Sequence[int]) -> Outcome:
+    def of(self, members: Sequence[int]) -> JobSetOutcome:
         """Some of the jobs side by side."""
         key = tuple(sorted(members))
         if key not in self._found:
@@ -145,7 +145,7 @@ class JobSetRuns:
             self.done(self.shared.variant.name)
         return self._found[key]
 
-    def unlimited(self, number: int) -> Free:
+    def unlimited(self, number: int) -> FreeNetworkRun:
         """Where a step of a job goes without limits of the scale-out network, and of all: no other job is felt."""
         shared, tenant = self.shared, self._tenant(number)
         plain = Conditions(shared.engine, shared.machine, shared.policy, shared.faults)
@@ -156,9 +156,9 @@ class JobSetRuns:
             return decompose(record.of(0)).by_cause()
 
         without_scale_out, without_networks = map(plain.unlimited, FREED)
-        return Free(spent(without_scale_out), spent(without_networks), without_networks.engine.name)
+        return FreeNetworkRun(spent(without_scale_out), spent(without_networks), without_networks.engine.name)
 
-    def _settled(self, members: tuple[int, ...]) -> Outcome:
+    def _settled(self, members: tuple[int, ...]) -> JobSetOutcome:
         serving = [number for number in members if self._tenant(number).serving is not None]
         found = self._round(members, {number: self._answered(number, None) for number in serving})
         if not serving or len(members) == 1:
@@ -171,7 +171,7 @@ class JobSetRuns:
                 break
         return found
 
-    def _round(self, members: tuple[int, ...], runs: Mapping[int, Record]) -> Outcome:
+    def _round(self, members: tuple[int, ...], runs: Mapping[int, Record]) -> JobSetOutcome:
         """All jobs on the fabric, serving ones as they were in a run."""
         traffic = {number: self._traffic(number, run) for number, run in runs.items()}
         jobs = {number: self._job(number, traffic.get(number)) for number in members}
@@ -186,7 +186,7 @@ class JobSetRuns:
                 figures[number] = self._figure(number, runs[number], traffic[number], parts.get(number), len(members))
             else:
                 figures[number] = _stepped(parts[number], jobs[number], self.repeats[number], window)
-        return Outcome(figures, record)
+        return JobSetOutcome(figures, record)
 
     def _figure(self, number: int, run: Record, traffic: KvTransfers, part: Record | None, members: int) -> Answering:
         job = self._tenant(number).serving
@@ -232,7 +232,7 @@ class JobSetRuns:
         work = repeat(_step(tenant), self.repeats[number]) if traffic is None else traffic.graph
         return Job(work, tenant.placement, tenant.start_ps, tenant.name, number)
 
-    def _tenant(self, number: int) -> Tenant:
+    def _tenant(self, number: int) -> JobTenant:
         return self.shared.tenants[number]
 
     def _record(self, jobs: Sequence[Job]) -> Record:
@@ -253,13 +253,13 @@ class JobSetRuns:
             raise Stopped("stopped")
 
 
-def _step(tenant: Tenant) -> TaskGraph:
+def _step(tenant: JobTenant) -> TaskGraph:
     if tenant.step is None:
         raise TypeError("a serving job has no steps")
     return tenant.step
 
 
-def _beside(tenant: Tenant, machine: Cluster) -> TaskGraph:
+def _beside(tenant: JobTenant, machine: Cluster) -> TaskGraph:
     """A step whose computations lose to communication what they lose on a machine."""
     step = _step(tenant)
     if tenant.training is None or step.loss is None:
@@ -267,7 +267,7 @@ def _beside(tenant: Tenant, machine: Cluster) -> TaskGraph:
     return replace(step, loss=losses(tenant.training.training, machine.accelerator, Machine.of(machine)))
 
 
-def _answering(outcome: Outcome, number: int) -> Answering:
+def _answering(outcome: JobSetOutcome, number: int) -> Answering:
     figure = outcome.figures[number]
     if not isinstance(figure, Answering):
         raise TypeError("not a serving job")
@@ -281,17 +281,17 @@ def _took(part: Record, job: Job) -> NDArray[np.float64]:
     return took
 
 
-def _stepped(part: Record, job: Job, repeats: int, window: tuple[int, int]) -> Stepped:
+def _stepped(part: Record, job: Job, repeats: int, window: tuple[int, int]) -> JobSetSteps:
     """The steps of a job that lie in a window; all of them where none does."""
     ends = part.end_ps.reshape(repeats, -1).max(axis=1)
     begins = np.concatenate([[job.start_ps], ends[:-1]])
     inside = (begins >= window[0]) & (ends <= window[1])
     counted = inside if inside.any() else np.ones(repeats, np.bool_)
     seconds = float((ends - begins)[counted].mean()) * 1e-12
-    return Stepped(seconds, int(counted.sum()), part, repeats)
+    return JobSetSteps(seconds, int(counted.sum()), part, repeats)
 
 
-def _damped(before: Outcome, after: Outcome) -> Outcome:
+def _damped(before: JobSetOutcome, after: JobSetOutcome) -> JobSetOutcome:
     """Links half way between two rounds, in time for a byte, so that turns do not swing to and fro."""
     figures = dict(after.figures)
     for number, figure in after.figures.items():
@@ -302,7 +302,7 @@ def _damped(before: Outcome, after: Outcome) -> Outcome:
     return replace(after, figures=figures)
 
 
-def _moved(before: Outcome, after: Outcome) -> float:
+def _moved(before: JobSetOutcome, after: JobSetOutcome) -> float:
     shares = [0.0]
     for number, figure in after.figures.items():
         old, new = before.figures[number].measure_s, figure.measure_s

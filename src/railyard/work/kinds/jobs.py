@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.jobs.measuring import MeasuredJobs
-    from railyard.work.jobs.prepare import Shared
+    from railyard.work.jobs.prepare import SharedCluster
     from railyard.work.study.tasks import Control
 
 
-def _run(shared: Shared, control: Control) -> Compared:
+def _run(shared: SharedCluster, control: Control) -> Compared:
     every = [tenant.number for tenant in shared.tenants]
     bench = JobSetRuns(shared, control.stop, control.counted(2 * len(every) + 1))
     bench.plan()

@@ -22,7 +22,7 @@ from railyard.kit.schema.yaml import Mark, Node
 from railyard.work.jobs.prepare import tenant, whose
 from railyard.work.operate.checks import usd_per_h
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.place_input import is_scenario, numbers_of_nodes, read_nodes
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.scenario.load import blaming, load
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.graph import TaskGraph
-    from railyard.work.jobs.prepare import Tenant
+    from railyard.work.jobs.prepare import JobTenant
     from railyard.work.operate.tree import NodeTree
     from railyard.work.scenario.load import Draft
 
@@ -81,7 +81,7 @@ class Question:
     draft: Draft
     cluster: Cluster
     tree: NodeTree
-    free: Free
+    free: FreeNodes
     accelerators: int
     taken: NDArray[np.bool_]
 
@@ -110,7 +110,7 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
     draft = draft.changed({"cluster.placement": Node("packed", Mark("railyard place"))})
     cluster = compose.cluster_of(draft, compose.catalog_of(draft))
     tree = read_nodes(job if listed else nodes, None, names)
-    free = Free(tree)
+    free = FreeNodes(tree)
     if listed:
         here = numbers_of_nodes(tree, nodes)
         free.out(np.setdiff1d(np.arange(tree.nodes, dtype=np.int32), here))
@@ -178,7 +178,7 @@ def advise(asked: Question, chosen: str, others: Sequence[str] | None = None) ->
     each = min(asked.accelerators, asked.cluster.ranks_per_server)
     found, timed = [], dict[bytes, float]()
     for name in names:
-        request = Request(asked.nodes, each, groups=groups, seed=asked.draft.scenario.seed)
+        request = PlacementRequest(asked.nodes, each, groups=groups, seed=asked.draft.scenario.seed)
         nodes = policies.get(name).place(request, asked.free)
         if nodes is None:
             found.append(Advice(name, None))
@@ -191,7 +191,7 @@ def advise(asked: Question, chosen: str, others: Sequence[str] | None = None) ->
     return found
 
 
-def _running(asked: Question) -> list[Tenant]:
+def _running(asked: Question) -> list[JobTenant]:
     """The jobs that run already, on what is not free."""
     memo = Memo()
     variant = expand(asked.draft)[0]
@@ -237,7 +237,7 @@ def _ranks(asked: Question, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
     return every[: asked.accelerators].astype(np.int32)
 
 
-def _step_s(asked: Question, step: TaskGraph, ranks: NDArray[np.int32], running: Sequence[Tenant]) -> float:
+def _step_s(asked: Question, step: TaskGraph, ranks: NDArray[np.int32], running: Sequence[JobTenant]) -> float:
     flow, cluster = engine.get("flow"), asked.cluster
     jobs = [Job(repeat(step, STEPS), ranks, name="job")]
     until_ps = LONGER * int(flow.simulate(jobs, cluster).end_ps.max()) if running else 0.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.work.operate.discipline import NO_NODES, Backfill, Gate, backfills
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import FreeNodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ class _Profile(Gate):
         request = self.state.request(job, wanted)
         if not request.constrained:
             return fits[np.argsort(low[fits], kind="stable")[:wanted]].astype(np.int32)
-        trial = Free(self.state.tree)
+        trial = FreeNodes(self.state.tree)
         trial.take(np.arange(len(low), dtype=np.int32), self.state.tree.accelerators - low)
         found = self.scheduler.policy.place(request, trial)
         return NO_NODES if found is None else found

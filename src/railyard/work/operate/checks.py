@@ -21,7 +21,7 @@ from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.decompose import Decomposition, TimeRow
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.state import State
 from railyard.work.operate.tree import DIVIDED
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.section import Band
     from railyard.work.operate.discipline import NodePolicy
-    from railyard.work.operate.free import Ask
+    from railyard.work.operate.free import PlacementAsk
     from railyard.work.operate.jobs import JobTable
     from railyard.work.operate.rules import Rules
     from railyard.work.operate.section import OperateSection
@@ -167,7 +167,7 @@ def _whose(tree: NodeTree, owner: int) -> str:
     return f"`{tree.tenancy.tenants[owner].name}`'s"
 
 
-def ignored(policy: NodePolicy, ask: Ask, tree: NodeTree) -> str:
+def ignored(policy: NodePolicy, ask: PlacementAsk, tree: NodeTree) -> str:
     """The first of a job's demands that a policy passes over in silence, as Slurm's tree does with segments.
 
     Empty: none. A preference may be passed over, a demand may not. Clusters of one group cannot show it.
@@ -175,11 +175,11 @@ def ignored(policy: NodePolicy, ask: Ask, tree: NodeTree) -> str:
     each = int(tree.accelerators.max())
     leaf = "leaf" if ask.switches and "leaf" in tree.levels else ""
     demands = {
-        "within": (ask.within, lambda nodes: Request(nodes, each, within=ask.within)),
-        "switches": (leaf, lambda nodes: Request(nodes, each, switches=1)),
+        "within": (ask.within, lambda nodes: PlacementRequest(nodes, each, within=ask.within)),
+        "switches": (leaf, lambda nodes: PlacementRequest(nodes, each, switches=1)),
         "segment": (
             _block(ask, tree),
-            lambda nodes: Request(nodes, each, segment=nodes, segment_within=ask.segment_within),
+            lambda nodes: PlacementRequest(nodes, each, segment=nodes, segment_within=ask.segment_within),
         ),
     }
     for name, (level, request) in demands.items():
@@ -188,24 +188,24 @@ def ignored(policy: NodePolicy, ask: Ask, tree: NodeTree) -> str:
     return ""
 
 
-def _block(ask: Ask, tree: NodeTree) -> str:
+def _block(ask: PlacementAsk, tree: NodeTree) -> str:
     if not ask.segment or not tree.levels:
         return ""
     return ask.segment_within or tree.levels[-1]
 
 
-def _passes_over(policy: NodePolicy, request: Callable[[int], Request], tree: NodeTree, level: str) -> bool:
+def _passes_over(policy: NodePolicy, request: Callable[[int], PlacementRequest], tree: NodeTree, level: str) -> bool:
     """Whether it places as many nodes as the widest group has where every group lacks one of its own."""
     members = tree.members[tree.level(level)]
     nodes = max(map(len, members))
     if len(members) < 2 or nodes < 2 or tree.nodes - len(members) < nodes:
         return False
-    free = Free(tree)
+    free = FreeNodes(tree)
     free.out(np.array([group[0] for group in members], np.int32))
     return policy.place(request(nodes), free) is not None
 
 
-def keeping(ask: Ask, tree: NodeTree) -> list[str]:
+def keeping(ask: PlacementAsk, tree: NodeTree) -> list[str]:
     """Names of the policies that keep to all that a job asks."""
     return [name for name, policy in policies.items() if not ignored(policy, ask, tree)]
 
@@ -216,7 +216,7 @@ def check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
     Raises:
         InputError: With the job's line.
     """
-    empty = Free(tree)
+    empty = FreeNodes(tree)
     if rules.recovery.spares:
         empty.out(tree.spare(rules.recovery.spares))
     policy = policies.get(rules.policy)

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from railyard.kit.registry import Registry
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 
 if TYPE_CHECKING:
     from railyard.work.operate.state import State
 
 
-Place = Callable[[Request, Free], NDArray[np.int32] | None]
+Place = Callable[[PlacementRequest, FreeNodes], NDArray[np.int32] | None]
 """Of a request and what is free: int32[nodes wanted] in the order of ranks, or None: it waits. Changes nothing."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from railyard.graph.perfetto.tasks import write_events
 from railyard.kit.files import write_frame
 from railyard.measure.result.operate import HeatFigures, SeriesFigures
-from railyard.work.operate.ledger import Away, Outcome
+from railyard.work.operate.ledger import Away, LeaveReason
 from railyard.work.operate.steady import columns
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.loop import Operation
+    from railyard.work.operate.loop import ClusterRun
 
 
 COLUMNS = 360
@@ -34,7 +34,7 @@ SAMPLES = 360
 """Of the series at most."""
 
 
-def heat(run: Operation) -> HeatFigures:
+def heat(run: ClusterRun) -> HeatFigures:
     """Each cell is the use that jobs made of some nodes during a span, or why they were away for most of it."""
     tree = run.state.tree
     busy, away = busy_us(run), away_us(run)
@@ -56,17 +56,17 @@ def heat(run: Operation) -> HeatFigures:
     )
 
 
-def _row(run: Operation) -> NDArray[np.int64]:
+def _row(run: ClusterRun) -> NDArray[np.int64]:
     """int64[nodes], the row of each."""
     nodes = run.state.tree.nodes
     return np.asarray(np.arange(nodes) * min(ROWS, nodes) // nodes)
 
 
-def _span_us(run: Operation) -> float:
+def _span_us(run: ClusterRun) -> float:
     return max(run.ledger.time_us, 1) / COLUMNS
 
 
-def busy_us(run: Operation) -> NDArray[np.float64]:
+def busy_us(run: ClusterRun) -> NDArray[np.float64]:
     """float64[rows, columns], accelerator-microseconds that jobs had in each cell."""
     table = run.ledger.columns("allocations")
     count = table["count"]
@@ -75,7 +75,7 @@ def busy_us(run: Operation) -> NDArray[np.float64]:
     return _spread(run, nodes, np.repeat(table["start_us"], count), np.repeat(table["end_us"], count), each)
 
 
-def away_us(run: Operation) -> NDArray[np.float64]:
+def away_us(run: ClusterRun) -> NDArray[np.float64]:
     """float64[3, rows, columns], accelerator-microseconds out of service by `Away`."""
     table = run.ledger.columns("outages")
     each = run.state.tree.accelerators[table["node"]]
@@ -84,7 +84,7 @@ def away_us(run: Operation) -> NDArray[np.float64]:
 
 
 def _spread(
-    run: Operation, nodes: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], each: NDArray[np.int64]
+    run: ClusterRun, nodes: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], each: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Rates that hold on nodes from a start to an end, summed into cells."""
     row, span = _row(run), max(run.ledger.time_us, 1)
@@ -97,7 +97,7 @@ def _spread(
     return np.asarray(np.cumsum(changes[:, :COLUMNS], axis=1) * _span_us(run))
 
 
-def series(run: Operation) -> SeriesFigures:
+def series(run: ClusterRun) -> SeriesFigures:
     """The samples of the run, thinned evenly."""
     table = run.ledger.columns("series")
     step = -(-len(table["time_us"]) // SAMPLES)
@@ -124,7 +124,7 @@ MOST_SLICES = 300_000
 """Slices of a trace; beyond that viewers do not open it well, and the largest allocations are shown."""
 
 
-def write(run: Operation, folder: Path) -> None:
+def write(run: ClusterRun, folder: Path) -> None:
     """Writes jobs, allocations, samples, faults and outages as Parquet, and a Perfetto trace."""
     _parquet(columns(run), folder / "jobs.parquet")
     allocations = run.ledger.columns("allocations")
@@ -144,7 +144,7 @@ def _parquet(columns_: dict[str, Any], path: Path) -> None:
     write_frame(path, pl.DataFrame(columns_, schema_overrides=schema))
 
 
-def _events(run: Operation) -> Iterator[str]:
+def _events(run: ClusterRun) -> Iterator[str]:
     """A process for nodes with a track each, and counters of the cluster."""
     state = run.state
     yield json.dumps({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "nodes"}})
@@ -158,7 +158,7 @@ def _events(run: Operation) -> Iterator[str]:
             yield json.dumps({"ph": "C", "pid": 2, "name": name, "ts": time, "args": {name: value}})
 
 
-def _slices(run: Operation) -> Iterator[str]:
+def _slices(run: ClusterRun) -> Iterator[str]:
     """What each node did; parts of nodes overlap, and are asynchronous slices."""
     rows = sorted(run.ledger.allocations, key=lambda row: (-(row[2] - row[1]) * row[5], row))
     shown = 0
@@ -167,7 +167,7 @@ def _slices(run: Operation) -> Iterator[str]:
         if shown > MOST_SLICES:
             return
         about = {"job": run.jobs.name[job], "tenant": run.jobs.tenants[run.state.tenant[job]]}
-        about["outcome"] = Outcome(outcome).name.lower()
+        about["outcome"] = LeaveReason(outcome).name.lower()
         partial = run.state.each[job] < int(run.state.tree.accelerators[run.ledger.nodes[first]])
         for node in run.ledger.nodes[first : first + count]:
             head = {"pid": 1, "tid": node, "name": run.jobs.name[job], "cat": about["tenant"], "args": about}

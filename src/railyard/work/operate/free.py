@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Request:
+class PlacementRequest:
     """What a job asks of a scheduler.
 
     Attributes:
@@ -51,8 +51,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a job asks of its place; see `Request`, which has the same for a policy.
+class PlacementAsk:
+    """What a job asks of its place; see `PlacementRequest`, which has the same for a policy.
 
     Attributes:
         within: Level all of whose nodes lie in one group; empty: any.
@@ -85,7 +85,7 @@ class Ask:
                 raise InputError("a number from 0 on", key=key, found=getattr(self, key))
 
 
-ANYWHERE = Ask()
+ANYWHERE = PlacementAsk()
 """Of jobs that ask for nothing."""
 
 
@@ -107,7 +107,7 @@ _STALE = 4
 """A heap is made anew when it has so many times as many entries as there are nodes."""
 
 
-class Free:
+class FreeNodes:
     """Free accelerators of a cluster's nodes.
 
     What policies see depends on the present alone, never on how it came to be: the same state gives the same answers,
@@ -133,13 +133,13 @@ class Free:
         self.idle = tree.nodes
         self.accelerators = tree.total
         self.traffic_bps = tuple(np.zeros(len(size)) for size in tree.size)
-        self.judge: Callable[[Request, NDArray[np.int32]], float] | None = None
-        self._parts: list[Free] = []
+        self.judge: Callable[[PlacementRequest, NDArray[np.int32]], float] | None = None
+        self._parts: list[FreeNodes] = []
         self._left = tree.accelerators.copy()  # that no job has, of nodes out of service too
         self._by_room: list[list[int]] = [[] for _ in range(int(tree.accelerators.max()) + 1)]
         self._refill()
 
-    def part(self, owner: NDArray[np.int32], number: int) -> Free:
+    def part(self, owner: NDArray[np.int32], number: int) -> FreeNodes:
         """What is free of one owner's nodes; all others count as out of service. It is kept up with this.
 
         Args:
@@ -153,7 +153,7 @@ class Free:
         self._parts.append(found)
         return found
 
-    def judged_by(self, judge: Callable[[Request, NDArray[np.int32]], float]) -> None:
+    def judged_by(self, judge: Callable[[PlacementRequest, NDArray[np.int32]], float]) -> None:
         """Sets who judges placements, here and in parts."""
         for one in (self, *self._parts):
             one.judge = judge
@@ -163,7 +163,7 @@ class Free:
         for part in self._parts:
             part._follow(self, nodes)
 
-    def _follow(self, whole: Free, nodes: NDArray[np.int32]) -> None:
+    def _follow(self, whole: FreeNodes, nodes: NDArray[np.int32]) -> None:
         mine = self._owner[nodes] == self._number
         touched = mine | self.up[nodes]
         here, nodes = mine[touched], nodes[touched]
@@ -172,9 +172,9 @@ class Free:
             self._left[nodes] = whole._left[nodes]
             self._renew(nodes)
 
-    def copy(self) -> Free:
+    def copy(self) -> FreeNodes:
         """The same state, for trials; it has no parts."""
-        twin = Free.__new__(Free)
+        twin = FreeNodes.__new__(FreeNodes)
         twin.tree, twin._parts = self.tree, []
         for name in ("up", "room", "_left"):
             setattr(twin, name, getattr(self, name).copy())

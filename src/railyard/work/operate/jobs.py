@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.free import ANYWHERE, Ask
+from railyard.work.operate.free import ANYWHERE, PlacementAsk
 from railyard.work.operate.rules import PPM, SECOND
 from railyard.work.operate.section import DrawnKindSection
 from railyard.work.operate.tree import UNNAMED
@@ -73,7 +73,7 @@ class JobTable:
     line: NDArray[np.int32]
     tenants: tuple[str, ...] = (UNNAMED,)
     classes: tuple[str, ...] = ("opaque",)
-    asks: tuple[Ask, ...] = (ANYWHERE,)
+    asks: tuple[PlacementAsk, ...] = (ANYWHERE,)
     file: str = field(default="", compare=False)
 
     def __len__(self) -> int:
@@ -220,7 +220,7 @@ class DrawnKind:
     tenant: str = ""
     priority: int = 0
     work: str = ""
-    ask: Ask = field(default=ANYWHERE)
+    ask: PlacementAsk = field(default=ANYWHERE)
     least: int = 0
     replica: int = 0
     load: float = 0.0
@@ -369,7 +369,7 @@ def _drawn_kind(one: DrawnKindSection, section: SyntheticSection, tree: NodeTree
         raise InputError(
             "jobs make do with no more than they want", key="least_accelerators", found=one.least_accelerators
         )
-    ask = Ask(one.within or "", one.prefers or "", one.segment, one.segment_within or "", one.switches)
+    ask = PlacementAsk(one.within or "", one.prefers or "", one.segment, one.segment_within or "", one.switches)
     ask.check(tree)
     return DrawnKind(
         sizes,

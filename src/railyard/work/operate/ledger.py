@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.failures.fault import Fault
+    from railyard.work.operate.failures.fault import NodeFault
     from railyard.work.operate.state import State
 
 
-class Outcome(IntEnum):
+class LeaveReason(IntEnum):
     """Why a job left its nodes."""
 
     DONE = 0
@@ -42,7 +42,7 @@ FAULTS = ("time_us", "mode", "effect", "node", "nodes", "jobs", "accelerators")
 OUTAGES = ("node", "start_us", "end_us", "why")
 
 
-class Ledger:
+class RunLedger:
     """Accounts of a run.
 
     Attributes:
@@ -107,7 +107,7 @@ class Ledger:
         narrow, size = free.idle_in[-1], self.state.tree.size[-1]
         return int(narrow[narrow < size].sum())
 
-    def left(self, job: int, outcome: Outcome) -> None:
+    def left(self, job: int, outcome: LeaveReason) -> None:
         """Notes that a job leaves its nodes now."""
         state = self.state
         placed = state.placed[job].tolist()
@@ -115,7 +115,7 @@ class Ledger:
         self.allocations.append(row)
         self.nodes += placed
 
-    def faulted(self, fault: Fault, nodes: Sequence[int], jobs: Sequence[int]) -> None:
+    def faulted(self, fault: NodeFault, nodes: Sequence[int], jobs: Sequence[int]) -> None:
         """Notes a fault of nodes in service."""
         hit = sum(self.state.held(job) for job in jobs)
         self.faults.append((self.state.now_us, fault.mode, int(fault.effect), nodes[0], len(nodes), len(jobs), hit))

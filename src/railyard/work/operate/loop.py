@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.work.operate import recovery
 from railyard.work.operate.free import Event
-from railyard.work.operate.ledger import Away, Outcome
+from railyard.work.operate.ledger import Away, LeaveReason
 from railyard.work.operate.rules import PPM
 from railyard.work.operate.running import Running
 from railyard.work.operate.state import DONE, ENDED, STUCK, WAITING
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from railyard.work.operate.contention.neighbours import Neighbours
-    from railyard.work.operate.failures.fault import Faults
+    from railyard.work.operate.failures.fault import FaultSource
     from railyard.work.operate.jobs import JobTable
     from railyard.work.operate.rules import Rules
     from railyard.work.operate.tree import NodeTree
 
 
-class Operation(Running):
+class ClusterRun(Running):
     """A run of jobs on a cluster.
 
     Args:
@@ -48,7 +48,7 @@ class Operation(Running):
         tree: NodeTree,
         rules: Rules,
         *,
-        faults: Faults | None = None,
+        faults: FaultSource | None = None,
         contention: Neighbours | None = None,
         every_us: int = 3_600_000_000,
         until_us: int = -1,
@@ -154,11 +154,11 @@ class Operation(Running):
         if state.left_us(job) > 0:
             limit = state.limit_us[job]
             if 0 <= limit <= state.now_us - state.begun_us[job]:
-                self.over(job, ENDED, Outcome.LIMIT)
+                self.over(job, ENDED, LeaveReason.LIMIT)
             else:
                 self.promise(job)
             return
-        self.over(job, DONE, Outcome.DONE)
+        self.over(job, DONE, LeaveReason.DONE)
 
     def open_window(self, number: int, _version: int) -> None:
         """Clears the nodes of a window."""
@@ -213,20 +213,20 @@ class Operation(Running):
             state.now_us = self.until_us
         for job in sorted(state.placed):
             state.book(job)
-            self.ledger.left(job, Outcome.RUNS)
+            self.ledger.left(job, LeaveReason.RUNS)
         self.ledger.back(sorted(self.ledger.out))
         if self.until_us < 0:
             state.status = [STUCK if one == WAITING else one for one in state.status]
 
 
-_HANDLERS: dict[int, Callable[[Operation, int, int], None]] = {
-    Event.END: Operation.end,
+_HANDLERS: dict[int, Callable[[ClusterRun, int, int], None]] = {
+    Event.END: ClusterRun.end,
     Event.REPAIR: recovery.fault_repaired,
-    Event.CLOSE: Operation.close_window,
+    Event.CLOSE: ClusterRun.close_window,
     Event.DETECT: recovery.fault_detected,
-    Event.FAULT: Operation.fault,
-    Event.OPEN: Operation.open_window,
-    Event.CHUNK: Operation.chunk,
-    Event.RENEW: Operation.renew,
+    Event.FAULT: ClusterRun.fault,
+    Event.OPEN: ClusterRun.open_window,
+    Event.CHUNK: ClusterRun.chunk,
+    Event.RENEW: ClusterRun.renew,
     Event.REPLICA: recovery.replicas_back,
 }

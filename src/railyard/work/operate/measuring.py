@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.operate import DrawFigures, DrawRow
-    from railyard.work.operate.loop import Operation
-    from railyard.work.operate.prepare import Prepared
-    from railyard.work.operate.steady import Steady
+    from railyard.work.operate.loop import ClusterRun
+    from railyard.work.operate.prepare import PreparedOperation
+    from railyard.work.operate.steady import RunParts
     from railyard.work.study.tasks import Control
 
 
@@ -35,11 +35,11 @@ ENGINE = "flow"
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class MeasuredOperation:
     """A variant that was played."""
 
-    prepared: Prepared
-    run: Operation
+    prepared: PreparedOperation
+    run: ClusterRun
     variant: OperateVariant
     sources: tuple[Source, ...]
 
@@ -66,7 +66,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnRun:
     """A variant that was run with every draw of its failures.
 
     Attributes:
@@ -75,8 +75,8 @@ class Drawn:
         early: Where a signal stopped it; empty: nowhere.
     """
 
-    prepared: Prepared
-    run: Operation
+    prepared: PreparedOperation
+    run: ClusterRun
     draws: DrawFigures | None = None
     early: str = ""
 
@@ -91,14 +91,14 @@ def check_engine(_document: object, engine: str | None) -> None:
         raise InputError("many jobs for months run on one engine", key="engine", found=engine, allowed=ENGINE)
 
 
-def simulate(prepared: Prepared, control: Control) -> Drawn:
+def simulate(prepared: PreparedOperation, control: Control) -> DrawnRun:
     """Runs a variant with every draw of its failures.
 
     Raises:
         Interrupted: A signal stopped it; a run without other variants gives what it found so far instead.
     """
 
-    def drawn(draw: int) -> Operation:
+    def drawn(draw: int) -> ClusterRun:
         state = control.state and control.state.with_name(f"{control.state.name}-{draw}.npz")
         run = play(prepared, state, lambda done: control.progress("playing jobs", (draw + done) / prepared.draws), draw)
         if run.is_cut and not control.alone:
@@ -115,22 +115,22 @@ def simulate(prepared: Prepared, control: Control) -> Drawn:
     early = _so_far(first) if first.is_cut else ""
     if not early and len(rows) < prepared.draws:
         early = f"after {len(rows)} of {prepared.draws} draws of its failures"
-    return Drawn(prepared, first, draw_figures(rows), early)
+    return DrawnRun(prepared, first, draw_figures(rows), early)
 
 
-def _so_far(run: Operation) -> str:
+def _so_far(run: ClusterRun) -> str:
     days, ended = run.ledger.time_us / DAY, run.ledger.ended
     return f"after {days:,.4g} simulated days, with {ended:,} of {len(run.jobs):,} jobs ended"
 
 
-def _row(prepared: Prepared, run: Operation, draw: int) -> DrawRow:
+def _row(prepared: PreparedOperation, run: ClusterRun, draw: int) -> DrawRow:
     window = _parts(prepared, run).window
     return draw_row(window, prepared.usd_per_h(window)[0].typical, prepared.variant.draft.scenario.seed + draw)
 
 
 def play(
-    prepared: Prepared, state: Path | None, progress: Callable[[float], None] | None = None, draw: int = 0
-) -> Operation:
+    prepared: PreparedOperation, state: Path | None, progress: Callable[[float], None] | None = None, draw: int = 0
+) -> ClusterRun:
     """Plays a variant to its end, or to where a signal stops it; from where an earlier run of it had come.
 
     Raises:
@@ -157,7 +157,7 @@ def play(
     return run
 
 
-def measure(found: Drawn) -> Played:
+def measure(found: DrawnRun) -> MeasuredOperation:
     """The figures of a run."""
     prepared, run, early = found.prepared, found.run, found.early
     parts = _parts(prepared, run)
@@ -175,20 +175,20 @@ def measure(found: Drawn) -> Played:
     )
     if early:
         variant = variant.model_copy(update={"stopped": early})
-    return Played(prepared, run, variant, prepared.usd_per_h(parts.window)[1])
+    return MeasuredOperation(prepared, run, variant, prepared.usd_per_h(parts.window)[1])
 
 
-def _parts(prepared: Prepared, run: Operation) -> Steady:
+def _parts(prepared: PreparedOperation, run: ClusterRun) -> RunParts:
     """Its steady window; a run that was stopped before the window that is given has none."""
     return steady(run, given=prepared.steady_given and not (run.is_cut and not run.state.marks))
 
 
-def _digest(run: Operation) -> str:
+def _digest(run: ClusterRun) -> str:
     rows = json.dumps([run.ledger.allocations, run.ledger.nodes, run.ledger.faults, run.state.spent])
     return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
-def _unserved(run: Operation) -> list[str]:
+def _unserved(run: ClusterRun) -> list[str]:
     state = run.state
     serving = [job for job, each in enumerate(state.replica) if each]
     asked = sum(state.done_us[job] for job in serving)
@@ -201,7 +201,7 @@ def _unserved(run: Operation) -> list[str]:
     ]
 
 
-def _stuck(run: Operation) -> list[str]:
+def _stuck(run: ClusterRun) -> list[str]:
     left = [run.jobs.name[job] for job, status in enumerate(run.state.status) if status == STUCK]
     if not left:
         return []
@@ -210,7 +210,7 @@ def _stuck(run: Operation) -> list[str]:
     return [f"the queue never drains: {len(left)} jobs wait for ever, the first of them `{left[0]}`"]
 
 
-def _unstarted(run: Operation) -> list[str]:
+def _unstarted(run: ClusterRun) -> list[str]:
     """What never started before the end of the run, so that figures of waiting know too little of it."""
     state = run.state
     left = [job for job, status in enumerate(state.status) if status == WAITING and state.first_us[job] < 0]

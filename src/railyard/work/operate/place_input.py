@@ -12,7 +12,7 @@ from railyard.kit import table
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
 from railyard.work.operate.formats.lists import nodes_of
-from railyard.work.operate.free import Request
+from railyard.work.operate.free import PlacementRequest
 from railyard.work.operate.topology_file import expand_hostlist, read_topology
 from railyard.work.operate.tree import NodeTree
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.operate.discipline import NodePolicy
-    from railyard.work.operate.free import Free
+    from railyard.work.operate.free import FreeNodes
 
 
 def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -> NodeTree:
@@ -103,7 +103,7 @@ _YES_WORDS, _NO = ("1", "true", "yes", ""), ("0", "false", "no")
 
 
 @dataclass(frozen=True)
-class Step:
+class PlaceStep:
     """One row.
 
     Attributes:
@@ -112,7 +112,7 @@ class Step:
     """
 
     job: str
-    request: Request | None
+    request: PlacementRequest | None
     line: int
     given: NDArray[np.int32] | None = None
 
@@ -127,7 +127,7 @@ class PlacedJob:
     """
 
     job: str
-    request: Request
+    request: PlacementRequest
     nodes: NDArray[np.int32] | None
     line: int
     given: NDArray[np.int32] | None = None
@@ -138,7 +138,7 @@ class PlacedJob:
         return self.nodes if self.given is None else self.given
 
 
-def read_stream(path: Path, tree: NodeTree) -> list[Step]:
+def read_stream(path: Path, tree: NodeTree) -> list[PlaceStep]:
     """Rows of a table of placements.
 
     Columns: `nodes` (or `accelerators`, with `each` of a node), and as wanted `job`, `segment`, `switches`, `within`,
@@ -149,7 +149,7 @@ def read_stream(path: Path, tree: NodeTree) -> list[Step]:
     """
     read = table.read(path)
     columns = _columns(read)
-    steps: list[Step] = []
+    steps: list[PlaceStep] = []
     live: set[str] = set()
     for row in read:
         steps.append(_step(_Row(row, columns), tree, live, len(steps)))
@@ -208,20 +208,20 @@ class _Row:
         return text
 
 
-def _step(row: _Row, tree: NodeTree, live: set[str], number: int) -> Step:
+def _step(row: _Row, tree: NodeTree, live: set[str], number: int) -> PlaceStep:
     job, event = row.text("job") or str(number), row.text("event").lower()
     if event in _ENDS:
         if job not in live:
             raise row.wrong("job", f"the job `{job}` ends and was not submitted before", "a job of an earlier row")
         live.discard(job)
-        return Step(job, None, row.line)
+        return PlaceStep(job, None, row.line)
     if event not in _STARTS:
         allowed = [*_STARTS[1:], *_ENDS]
         raise row.wrong("event", f"there is no event `{event}`", allowed, did_you_mean(event, allowed))
     if job in live:
         raise row.wrong("job", f"the job `{job}` is there already", "one row for a job that has not ended")
     live.add(job)
-    return Step(job, _request(row, tree, number), row.line, _given(row, tree))
+    return PlaceStep(job, _request(row, tree, number), row.line, _given(row, tree))
 
 
 def _given(row: _Row, tree: NodeTree) -> NDArray[np.int32] | None:
@@ -237,7 +237,7 @@ def _given(row: _Row, tree: NodeTree) -> NDArray[np.int32] | None:
     return np.array([tree.number[name] for name in dict.fromkeys(names)], np.int32)
 
 
-def _request(row: _Row, tree: NodeTree, number: int) -> Request:
+def _request(row: _Row, tree: NodeTree, number: int) -> PlacementRequest:
     full = int(tree.accelerators.max())
     exclusive = row.text("exclusive").lower()
     if exclusive not in _YES_WORDS + _NO:
@@ -253,7 +253,7 @@ def _request(row: _Row, tree: NodeTree, number: int) -> Request:
         each = wanted
     if nodes > tree.nodes:
         raise row.wrong("nodes", "the job wants more nodes than there are", f"at most {tree.nodes}")
-    return Request(
+    return PlacementRequest(
         nodes,
         full if exclusive in _YES_WORDS[:3] else each,
         within=row.level("within", tree),
@@ -265,7 +265,7 @@ def _request(row: _Row, tree: NodeTree, number: int) -> Request:
     )
 
 
-def place_stream(steps: list[Step], free: Free, policy: NodePolicy) -> list[PlacedJob]:
+def place_stream(steps: list[PlaceStep], free: FreeNodes, policy: NodePolicy) -> list[PlacedJob]:
     """Places every job in its turn; one that cannot be placed then gets nothing."""
     placed: list[PlacedJob] = []
     live: dict[str, PlacedJob] = {}

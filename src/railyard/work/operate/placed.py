@@ -11,8 +11,8 @@ from railyard.kit.errors import InputError
 from railyard.measure.result.choices import PlacedRow, PlacementAnswer, PolicyRow
 from railyard.work.operate.advice import LAST, Advice, Question, advise, question
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free
-from railyard.work.operate.kueue.play import Played, state_of, why_not
+from railyard.work.operate.free import FreeNodes
+from railyard.work.operate.kueue.play import PlayedWorkloads, state_of, why_not
 from railyard.work.operate.kueue.play import play as play_kueue
 from railyard.work.operate.kueue.state import is_manifests, read_cluster
 from railyard.work.operate.place_input import (
@@ -48,7 +48,7 @@ class PlacedTable:
     """
 
     tree: NodeTree
-    free: Free
+    free: FreeNodes
     jobs: Sequence[PlacedJob]
 
 
@@ -79,7 +79,7 @@ class Where:
     names: Path | None = None
 
 
-def place(where: Where, policy: str) -> PlacedTable | Advised | Played:
+def place(where: Where, policy: str) -> PlacedTable | Advised | PlayedWorkloads:
     """Places jobs by a scheduler's rule; of objects of Kueue by its own.
 
     Raises:
@@ -92,13 +92,13 @@ def place(where: Where, policy: str) -> PlacedTable | Advised | Played:
         asked = question(where.jobs, where.nodes, busy=where.busy, names=where.names)
         return Advised(asked, advise(asked, policy))
     tree = read_nodes(where.nodes, where.format, where.names)
-    free = Free(tree)
+    free = FreeNodes(tree)
     if where.busy is not None:
         free.out(numbers_of_nodes(tree, where.busy))
     return PlacedTable(tree, free, place_stream(read_stream(where.jobs, tree), free, rule))
 
 
-def answer_of(found: PlacedTable | Advised | Played, name: str, policy: str) -> PlacementAnswer:
+def answer_of(found: PlacedTable | Advised | PlayedWorkloads, name: str, policy: str) -> PlacementAnswer:
     """The document."""
     tree = found.tree if isinstance(found, PlacedTable) else found.asked.tree if isinstance(found, Advised) else None
     free = found.free if isinstance(found, PlacedTable) else found.asked.free if isinstance(found, Advised) else None
@@ -115,13 +115,13 @@ def answer_of(found: PlacedTable | Advised | Played, name: str, policy: str) -> 
     )
 
 
-def _taken(found: PlacedTable | Advised | Played) -> int:
+def _taken(found: PlacedTable | Advised | PlayedWorkloads) -> int:
     """Nodes that advice would take of those that are free; in a table they are taken already."""
     nodes = found.advice[0].nodes if isinstance(found, Advised) else None
     return 0 if nodes is None else len(nodes)
 
 
-def _rows(found: PlacedTable | Advised | Played) -> list[PlacedRow]:
+def _rows(found: PlacedTable | Advised | PlayedWorkloads) -> list[PlacedRow]:
     if isinstance(found, PlacedTable):
         return [_of_table(one, found.tree) for one in found.jobs]
     if isinstance(found, Advised):
@@ -145,7 +145,7 @@ def _row(job: str, wanted: int, nodes: NDArray[np.int32] | None, tree: NodeTree,
     )
 
 
-def _of_kueue(played: Played, key: str, one: Workload) -> PlacedRow:
+def _of_kueue(played: PlayedWorkloads, key: str, one: Workload) -> PlacedRow:
     shares = () if one.admission is None else one.admission.shares
     names = ["/".join(values) for share in shares if share.place for values, _ in share.place.domains]
     why = why_not(played, key) if one.admission is None else ""
@@ -171,7 +171,7 @@ def _names(tree: NodeTree, nodes: NDArray[np.int32] | None) -> tuple[str, ...]:
     return () if nodes is None else tuple(tree.names[node] for node in nodes)
 
 
-def _admitted(where: Where) -> Played:
+def _admitted(where: Where) -> PlayedWorkloads:
     cluster = read_cluster([where.nodes, where.jobs])
     for what, found in (("ClusterQueue", cluster.queues), ("Node", cluster.nodes), ("Workload", cluster.workloads)):
         if not found:

@@ -23,11 +23,11 @@ from railyard.work.operate.checks import (
 from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.speeds import Manner, assigned, refuse_classes, work_class
 from railyard.work.operate.discipline import backfills, disciplines, policies
-from railyard.work.operate.failures.fault import HOURS, Effect, Mode, daly_s, profiles, young_s
+from railyard.work.operate.failures.fault import HOURS, Effect, FailureMode, daly_s, profiles, young_s
 from railyard.work.operate.failures.given import DrawnFaults, GivenFaults, mode_of, mttf_s, rows_of
 from railyard.work.operate.jobs import drawn_jobs
-from railyard.work.operate.loop import Operation
-from railyard.work.operate.rules import SECOND, Recovery, Rules, Turnaround, Window
+from railyard.work.operate.loop import ClusterRun
+from railyard.work.operate.rules import SECOND, NodeWindow, RecoveryRules, Rules, Turnaround
 from railyard.work.operate.service import check_services
 from railyard.work.operate.steady import shares
 from railyard.work.operate.tree import NodeTree
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.section import Band
     from railyard.work.operate.contention.pattern import WorkClass
-    from railyard.work.operate.failures.fault import Fault, Faults
+    from railyard.work.operate.failures.fault import FaultSource, NodeFault
     from railyard.work.operate.jobs import JobTable
     from railyard.work.operate.section import (
         ModeSection,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         TurnaroundSection,
         WindowSection,
     )
-    from railyard.work.operate.steady import Period
+    from railyard.work.operate.steady import RunPeriod
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
 
@@ -62,7 +62,7 @@ _KEYS = ("workload", "operate")
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedOperation:
     """A variant, ready to run.
 
     Attributes:
@@ -75,8 +75,8 @@ class Prepared:
     tree: NodeTree
     jobs: JobTable
     rules: Rules
-    modes: tuple[Mode, ...]
-    faults: Faults | None
+    modes: tuple[FailureMode, ...]
+    faults: FaultSource | None
     contention: Neighbours | None
     notes: tuple[str, ...] = ()
 
@@ -97,7 +97,7 @@ class Prepared:
         """Whether the scenario says whose figures count."""
         return self.variant.draft.scenario.operate.steady is not None
 
-    def usd_per_h(self, part: Period) -> tuple[Band, tuple[Source, ...]]:
+    def usd_per_h(self, part: RunPeriod) -> tuple[Band, tuple[Source, ...]]:
         """What an hour of the cluster costs at the use of a part of a run, and the sources of every price."""
         return usd_per_h(self.cluster, self.variant.draft.scenario, shares(part))
 
@@ -106,14 +106,14 @@ class Prepared:
         """How many draws of faults are played: one where nothing is drawn."""
         return 1 if self.faults is None or not self.faults.random else self.variant.draft.scenario.operate.draws
 
-    def operation(self, draw: int = 0) -> Operation:
+    def operation(self, draw: int = 0) -> ClusterRun:
         """A run at its beginning.
 
         Args:
             draw: Which draw of faults; all else is the same in each.
         """
         section, seed = self.variant.draft.scenario.operate, self.variant.draft.scenario.seed
-        return Operation(
+        return ClusterRun(
             self.jobs,
             self.tree,
             self.rules,
@@ -152,7 +152,7 @@ def _check_steady(section: OperateSection, jobs: JobTable) -> None:
         )
 
 
-def prepare(variant: Variant) -> Prepared:
+def prepare(variant: Variant) -> PreparedOperation:
     """Everything about a variant.
 
     Raises:
@@ -189,7 +189,7 @@ def prepare(variant: Variant) -> Prepared:
     faults, modes = _with_given(draft, cluster, _faults(section, modes, tree, cluster, draft.scenario.seed), modes)
     contention = _contention(draft, cluster, tree, jobs, classes or [])
     notes = (*_notes(jobs, tree, section), *owned_notes(tree, section))
-    return Prepared(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
+    return PreparedOperation(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
 
 
 def _classes(draft: Draft, cluster: Cluster) -> list[WorkClass]:
@@ -226,7 +226,7 @@ def _contention(
 
 
 @lru_cache(4)
-def _trace(path: Path, name: str, _stamp: int) -> trace.Rows:
+def _trace(path: Path, name: str, _stamp: int) -> trace.TraceJobs:
     return trace.read(path, name)
 
 
@@ -261,7 +261,9 @@ def _check_names(section: OperateSection) -> None:
     wrong.raise_all()
 
 
-def _rules(draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...], turnaround: Turnaround) -> Rules:
+def _rules(
+    draft: Draft, tree: NodeTree, jobs: JobTable, modes: tuple[FailureMode, ...], turnaround: Turnaround
+) -> Rules:
     section, queue, wrong = draft.scenario.operate, draft.scenario.operate.queue, Refusals()
     for key, names in (("queue.quotas", queue.quotas), ("queue.shares", queue.shares)):
         with wrong:
@@ -326,14 +328,14 @@ def _known_tenants(jobs: JobTable, tree: NodeTree, key: str, given: Mapping[str,
             raise InputError(f"no job is of the tenant `{name}`", key=key, found=name, allowed=shown, hint=hint)
 
 
-def _windows(section: OperateSection, tree: NodeTree, jobs: JobTable) -> tuple[Window, ...]:
+def _windows(section: OperateSection, tree: NodeTree, jobs: JobTable) -> tuple[NodeWindow, ...]:
     wrong = Refusals()
     for number, window in enumerate(section.windows):
         with wrong:
             _check_window(number, window, tree, jobs)
     wrong.raise_all()
     return tuple(
-        Window(
+        NodeWindow(
             _us(one.start),
             _us(one.start) + _us(one.length),
             tuple(range(one.nodes[0], one.nodes[1] + 1)),
@@ -353,12 +355,12 @@ def _check_window(number: int, window: WindowSection, tree: NodeTree, jobs: JobT
         check_window(tree, number, window.tenant, window.nodes)
 
 
-def _modes(section: OperateSection) -> tuple[Mode, ...]:
+def _modes(section: OperateSection) -> tuple[FailureMode, ...]:
     failures = section.failures
     if failures is None:
         return ()
     wrong = Refusals()
-    modes: dict[str, Mode] = {}
+    modes: dict[str, FailureMode] = {}
     with wrong, keyed("failures.profile"):
         modes = {mode.name: mode for mode in profiles.get(failures.profile).modes}
     for number, change in enumerate(failures.modes):
@@ -368,11 +370,11 @@ def _modes(section: OperateSection) -> tuple[Mode, ...]:
     return tuple(replace(mode, per_1000_node_days=mode.per_1000_node_days * failures.scale) for mode in modes.values())
 
 
-def _changed(mode: Mode | None, change: ModeSection) -> Mode:
+def _changed(mode: FailureMode | None, change: ModeSection) -> FailureMode:
     if mode is None:
         if change.per_1000_node_days is None:
             raise InputError("a mode of your own says how often it comes", key="per_1000_node_days", found="nothing")
-        mode = Mode(change.name, 0.0, Effect.OUT, 60.0, 2 * HOURS, 8 * HOURS, source="the scenario")
+        mode = FailureMode(change.name, 0.0, Effect.OUT, 60.0, 2 * HOURS, 8 * HOURS, source="the scenario")
     given = {
         "per_1000_node_days": change.per_1000_node_days,
         "repair_s": change.repair,
@@ -387,8 +389,8 @@ def _changed(mode: Mode | None, change: ModeSection) -> Mode:
 
 
 def _faults(
-    section: OperateSection, modes: tuple[Mode, ...], tree: NodeTree, cluster: Cluster, seed: int
-) -> Faults | None:
+    section: OperateSection, modes: tuple[FailureMode, ...], tree: NodeTree, cluster: Cluster, seed: int
+) -> FaultSource | None:
     failures = section.failures
     if failures is None:
         return None
@@ -398,15 +400,15 @@ def _faults(
 
 
 def _with_given(
-    draft: Draft, cluster: Cluster, drawn: Faults | None, modes: tuple[Mode, ...]
-) -> tuple[Faults | None, tuple[Mode, ...]]:
+    draft: Draft, cluster: Cluster, drawn: FaultSource | None, modes: tuple[FailureMode, ...]
+) -> tuple[FaultSource | None, tuple[FailureMode, ...]]:
     """What is drawn and the scenario's own faults, each of which is a mode for the accounts."""
     given = faults_of(draft)
     if not given:
         return drawn, modes
     with blaming(draft, "recovery"):
         recovery = build(draft.scenario.recovery, Retries)
-    rows: list[Fault] = []
+    rows: list[NodeFault] = []
     for number, fault in enumerate(given):
         with blaming(draft, "faults", str(number)):
             rows += rows_of(fault, len(modes) + number, cluster, recovery)
@@ -426,8 +428,8 @@ def write_s(settings: RecoverySettings, each: int) -> float:
 
 
 def _recovery(
-    section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tuple[Mode, ...], *, given: bool
-) -> Recovery:
+    section: OperateSection, tree: NodeTree, jobs: JobTable, modes: tuple[FailureMode, ...], *, given: bool
+) -> RecoveryRules:
     settings = section.recovery
     each = int(tree.accelerators.max())
     if settings.spares >= tree.nodes:
@@ -441,7 +443,7 @@ def _recovery(
         nodes: _us(_interval_s(settings, stall, _mttf_s(modes, nodes, each, rerouted=rerouted, given=given), each))
         for nodes in np.unique(jobs.nodes).tolist()
     }
-    return Recovery(
+    return RecoveryRules(
         interval_us=0,
         intervals_us=intervals if fails else {},
         stall_us=_us(stall),
@@ -454,7 +456,7 @@ def _recovery(
     )
 
 
-def _mttf_s(modes: tuple[Mode, ...], nodes: int, each: int, *, rerouted: bool, given: bool) -> float:
+def _mttf_s(modes: tuple[FailureMode, ...], nodes: int, each: int, *, rerouted: bool, given: bool) -> float:
     """Mean time to a failure of a job; without rates by the accelerators of a large fleet."""
     found = mttf_s(modes, nodes, rerouted=rerouted)
     return Reliability().mtbf_h.typical * HOURS / (nodes * each) if given and found == float("inf") else found

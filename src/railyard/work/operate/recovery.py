@@ -18,7 +18,7 @@ import numpy as np
 from railyard.cluster.tenancy import NOBODY
 from railyard.work.operate.failures.fault import Effect
 from railyard.work.operate.free import Event
-from railyard.work.operate.ledger import Away, Outcome
+from railyard.work.operate.ledger import Away, LeaveReason
 from railyard.work.operate.rules import PPM
 from railyard.work.operate.running import ActiveFault
 from railyard.work.operate.state import ENDED
@@ -26,7 +26,7 @@ from railyard.work.operate.state import ENDED
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.failures.fault import Fault
+    from railyard.work.operate.failures.fault import NodeFault
     from railyard.work.operate.running import Running
     from railyard.work.operate.state import State
 
@@ -64,7 +64,7 @@ def replica_loss_seen(run: Running, job: int, active: ActiveFault) -> None:
     gone = np.isin(np.arange(len(placed)) // each, hit)
     state.missing[job] -= len(hit)
     if gone.all():
-        run.leave(job, Outcome.FAILED)
+        run.leave(job, LeaveReason.FAILED)
         run.scheduler.add(job)
         return
     _exchange(run, job, placed[~gone])
@@ -74,7 +74,7 @@ def replica_loss_seen(run: Running, job: int, active: ActiveFault) -> None:
 def _exchange(run: Running, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
     """Gives a serving job other nodes while it answers on; returns how long it takes to clear those that are new."""
     state = run.state
-    run.ledger.left(job, Outcome.MOVED)
+    run.ledger.left(job, LeaveReason.MOVED)
     come = np.setdiff1d(nodes, state.placed[job])
     state.exchange(job, nodes)
     state.begun_us[job] = state.now_us
@@ -116,7 +116,7 @@ VAIN = 100
 """A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
 
 
-def fault_happens(run: Running, fault: Fault) -> None:
+def fault_happens(run: Running, fault: NodeFault) -> None:
     """A fault comes: jobs hang, slow down, stand still or go on with wrong numbers."""
     state = run.state
     nodes = [node for node in fault.nodes if not state.broken[node]]
@@ -145,7 +145,7 @@ def fault_happens(run: Running, fault: Fault) -> None:
     _plan(run, number, fault)
 
 
-def _plan(run: Running, number: int, fault: Fault) -> None:
+def _plan(run: Running, number: int, fault: NodeFault) -> None:
     """Plans when the fault is seen and, of nodes that are out at once, when they are back."""
     now = run.state.now_us
     run.push(now + fault.detect_us, Event.DETECT, number)
@@ -163,7 +163,7 @@ def _break(run: Running, active: ActiveFault) -> None:
     run.ledger.shut(active.nodes, Away.BROKEN)
 
 
-def _impair(run: Running, job: int, fault: Fault) -> None:
+def _impair(run: Running, job: int, fault: NodeFault) -> None:
     state = run.state
     if state.replica[job]:
         replicas_struck(run, job, fault.nodes, fault.effect)
@@ -216,12 +216,12 @@ def _recover(run: Running, job: int, active: ActiveFault, done_us: int) -> None:
         kept = state.done_us[job]
     state.roll_back(job, kept)
     if _in_vain(run, job, kept):
-        run.over(job, ENDED, Outcome.VAIN)
+        run.over(job, ENDED, LeaveReason.VAIN)
         return
     placed = state.placed[job]
     lost = placed[state.broken[placed]]
     if not _on_spares(run, job, lost) and not _smaller(run, job, lost):
-        run.leave(job, Outcome.FAILED)
+        run.leave(job, LeaveReason.FAILED)
         run.scheduler.add(job)
 
 
@@ -254,7 +254,7 @@ def _smaller(run: Running, job: int, lost: NDArray[np.int32]) -> bool:
 
 def _go_on(run: Running, job: int, nodes: NDArray[np.int32], delay_us: int) -> None:
     state = run.state
-    run.ledger.left(job, Outcome.MOVED)
+    run.ledger.left(job, LeaveReason.MOVED)
     come = np.setdiff1d(nodes, state.placed[job])
     state.exchange(job, nodes)
     state.clear_us[job] = state.now_us + (run.cleared_us(job, come) if len(come) else 0)

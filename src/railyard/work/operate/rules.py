@@ -15,7 +15,7 @@ PPM = 1_000_000
 
 
 @dataclass(frozen=True)
-class Window:
+class NodeWindow:
     """Nodes that are kept free for a time: maintenance, or the reservation of a tenant.
 
     Attributes:
@@ -31,7 +31,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class RecoveryRules:
     """What is done about what breaks.
 
     Attributes:
@@ -121,10 +121,10 @@ class Rules:
     shares: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, int] = field(default_factory=dict)
     borrow: bool = False
-    windows: tuple[Window, ...] = ()
+    windows: tuple[NodeWindow, ...] = ()
     within: str = ""
     setup_us: int = 0
-    recovery: Recovery = field(default_factory=Recovery)
+    recovery: RecoveryRules = field(default_factory=RecoveryRules)
     turnaround: Turnaround = field(default_factory=Turnaround)
     seed: int = 0
 

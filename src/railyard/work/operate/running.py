@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.cluster.tenancy import NOBODY
 from railyard.work.operate.free import Event
-from railyard.work.operate.ledger import Away, Ledger, Outcome
+from railyard.work.operate.ledger import Away, LeaveReason, RunLedger
 from railyard.work.operate.scheduler import Scheduler
 from railyard.work.operate.state import WAITING, State
 
@@ -65,7 +65,7 @@ class Running:
     ) -> None:
         self.jobs, self.rules, self.contention = jobs, rules, contention
         self.state = State(jobs, tree, rules)
-        self.ledger = Ledger(self.state, every_us)
+        self.ledger = RunLedger(self.state, every_us)
         self.scheduler = Scheduler(self.state, self.start, self.preempt)
         self.events: list[tuple[int, int, int, int]] = []
         self.active: dict[int, ActiveFault] = {}
@@ -105,7 +105,7 @@ class Running:
         if finish >= 0:
             self.push(finish, Event.END, job, state.version[job])
 
-    def leave(self, job: int, outcome: Outcome) -> None:
+    def leave(self, job: int, outcome: LeaveReason) -> None:
         """Takes a running job off its nodes."""
         self.state.book(job)
         self.ledger.left(job, outcome)
@@ -123,10 +123,10 @@ class Running:
         if not rules.grace or state.hung[job]:
             state.roll_back(job, rules.kept(state.done_us[job], state.nodes[job]))
         state.preempted[job] += 1
-        self.leave(job, Outcome.PREEMPTED)
+        self.leave(job, LeaveReason.PREEMPTED)
         self.scheduler.add(job)
 
-    def over(self, job: int, status: int, outcome: Outcome) -> None:
+    def over(self, job: int, status: int, outcome: LeaveReason) -> None:
         """Ends a job for good."""
         self.leave(job, outcome)
         self.state.status[job] = status

@@ -19,9 +19,9 @@ import numpy as np
 from railyard.kit.errors import InputError
 from railyard.kit.files import appearing, opened
 from railyard.work.operate.failures.fault import Effect
-from railyard.work.operate.free import Free
+from railyard.work.operate.free import FreeNodes
 from railyard.work.operate.running import ActiveFault
-from railyard.work.operate.state import LOSSES, Mark
+from railyard.work.operate.state import LOSSES, BookedMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.loop import Operation
+    from railyard.work.operate.loop import ClusterRun
     from railyard.work.operate.state import State
 
 FORMAT = "railyard-operate-state/7"
@@ -63,7 +63,7 @@ _LEDGER_TABLES = ("allocations", "nodes", "series", "faults", "outages")
 _RUN_NUMBERS = ("arrived", "known", "pending")
 
 
-def fingerprint(run: Operation) -> str:
+def fingerprint(run: ClusterRun) -> str:
     """Of everything that a run is made of but its faults and its contention."""
     text = hashlib.sha256()
     for item in fields(run.jobs):
@@ -79,7 +79,7 @@ def fingerprint(run: Operation) -> str:
     return text.hexdigest()
 
 
-def save(run: Operation, path: Path, about: str = "") -> None:
+def save(run: ClusterRun, path: Path, about: str = "") -> None:
     """Writes the state; the file is there complete or as it was."""
     state, ledger = run.state, run.ledger
     columns: dict[str, NDArray[Any]] = {
@@ -105,13 +105,13 @@ def save(run: Operation, path: Path, about: str = "") -> None:
     _write(path, columns)
 
 
-def _keys(run: Operation) -> NDArray[np.float64]:
+def _keys(run: ClusterRun) -> NDArray[np.float64]:
     """float64[queue, parts of a key]."""
     queue = run.scheduler.queue
     return np.array([key for key, _ in queue], np.float64).reshape(len(queue), len(queue[0][0]) if queue else 0)
 
 
-def _about(run: Operation, about: str) -> dict[str, Any]:
+def _about(run: ClusterRun, about: str) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "of": [fingerprint(run), about],
@@ -129,7 +129,7 @@ def _lists(name: str, lists: Iterable[Any]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _marks(marks: Sequence[Mark], jobs: int) -> dict[str, NDArray[Any]]:
+def _marks(marks: Sequence[BookedMark], jobs: int) -> dict[str, NDArray[Any]]:
     return {
         "mark": np.array([(one.time_us, *one.totals, *one.jobs) for one in marks], np.int64).reshape(-1, 6),
         "mark_done": np.array([one.done_us for one in marks], np.int64).reshape(len(marks), jobs),
@@ -154,7 +154,7 @@ def _write(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
         os.fsync(handle.fileno())
 
 
-def load(run: Operation, path: Path, about: str = "") -> bool:
+def load(run: ClusterRun, path: Path, about: str = "") -> bool:
     """Puts a new run where a file says that it was.
 
     Returns:
@@ -179,7 +179,7 @@ def load(run: Operation, path: Path, about: str = "") -> bool:
     return True
 
 
-def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping[str, Any]) -> None:
+def _restore(run: ClusterRun, columns: Mapping[str, NDArray[Any]], known: Mapping[str, Any]) -> None:
     state, ledger = run.state, run.ledger
     for name in _JOB_COLUMNS:
         setattr(state, name, columns[f"job_{name}"].tolist())
@@ -192,7 +192,7 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
         setattr(ledger, name, rows.tolist() if rows.ndim == 1 else [tuple(row) for row in rows.tolist()])
     ledger.out = {node: (since, why) for node, since, why in columns["out"].tolist()}
     marks = zip(*(columns[name].tolist() for name in ("mark", "mark_done", "mark_spent")), strict=True)
-    state.marks = [Mark(time, done, spent, (a, b, c), (d, e)) for (time, a, b, c, d, e), done, spent in marks]
+    state.marks = [BookedMark(time, done, spent, (a, b, c), (d, e)) for (time, a, b, c, d, e), done, spent in marks]
     state.live_us = {(job, live, asked): spent for job, live, asked, spent in columns["live"].tolist()}
     run.events = [tuple(row) for row in columns["events"].tolist()]
     heapify(run.events)
@@ -210,7 +210,7 @@ def _restore(run: Operation, columns: Mapping[str, NDArray[Any]], known: Mapping
 
 
 def _place(state: State, columns: Mapping[str, NDArray[Any]]) -> None:
-    state.free = Free(state.tree)
+    state.free = FreeNodes(state.tree)
     state.free.out(np.flatnonzero(~columns["up"]).astype(np.int32))
     state.placed, state.promise = {}, {}
     state.jobs_of_node = [[] for _ in range(state.tree.nodes)]

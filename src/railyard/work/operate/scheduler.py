@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.operate.discipline import Gate
-    from railyard.work.operate.free import Free, Request
-    from railyard.work.operate.rules import Window
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
+    from railyard.work.operate.rules import NodeWindow
     from railyard.work.operate.state import State
 
     Entry = tuple[tuple[float, ...], int]
@@ -150,7 +150,7 @@ class Scheduler:
         self._start(job, nodes)
         return True
 
-    def _request(self, job: int, free: Free) -> Request | None:
+    def _request(self, job: int, free: FreeNodes) -> PlacementRequest | None:
         """What a job asks for now; elastic jobs take what there is."""
         state = self.state
         nodes, each, least = state.nodes[job], state.each[job], int(state.jobs.least_nodes[job])
@@ -161,7 +161,7 @@ class Scheduler:
         return state.request(job, nodes)
 
     def _place(
-        self, request: Request, free: Free, hidden: NDArray[np.int32], opened: NDArray[np.int32]
+        self, request: PlacementRequest, free: FreeNodes, hidden: NDArray[np.int32], opened: NDArray[np.int32]
     ) -> NDArray[np.int32] | None:
         if not len(hidden) and not len(opened):
             return self.policy.place(request, free)
@@ -194,7 +194,7 @@ class Scheduler:
         hidden &= free.up
         return np.flatnonzero(hidden).astype(np.int32), np.flatnonzero(opened).astype(np.int32)
 
-    def open(self, window: Window) -> bool:
+    def open(self, window: NodeWindow) -> bool:
         """Whether a window is now."""
         return window.start_us <= self.state.now_us < window.end_us
 

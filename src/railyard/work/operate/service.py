@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.serving.journeys import Served
     from railyard.work.operate.jobs import JobTable
-    from railyard.work.operate.loop import Operation
+    from railyard.work.operate.loop import ClusterRun
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.prepare import ServingJob
 
@@ -141,7 +141,7 @@ def check_services(draft: Draft, jobs: JobTable) -> None:
                 raise InputError(wrong.message, key=key, found=wrong.found, allowed=wrong.allowed) from None
 
 
-def services(draft: Draft, run: Operation) -> tuple[ServiceRow, ...]:
+def services(draft: Draft, run: ClusterRun) -> tuple[ServiceRow, ...]:
     """A row for each kind of deployment of the classes that say what they answer."""
     jobs, names = run.jobs, draft.scenario.operate.serving
     alike: dict[tuple[str, int, int, int], list[int]] = defaultdict(list)

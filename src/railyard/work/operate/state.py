@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.tenancy import NOBODY
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.rules import PPM
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost", "tur
 
 
 @dataclass(frozen=True)
-class Mark:
+class BookedMark:
     """What was booked up to a moment; work that is lost later counts as lost before it, too.
 
     Attributes:
@@ -78,7 +78,7 @@ class State:
     def __init__(self, jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
         count = len(jobs)
         self.jobs, self.tree, self.rules = jobs, tree, rules
-        self.free = Free(tree)
+        self.free = FreeNodes(tree)
         self.share_out(np.full(tree.nodes, NOBODY, np.int32) if tree.owner is None else tree.owner.copy())
         self.now_us = 0
         self.nodes: list[int] = jobs.nodes.tolist()
@@ -114,7 +114,7 @@ class State:
         self.vain = [0] * count
         self.best_us = [0] * count
         self.spent = [[0] * (1 + len(LOSSES)) for _ in range(count)]
-        self.marks: list[Mark] = []
+        self.marks: list[BookedMark] = []
         self.placed: dict[int, NDArray[np.int32]] = {}
         self.ends: list[tuple[int, int]] = []
         self.promise: dict[int, int] = {}
@@ -141,7 +141,7 @@ class State:
         """Whose nodes a job may have."""
         return self.owner_of[self.tenant[job]]
 
-    def free_of(self, job: int) -> Free:
+    def free_of(self, job: int) -> FreeNodes:
         """What is free of the nodes that a job may have."""
         return self.parts.get(self.owner_of_job(job), self.free)
 
@@ -157,10 +157,10 @@ class State:
             return True
         return bool((self.owner == owner).sum() > (self.tree.owner == owner).sum())
 
-    def request(self, job: int, nodes: int) -> Request:
+    def request(self, job: int, nodes: int) -> PlacementRequest:
         """What a job asks of a policy for so many nodes; levels that all jobs must keep to bind those of several."""
         ask, rules = self.jobs.asks[self.ask[job]], self.rules
-        return Request(
+        return PlacementRequest(
             nodes,
             self.each[job],
             within=ask.within or (rules.within if nodes > 1 else ""),
@@ -303,7 +303,9 @@ class State:
             more, parts = self._due(job, time_us)
             done[job] += more
             spent[job] = [sum(pair) for pair in zip(spent[job], parts, strict=True)]
-        self.marks.append(Mark(time_us, done, [row.copy() for row in spent], totals, (len(self.placed), self.waiting)))
+        self.marks.append(
+            BookedMark(time_us, done, [row.copy() for row in spent], totals, (len(self.placed), self.waiting))
+        )
 
     def exchange(self, job: int, nodes: NDArray[np.int32]) -> None:
         """Gives a running job other nodes in place of some or all of its nodes, or fewer."""

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.loop import Operation
-    from railyard.work.operate.state import Mark
+    from railyard.work.operate.loop import ClusterRun
+    from railyard.work.operate.state import BookedMark
 
 
 WORST = 10
 """Pairs of a job and its noisy neighbour that are named."""
 
 
-def slowed_by(run: Operation, window: Period) -> tuple[SlowedRow, ...]:
+def slowed_by(run: ClusterRun, window: RunPeriod) -> tuple[SlowedRow, ...]:
     """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met."""
     state, last = run.state, run.ledger.time_us
     lost: dict[tuple[int, int], int] = {}
@@ -65,7 +65,7 @@ Columns = dict[str, "NDArray[Any]"]
 """A row a job, by name of the column."""
 
 
-def columns(run: Operation) -> Columns:
+def columns(run: ClusterRun) -> Columns:
     """A row a job: when, how long, and what became of its accelerator time in all of the run."""
     state, jobs = run.state, run.jobs
     spent = np.array(state.spent, np.int64).reshape(-1, len(PARTS))
@@ -98,7 +98,7 @@ def spread(values: NDArray[Any]) -> SpreadFigures | None:
     return SpreadFigures(mean=float(values.mean()), p50=p50, p95=p95, p99=p99)
 
 
-def shares(period: Period) -> dict[str, float]:
+def shares(period: RunPeriod) -> dict[str, float]:
     """What became of all of the cluster's accelerator time in a part of a run; adds up to 1."""
     parts = dict(zip(PARTS, period.spent.sum(axis=0).tolist(), strict=True))
     found = {name: value / period.capacity for name, value in parts.items()}
@@ -107,7 +107,7 @@ def shares(period: Period) -> dict[str, float]:
     return found
 
 
-def draw_row(window: Period, usd_per_h: float, seed: int) -> DrawRow:
+def draw_row(window: RunPeriod, usd_per_h: float, seed: int) -> DrawRow:
     """The figures of one draw.
 
     Args:
@@ -164,7 +164,7 @@ KEY = "workload.operate.steady"
 
 
 @dataclass(frozen=True)
-class Period:
+class RunPeriod:
     """A part of a run.
 
     Attributes:
@@ -199,7 +199,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Steady:
+class RunParts:
     """A run in parts.
 
     Attributes:
@@ -209,10 +209,10 @@ class Steady:
         warm_up: Of the window, while the cluster fills; None: that moves nothing.
     """
 
-    window: Period
-    before: Period | None
-    drain: Period | None
-    whole: Period
+    window: RunPeriod
+    before: RunPeriod | None
+    drain: RunPeriod | None
+    whole: RunPeriod
     figures: SteadyFigures
     warm_up: WarmUpFigures | None
 
@@ -232,7 +232,7 @@ class Steady:
         return out
 
 
-def steady(run: Operation, *, given: bool) -> Steady:
+def steady(run: ClusterRun, *, given: bool) -> RunParts:
     """The parts of a run that has ended.
 
     Args:
@@ -270,10 +270,10 @@ def steady(run: Operation, *, given: bool) -> Steady:
     )
     before = _between(run, None, first) if given and first is not None and first.time_us > 0 else None
     drain = _between(run, last, None) if last is not None and last.time_us < whole.end_us else None
-    return Steady(window, before, drain, whole, figures, _warm_up(run, window))
+    return RunParts(window, before, drain, whole, figures, _warm_up(run, window))
 
 
-def _between(run: Operation, first: Mark | None, last: Mark | None) -> Period:
+def _between(run: ClusterRun, first: BookedMark | None, last: BookedMark | None) -> RunPeriod:
     """The part between two marks; None: the run's beginning, or its end."""
     ledger, state = run.ledger, run.state
     time = ledger.time_us if last is None else last.time_us
@@ -283,21 +283,21 @@ def _between(run: Operation, first: Mark | None, last: Mark | None) -> Period:
     if first is not None:
         begin, spent = first.time_us, spent - np.array(first.spent, np.int64)
         busy, up, useless = busy - first.totals[0], up - first.totals[1], useless - first.totals[2]
-    return Period(begin, time, state.tree.total * max(time - begin, 1), spent, busy, up, useless)
+    return RunPeriod(begin, time, state.tree.total * max(time - begin, 1), spent, busy, up, useless)
 
 
-def submitted_in(run: Operation, period: Period) -> NDArray[np.bool_]:
+def submitted_in(run: ClusterRun, period: RunPeriod) -> NDArray[np.bool_]:
     """bool[jobs], those that were submitted in a period, its ends included."""
     submit = run.jobs.submit_us
     return np.asarray((submit >= period.start_us) & (submit <= period.end_us))
 
 
-def _ends(run: Operation, period: Period) -> int:
+def _ends(run: ClusterRun, period: RunPeriod) -> int:
     end, status = np.array(run.state.end_us, np.float64), np.array(run.state.status)
     return int((np.isin(status, (DONE, ENDED)) & Window(period.start_us, period.end_us).ended(end)).sum())
 
 
-def _warm_up(run: Operation, window: Period) -> WarmUpFigures | None:
+def _warm_up(run: ClusterRun, window: RunPeriod) -> WarmUpFigures | None:
     """The part of the window in which the cluster fills, where leaving it out moves the utilization.
 
     MSER: what is cut off the start is what makes the standard error of the mean of the rest smallest; at most half.
@@ -324,7 +324,7 @@ def _warm_up(run: Operation, window: Period) -> WarmUpFigures | None:
     return WarmUpFigures(until_s=until / SECOND, span_s=span / SECOND, utilization=before, utilization_after=after)
 
 
-def _busy_until(run: Operation, start_us: int, end_us: int) -> int:
+def _busy_until(run: ClusterRun, start_us: int, end_us: int) -> int:
     table = run.ledger.columns("allocations")
     span = np.minimum(table["end_us"], end_us) - np.maximum(table["start_us"], start_us)
     each = np.array(run.state.each, np.int64)[table["job"]]

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.failures.fault import Mode
-    from railyard.work.operate.loop import Operation
-    from railyard.work.operate.steady import Columns, Period, Steady
+    from railyard.work.operate.failures.fault import FailureMode
+    from railyard.work.operate.loop import ClusterRun
+    from railyard.work.operate.steady import Columns, RunParts, RunPeriod
 
-    PriceOf = Callable[[Period], Band]
+    PriceOf = Callable[[RunPeriod], Band]
 
 
-def by_size(jobs: Columns, window: Period, seen: NDArray[np.bool_]) -> tuple[SizeRow, ...]:
+def by_size(jobs: Columns, window: RunPeriod, seen: NDArray[np.bool_]) -> tuple[SizeRow, ...]:
     """A row for each power of two of accelerators (1, 2, 3 to 4, 5 to 8 and so on) that some job has.
 
     Args:
@@ -50,7 +50,7 @@ def by_size(jobs: Columns, window: Period, seen: NDArray[np.bool_]) -> tuple[Siz
     return tuple(_row(jobs, window, seen, (int(one), power == one)) for one in np.unique(power))
 
 
-def _row(jobs: Columns, window: Period, seen: NDArray[np.bool_], which: tuple[int, NDArray[np.bool_]]) -> SizeRow:
+def _row(jobs: Columns, window: RunPeriod, seen: NDArray[np.bool_], which: tuple[int, NDArray[np.bool_]]) -> SizeRow:
     power, alike = which
     low, high = 2 ** (power - 1) + 1 if power > 1 else 2**power, 2**power
     theirs = alike & seen
@@ -76,7 +76,7 @@ def _mtbf_h(jobs: Columns, alike: NDArray[np.bool_]) -> float | None:
     return with_nodes_us / HOUR / failures if failures else None
 
 
-def by_tenant(run: Operation, jobs: Columns, window: Period, total_usd: Band) -> tuple[TenantRow, ...]:
+def by_tenant(run: ClusterRun, jobs: Columns, window: RunPeriod, total_usd: Band) -> tuple[TenantRow, ...]:
     """A row a tenant; each pays for the cluster in the window in proportion to the accelerator time that it had."""
     had, fair, seen = window.had, finish_time_fairness(run, jobs), submitted_in(run, window)
     started, done = seen & (jobs["start_us"] >= 0), seen & (jobs["status"] == DONE)
@@ -107,7 +107,7 @@ def per_hour(total_usd: Band, share: float, work_us: int) -> Band | None:
     return Band(low=low, typical=typical, high=high)
 
 
-def finish_time_fairness(run: Operation, jobs: Columns) -> NDArray[np.float64]:
+def finish_time_fairness(run: ClusterRun, jobs: Columns) -> NDArray[np.float64]:
     """float64[jobs], completion time over that on an equal part of the cluster without a queue; above 1: worse off.
 
     Source: K. Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. A job wider than its
@@ -118,7 +118,7 @@ def finish_time_fairness(run: Operation, jobs: Columns) -> NDArray[np.float64]:
     return np.asarray(np.maximum((jobs["end_us"] - jobs["submit_us"]) / SECOND, SHORT_S) / alone)
 
 
-def _parts(run: Operation) -> NDArray[np.float64]:
+def _parts(run: ClusterRun) -> NDArray[np.float64]:
     """float64[jobs], accelerators that are the part of each job's tenant."""
     tree, tenants = run.state.tree, len(run.jobs.tenants)
     if tree.owner is None:
@@ -128,10 +128,10 @@ def _parts(run: Operation) -> NDArray[np.float64]:
 
 
 def summary(
-    run: Operation,
-    parts: Steady,
+    run: ClusterRun,
+    parts: RunParts,
     price_of: PriceOf,
-    modes: Sequence[Mode],
+    modes: Sequence[FailureMode],
     *,
     served: tuple[ServiceRow, ...] = (),
     draws: DrawFigures | None = None,
@@ -186,12 +186,12 @@ def summary(
     )
 
 
-def _over(usd_per_h: Band, period: Period) -> Band:
+def _over(usd_per_h: Band, period: RunPeriod) -> Band:
     low, typical, high = (end * max(period.hours, 1 / HOUR) for end in usd_per_h.ends)
     return Band(low=low, typical=typical, high=high)
 
 
-def _period(period: Period, price_of: PriceOf) -> PeriodFigures:
+def _period(period: RunPeriod, price_of: PriceOf) -> PeriodFigures:
     usd = _over(price_of(period), period)
     return PeriodFigures(
         start_s=period.start_us / SECOND,
@@ -222,7 +222,7 @@ def _counts(jobs: Columns) -> JobCounts:
     )
 
 
-def _fragmentation(run: Operation, window: Period, total_usd: Band) -> FragmentationFigures:
+def _fragmentation(run: ClusterRun, window: RunPeriod, total_usd: Band) -> FragmentationFigures:
     """Of what is free: in nodes that others have a part of; of idle nodes: in groups that are not idle altogether."""
     table = run.ledger.columns("series")
     inside = (table["time_us"] >= window.start_us) & (table["time_us"] <= window.end_us)
@@ -239,7 +239,7 @@ def _fragmentation(run: Operation, window: Period, total_usd: Band) -> Fragmenta
     )
 
 
-def _failures(run: Operation, window: Period, modes: Sequence[Mode]) -> BreakageFigures:
+def _failures(run: ClusterRun, window: RunPeriod, modes: Sequence[FailureMode]) -> BreakageFigures:
     faults = run.ledger.columns("faults")
     inside = (faults["time_us"] >= window.start_us) & (faults["time_us"] <= window.end_us)
     rows = [

@@ -160,7 +160,7 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
 
 
 @dataclass(frozen=True)
-class Switch:
+class SwitchNode:
     """A switch of a file: its nodes (a leaf) or the switches below it, and where it stands."""
 
     name: str
@@ -171,11 +171,11 @@ class Switch:
 
 @dataclass
 class _Walk:
-    by_name: dict[str, Switch]
+    by_name: dict[str, SwitchNode]
     parent: dict[str, str] = field(default_factory=dict)
 
 
-def tree_of(switches: Sequence[Switch], file: str, *, accelerators: int = 1) -> NodeTree:
+def tree_of(switches: Sequence[SwitchNode], file: str, *, accelerators: int = 1) -> NodeTree:
     """The tree of switches.
 
     Levels count from the leafs. A leaf that hangs higher than others is alone, or with its like, in a group without a
@@ -205,8 +205,8 @@ def tree_of(switches: Sequence[Switch], file: str, *, accelerators: int = 1) -> 
     )
 
 
-def _unique(switches: Sequence[Switch], file: str) -> dict[str, Switch]:
-    seen: dict[str, Switch] = {}
+def _unique(switches: Sequence[SwitchNode], file: str) -> dict[str, SwitchNode]:
+    seen: dict[str, SwitchNode] = {}
     node_in: dict[str, str] = {}
     for switch in switches:
         if switch.name in seen:
@@ -224,7 +224,7 @@ def _unique(switches: Sequence[Switch], file: str) -> dict[str, Switch]:
     return seen
 
 
-def _check(switch: Switch, walk: _Walk, file: str) -> None:
+def _check(switch: SwitchNode, walk: _Walk, file: str) -> None:
     def wrong(
         message: str, allowed: str | None = None, found: str | None = None, hint: str | None = None
     ) -> InputError:
@@ -244,7 +244,7 @@ def _check(switch: Switch, walk: _Walk, file: str) -> None:
             )
 
 
-def _path(leaf: Switch, walk: _Walk, file: str) -> list[str]:
+def _path(leaf: SwitchNode, walk: _Walk, file: str) -> list[str]:
     path = [leaf.name]
     while path[-1] in walk.parent:
         above = walk.parent[path[-1]]
@@ -306,21 +306,21 @@ def _numbered(
 _LEVELS = ("leaf", "pod", "zone", "hall")
 
 
-def switches_of(tree: NodeTree) -> list[Switch]:
+def switches_of(tree: NodeTree) -> list[SwitchNode]:
     """The switches of a tree, leafs first, with a root `root` where its widest groups reach one another."""
-    found: list[Switch] = []
+    found: list[SwitchNode] = []
     names = [_distinct(tree, level) for level in range(len(tree.levels))]
     for level in reversed(range(len(tree.levels))):
         for number, name in enumerate(names[level]):
             if level == len(tree.levels) - 1:
-                found.append(Switch(name, tuple(tree.names[node] for node in tree.members[level][number])))
+                found.append(SwitchNode(name, tuple(tree.names[node] for node in tree.members[level][number])))
             else:
                 below = np.flatnonzero(tree.parent[level + 1] == number)
-                found.append(Switch(name, children=tuple(names[level + 1][child] for child in below)))
+                found.append(SwitchNode(name, children=tuple(names[level + 1][child] for child in below)))
     if not tree.levels:
-        return [Switch("root", tree.names)]
+        return [SwitchNode("root", tree.names)]
     if tree.joined and len(names[0]) > 1:
-        found.append(Switch("root", children=tuple(names[0])))
+        found.append(SwitchNode("root", children=tuple(names[0])))
     return found
 
 

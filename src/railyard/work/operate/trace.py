@@ -12,7 +12,7 @@ import numpy as np
 from railyard.kit import table
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.registry import Registry
-from railyard.work.operate.free import ANYWHERE, Ask
+from railyard.work.operate.free import ANYWHERE, PlacementAsk
 from railyard.work.operate.jobs import JobTable, check_dependencies
 from railyard.work.operate.rules import PPM, SECOND
 from railyard.work.operate.tree import UNNAMED
@@ -37,7 +37,7 @@ MOST_BYTES = 4 << 30
 
 
 @dataclass
-class Row:
+class TraceJob:
     """A job as its trace says it.
 
     Attributes:
@@ -61,14 +61,14 @@ class Row:
     least: int = 0
     after: tuple[str, ...] = ()
     work: str = ""
-    ask: Ask = ANYWHERE
+    ask: PlacementAsk = ANYWHERE
     replica: int = 0
     load: float = 0.0
     line: int = 0
 
 
 @dataclass(frozen=True)
-class TraceFormat:
+class JobTraceFormat:
     """A format of job traces; its record is its registration.
 
     Attributes:
@@ -79,24 +79,24 @@ class TraceFormat:
     name: str
     summary: str
     columns: tuple[str, ...]
-    row: Callable[[dict[str, str]], Row | None]
+    row: Callable[[dict[str, str]], TraceJob | None]
     source: str
 
 
-trace_formats: Registry[TraceFormat] = Registry("format of job traces", package="railyard.work.operate.traces")
+trace_formats: Registry[JobTraceFormat] = Registry("format of job traces", package="railyard.work.operate.traces")
 
 
 @dataclass(frozen=True)
-class Rows:
+class TraceJobs:
     """What a trace holds."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[TraceJob, ...]
     left_out: int
     format: str
     file: str
 
 
-def read(path: Path, name: str = "auto") -> Rows:
+def read(path: Path, name: str = "auto") -> TraceJobs:
     """Reads a trace.
 
     Raises:
@@ -107,7 +107,7 @@ def read(path: Path, name: str = "auto") -> Rows:
     return _rows(path, chosen, read.require(*chosen.columns))
 
 
-def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
+def _recognised(path: Path, header: Sequence[str]) -> JobTraceFormat:
     fitting = [record for _, record in trace_formats.items() if set(record.columns) <= set(header)]
     if not fitting:
         raise InputError(
@@ -120,8 +120,8 @@ def _recognised(path: Path, header: Sequence[str]) -> TraceFormat:
     return max(fitting, key=lambda record: len(record.columns))
 
 
-def _rows(path: Path, chosen: TraceFormat, read: table.Table) -> Rows:
-    rows: list[Row] = []
+def _rows(path: Path, chosen: JobTraceFormat, read: table.Table) -> TraceJobs:
+    rows: list[TraceJob] = []
     problems: list[Problem] = []
     left_out = 0
     for line, text in read.rows():
@@ -141,10 +141,10 @@ def _rows(path: Path, chosen: TraceFormat, read: table.Table) -> Rows:
         raise InputError.many(problems)
     if not rows:
         raise InputError("no job in the trace", file=path)
-    return Rows(tuple(rows), left_out, chosen.name, str(path))
+    return TraceJobs(tuple(rows), left_out, chosen.name, str(path))
 
 
-def _twice(path: Path, rows: Sequence[Row]) -> list[Problem]:
+def _twice(path: Path, rows: Sequence[TraceJob]) -> list[Problem]:
     """Jobs of one name, which others could not wait for."""
     seen: dict[str, int] = {}
     found = []
@@ -156,7 +156,7 @@ def _twice(path: Path, rows: Sequence[Row]) -> list[Problem]:
     return found[:MOST_PROBLEMS]
 
 
-def _checked(chosen: TraceFormat, text: table.TableRow) -> Row | None:
+def _checked(chosen: JobTraceFormat, text: table.TableRow) -> TraceJob | None:
     try:
         row = _sound(chosen.row(text))
     except InputError as error:
@@ -167,7 +167,7 @@ def _checked(chosen: TraceFormat, text: table.TableRow) -> Row | None:
     return row
 
 
-def _sound(row: Row | None) -> Row | None:
+def _sound(row: TraceJob | None) -> TraceJob | None:
     if row is None:
         return None
     for key, value in (("submission", row.submit_s), ("duration", row.work_s)):
@@ -226,7 +226,7 @@ def moment(text: dict[str, str], key: str) -> float:
 
 
 def job_table(
-    found: Rows,
+    found: TraceJobs,
     tree: NodeTree,
     *,
     start_s: float = 0.0,
@@ -271,7 +271,7 @@ def job_table(
     return jobs
 
 
-def _shape(row: Row, full: int) -> tuple[int, int, int]:
+def _shape(row: TraceJob, full: int) -> tuple[int, int, int]:
     nodes = row.nodes or -(-row.accelerators // full)
     each = min(full, -(-row.accelerators // nodes))
     each = full if nodes > 1 and not row.nodes else each
@@ -280,7 +280,7 @@ def _shape(row: Row, full: int) -> tuple[int, int, int]:
 
 
 def _columns(
-    found: Rows, rows: Sequence[Row], shapes: Sequence[tuple[int, int, int]], first: float, faster: float
+    found: TraceJobs, rows: Sequence[TraceJob], shapes: Sequence[tuple[int, int, int]], first: float, faster: float
 ) -> JobTable:
     place = {row.name: number for number, row in enumerate(rows)}
     everyone = {row.name for row in found.rows}
@@ -316,7 +316,7 @@ def _us(seconds: Iterable[float]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array([round(value * SECOND) for value in seconds], np.int64)
 
 
-def _known(found: Rows, row: Row, everyone: set[str]) -> tuple[str, ...]:
+def _known(found: TraceJobs, row: TraceJob, everyone: set[str]) -> tuple[str, ...]:
     for name in row.after:
         if name not in everyone:
             hint = did_you_mean(name, everyone)

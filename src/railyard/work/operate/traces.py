@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.free import Ask
-from railyard.work.operate.trace import Row, TraceFormat, integer, moment, number, trace_formats
+from railyard.work.operate.free import PlacementAsk
+from railyard.work.operate.trace import JobTraceFormat, TraceJob, integer, moment, number, trace_formats
 from railyard.work.operate.tree import UNNAMED
 
 
-def _alibaba_row(text: dict[str, str]) -> Row | None:
+def _alibaba_row(text: dict[str, str]) -> TraceJob | None:
     if not text["deletion_time"] or integer(text, "num_gpu") == 0:
         return None
     begin, end = number(text, "creation_time"), number(text, "deletion_time")
     if end < begin:
         raise InputError("a pod is deleted before it is made", key="deletion_time", found=end, allowed=f"{begin:g} on")
-    return Row(text["name"], begin, end - begin, integer(text, "num_gpu"), text["qos"] or UNNAMED)
+    return TraceJob(text["name"], begin, end - begin, integer(text, "num_gpu"), text["qos"] or UNNAMED)
 
 
 trace_formats.enter(
-    TraceFormat(
+    JobTraceFormat(
         "alibaba",
         "Alibaba cluster-trace-gpu-v2023: pods with creation and deletion times in seconds.",
         ("name", "num_gpu", "gpu_milli", "qos", "creation_time", "deletion_time"),
@@ -30,13 +30,13 @@ trace_formats.enter(
 )
 
 
-def _philly_row(text: dict[str, str]) -> Row:
+def _philly_row(text: dict[str, str]) -> TraceJob:
     accelerators = integer(text, "num_gpus")
-    return Row("", moment(text, "timestamp"), number(text, "duration"), accelerators, text["cluster"])
+    return TraceJob("", moment(text, "timestamp"), number(text, "duration"), accelerators, text["cluster"])
 
 
 trace_formats.enter(
-    TraceFormat(
+    JobTraceFormat(
         "philly",
         "Microsoft Philly, as processed by Sia: timestamp, duration in seconds, GPUs, virtual cluster.",
         ("timestamp", "duration", "num_gpus", "cluster"),
@@ -67,7 +67,7 @@ def _limit(text: str) -> float | None:
     return None if text in {"", "UNLIMITED", "Partition_Limit"} else span(text)
 
 
-def _sacct_row(text: dict[str, str]) -> Row | None:
+def _sacct_row(text: dict[str, str]) -> TraceJob | None:
     if "." in text["JobID"]:  # a step of a job
         return None
     found = _GPUS.findall(text.get("ReqTRES") or text.get("AllocTRES") or "")
@@ -76,7 +76,7 @@ def _sacct_row(text: dict[str, str]) -> Row | None:
     elapsed = span(text["Elapsed"])
     if elapsed == 0:
         return None
-    return Row(
+    return TraceJob(
         text["JobID"],
         moment(text, "Submit"),
         elapsed,
@@ -89,7 +89,7 @@ def _sacct_row(text: dict[str, str]) -> Row | None:
 
 
 trace_formats.enter(
-    TraceFormat(
+    JobTraceFormat(
         "sacct",
         "Slurm: `sacct -X -P --format=JobID,Submit,Elapsed,Timelimit,NNodes,ReqTRES,Account,Priority`.",
         ("JobID", "Submit", "Elapsed", "NNodes"),
@@ -99,11 +99,11 @@ trace_formats.enter(
 )
 
 
-def _table_row(text: dict[str, str]) -> Row:
+def _table_row(text: dict[str, str]) -> TraceJob:
     def given(key: str) -> bool:
         return bool(text.get(key))
 
-    return Row(
+    return TraceJob(
         text.get("job") or "",
         number(text, "submit_s"),
         number(text, "duration_s"),
@@ -115,7 +115,7 @@ def _table_row(text: dict[str, str]) -> Row:
         integer(text, "least_accelerators") if given("least_accelerators") else 0,
         tuple((text.get("after") or "").split()),
         text.get("class") or "",
-        Ask(
+        PlacementAsk(
             text.get("within") or "",
             text.get("prefers") or "",
             integer(text, "segment") if given("segment") else 0,
@@ -128,7 +128,7 @@ def _table_row(text: dict[str, str]) -> Row:
 
 
 trace_formats.enter(
-    TraceFormat(
+    JobTraceFormat(
         "csv",
         "submit_s, duration_s, accelerators; job, tenant, priority, limit_s, nodes, least_accelerators, after, class,"
         " within, prefers, segment, segment_within, switches, replica_accelerators, load.",
@@ -139,8 +139,8 @@ trace_formats.enter(
 )
 
 
-def _tiresias_row(text: dict[str, str]) -> Row:
-    return Row(
+def _tiresias_row(text: dict[str, str]) -> TraceJob:
+    return TraceJob(
         text["job_id"],
         number(text, "submit_time"),
         number(text, "duration"),
@@ -150,7 +150,7 @@ def _tiresias_row(text: dict[str, str]) -> Row:
 
 
 trace_formats.enter(
-    TraceFormat(
+    JobTraceFormat(
         "tiresias",
         "Tiresias' simulator: job_id, num_gpu, submit_time, duration, model_name.",
         ("job_id", "num_gpu", "submit_time", "duration", "model_name"),

@@ -12,7 +12,7 @@ from railyard.cluster.bill import bill_of
 from railyard.engine.stages import CAUSES, FIRST, PS, SERVING
 from railyard.graph import parquet, perfetto
 from railyard.measure.cost.assumptions import Source, band_of, of_entry
-from railyard.measure.cost.capital import Part, component_of
+from railyard.measure.cost.capital import CostPart, component_of
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.result.serving import (
@@ -169,24 +169,24 @@ def _served(journey: Record, found: _Columns) -> Served:
 _DEVICES = frozenset({"accelerator", "server", "nic"})
 
 
-def parts(job: PipelineJob) -> Iterator[Part]:
+def parts(job: PipelineJob) -> Iterator[CostPart]:
     """The bill: what the stages stand on, and their ports' share of the network."""
     for stage in job.stages.values():
         for one in stage.hardware:
             yield from bill_parts(job, one)
 
 
-def bill_parts(job: PipelineJob, hardware: BuiltHardware) -> Iterator[Part]:
+def bill_parts(job: PipelineJob, hardware: BuiltHardware) -> Iterator[CostPart]:
     """The same of some devices of the job."""
     share = hardware.count / hardware.cluster.ranks
     for row in bill_of(hardware.cluster):
         if row.kind in _DEVICES:
-            yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+            yield CostPart(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
     bill = bill_of(job.network)
     share = nics_of(hardware) / bill.count("nic")
     for row in bill:
         if row.kind not in _DEVICES:
-            yield Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+            yield CostPart(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
 
 
 def usd_per_h(job: PipelineJob, name: str, uses: list[Use], span_s: float) -> Range:

@@ -8,7 +8,7 @@ import numpy as np
 
 from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
-from railyard.measure.cost.capital import Part, component_of, parts_of_rows
+from railyard.measure.cost.capital import CostPart, component_of, parts_of_rows
 from railyard.measure.cost.evaluate import Use
 from railyard.measure.result.serving import (
     LEVELS,
@@ -124,18 +124,18 @@ def _prompt_s(cost: Any, computed: NDArray[np.int64], pairs: NDArray[np.float64]
     return float(computed.sum()) * each + float(pairs.sum()) * float(cost.attention_per_pair_s)
 
 
-def parts_of_bill(job: ServingJob) -> list[Part]:
+def parts_of_bill(job: ServingJob) -> list[CostPart]:
     """The bill of the cluster, with the servers, accelerators and NICs of pools that have their own in their place."""
     separate = [side for pool in job.pools for side in pool.separate]
     left = 1 - sum(ranks.size for _, ranks in separate) / job.cluster.ranks
     parts = []
     for row in bill_of(job.cluster):
         count = row.count * left if row.kind in {"accelerator", "server", "nic"} else row.count
-        parts.append(Part(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
+        parts.append(CostPart(component_of(row.kind), row.name, count, row.price_usd, row.power_w))
     for machine, ranks in separate:
         share = ranks.size / machine.ranks
         parts += [
-            Part(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
+            CostPart(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
             for row in bill_of(machine)
             if row.kind in {"accelerator", "server", "nic"}
         ]

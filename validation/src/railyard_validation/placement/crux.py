@@ -17,7 +17,7 @@ from railyard.engine.background import CLASSES
 from railyard.engine.probing import steered
 from railyard.graph import Job
 from railyard.work.operate.contention import intensity
-from railyard.work.operate.contention.pattern import Member, WorkClass
+from railyard.work.operate.contention.pattern import PatternJob, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
 from railyard.work.operate.tree import NodeTree
 from railyard_validation.placement.effects import cluster_of, steps_s
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.work.operate.contention.intensity import Turn
+    from railyard.work.operate.contention.intensity import JobTurn
 
 STEP_S = {"gpt": 1.53, "bert": 0.35, "resnet": 0.2}
 BESIDE = 0.5
@@ -106,7 +106,9 @@ def played(jobs: Sequence[Placed], share: float, oversubscription: str, seed: in
     works, places = _works(jobs, share), _places(jobs)
     leaf = NodeTree.of(cluster).group[-1]
     speeds = Speeds(cluster, NodeTree.of(cluster).members[-1], works, Manner(paths=True))
-    turns = [speeds.turn(Member(at, one.each, tuple(leaf[list(one.hosts)].tolist()))) for at, one in enumerate(jobs)]
+    turns = [
+        speeds.turn(PatternJob(at, one.each, tuple(leaf[list(one.hosts)].tolist()))) for at, one in enumerate(jobs)
+    ]
     ranked = intensity.classes(
         intensity.priorities(turns), [one.intensity for one in turns], lambda _one, _other: True, CLASSES
     )
@@ -126,7 +128,7 @@ def played(jobs: Sequence[Placed], share: float, oversubscription: str, seed: in
     return found
 
 
-def _machine(cluster: Cluster, jobs: Sequence[Job], turns: Sequence[Turn]) -> Cluster:
+def _machine(cluster: Cluster, jobs: Sequence[Job], turns: Sequence[JobTurn]) -> Cluster:
     order = sorted(range(len(jobs)), key=lambda one: -turns[one].intensity)
     return steered(jobs, cluster, order, [one.sends_s / one.step_s for one in turns])
 

@@ -16,10 +16,10 @@ from railyard import engine
 from railyard.graph import Job
 from railyard.work.operate.advice import advise, question
 from railyard.work.operate.contention.intensity import TOLERANCE, off_beat, realigning, shifts
-from railyard.work.operate.contention.pattern import Member, WorkClass
+from railyard.work.operate.contention.pattern import PatternJob, WorkClass
 from railyard.work.operate.contention.speeds import Manner, Speeds
 from railyard.work.operate.discipline import policies
-from railyard.work.operate.free import Free, Request
+from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import from_values
 from railyard.work.study import compose
@@ -84,7 +84,7 @@ def cassini(jobs: int, share: float) -> dict[str, float]:
     work = WorkClass("equal", 0.255 * (1 - share), round(0.255 * share * 400e9 / 8), 0.0)
     speeds = Speeds(cluster, tree.members[-1], [work], Manner())
     pairs = [np.array([tree.members[-1][0][one], tree.members[-1][1][one]]) for one in range(jobs)]
-    member = Member(0, 1, (0, 1))
+    member = PatternJob(0, 1, (0, 1))
     alone = speeds.alone(member).step_s
     random = np.random.default_rng(3)
     turned = shifts([speeds.beat(member)] * jobs)
@@ -130,14 +130,14 @@ def racks(policy: str, *, load: float = 0.3, moves: int = 6000, racks: int = 33)
     tree = NodeTree.listed(
         [f"n{one:04d}" for one in range(nodes)], 4, [("rack", [f"r{one // 18:02d}" for one in range(nodes)])]
     )
-    free, random, place = Free(tree), np.random.default_rng(5), policies.get(policy).place
+    free, random, place = FreeNodes(tree), np.random.default_rng(5), policies.get(policy).place
     running: list[NDArray[np.int32]] = []
     idle: list[int] = []
     peak, low = round(PEAK * 4 * nodes), round(load * 4 * nodes)
     for move in range(peak + moves):
         while len(running) >= (peak if move < peak else low):
             free.give(running.pop(int(random.integers(len(running)))), 1)
-        where = place(Request(1, 1, job=move, seed=1), free)
+        where = place(PlacementRequest(1, 1, job=move, seed=1), free)
         if where is not None:
             free.take(where, 1)
             running.append(where)

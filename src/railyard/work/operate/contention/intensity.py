@@ -35,7 +35,7 @@ MOST_SHIFTS = 64 * STEP
 
 
 @dataclass(frozen=True)
-class Beat:
+class TrafficBeat:
     """When a job sends.
 
     Attributes:
@@ -52,7 +52,7 @@ class Beat:
 class _Circle:
     """Demands on links around a circle."""
 
-    def __init__(self, beats: Sequence[Beat]) -> None:
+    def __init__(self, beats: Sequence[TrafficBeat]) -> None:
         self.quantum_s = min(beat.period_s for beat in beats) / STEP
         self.periods = [max(round(beat.period_s / self.quantum_s), 1) for beat in beats]
         self.size = min(math.lcm(*self.periods), MOST_SHIFTS)
@@ -85,7 +85,7 @@ class _Circle:
         return float(np.maximum(self.demand + extra - 1.0, 0.0).sum()) / self.size
 
 
-def shifts(beats: Sequence[Beat]) -> list[float]:
+def shifts(beats: Sequence[TrafficBeat]) -> list[float]:
     """How much later each job begins, in seconds, less than its step."""
     return _turned(beats)[0]
 
@@ -105,12 +105,12 @@ def realigning(drift: float) -> float:
     return drift * drift / TOLERANCE
 
 
-def excess(beats: Sequence[Beat], *, shifted: bool) -> float:
+def excess(beats: Sequence[TrafficBeat], *, shifted: bool) -> float:
     """Demand beyond what links carry: with the best turns, or where everybody stands anywhere, on average."""
     return _turned(beats)[1] if shifted else _anywhere(beats)
 
 
-def _turned(beats: Sequence[Beat]) -> tuple[list[float], float]:
+def _turned(beats: Sequence[TrafficBeat]) -> tuple[list[float], float]:
     circle = _Circle(beats)
     turns = [0] * len(beats)
     for number in sorted(range(len(beats)), key=lambda one: (-_sent(beats[one]), one)):
@@ -119,7 +119,7 @@ def _turned(beats: Sequence[Beat]) -> tuple[list[float], float]:
     return [turn * circle.quantum_s for turn in turns], circle.excess()
 
 
-def _sent(beat: Beat) -> float:
+def _sent(beat: TrafficBeat) -> float:
     return sum(beat.share.values()) * beat.lasts_s / beat.period_s
 
 
@@ -138,7 +138,7 @@ def _best(circle: _Circle, number: int) -> int:
     return int(first + min(begins[longest] + 1, ends[longest] - 1)) % period
 
 
-def _anywhere(beats: Sequence[Beat], draws: int = 16) -> float:
+def _anywhere(beats: Sequence[TrafficBeat], draws: int = 16) -> float:
     random = np.random.default_rng(0)
     found = 0.0
     for _ in range(draws):
@@ -156,7 +156,7 @@ MOST = 100.0
 
 
 @dataclass(frozen=True)
-class Turn:
+class JobTurn:
     """A step of a job as the other jobs on its links see it.
 
     Attributes:
@@ -182,13 +182,13 @@ class Turn:
         return self.before_s + max(self.beside_s, self.sends_s)
 
 
-def priorities(turns: Sequence[Turn]) -> list[float]:
+def priorities(turns: Sequence[JobTurn]) -> list[float]:
     """The priority of each job; higher goes first."""
     reference = max(turns, key=lambda one: one.sent)
     return [one.intensity * correction(one, reference) for one in turns]
 
 
-def correction(one: Turn, reference: Turn) -> float:
+def correction(one: JobTurn, reference: JobTurn) -> float:
     """How much more computation a second of a job's traffic is worth than its intensity says."""
     if one == reference:
         return 1.0
@@ -200,7 +200,7 @@ def correction(one: Turn, reference: Turn) -> float:
     return min(max(gains / max(costs, 1e-12), 1 / MOST), MOST)
 
 
-def served_s(first: Turn, second: Turn, last_s: float) -> tuple[float, float]:
+def served_s(first: JobTurn, second: JobTurn, last_s: float) -> tuple[float, float]:
     """Seconds of traffic of two jobs on one link until a time, the first always going first; both begin at once."""
     turns = (first, second)
     left = [[one.before_s, one.beside_s, one.sends_s] for one in turns]

@@ -12,7 +12,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from railyard.work.operate.contention.intensity import excess
-from railyard.work.operate.contention.pattern import Member, canonical, out_bytes
+from railyard.work.operate.contention.pattern import PatternJob, canonical, out_bytes
 from railyard.work.operate.contention.speeds import Manner, Speeds
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.work.operate.contention.pattern import WorkClass
-    from railyard.work.operate.free import Request
+    from railyard.work.operate.free import PlacementRequest
     from railyard.work.operate.state import State
     from railyard.work.operate.tree import NodeTree
 
@@ -59,7 +59,7 @@ class Neighbours:
         self._leaf = tree.group[level] if tree.levels else None
         self.speeds = Speeds(cluster, tree.members[level] if tree.levels else (), classes, manner)
         self._on_leaf: dict[int, set[int]] = {}
-        self._where: dict[int, Member] = {}
+        self._where: dict[int, PatternJob] = {}
         self._sent: dict[int, list[dict[int, float]]] = {}
 
     def fresh(self) -> Neighbours:
@@ -93,7 +93,7 @@ class Neighbours:
             found.append({one: float(round(8 * size / max(work.compute_s, 1e-9))) for one, size in sent.items()})
         return found
 
-    def judge(self, request: Request, nodes: NDArray[np.int32]) -> float:
+    def judge(self, request: PlacementRequest, nodes: NDArray[np.int32]) -> float:
         """Demand beyond what uplinks carry, of a job on some nodes and those it would meet, added up over leafs."""
         work = self.work[request.job] if request.job < len(self.work) else -1
         me = self.member(work, request.each, nodes)
@@ -132,12 +132,12 @@ class Neighbours:
             self.moved(state, job)
             self._enter(state, job)
 
-    def member(self, work: int, each: int, nodes: NDArray[np.int32]) -> Member | None:
+    def member(self, work: int, each: int, nodes: NDArray[np.int32]) -> PatternJob | None:
         """A job as others meet it; None: it meets nobody."""
         if self._leaf is None or work < 0:
             return None
         leafs = tuple(self._leaf[nodes].tolist())
-        return Member(work, each, leafs) if len(set(leafs)) > 1 else None
+        return PatternJob(work, each, leafs) if len(set(leafs)) > 1 else None
 
     def _enter(self, state: State, job: int) -> set[int]:
         """Notes where a job is; gives those that it meets and that they meet, and itself."""
@@ -176,7 +176,7 @@ class Neighbours:
         pattern = canonical([me, *(self._where[one] for one in chosen)])
         return self.speeds.of(pattern), near[0] if near else -1
 
-    def _loudest(self, me: Member, others: set[int]) -> list[int]:
+    def _loudest(self, me: PatternJob, others: set[int]) -> list[int]:
         """Those that send most over what they share with a job."""
         shared = sorted((-self._sends(me, self._where[one]), one) for one in others)
         least = self.tolerance * sum(-sent for sent, _ in shared)
@@ -192,7 +192,7 @@ class Neighbours:
         least = self.tolerance * sum(sent.values())
         return [other for size, other in order[:FAR] if -size > least]
 
-    def _sends(self, me: Member, other: Member) -> float:
+    def _sends(self, me: PatternJob, other: PatternJob) -> float:
         """Bytes a second of a neighbour over the leafs that it shares, about: each node there sends its share."""
         here = set(me.leafs)
         there = sum(1 for leaf in other.leafs if leaf in here)

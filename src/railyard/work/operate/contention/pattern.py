@@ -111,7 +111,7 @@ class WorkClass:
 
 
 @dataclass(frozen=True)
-class Member:
+class PatternJob:
     """A job of a pattern.
 
     Attributes:
@@ -123,11 +123,11 @@ class Member:
     leafs: tuple[int, ...]
 
 
-Pattern = tuple[Member, ...]
+Pattern = tuple[PatternJob, ...]
 """A job, then its neighbours."""
 
 
-def canonical(members: Sequence[Member]) -> Pattern:
+def canonical(members: Sequence[PatternJob]) -> Pattern:
     """The same pattern with its leafs numbered anew, neighbours in a fixed order."""
     number: dict[int, int] = {}
     for leaf in members[0].leafs:
@@ -137,11 +137,11 @@ def canonical(members: Sequence[Member]) -> Pattern:
     for one in (members[0], *others):
         for leaf in one.leafs:
             number.setdefault(leaf, len(number))
-        found.append(Member(one.work, one.each, tuple(number[leaf] for leaf in one.leafs)))
+        found.append(PatternJob(one.work, one.each, tuple(number[leaf] for leaf in one.leafs)))
     return tuple(found)
 
 
-def _look(one: Member, number: dict[int, int]) -> tuple[object, ...]:
+def _look(one: PatternJob, number: dict[int, int]) -> tuple[object, ...]:
     """What of a neighbour does not depend on how leafs beyond the job's own are numbered."""
     known = tuple(number.get(leaf, -1) for leaf in one.leafs)
     return (one.work, one.each, len(one.leafs), known, one.leafs)

@@ -26,8 +26,8 @@ from railyard.graph import Job
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.model.architecture import model_flops_per_token
 from railyard.work.operate.contention import intensity
-from railyard.work.operate.contention.intensity import Beat, Turn, off_beat, realigning, shifts
-from railyard.work.operate.contention.pattern import Member, WorkClass, canonical, out_bytes, placed, uplinks_bps
+from railyard.work.operate.contention.intensity import JobTurn, TrafficBeat, off_beat, realigning, shifts
+from railyard.work.operate.contention.pattern import PatternJob, WorkClass, canonical, out_bytes, placed, uplinks_bps
 from railyard.work.operate.rules import PPM
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
@@ -167,41 +167,41 @@ class Speeds:
             self._speeds[pattern] = self._simulated(pattern)
         return self._speeds[pattern]
 
-    def alone(self, one: Member) -> Alone:
+    def alone(self, one: PatternJob) -> Alone:
         """A job of a pattern without the others."""
         return self._without_others(one, self.manner.paths)
 
-    def ideal_s(self, one: Member) -> float:
+    def ideal_s(self, one: PatternJob) -> float:
         """A job's step on as few leafs as it could have had, its connections on paths that do not collide."""
         return self._without_others(self.packed(one), True).step_s
 
-    def _without_others(self, one: Member, paths: bool) -> Alone:
+    def _without_others(self, one: PatternJob, paths: bool) -> Alone:
         pattern = canonical([one])
         if (pattern, paths) not in self._alone:
             self._alone[pattern, paths] = self._by_itself(pattern, paths)
         return self._alone[pattern, paths]
 
-    def packed(self, one: Member) -> Member:
+    def packed(self, one: PatternJob) -> PatternJob:
         """The same job on as few leafs as it could have had."""
         sizes = sorted(map(len, self.leafs), reverse=True)
         leafs = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
-        return Member(one.work, one.each, tuple(leafs[: len(one.leafs)]))
+        return PatternJob(one.work, one.each, tuple(leafs[: len(one.leafs)]))
 
-    def turn(self, one: Member) -> Turn:
+    def turn(self, one: PatternJob) -> JobTurn:
         """A job's step as others on its links see it."""
         work, beat = self.classes[one.work], self.beat(one)
         beside_s = work.compute_s * work.overlap
         sent = sum(beat.share.values()) * beat.lasts_s / beat.period_s
-        return Turn(work.compute_s - beside_s, beside_s, beat.lasts_s, len(one.leafs) * one.each, sent)
+        return JobTurn(work.compute_s - beside_s, beside_s, beat.lasts_s, len(one.leafs) * one.each, sent)
 
-    def beat(self, one: Member) -> Beat:
+    def beat(self, one: PatternJob) -> TrafficBeat:
         """When in its step a job sends, and what share of the uplinks of its leafs that takes meanwhile."""
         alone = self.alone(one)
         sent = out_bytes(np.array(one.leafs), len(one.leafs) * one.each, self.classes[one.work].message_bytes)
         seconds = max(alone.lasts_s, 1e-12)
         capacity = self._uplinks_bps
         share = {leaf: size * 8 / seconds / capacity[min(leaf, len(capacity) - 1)] for leaf, size in sent.items()}
-        return Beat(alone.step_s, alone.begins_s, alone.lasts_s, share)
+        return TrafficBeat(alone.step_s, alone.begins_s, alone.lasts_s, share)
 
     def step_s(self, pattern: Pattern) -> float:
         """Mean step of the first job of a pattern beside the others."""
@@ -237,7 +237,7 @@ class Speeds:
             took *= 1 + realigning(self.manner.drift)
         return min(PPM, round(PPM * self.ideal_s(pattern[0]) / took))
 
-    def _machine(self, jobs: Sequence[Job], turns: Sequence[Turn], turn: int) -> Cluster:
+    def _machine(self, jobs: Sequence[Job], turns: Sequence[JobTurn], turn: int) -> Cluster:
         """The cluster on which jobs run, those from `turn` on first."""
         if not self.manner.paths:
             return self.cluster
@@ -259,7 +259,7 @@ class Speeds:
             return [round((one - min(begin)) * 1e12) for one in begin]
         return [round(phase * step_s * 1e12) for phase, step_s in zip(phases, alone, strict=True)]
 
-    def _classes(self, pattern: Pattern, turns: Sequence[Turn]) -> list[int]:
+    def _classes(self, pattern: Pattern, turns: Sequence[JobTurn]) -> list[int]:
         if not self.manner.priorities:
             return [0] * len(pattern)
         leafs = [set(one.leafs) for one in pattern]

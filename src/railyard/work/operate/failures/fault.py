@@ -15,7 +15,7 @@ SLOW_SEEN_S = 2 * HOURS
 
 
 @dataclass(frozen=True)
-class Mode:
+class FailureMode:
     """A way in which something fails.
 
     Attributes:
@@ -45,7 +45,7 @@ class FailureProfile:
 
     name: str
     summary: str
-    modes: tuple[Mode, ...]
+    modes: tuple[FailureMode, ...]
 
 
 profiles: Registry[FailureProfile] = Registry("failure profile", package="railyard.work.operate.failures.profiles")
@@ -102,7 +102,7 @@ class Effect(IntEnum):
 
 
 @dataclass(frozen=True)
-class Fault:
+class NodeFault:
     """A fault.
 
     Attributes:
@@ -123,7 +123,7 @@ class Fault:
     stall_us: int = 0
 
 
-class Faults(Protocol):
+class FaultSource(Protocol):
     """Faults of a run, chunk by chunk of time: a function of the chunk's number alone."""
 
     chunk_us: int
@@ -132,8 +132,8 @@ class Faults(Protocol):
     def random(self) -> bool:
         """Whether another draw differs."""
 
-    def again(self, seed: int) -> Faults:
+    def again(self, seed: int) -> FaultSource:
         """The same in another draw."""
 
-    def chunk(self, number: int) -> tuple[Fault, ...]:
+    def chunk(self, number: int) -> tuple[NodeFault, ...]:
         """Faults from `number * chunk_us` on, in order."""

@@ -17,7 +17,7 @@ from railyard.cluster.fault import LinkRate, RankDeath, RankSpeed
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.fault.recovery import Recovery as Retries
 from railyard.kit.errors import InputError
-from railyard.work.operate.failures.fault import SLOW_SEEN_S, Effect, Fault, Mode
+from railyard.work.operate.failures.fault import SLOW_SEEN_S, Effect, FailureMode, NodeFault
 from railyard.work.operate.rules import DAY, PPM, SECOND
 from railyard.work.study.deaths import cut_off, dead_links, is_death, parted, words
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Fault as Given
     from railyard.cluster.fault import Spell
     from railyard.cluster.fault.recovery import Recovery
-    from railyard.work.operate.failures.fault import Faults
+    from railyard.work.operate.failures.fault import FaultSource
     from railyard.work.operate.tree import NodeTree
 
 
@@ -59,7 +59,7 @@ class DrawnFaults:
 
     def __init__(
         self,
-        modes: Sequence[Mode],
+        modes: Sequence[FailureMode],
         tree: NodeTree,
         *,
         timeout_s: float = 600.0,
@@ -82,12 +82,12 @@ class DrawnFaults:
             seed=seed,
         )
 
-    def chunk(self, number: int) -> tuple[Fault, ...]:
+    def chunk(self, number: int) -> tuple[NodeFault, ...]:
         """Faults of a week, in order."""
         return self._chunk(number)
 
-    def _drawn(self, number: int) -> tuple[Fault, ...]:
-        found: list[Fault] = []
+    def _drawn(self, number: int) -> tuple[NodeFault, ...]:
+        found: list[NodeFault] = []
         for index, mode in enumerate(self.modes):
             random = np.random.Generator(np.random.Philox(key=[self.seed, number << 16 | index]))
             members = self._members(mode)
@@ -102,16 +102,16 @@ class DrawnFaults:
             ]
         return tuple(sorted(found, key=lambda fault: (fault.time_us, fault.mode, fault.nodes)))
 
-    def _members(self, mode: Mode) -> Sequence[tuple[int, ...]]:
+    def _members(self, mode: FailureMode) -> Sequence[tuple[int, ...]]:
         """Nodes, or groups of the level that fails as one."""
         if not mode.domain or mode.domain not in self.tree.levels:
             return [] if mode.domain else [(node,) for node in range(self.tree.nodes)]
         level = self.tree.level(mode.domain)
         return [tuple(nodes.tolist()) for nodes in self.tree.members[level]]
 
-    def _fault(self, index: int, mode: Mode, time: int, nodes: tuple[int, ...], normal: float) -> Fault:
+    def _fault(self, index: int, mode: FailureMode, time: int, nodes: tuple[int, ...], normal: float) -> NodeFault:
         effect, detect_s, stall_s = self._effect(mode)
-        return Fault(
+        return NodeFault(
             time,
             nodes,
             effect,
@@ -122,7 +122,7 @@ class DrawnFaults:
             round(stall_s * SECOND),
         )
 
-    def _effect(self, mode: Mode) -> tuple[Effect, float, float]:
+    def _effect(self, mode: FailureMode) -> tuple[Effect, float, float]:
         """What a mode does here, how soon that is seen, and how long jobs stand still.
 
         NICs try again for `ABORT_S`; what the network leads around by then is a pause, else connections break.
@@ -135,13 +135,13 @@ class DrawnFaults:
         return Effect.CRASH, ABORT_S, 0.0
 
 
-def repair_s(mode: Mode, normal: float) -> float:
+def repair_s(mode: FailureMode, normal: float) -> float:
     """A log-normal repair time of a mode, from a standard normal number."""
     sigma = math.log(mode.repair_p90_s / mode.repair_s) / _P90 if mode.repair_p90_s > mode.repair_s else 0.0
     return mode.repair_s * math.exp(sigma * normal)
 
 
-def interruptions_per_node_day(modes: Sequence[Mode], *, rerouted: bool = False) -> float:
+def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool = False) -> float:
     """Interruptions of a job by one of its nodes in a day; groups are left out, which are few."""
     return sum(
         mode.per_1000_node_days / 1000
@@ -151,7 +151,7 @@ def interruptions_per_node_day(modes: Sequence[Mode], *, rerouted: bool = False)
     )
 
 
-def mttf_s(modes: Sequence[Mode], nodes: int, *, rerouted: bool = False) -> float:
+def mttf_s(modes: Sequence[FailureMode], nodes: int, *, rerouted: bool = False) -> float:
     """Mean time to an interruption of a job on so many nodes."""
     rate = interruptions_per_node_day(modes, rerouted=rerouted) * nodes
     return math.inf if rate == 0 else 86_400 / rate
@@ -167,7 +167,7 @@ class GivenFaults:
 
     chunk_us = 7 * DAY
 
-    def __init__(self, rows: Sequence[Fault], drawn: Faults | None) -> None:
+    def __init__(self, rows: Sequence[NodeFault], drawn: FaultSource | None) -> None:
         self.rows = tuple(sorted(rows, key=lambda one: (one.time_us, one.mode, one.nodes)))
         self.drawn = drawn
 
@@ -180,19 +180,19 @@ class GivenFaults:
         """The same with other draws of what is drawn."""
         return GivenFaults(self.rows, None if self.drawn is None else self.drawn.again(seed))
 
-    def chunk(self, number: int) -> tuple[Fault, ...]:
+    def chunk(self, number: int) -> tuple[NodeFault, ...]:
         """Faults of a week, in order."""
         mine = tuple(one for one in self.rows if one.time_us // self.chunk_us == number)
         drawn = () if self.drawn is None else self.drawn.chunk(number)
         return tuple(sorted((*mine, *drawn), key=lambda one: (one.time_us, one.mode, one.nodes)))
 
 
-def mode_of(fault: Given) -> Mode:
+def mode_of(fault: Given) -> FailureMode:
     """A fault as a way in which something fails, for the accounts; its rate is zero: it comes when it is given."""
-    return Mode(words(fault), 0.0, Effect.OUT, 0.0, 0.0, 0.0, source="the scenario's faults")
+    return FailureMode(words(fault), 0.0, Effect.OUT, 0.0, 0.0, 0.0, source="the scenario's faults")
 
 
-def rows_of(fault: Given, mode: int, cluster: Cluster, recovery: Recovery) -> list[Fault]:
+def rows_of(fault: Given, mode: int, cluster: Cluster, recovery: Recovery) -> list[NodeFault]:
     """What a fault does to nodes, each time that it comes.
 
     Raises:
@@ -220,7 +220,7 @@ def _known(fault: Given, effect: LinkEffect) -> LinkRate | RankDeath | RankSpeed
 
 def _rows(
     effects: Sequence[LinkRate | RankDeath | RankSpeed], spell: Spell, mode: int, cluster: Cluster, recovery: Recovery
-) -> Iterator[Fault]:
+) -> Iterator[NodeFault]:
     begin_us = spell.begin_ps // 1_000_000
     lasts_s = None if spell.end_ps is None else (spell.end_ps - spell.begin_ps) * 1e-12
     repair_us = _us(recovery.repair_s if lasts_s is None else lasts_s)
@@ -228,10 +228,10 @@ def _rows(
     for node, factor in slow.items():
         seen_us = _us(SLOW_SEEN_S if lasts_s is None else lasts_s)
         back_us = _us(recovery.repair_s) if lasts_s is None else 1
-        yield Fault(begin_us, (node,), Effect.SLOW, mode, seen_us, back_us, round(factor * PPM))
+        yield NodeFault(begin_us, (node,), Effect.SLOW, mode, seen_us, back_us, round(factor * PPM))
     killed = _servers({rank for one in effects if isinstance(one, RankDeath) for rank in one.ranks}, cluster)
     if killed:
-        yield Fault(begin_us, killed, Effect.OUT, mode, _us(recovery.process_s), repair_us)
+        yield NodeFault(begin_us, killed, Effect.OUT, mode, _us(recovery.process_s), repair_us)
     links = [one for one in effects if isinstance(one, LinkRate)]
     if not links:
         return
@@ -240,13 +240,13 @@ def _rows(
     if off and lasts_s is not None and lasts_s < recovery.abort_s:
         yield _stall(begin_us, off, mode, cluster.fabric.recovery_ps(round(lasts_s / 1e-12)))
     elif off:
-        yield Fault(begin_us, off, Effect.OUT, mode, _us(recovery.abort_s), repair_us)
+        yield NodeFault(begin_us, off, Effect.OUT, mode, _us(recovery.abort_s), repair_us)
     elif not killed and (below := _below(dead, cluster)):
         yield _stall(begin_us, below, mode, cluster.fabric.recovery_ps())
 
 
-def _stall(begin_us: int, nodes: tuple[int, ...], mode: int, stall_ps: int) -> Fault:
-    return Fault(begin_us, nodes, Effect.STALL, mode, stall_us=stall_ps // 1_000_000)
+def _stall(begin_us: int, nodes: tuple[int, ...], mode: int, stall_ps: int) -> NodeFault:
+    return NodeFault(begin_us, nodes, Effect.STALL, mode, stall_us=stall_ps // 1_000_000)
 
 
 def _us(seconds: float) -> int:

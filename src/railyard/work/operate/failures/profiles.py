@@ -25,8 +25,8 @@ from railyard.work.operate.failures.fault import (
     SLOW_SEEN_S,
     TIMEOUT,
     Effect,
+    FailureMode,
     FailureProfile,
-    Mode,
     profiles,
 )
 
@@ -42,9 +42,9 @@ def _mode(
     repair: tuple[float, float] = REPAIR,
     slow: float = 1.0,
     rerouted: bool = False,
-) -> Mode:
+) -> FailureMode:
     source = "Llama 3, arXiv 2407.21783, table 5"
-    return Mode(name, count / NODE_DAYS, effect, detect_s, *repair, slow=slow, rerouted=rerouted, source=source)
+    return FailureMode(name, count / NODE_DAYS, effect, detect_s, *repair, slow=slow, rerouted=rerouted, source=source)
 
 
 MODES = (
@@ -71,9 +71,9 @@ ESTIMATED = "estimate: a share of them a year"
 UPLINKS = 32
 """Of a leaf; each has optics at both ends."""
 DOMAINS = (
-    Mode("leaf switch", 1000 * 0.02 / 365, Effect.OUT, TIMEOUT, *QUICK, "leaf", rerouted=True, source=ESTIMATED),
-    Mode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
-    Mode("rack power", 1000 * 0.004 / 365, Effect.OUT, ERROR_S, *QUICK, "leaf", source=ESTIMATED),
+    FailureMode("leaf switch", 1000 * 0.02 / 365, Effect.OUT, TIMEOUT, *QUICK, "leaf", rerouted=True, source=ESTIMATED),
+    FailureMode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
+    FailureMode("rack power", 1000 * 0.004 / 365, Effect.OUT, ERROR_S, *QUICK, "leaf", source=ESTIMATED),
 )
 profiles.enter(FailureProfile("llama3", "Llama 3's pre-training: 16,384 H100 over 54 days.", (*MODES, *DOMAINS)))
 
@@ -86,7 +86,7 @@ _OF_NODES = sum(mode.per_1000_node_days for mode in MODES) - _CRASHES
 def _rsc(name: str, summary: str, nodes: float, jobs: float, source: str) -> FailureProfile:
     """Llama 3's modes with so many failures of nodes, and of jobs for other reasons, a thousand node-days."""
 
-    def scaled(mode: Mode) -> Mode:
+    def scaled(mode: FailureMode) -> FailureMode:
         factor = jobs / _CRASHES if mode.effect == Effect.CRASH else nodes / _OF_NODES
         return replace(mode, per_1000_node_days=mode.per_1000_node_days * factor, source=source)
 

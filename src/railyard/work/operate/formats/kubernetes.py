@@ -11,12 +11,11 @@ from railyard.kit.errors import InputError
 from railyard.work.operate.kueue.manifests import node, text
 from railyard.work.operate.kueue.room import matches_labels
 from railyard.work.operate.kueue.state import levels_of, parse_manifests, read_each
-from railyard.work.operate.topology_file import Switch, TopologyFormat, switches_of, topology_formats, tree_of
+from railyard.work.operate.topology_file import SwitchNode, TopologyFormat, switches_of, topology_formats, tree_of
 from railyard.work.operate.tree import NodeTree
 
 if TYPE_CHECKING:
-    from railyard.work.operate.kueue.objects import Node
-    from railyard.work.operate.kueue.objects import Node as KubernetesNode
+    from railyard.work.operate.kueue.objects import KubernetesNode
 
 
 PREFIX = "topology.railyard.dev"
@@ -188,17 +187,17 @@ def _read_volcano(words: str, file: str) -> NodeTree:
     return tree_of(read_each(hypernodes, lambda one: _switch(one, nodes)), file)
 
 
-def _switch(manifest: dict[str, Any], nodes: list[Node]) -> Switch:
+def _switch(manifest: dict[str, Any], nodes: list[KubernetesNode]) -> SwitchNode:
     below: dict[str, list[str]] = {"Node": [], "HyperNode": []}
     for member in manifest["spec"].get("members") or ():
         kind = text(member, "type")
         if kind not in below:
             raise InputError("no type of a member", key="type", found=kind, allowed=list(below))
         below[kind] += _members(member["selector"], nodes, kind)
-    return Switch(text(manifest["metadata"], "name"), tuple(below["Node"]), tuple(below["HyperNode"]))
+    return SwitchNode(text(manifest["metadata"], "name"), tuple(below["Node"]), tuple(below["HyperNode"]))
 
 
-def _members(selector: dict[str, Any], nodes: list[Node], kind: str) -> list[str]:
+def _members(selector: dict[str, Any], nodes: list[KubernetesNode], kind: str) -> list[str]:
     """Names that a selector gives; patterns and labels are held to the nodes of the file."""
     if selector.get("exactMatch"):
         return [text(selector["exactMatch"], "name")]

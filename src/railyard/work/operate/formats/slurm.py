@@ -11,7 +11,7 @@ from railyard.cluster.network_table import natural
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema import yaml
 from railyard.work.operate.topology_file import (
-    Switch,
+    SwitchNode,
     TopologyFormat,
     compress_hostlist,
     expand_hostlist,
@@ -89,7 +89,7 @@ def _read_switches(text: str, file: str) -> NodeTree:
         if "switchname" not in pairs:
             raise InputError("a line has no SwitchName", file=file, line=line)
         switches.append(
-            Switch(
+            SwitchNode(
                 pairs["switchname"],
                 names_of(pairs.get("nodes", ""), file, line),
                 names_of(pairs.get("switches", ""), file, line),
@@ -313,9 +313,9 @@ def _names(mapping: dict[str, Node], key: str) -> tuple[str, ...]:
     return names_of(_text(mapping, key), node.mark.file, node.mark.line or 0) if node else ()
 
 
-def _switch(node: Node) -> Switch:
+def _switch(node: Node) -> SwitchNode:
     one = _mapping(node)
-    return Switch(_text(one, "switch"), _names(one, "nodes"), _names(one, "children"), node.mark.line or 0)
+    return SwitchNode(_text(one, "switch"), _names(one, "nodes"), _names(one, "children"), node.mark.line or 0)
 
 
 def _block(node: Node) -> tuple[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.work.operate.formats.slurm import names_of
-from railyard.work.operate.topology_file import Switch, TopologyFormat, switches_of, topology_formats, tree_of
+from railyard.work.operate.topology_file import SwitchNode, TopologyFormat, switches_of, topology_formats, tree_of
 
 if TYPE_CHECKING:
     from railyard.kit.schema.yaml import Node
@@ -22,22 +22,24 @@ def _read(text: str, file: str) -> NodeTree:
     top = yaml.parse_mapping(text, file).mapping or {}
     switches = {name: _children(node) for name, node in (_section(top, "switches").mapping or {}).items()}
     line = {name: node.mark.line or 0 for name, node in (_section(top, "switches").mapping or {}).items()}
-    leafs: list[Switch] = []
+    leafs: list[SwitchNode] = []
     for node in _section(top, "blocks").items or []:
         block = node.mapping or {}
         below = tuple(name for one in _texts(block, "nodes") for name in names_of(one, file, node.mark.line or 0))
-        leafs.append(Switch(_texts(block, "switch")[0] if "switch" in block else "", below, (), node.mark.line or 0))
+        leafs.append(
+            SwitchNode(_texts(block, "switch")[0] if "switch" in block else "", below, (), node.mark.line or 0)
+        )
     at = {leaf.name for leaf in leafs}
-    upper = [Switch(name, (), below, line[name]) for name, below in switches.items() if name not in at]
+    upper = [SwitchNode(name, (), below, line[name]) for name, below in switches.items() if name not in at]
     return tree_of([*_merged(leafs), *upper], file)
 
 
-def _merged(leafs: list[Switch]) -> list[Switch]:
+def _merged(leafs: list[SwitchNode]) -> list[SwitchNode]:
     """Blocks below one switch as the leaf that they make together."""
-    found: dict[str, Switch] = {}
+    found: dict[str, SwitchNode] = {}
     for leaf in leafs:
         before = found.get(leaf.name)
-        found[leaf.name] = leaf if before is None else Switch(leaf.name, before.nodes + leaf.nodes, (), before.line)
+        found[leaf.name] = leaf if before is None else SwitchNode(leaf.name, before.nodes + leaf.nodes, (), before.line)
     return list(found.values())
 
 

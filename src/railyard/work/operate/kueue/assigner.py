@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from railyard.work.operate.kueue.objects import times, total
 from railyard.work.operate.kueue.plan import (
-    Choice,
-    Mode,
+    AdmissionMode,
+    FlavorChoice,
     Needs,
-    Part,
-    Plan,
+    PodSetPlan,
+    WorkloadPlan,
     explicit,
     failure,
     find,
@@ -241,7 +241,7 @@ class Grade(IntEnum):
     FIT = 4
 
 
-_MODES = {Grade.NONE: Mode.NONE, Grade.FIT: Mode.FIT}
+_MODES = {Grade.NONE: AdmissionMode.NONE, Grade.FIT: AdmissionMode.FIT}
 
 
 @dataclass(frozen=True)
@@ -278,44 +278,46 @@ class Assigner:
         self.snapshot, self.workload, self.pinned = snapshot, workload, pinned or {}
         self.queue: ClusterQueue = snapshot.cluster.queues[workload.queue]
 
-    def plan(self, counts: Sequence[int] | None = None) -> Plan:
+    def plan(self, counts: Sequence[int] | None = None) -> WorkloadPlan:
         """Flavors and places, with the pods that are asked for or fewer.
 
         Args:
             counts: Of pods by set; None: all.
         """
-        found, groups = Plan(), dict[str, list[Part]]()
+        found, groups = WorkloadPlan(), dict[str, list[PodSetPlan]]()
         for number, part in enumerate(self._parts(counts)):
             asks = part.pods.asks
             groups.setdefault(asks.group if asks and asks.group else f"\0{number}", []).append(part)
         for group in groups.values():
             if not self._serve(group, found):
                 return found
-        if found.mode != Mode.NONE and self.snapshot.gates.topology:
+        if found.mode != AdmissionMode.NONE and self.snapshot.gates.topology:
             settle(found, self.workload, self.snapshot)
         return found
 
-    def _parts(self, counts: Sequence[int] | None) -> list[Part]:
+    def _parts(self, counts: Sequence[int] | None) -> list[PodSetPlan]:
         """Pod sets with what they take; of a workload that has quota, with what it got."""
         parts = []
         for number, pods in enumerate(self.workload.pod_sets):
             share = self.workload.share(pods.name)
             if share is not None:
-                flavors = {resource: Choice(name, Mode.FIT) for resource, name in share.flavors.items()}
+                flavors = {resource: FlavorChoice(name, AdmissionMode.FIT) for resource, name in share.flavors.items()}
                 count, held = self.workload.held(share)
-                parts.append(Part(replace(pods, count=count), held, flavors, place=share.place, delayed=share.delayed))
+                parts.append(
+                    PodSetPlan(replace(pods, count=count), held, flavors, place=share.place, delayed=share.delayed)
+                )
                 continue
             count = counts[number] if counts else pods.count - min(self.workload.done.get(pods.name, 0), pods.count)
             wanted = times(self.workload.wanted[number], count)
             if self.queue.group("pods"):
                 wanted["pods"] = count
-            parts.append(Part(replace(pods, count=count), wanted))
+            parts.append(PodSetPlan(replace(pods, count=count), wanted))
         return parts
 
-    def _serve(self, group: list[Part], plan: Plan) -> bool:
+    def _serve(self, group: list[PodSetPlan], plan: WorkloadPlan) -> bool:
         """Flavors for pod sets that go together; whether all got some."""
         wanted = total(*(part.wanted for part in group))
-        chosen: dict[str, Choice] | None = {key: one for part in group for key, one in part.flavors.items()}
+        chosen: dict[str, FlavorChoice] | None = {key: one for part in group for key, one in part.flavors.items()}
         why: list[str] = []
         for resource in sorted(wanted):
             if chosen is None or resource in chosen or (not self.queue.group(resource) and not wanted[resource]):
@@ -331,7 +333,7 @@ class Assigner:
             served &= bool(part.flavors) or not part.wanted
         return served
 
-    def _own(self, part: Part, chosen: Mapping[str, Choice]) -> dict[str, Choice]:
+    def _own(self, part: PodSetPlan, chosen: Mapping[str, FlavorChoice]) -> dict[str, FlavorChoice]:
         """Of a group's flavors those that a set asks for; of a set that asks for none, those with a topology."""
         if part.wanted:
             return {resource: one for resource, one in chosen.items() if resource in part.wanted}
@@ -340,14 +342,14 @@ class Assigner:
         return {resource: one for resource, one in chosen.items() if one.flavor in with_topology}
 
     def _flavor(
-        self, group: list[Part], wanted: Requests, resource: str, before: Mapping[FlavorResource, int]
-    ) -> tuple[dict[str, Choice], list[str]]:
+        self, group: list[PodSetPlan], wanted: Requests, resource: str, before: Mapping[FlavorResource, int]
+    ) -> tuple[dict[str, FlavorChoice], list[str]]:
         """A flavor for all resources that are covered together with one, and why it does not simply fit."""
         covering = self.queue.group(resource)
         if covering is None:
             return {}, [f"the queue has no {resource}"]
         asked = {key: value for key, value in wanted.items() if key in covering.resources}
-        best: dict[str, Choice] = {}
+        best: dict[str, FlavorChoice] = {}
         rated, why, last = _WORST, list[str](), False
         for name, _ in covering.flavors:
             unfit = self._unfit(name, group, covering, resource)
@@ -372,7 +374,7 @@ class Assigner:
             return True
         return rating.borrows > 0 and self.queue.next_if_borrowing
 
-    def _unfit(self, name: str, group: list[Part], covering: ResourceGroup, resource: str) -> str:
+    def _unfit(self, name: str, group: list[PodSetPlan], covering: ResourceGroup, resource: str) -> str:
         """Why a flavor will not do for the pod sets, whatever its quota."""
         flavor = self.snapshot.cluster.flavors.get(name)
         if flavor is None:
@@ -408,9 +410,9 @@ class Assigner:
 
     def _rate(
         self, name: str, asked: Requests, before: Mapping[FlavorResource, int]
-    ) -> tuple[dict[str, Choice], Rating, list[str]]:
+    ) -> tuple[dict[str, FlavorChoice], Rating, list[str]]:
         """How a flavor serves all resources: as it serves the worst."""
-        choices, worst, why, farthest = dict[str, Choice](), _BEST, list[str](), 0
+        choices, worst, why, farthest = dict[str, FlavorChoice](), _BEST, list[str](), 0
         for resource, amount in sorted(asked.items()):
             kind = (name, resource)
             rating = self._quota(kind, before.get(kind, 0) + amount)
@@ -420,7 +422,7 @@ class Assigner:
             if worst.better(rating, prefer_local=self.queue.prefer_local):
                 worst = rating
             if worst.grade != Grade.NONE:
-                choices[resource] = Choice(name, _MODES.get(rating.grade, Mode.PREEMPT), rating.borrows)
+                choices[resource] = FlavorChoice(name, _MODES.get(rating.grade, AdmissionMode.PREEMPT), rating.borrows)
         return choices, worst, why
 
     def _quota(self, kind: FlavorResource, amount: int) -> Rating:

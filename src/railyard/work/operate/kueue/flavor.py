@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.kueue.objects import Labels, Node, PodSet, Requests, Toleration
+    from railyard.work.operate.kueue.objects import KubernetesNode, Labels, PodSet, Requests, Toleration
     from railyard.work.operate.kueue.room import Path
 
 _PLENTY = 2**31 - 1
 
 
-class Ground:
+class FlavorNodes:
     """The nodes of a flavor, as they are while nothing is placed on them by TAS.
 
     Attributes:
@@ -30,7 +30,11 @@ class Ground:
     """
 
     def __init__(
-        self, levels: Sequence[str], nodes: Iterable[Node], labels: Labels, other: Mapping[str, Requests] | None = None
+        self,
+        levels: Sequence[str],
+        nodes: Iterable[KubernetesNode],
+        labels: Labels,
+        other: Mapping[str, Requests] | None = None,
     ) -> None:
         """Makes the groups.
 
@@ -42,7 +46,7 @@ class Ground:
         """
         self.levels = tuple(levels)
         self.by_node = bool(levels) and levels[-1] == HOSTNAME
-        leafs: dict[Path, list[Node]] = {}
+        leafs: dict[Path, list[KubernetesNode]] = {}
         for node in nodes:
             if node.ready and _belongs(node, labels, self.levels):
                 path = tuple(node.labels[level] for level in self.levels)
@@ -75,7 +79,7 @@ class Flavor:
         taken: int64[leafs] by resource, by pods that TAS placed.
     """
 
-    def __init__(self, ground: Ground, tolerations: tuple[Toleration, ...] = ()) -> None:
+    def __init__(self, ground: FlavorNodes, tolerations: tuple[Toleration, ...] = ()) -> None:
         self.ground, self.tolerations = ground, tolerations
         self.levels, self.by_node, self.domains, self.nodes = (
             ground.levels,
@@ -207,7 +211,7 @@ def usage(assignment: Assignment, requests: Requests) -> dict[Path, Requests]:
     return {values: {key: value * count for key, value in each.items()} for values, count in assignment.domains}
 
 
-def _belongs(node: Node, labels: Labels, levels: tuple[str, ...]) -> bool:
+def _belongs(node: KubernetesNode, labels: Labels, levels: tuple[str, ...]) -> bool:
     return all(node.labels.get(key) == value for key, value in labels.items()) and all(
         level in node.labels for level in levels
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.errors import InputError
 from railyard.work.operate.kueue.objects import (
     Assignment,
-    Node,
+    KubernetesNode,
+    NodeSelection,
     PodSet,
     Requests,
-    Selection,
     Toleration,
     TopologyRequest,
     amount,
@@ -45,13 +45,13 @@ def requests(amounts: Mapping[str, Any] | None) -> Requests:
     return {key: amount(key, value) for key, value in (amounts or {}).items()}
 
 
-def node(manifest: Manifest) -> Node:
+def node(manifest: Manifest) -> KubernetesNode:
     """A node; without conditions it is ready."""
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     ready = [one["status"] == "True" for one in status.get("conditions") or () if one["type"] == "Ready"]
     taints = tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in spec.get("taints") or ())
     metadata = manifest["metadata"]
-    return Node(
+    return KubernetesNode(
         text(metadata, "name"),
         {key: str(value) for key, value in (metadata.get("labels") or {}).items()},
         taints,
@@ -126,12 +126,12 @@ def topology_request(manifest: Manifest | None) -> TopologyRequest | None:
     )
 
 
-def selection(spec: Manifest) -> Selection:
+def selection(spec: Manifest) -> NodeSelection:
     """Which nodes will do for the pods of a template."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     liked = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    return Selection(
+    return NodeSelection(
         dict(spec.get("nodeSelector") or {}),
         tuple(needed.get("nodeSelectorTerms") or ()),
         tuple((int(one["weight"]), one["preference"]) for one in liked),

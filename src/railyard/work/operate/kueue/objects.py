@@ -190,7 +190,7 @@ GATES = {
 
 
 @dataclass(frozen=True)
-class Node:
+class KubernetesNode:
     """A node.
 
     Attributes:
@@ -222,7 +222,7 @@ class Toleration:
 
 
 @dataclass(frozen=True)
-class Selection:
+class NodeSelection:
     """Which nodes will do for a pod.
 
     Attributes:
@@ -271,7 +271,7 @@ class PodSet:
     count: int
     requests: Requests
     asks: TopologyRequest | None = None
-    selection: Selection = field(default_factory=Selection)
+    selection: NodeSelection = field(default_factory=NodeSelection)
     minimum: int = 0
 
 

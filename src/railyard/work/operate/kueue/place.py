@@ -25,7 +25,7 @@ from railyard.work.operate.kueue.search import assign
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from railyard.work.operate.kueue.room import Path, Room
+    from railyard.work.operate.kueue.room import Path, TopologyRoom
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Wanted:
 
 
 @dataclass
-class Search:
+class PlaceSearch:
     """One search on a flavor.
 
     Attributes:
@@ -85,7 +85,7 @@ class Search:
 
 
 def booked(
-    search: Search, places: Sequence[tuple[Wanted | None, Assignment | None]]
+    search: PlaceSearch, places: Sequence[tuple[Wanted | None, Assignment | None]]
 ) -> dict[str, Assignment | Refusal]:
     """The places by name, counted as taken."""
     result: dict[str, Assignment | Refusal] = {}
@@ -145,14 +145,14 @@ def _level_of(asks: TopologyRequest, workers: Wanted, levels: tuple[str, ...]) -
     return levels[-1] if asks.unconstrained or workers.implied else ""
 
 
-def _refusal(room: Room, fit: int, *, nodes: int, excluded: dict[str, int]) -> Refusal:
+def _refusal(room: TopologyRoom, fit: int, *, nodes: int, excluded: dict[str, int]) -> Refusal:
     ask = room.ask
     unit = "slices" if ask.size > 1 else "pods"
     layers = tuple(_layer(room, level, size) for level, size in ask.slices) if len(ask.slices) > 1 else ()
     return Refusal(f"{fit} of {ask.wanted} {unit} fit", fit, ask.wanted, nodes, excluded, layers)
 
 
-def _layer(room: Room, level: int, size: int) -> tuple[int, int]:
+def _layer(room: TopologyRoom, level: int, size: int) -> tuple[int, int]:
     """Slices of a layer that fit in the best group of the level asked for, and how many are wanted."""
     best = room.sorted(room.ask.level, room.domains.groups(room.ask.level))[0]
     groups = np.array([best])
@@ -167,7 +167,7 @@ def shrunk(wanted: Wanted, count: int, asks: TopologyRequest | None = None) -> W
     return Wanted(pods, wanted.implied)
 
 
-def resized(search: Search, workers: Wanted, leader: Wanted | None) -> dict[str, Assignment | Refusal] | None:
+def resized(search: PlaceSearch, workers: Wanted, leader: Wanted | None) -> dict[str, Assignment | Refusal] | None:
     """Where the pods of the new slice go; None: a node of the old one is gone, all are placed anew.
 
     Args:
@@ -183,7 +183,7 @@ def resized(search: Search, workers: Wanted, leader: Wanted | None) -> dict[str,
     return booked(search, [(workers, first(before, workers.pods.count)), (leader, led)])
 
 
-def _gone(search: Search, assignment: Assignment) -> bool:
+def _gone(search: PlaceSearch, assignment: Assignment) -> bool:
     return any(search.flavor.leaf(values) is None for values, _ in assignment.domains)
 
 
@@ -198,7 +198,7 @@ def first(assignment: Assignment, pods: int) -> Assignment:
 
 
 def _grown(
-    search: Search, workers: Wanted, leader: Wanted | None, before: Assignment
+    search: PlaceSearch, workers: Wanted, leader: Wanted | None, before: Assignment
 ) -> dict[str, Assignment | Refusal]:
     led = leader.previous if leader else None
     booked(search, [(workers, before), (leader, led)])
@@ -218,7 +218,7 @@ Layer = tuple[str, int]
 
 
 def replacement(
-    search: Search, wanted: Wanted, existing: Assignment, unhealthy: str
+    search: PlaceSearch, wanted: Wanted, existing: Assignment, unhealthy: str
 ) -> tuple[Assignment, Assignment] | Refusal:
     """Where the set runs with the lost pods elsewhere, and the part of it that is new."""
     flavor, asks = search.flavor, wanted.pods.asks or TopologyRequest()
@@ -245,7 +245,7 @@ def _of_broken(asks: TopologyRequest, lost: int) -> TopologyRequest:
     return replace(asks, layers=(kept,) if kept else ())
 
 
-def _within(search: Search, wanted: Wanted, left: Assignment, lost: int) -> Path:
+def _within(search: PlaceSearch, wanted: Wanted, left: Assignment, lost: int) -> Path:
     """Path of the group in which the replacement has to lie; empty: any."""
     flavor, asks = search.flavor, wanted.pods.asks or TopologyRequest()
     if not left.domains:
@@ -258,7 +258,7 @@ def _within(search: Search, wanted: Wanted, left: Assignment, lost: int) -> Path
     return flavor.path(left.domains[0][0])[: flavor.levels.index(asks.required) + 1]
 
 
-def _incomplete(search: Search, left: Assignment, lost: int, layer: Layer) -> Path:
+def _incomplete(search: PlaceSearch, left: Assignment, lost: int, layer: Layer) -> Path:
     """The first group of a layer in which the lost pods complete a slice."""
     flavor, (name, size) = search.flavor, layer
     if name not in flavor.levels:
@@ -271,7 +271,7 @@ def _incomplete(search: Search, left: Assignment, lost: int, layer: Layer) -> Pa
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningPods:
     """A workload that runs, and has lost a node.
 
     Attributes:
@@ -283,7 +283,9 @@ class Running:
     one_pod: bool = False
 
 
-def place(search: Search, wanted: Sequence[Wanted], running: Running | None = None) -> dict[str, Assignment | Refusal]:
+def place(
+    search: PlaceSearch, wanted: Sequence[Wanted], running: RunningPods | None = None
+) -> dict[str, Assignment | Refusal]:
     """Of each pod set, by name, where it goes; the first that has to wait ends the search.
 
     Args:
@@ -304,7 +306,7 @@ def place(search: Search, wanted: Sequence[Wanted], running: Running | None = No
     return result
 
 
-def _group(search: Search, group: list[Wanted]) -> dict[str, Assignment | Refusal]:
+def _group(search: PlaceSearch, group: list[Wanted]) -> dict[str, Assignment | Refusal]:
     workers, leader = group[0], group[1] if len(group) > 1 else None
     if leader and leader.pods.count > workers.pods.count:
         workers, leader = leader, workers
@@ -318,7 +320,7 @@ def _group(search: Search, group: list[Wanted]) -> dict[str, Assignment | Refusa
     return booked(search, [(workers, placed[0]), (leader, placed[1])])
 
 
-def _replaced(search: Search, group: list[Wanted], running: Running) -> dict[str, Assignment | Refusal]:
+def _replaced(search: PlaceSearch, group: list[Wanted], running: RunningPods) -> dict[str, Assignment | Refusal]:
     result: dict[str, Assignment | Refusal] = {}
     for one in group:
         existing = running.places.get(one.pods.name)

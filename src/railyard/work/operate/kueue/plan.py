@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from railyard.work.operate.kueue.flavor import usage
 from railyard.work.operate.kueue.objects import Refusal
-from railyard.work.operate.kueue.place import Running, Search, Wanted, place
+from railyard.work.operate.kueue.place import PlaceSearch, RunningPods, Wanted, place
 from railyard.work.operate.kueue.queues import Admission, Share
-from railyard.work.operate.kueue.snapshot import Usage
+from railyard.work.operate.kueue.snapshot import WorkloadUsage
 
 if TYPE_CHECKING:
     from railyard.work.operate.kueue.objects import Assignment, PodSet, Requests
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.work.operate.kueue.snapshot import Snapshot
 
 
-class Mode(IntEnum):
+class AdmissionMode(IntEnum):
     """How a workload could be admitted, the worse the smaller."""
 
     NONE = 0
@@ -30,7 +30,7 @@ class Mode(IntEnum):
 
 
 @dataclass
-class Choice:
+class FlavorChoice:
     """A flavor for a resource.
 
     Attributes:
@@ -40,13 +40,13 @@ class Choice:
     """
 
     flavor: str
-    mode: Mode
+    mode: AdmissionMode
     borrows: int = 0
     last: bool = True
 
 
 @dataclass
-class Part:
+class PodSetPlan:
     """What a pod set would get.
 
     Attributes:
@@ -58,56 +58,56 @@ class Part:
 
     pods: PodSet
     wanted: Requests
-    flavors: dict[str, Choice] = field(default_factory=dict)
+    flavors: dict[str, FlavorChoice] = field(default_factory=dict)
     why: list[str] = field(default_factory=list)
     failed: bool = False
     place: Assignment | None = None
     delayed: str = ""
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> AdmissionMode:
         """The worst of its resources."""
         if not (self.why or self.failed):
-            return Mode.FIT
+            return AdmissionMode.FIT
         if self.failed or not self.flavors:
-            return Mode.NONE
+            return AdmissionMode.NONE
         return min(choice.mode for choice in self.flavors.values())
 
 
 @dataclass
-class Plan:
+class WorkloadPlan:
     """What a workload would get.
 
     Attributes:
         borrows: The farthest that its queue has to go.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PodSetPlan] = field(default_factory=list)
     quota: dict[FlavorResource, int] = field(default_factory=dict)
     borrows: int = 0
-    _mode: Mode | None = None
+    _mode: AdmissionMode | None = None
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> AdmissionMode:
         """The worst of its parts, as it was when first asked for or last set."""
         if not self.parts:
-            return Mode.NONE
+            return AdmissionMode.NONE
         if self._mode is None:
             self._mode = min(part.mode for part in self.parts)
         return self._mode
 
-    def set_mode(self, mode: Mode, part: Part | None = None) -> None:
+    def set_mode(self, mode: AdmissionMode, part: PodSetPlan | None = None) -> None:
         """Sets it, of one part and its flavors or of all."""
         self._mode = mode
         for one in [part] if part else self.parts:
             for choice in one.flavors.values():
                 choice.mode = mode
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> PodSetPlan:
         """Of a pod set."""
         return next(part for part in self.parts if part.pods.name == name)
 
-    def append(self, part: Part) -> None:
+    def append(self, part: PodSetPlan) -> None:
         """Adds a pod set and counts what it takes."""
         self.parts.append(part)
         for resource, choice in part.flavors.items():
@@ -130,9 +130,11 @@ class Plan:
         """Why it does not fit, in words."""
         return "; ".join(f"{part.pods.name}: {', '.join(dict.fromkeys(part.why))}" for part in self.parts if part.why)
 
-    def taken(self, snapshot: Snapshot, workload: Workload, quota: dict[FlavorResource, int] | None = None) -> Usage:
+    def taken(
+        self, snapshot: Snapshot, workload: Workload, quota: dict[FlavorResource, int] | None = None
+    ) -> WorkloadUsage:
         """What it takes beyond what the workload has already."""
-        found = Usage({} if workload.admission else dict(self.quota if quota is None else quota))
+        found = WorkloadUsage({} if workload.admission else dict(self.quota if quota is None else quota))
         for part in self.parts:
             flavor = only_topology(part, snapshot, workload)
             if part.place is None or not flavor:
@@ -160,7 +162,7 @@ class Plan:
         return Admission(queue, shares)
 
 
-def only_topology(part: Part, snapshot: Snapshot, workload: Workload) -> str:
+def only_topology(part: PodSetPlan, snapshot: Snapshot, workload: Workload) -> str:
     """The one flavor with a topology of a part; empty: there is none, or there are several."""
     queue = snapshot.cluster.queues[workload.queue]
     found = {choice.flavor for choice in part.flavors.values()} & snapshot.flavors.keys() & set(queue.flavors)
@@ -182,7 +184,7 @@ def topology_only(queue: ClusterQueue, snapshot: Snapshot) -> bool:
     return all(name in snapshot.flavors for name in queue.flavors)
 
 
-def needs(plan: Plan, workload: Workload, snapshot: Snapshot) -> Needs:
+def needs(plan: WorkloadPlan, workload: Workload, snapshot: Snapshot) -> Needs:
     """What still wants a place, by flavor; parts for which there is none fail."""
     queue, found = snapshot.cluster.queues[workload.queue], dict[str, list[Wanted]]()
     for part in plan.parts:
@@ -195,7 +197,7 @@ def needs(plan: Plan, workload: Workload, snapshot: Snapshot) -> Needs:
         if not flavor:
             part.failed = True
             part.why.append("no flavor with a topology, or several")
-            plan.set_mode(Mode.NONE, part)
+            plan.set_mode(AdmissionMode.NONE, part)
         elif workload.admission is None and flavor in _provisioned(queue, snapshot):
             part.delayed = "Pending"
         else:
@@ -234,17 +236,17 @@ def find(
     for name in sorted(wanted):
         flavor = snapshot.flavors[name]
         assumed = shared if snapshot.gates.overlapping and flavor.by_node else {}
-        search = Search(flavor, snapshot.gates, assumed, empty)
+        search = PlaceSearch(flavor, snapshot.gates, assumed, empty)
         result |= place(search, wanted[name], running)
     return result
 
 
-def _running(workload: Workload) -> Running | None:
+def _running(workload: Workload) -> RunningPods | None:
     if not workload.unhealthy:
         return None
     shares = workload.admission.shares if workload.admission else ()
     places = {share.name: share.place for share in shares if share.place}
-    return Running(places, workload.unhealthy[0], workload.one_pod)
+    return RunningPods(places, workload.unhealthy[0], workload.one_pod)
 
 
 def failure(result: Mapping[str, Assignment | Refusal]) -> tuple[str, Refusal] | None:
@@ -252,7 +254,7 @@ def failure(result: Mapping[str, Assignment | Refusal]) -> tuple[str, Refusal] |
     return next(((name, found) for name, found in result.items() if isinstance(found, Refusal)), None)
 
 
-def keep(plan: Plan, result: Mapping[str, Assignment | Refusal]) -> None:
+def keep(plan: WorkloadPlan, result: Mapping[str, Assignment | Refusal]) -> None:
     """Writes places into the plan; those that were refused have none."""
     for name, found in result.items():
         part = plan.part(name)
@@ -261,10 +263,10 @@ def keep(plan: Plan, result: Mapping[str, Assignment | Refusal]) -> None:
             part.delayed = "Ready"
 
 
-def settle(plan: Plan, workload: Workload, snapshot: Snapshot) -> None:
+def settle(plan: WorkloadPlan, workload: Workload, snapshot: Snapshot) -> None:
     """Finds places for a plan whose quotas fit, or sees whether preemption would give it some."""
     wanted = needs(plan, workload, snapshot)
-    if plan.mode == Mode.FIT:
+    if plan.mode == AdmissionMode.FIT:
         result = find(snapshot, workload, wanted)
         refused = failure(result)
         if refused is None:
@@ -272,13 +274,13 @@ def settle(plan: Plan, workload: Workload, snapshot: Snapshot) -> None:
         else:
             part = plan.part(refused[0])
             part.why.append(refused[1].why)
-            plan.set_mode(Mode.PREEMPT, part)
-    if plan.mode == Mode.PREEMPT and not workload.unhealthy:
+            plan.set_mode(AdmissionMode.PREEMPT, part)
+    if plan.mode == AdmissionMode.PREEMPT and not workload.unhealthy:
         refused = failure(find(snapshot, workload, wanted, empty=True))
         if refused is not None:
             part = plan.part(refused[0])
             part.why.append(f"{refused[1].why} if nothing else ran")
-            plan.set_mode(Mode.NONE, part)
+            plan.set_mode(AdmissionMode.NONE, part)
         else:
             for one in (one for group in wanted.values() for one in group):
-                plan.set_mode(Mode.PREEMPT, plan.part(one.pods.name))
+                plan.set_mode(AdmissionMode.PREEMPT, plan.part(one.pods.name))

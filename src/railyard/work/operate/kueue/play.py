@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import SimulationError
 from railyard.work.operate.kueue.assigner import Assigner, targets
-from railyard.work.operate.kueue.plan import Mode, Plan, explicit, find, keep, needs, topology_only
+from railyard.work.operate.kueue.plan import AdmissionMode, WorkloadPlan, explicit, find, keep, needs, topology_only
 from railyard.work.operate.kueue.queues import ANY
-from railyard.work.operate.kueue.snapshot import Snapshot, Usage
+from railyard.work.operate.kueue.snapshot import Snapshot, WorkloadUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.work.operate.kueue.queues import Admission, ClusterQueue, FlavorResource, Workload
-    from railyard.work.operate.kueue.snapshot import Cluster
+    from railyard.work.operate.kueue.snapshot import KueueCluster
 
 
-def state_of(played: Played, one: Workload) -> str:
+def state_of(played: PlayedWorkloads, one: Workload) -> str:
     """Of `waits`, `preempted`, `has quota`, `moved`, `admitted` and `runs`."""
     if one.admission is None:
         return "preempted" if one.key in played.gone else "waits"
@@ -30,7 +30,7 @@ def state_of(played: Played, one: Workload) -> str:
     return "admitted" if one.key in played.news else "runs"
 
 
-def why_not(played: Played, key: str) -> str:
+def why_not(played: PlayedWorkloads, key: str) -> str:
     """Why a workload has no admission; empty where nothing is known."""
     if played.gone.get(key):
         return f"for {played.gone[key]}"
@@ -42,7 +42,7 @@ Pins = dict[str, dict[str, str]]
 
 
 @dataclass
-class Outcome:
+class CycleOutcome:
     """What a cycle did.
 
     Attributes:
@@ -66,7 +66,7 @@ class _Entry:
     """A workload in a cycle: its plan, whom it wants to go, and what became of it."""
 
     workload: Workload
-    plan: Plan
+    plan: WorkloadPlan
     victims: list[Workload]
     done: bool = False
     at_once: bool = False
@@ -79,18 +79,18 @@ class _Entry:
         return one.admission is None, self.plan.borrows, -one.priority, one.created
 
 
-def cycle(cluster: Cluster) -> Outcome:
+def cycle(cluster: KueueCluster) -> CycleOutcome:
     """Looks once at the head of each queue."""
     return _Cycle(cluster).run()
 
 
 class _Cycle:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KueueCluster) -> None:
         self.cluster, self.snapshot = cluster, Snapshot(cluster)
         self.gone: dict[str, Workload] = {}  # preempted in this cycle
-        self.outcome = Outcome()
+        self.outcome = CycleOutcome()
 
-    def run(self) -> Outcome:
+    def run(self) -> CycleOutcome:
         heads, behind = self._heads()
         entries = [_Entry(one, *self._plan(one)) for one in heads]
         for entry in sorted(entries, key=lambda one: one.order):
@@ -127,48 +127,48 @@ class _Cycle:
         for other in (one, *alike):
             self.outcome.inadmissible.setdefault(one.queue, []).append(other.key)
 
-    def _plan(self, workload: Workload, pinned: Pins | None = None) -> tuple[Plan, list[Workload]]:
+    def _plan(self, workload: Workload, pinned: Pins | None = None) -> tuple[WorkloadPlan, list[Workload]]:
         """What a workload would get, and who would have to go."""
         plan, victims = self._first_plan(workload, pinned)
         queue, gates = self.cluster.queues[workload.queue], self.snapshot.gates
         asks = any(explicit(pods) for pods in workload.pod_sets) or topology_only(queue, self.snapshot)
-        if gates.topology and plan.mode == Mode.PREEMPT and asks and not workload.lost:
+        if gates.topology and plan.mode == AdmissionMode.PREEMPT and asks and not workload.lost:
             wanted = needs(plan, workload, self.snapshot)
             self.snapshot.weigh(victims, -1)
             keep(plan, find(self.snapshot, workload, wanted, empty=not victims))
             self.snapshot.weigh(victims, 1)
         return plan, victims
 
-    def _first_plan(self, workload: Workload, pinned: Pins | None) -> tuple[Plan, list[Workload]]:
+    def _first_plan(self, workload: Workload, pinned: Pins | None) -> tuple[WorkloadPlan, list[Workload]]:
         assigner = Assigner(self.snapshot, workload, pinned)
         plan = assigner.plan()
         victims = self._victims(workload, plan)
-        if plan.mode == Mode.FIT or victims or not self.snapshot.gates.partial:
+        if plan.mode == AdmissionMode.FIT or victims or not self.snapshot.gates.partial:
             return plan, victims
         return self._fewer(workload, assigner) or (plan, [])
 
-    def _victims(self, workload: Workload, plan: Plan) -> list[Workload]:
-        if plan.mode != Mode.PREEMPT:
+    def _victims(self, workload: Workload, plan: WorkloadPlan) -> list[Workload]:
+        if plan.mode != AdmissionMode.PREEMPT:
             return []
         short: set[FlavorResource] = {
             (choice.flavor, resource)
             for part in plan.parts
             for resource, choice in part.flavors.items()
-            if choice.mode == Mode.PREEMPT
+            if choice.mode == AdmissionMode.PREEMPT
         }
         places = needs(plan, workload, self.snapshot) if self.snapshot.gates.topology else {}
         return targets(self.snapshot, workload, plan.quota, short, places)
 
-    def _fewer(self, workload: Workload, assigner: Assigner) -> tuple[Plan, list[Workload]] | None:
+    def _fewer(self, workload: Workload, assigner: Assigner) -> tuple[WorkloadPlan, list[Workload]] | None:
         """The most pods with which a workload that starts with fewer could start."""
         full = [pods.count for pods in workload.pod_sets]
         spare = [pods.count - (pods.minimum or pods.count) for pods in workload.pod_sets]
-        found: dict[int, tuple[Plan, list[Workload]]] = {}
+        found: dict[int, tuple[WorkloadPlan, list[Workload]]] = {}
 
         def works(step: int) -> bool:
             plan = assigner.plan([most - more * step // sum(spare) for most, more in zip(full, spare, strict=True)])
             victims = self._victims(workload, plan)
-            if plan.mode == Mode.FIT or victims:
+            if plan.mode == AdmissionMode.FIT or victims:
                 found[step] = plan, victims
             return step in found
 
@@ -179,14 +179,14 @@ class _Cycle:
     def _process(self, entry: _Entry) -> None:
         taken, fits = self._renewed(entry)
         mode, workload = entry.plan.mode, entry.workload
-        if self.snapshot.gates.fail_fast and workload.lost and mode != Mode.FIT:
+        if self.snapshot.gates.fail_fast and workload.lost and mode != AdmissionMode.FIT:
             entry.done = True
             self.outcome.evicted.append(workload.key)
-        elif mode == Mode.NONE or (mode == Mode.PREEMPT and not entry.victims):
+        elif mode == AdmissionMode.NONE or (mode == AdmissionMode.PREEMPT and not entry.victims):
             entry.why = entry.plan.why or "no workload may be preempted for it"
-            if mode == Mode.PREEMPT and self.cluster.queues[workload.queue].preemption.reclaim != ANY:
+            if mode == AdmissionMode.PREEMPT and self.cluster.queues[workload.queue].preemption.reclaim != ANY:
                 self.snapshot.add(workload.queue, self._reserved(entry))
-        elif mode == Mode.DEFERRED:
+        elif mode == AdmissionMode.DEFERRED:
             entry.why, entry.at_once = "it fits once workloads are gone that others preempt", True
             self.snapshot.add(workload.queue, taken)
         elif not fits or self._contested(entry):
@@ -194,10 +194,10 @@ class _Cycle:
         else:
             self._carry_out(entry, taken)
 
-    def _carry_out(self, entry: _Entry, taken: Usage) -> None:
+    def _carry_out(self, entry: _Entry, taken: WorkloadUsage) -> None:
         self.gone |= {one.key: one for one in entry.victims}
         self.snapshot.add(entry.workload.queue, taken)
-        if entry.plan.mode == Mode.FIT:
+        if entry.plan.mode == AdmissionMode.FIT:
             entry.done = True
             self.outcome.admitted[entry.workload.key] = entry.plan.admission(entry.workload.queue)
             return
@@ -207,7 +207,7 @@ class _Cycle:
     def _contested(self, entry: _Entry) -> bool:
         return any(one.key in self.gone for one in entry.victims)
 
-    def _renewed(self, entry: _Entry) -> tuple[Usage, bool]:
+    def _renewed(self, entry: _Entry) -> tuple[WorkloadUsage, bool]:
         """What the plan takes and whether it fits still; another plan, where others changed what it rests on."""
         taken = entry.plan.taken(self.snapshot, entry.workload)
         lacks = self._lacks(entry, taken)
@@ -224,19 +224,19 @@ class _Cycle:
         entry.plan, entry.victims = self._plan(entry.workload, pinned)
         for one in away:
             self.snapshot.add_workload(one)
-        if contested and entry.plan.mode == Mode.FIT:
-            entry.plan.set_mode(Mode.DEFERRED)
+        if contested and entry.plan.mode == AdmissionMode.FIT:
+            entry.plan.set_mode(AdmissionMode.DEFERRED)
         taken = entry.plan.taken(self.snapshot, entry.workload)
         return taken, not self._lacks(entry, taken)
 
-    def _lacks(self, entry: _Entry, taken: Usage) -> str:
+    def _lacks(self, entry: _Entry, taken: WorkloadUsage) -> str:
         away = list({**self.gone, **{one.key: one for one in entry.victims}}.values())
         self.snapshot.weigh(away, -1)
         found = self.snapshot.fits(entry.workload.queue, taken)
         self.snapshot.weigh(away, 1)
         return found
 
-    def _reserved(self, entry: _Entry) -> Usage:
+    def _reserved(self, entry: _Entry) -> WorkloadUsage:
         """What is kept for a workload that waits for others to end: as much as the queue may use of it."""
         account, borrows = self.snapshot.accounts[entry.workload.queue], entry.plan.borrows > 0
         quota: dict[FlavorResource, int] = {}
@@ -254,7 +254,7 @@ def _shape(workload: Workload) -> tuple[object, ...]:
     return workload.queue, workload.priority, workload.pod_sets
 
 
-def after(cluster: Cluster, outcome: Outcome) -> Mapping[str, Admission]:
+def after(cluster: KueueCluster, outcome: CycleOutcome) -> Mapping[str, Admission]:
     """What every workload has after a cycle: what it got, or had before."""
     before = {one.key: one.admission for one in cluster.workloads if one.admission}
     return {**before, **outcome.admitted}
@@ -265,7 +265,7 @@ _ROUNDS = 4
 
 
 @dataclass
-class Played:
+class PlayedWorkloads:
     """The end of it.
 
     Attributes:
@@ -282,13 +282,13 @@ class Played:
     cycles: int = 0
 
 
-def play(cluster: Cluster) -> Played:
+def play(cluster: KueueCluster) -> PlayedWorkloads:
     """Lets Kueue run; workloads that have to go do so between two cycles.
 
     Raises:
         SimulationError: Workloads chase one another without end.
     """
-    played = Played({one.key: one for one in cluster.workloads})
+    played = PlayedWorkloads({one.key: one for one in cluster.workloads})
     held: set[str] = set()
     while True:
         pending = tuple(replace(one, active=False) if one.key in held else one for one in played.workloads.values())
@@ -305,11 +305,11 @@ def play(cluster: Cluster) -> Played:
             raise SimulationError(f"workloads preempt one another without end: {', '.join(outcome.preempted)}")
 
 
-def _keys(outcome: Outcome) -> list[str]:
+def _keys(outcome: CycleOutcome) -> list[str]:
     return [key for keys in outcome.left.values() for key in keys]
 
 
-def _apply(cluster: Cluster, played: Played, outcome: Outcome) -> bool:
+def _apply(cluster: KueueCluster, played: PlayedWorkloads, outcome: CycleOutcome) -> bool:
     """Writes down what a cycle did; whether it did anything."""
     for key, admission in outcome.admitted.items():
         one = played.workloads[key]

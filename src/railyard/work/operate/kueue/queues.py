@@ -113,7 +113,7 @@ class ClusterQueue:
 
 
 @dataclass(frozen=True)
-class Cohort:
+class QueueCohort:
     """A Cohort: queues that lend to one another."""
 
     name: str

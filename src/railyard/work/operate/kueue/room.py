@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.kueue.objects import Fits, Labels, Node, PodAsk, Selection, Toleration
+    from railyard.work.operate.kueue.objects import Fits, KubernetesNode, Labels, NodeSelection, PodAsk, Toleration
 
 
 _STOPS = {"NoSchedule", "NoExecute"}
 """Effects of taints that keep pods away; PreferNoSchedule does not."""
 
 
-def barred(node: Node, selection: Selection, tolerations: tuple[Toleration, ...]) -> str:
+def barred(node: KubernetesNode, selection: NodeSelection, tolerations: tuple[Toleration, ...]) -> str:
     """What keeps the pods away from a node: a taint, `nodeSelector` or `affinity`; empty: nothing.
 
     Args:
@@ -47,7 +47,7 @@ def unborne(taints: tuple[tuple[str, str, str], ...], tolerations: tuple[Tolerat
     return ""
 
 
-def score(node: Node, selection: Selection) -> int:
+def score(node: KubernetesNode, selection: NodeSelection) -> int:
     """Sum of the weights of preferred terms that a node matches."""
     return sum(weight for weight, term in selection.preferred if weight and _term(term, node.labels, node.name))
 
@@ -153,7 +153,7 @@ Counts = list["NDArray[np.int64]"]
 _NEVER = np.iinfo(np.int64).max
 
 
-class Room:
+class TopologyRoom:
     """What fits below every group; what has been handed out, once a placement goes down.
 
     Attributes:
@@ -182,9 +182,9 @@ class Room:
             counts[-1][:] = found
         self.roll_up()
 
-    def copy(self) -> Room:
+    def copy(self) -> TopologyRoom:
         """The same, for trials."""
-        twin = Room.__new__(Room)
+        twin = TopologyRoom.__new__(TopologyRoom)
         twin.domains, twin.ask, twin.slice_level, twin.inner = self.domains, self.ask, self.slice_level, self.inner
         for name in ("pods", "slices", "led", "slices_led", "leaders", "score"):
             setattr(twin, name, [counts.copy() for counts in getattr(self, name)])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.work.operate.kueue.objects import Given
-from railyard.work.operate.kueue.room import Room
+from railyard.work.operate.kueue.room import TopologyRoom
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.work.operate.kueue.room import Domains
 
 
-Spread = tuple["Room", int, list[int]]
+Spread = tuple["TopologyRoom", int, list[int]]
 """Room with shares handed out, the level of the groups, and the groups."""
 
 
@@ -37,13 +37,13 @@ class _Greedy:
 class _Choice:
     """Groups that could take equal shares: room without those below the threshold."""
 
-    room: Room
+    room: TopologyRoom
     groups: list[int]
     threshold: int
     count: int
 
 
-def balanced(room: Room) -> Spread | None:
+def balanced(room: TopologyRoom) -> Spread | None:
     """Equal shares for the groups of the level asked for; None: there are none, the usual search has to do."""
     ask = room.ask
     choice = _best(room)
@@ -60,7 +60,7 @@ def balanced(room: Room) -> Spread | None:
     return None if shared is None else (choice.room, level, shared)
 
 
-def _best(room: Room) -> _Choice | None:
+def _best(room: TopologyRoom) -> _Choice | None:
     """Of the groups under each parent those with the highest threshold; of equals, those on fewest groups."""
     level, best = room.ask.level, None
     for siblings in _siblings(room, level):
@@ -74,13 +74,13 @@ def _best(room: Room) -> _Choice | None:
     return best
 
 
-def _siblings(room: Room, level: int) -> Sequence[NDArray[np.int64]]:
+def _siblings(room: TopologyRoom, level: int) -> Sequence[NDArray[np.int64]]:
     if not level:
         return [room.domains.groups(0)]
     return [room.domains.children[level - 1][parent] for parent in np.argsort(room.domains.rank[level - 1])]
 
 
-def _candidate(room: Room, level: int, groups: list[int], least: int) -> _Choice | None:
+def _candidate(room: TopologyRoom, level: int, groups: list[int], least: int) -> _Choice | None:
     ask, lower = room.ask, level < room.slice_level
     below = [int(child) for one in groups for child in room.domains.children[level][one]] if lower else groups
     greedy = _greedy(room, level + lower, below)
@@ -103,7 +103,7 @@ def _candidate(room: Room, level: int, groups: list[int], least: int) -> _Choice
     return None
 
 
-def _greedy(room: Room, level: int, groups: list[int]) -> _Greedy | None:
+def _greedy(room: TopologyRoom, level: int, groups: list[int]) -> _Greedy | None:
     """The largest groups until all slices and leaders have room; None: they do not."""
     slices, leaders, used = room.ask.wanted, room.ask.leaders, 0
     last_led = last = None
@@ -123,7 +123,7 @@ def _greedy(room: Room, level: int, groups: list[int]) -> _Greedy | None:
     return None if leaders > 0 or slices > 0 else _Greedy(used, last_led, last)
 
 
-def _pruned(room: Room, level: int, groups: list[int], threshold: int) -> Room:
+def _pruned(room: TopologyRoom, level: int, groups: list[int], threshold: int) -> TopologyRoom:
     """Room without the groups, and those one level below, that hold less than the threshold.
 
     What inner slices would leave over is not taken off again: Kueue does not either.
@@ -140,14 +140,14 @@ def _pruned(room: Room, level: int, groups: list[int], threshold: int) -> Room:
     return trial
 
 
-def _prune(room: Room, level: int, group: int, threshold: int) -> None:
+def _prune(room: TopologyRoom, level: int, group: int, threshold: int) -> None:
     if room.slices[level][group] < threshold:
         _clear(room, level, group, (room.pods, room.slices, room.led, room.slices_led, room.leaders))
     elif room.ask.leaders and room.leaders[level][group] and room.slices_led[level][group] < threshold:
         _clear(room, level, group, (room.led, room.slices_led, room.leaders))
 
 
-def _clear(room: Room, level: int, group: int, kinds: tuple[list[NDArray[np.int64]], ...]) -> None:
+def _clear(room: TopologyRoom, level: int, group: int, kinds: tuple[list[NDArray[np.int64]], ...]) -> None:
     groups = np.array([group])
     while True:
         for counts in kinds:
@@ -158,7 +158,7 @@ def _clear(room: Room, level: int, group: int, kinds: tuple[list[NDArray[np.int6
         level += 1
 
 
-def _richness(room: Room, level: int, group: int) -> tuple[int, int, float, int]:
+def _richness(room: TopologyRoom, level: int, group: int) -> tuple[int, int, float, int]:
     """Order in which groups are tried: with a leader, most slices beside it, most evenly spread pods, by name."""
     even = 0.0
     if level < room.domains.lowest:
@@ -173,7 +173,7 @@ def _richness(room: Room, level: int, group: int) -> tuple[int, int, float, int]
     )
 
 
-def _fewest(room: Room, level: int, order: list[int]) -> list[int] | None:
+def _fewest(room: TopologyRoom, level: int, order: list[int]) -> list[int] | None:
     """As few groups as a greedy choice takes, of those sets the one with least room that suffices.
 
     A table of (groups taken, leaders left, pods left) to the first set that came to it.
@@ -191,7 +191,9 @@ def _fewest(room: Room, level: int, order: list[int]) -> list[int] | None:
     return list(done[max(done)]) if done else None
 
 
-def _extend(room: Room, level: int, group: int, tables: tuple[dict[tuple[int, int], tuple[int, ...]], ...]) -> None:
+def _extend(
+    room: TopologyRoom, level: int, group: int, tables: tuple[dict[tuple[int, int], tuple[int, ...]], ...]
+) -> None:
     before, after = tables
     for leaders, pods in sorted(before):
         if leaders <= 0 and pods <= 0:
@@ -204,7 +206,7 @@ def _extend(room: Room, level: int, group: int, tables: tuple[dict[tuple[int, in
             after.setdefault((leaders, pods - int(room.pods[level][group])), chosen)
 
 
-def _share(room: Room, level: int, groups: list[int], threshold: int) -> list[int] | None:
+def _share(room: TopologyRoom, level: int, groups: list[int], threshold: int) -> list[int] | None:
     """The threshold to each of the fewest groups, and what is left to the first that have room."""
     ask = room.ask
     chosen = _fewest(room, level, sorted(groups, key=lambda one: int(room.domains.rank[level][one])))
@@ -228,9 +230,9 @@ Found = tuple[int, list[int]]
 """A level, and groups of it."""
 
 
-def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[Room, int]:
+def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[TopologyRoom, int]:
     """The pods that each leaf gets, or the room that there was, and how many slices it holds."""
-    room = Room(domains, fits, ask)
+    room = TopologyRoom(domains, fits, ask)
     spread, level, groups = room, ask.level, None
     if ask.balanced and not (ask.required or ask.anywhere):
         trial = balanced(room)
@@ -249,7 +251,7 @@ def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[Room, int
     return Given(pods, leaders if ask.leaders else np.zeros_like(leaders))
 
 
-def _fitting(room: Room, level: int) -> Found | int:
+def _fitting(room: TopologyRoom, level: int) -> Found | int:
     """The level and the groups that hold the set; a number: it has to wait, so many slices would fit."""
     ask, order = room.ask, room.sorted_led(level, room.domains.groups(level))
     holds = (room.slices_led[level] >= ask.wanted) & (room.leaders[level] >= ask.leaders)
@@ -265,12 +267,12 @@ def _fitting(room: Room, level: int) -> Found | int:
     return _several(room, level, order)
 
 
-def _tightest_slices(room: Room, level: int, order: list[int], wanted: int, leaders: int) -> int:
+def _tightest_slices(room: TopologyRoom, level: int, order: list[int], wanted: int, leaders: int) -> int:
     slices = room.slices_led[level] if leaders else room.slices[level]
     return room.tightest(level, order, slices, wanted, leaders)
 
 
-def _several(room: Room, level: int, order: list[int]) -> Found | int:
+def _several(room: TopologyRoom, level: int, order: list[int]) -> Found | int:
     """The first groups: those that take leaders, then others; for the last part the tightest that holds it."""
     ask, wanted, leaders = room.ask, room.ask.wanted, room.ask.leaders
     order = _leader_first(room, level, order, _Load(ask.pods, leaders, ask.size, in_slices=True))
@@ -311,14 +313,14 @@ class _Load:
         """Pods that stay together."""
         return self.size if self.in_slices else 1
 
-    def counts(self, room: Room, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def counts(self, room: TopologyRoom, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of groups what they hold of it, without a leader and beside one."""
         if self.in_slices:
             return room.slices[level], room.slices_led[level]
         return room.pods[level], room.led[level]
 
 
-def _leader_first(room: Room, level: int, order: list[int], load: _Load) -> list[int]:
+def _leader_first(room: TopologyRoom, level: int, order: list[int], load: _Load) -> list[int]:
     """The first group that can take the leader and leaves room enough for all, put in front."""
     if not load.leaders or len(order) < 2:
         return order
@@ -330,7 +332,7 @@ def _leader_first(room: Room, level: int, order: list[int], load: _Load) -> list
     return order
 
 
-def _hand_out(room: Room, level: int, order: list[int], load: _Load) -> list[int]:
+def _hand_out(room: TopologyRoom, level: int, order: list[int], load: _Load) -> list[int]:
     """Gives groups their pods and leaders.
 
     Returns:
@@ -356,7 +358,7 @@ def _hand_out(room: Room, level: int, order: list[int], load: _Load) -> list[int
     return []
 
 
-def _down(room: Room, level: int, groups: list[int], *, equal: bool) -> list[int]:
+def _down(room: TopologyRoom, level: int, groups: list[int], *, equal: bool) -> list[int]:
     """From groups to leafs: above the slices' level all together, from there on each group for itself."""
     ask, lowest = room.ask, room.domains.lowest
     load = _Load(ask.pods, ask.leaders, ask.size, in_slices=True)
@@ -371,7 +373,7 @@ def _down(room: Room, level: int, groups: list[int], *, equal: bool) -> list[int
     return groups
 
 
-def _each_down(room: Room, level: int, groups: list[int]) -> list[int]:
+def _each_down(room: TopologyRoom, level: int, groups: list[int]) -> list[int]:
     below = level + 1
     size = room.ask.size if level < room.slice_level else room.inner.get(below, 1)
     found: list[int] = []

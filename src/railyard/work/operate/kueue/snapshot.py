@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
-from railyard.work.operate.kueue.flavor import Flavor, Ground, usage
+from railyard.work.operate.kueue.flavor import Flavor, FlavorNodes, usage
 from railyard.work.operate.kueue.objects import Gates, total
 from railyard.work.operate.kueue.queues import Quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from railyard.work.operate.kueue.objects import Node, Requests
+    from railyard.work.operate.kueue.objects import KubernetesNode, Requests
     from railyard.work.operate.kueue.queues import (
         ClusterQueue,
-        Cohort,
         FlavorResource,
         FlavorSpec,
+        QueueCohort,
         ResourceGroup,
         Workload,
     )
@@ -132,7 +132,7 @@ class Account:
         return account.height, account.parent is not None
 
 
-def accounts(queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> dict[str, Account]:
+def accounts(queues: Iterable[ClusterQueue], cohorts: Iterable[QueueCohort]) -> dict[str, Account]:
     """The account of each queue, in the tree of cohorts.
 
     Raises:
@@ -188,7 +188,7 @@ def charge(account: Account, usage: Mapping[FlavorResource, int], sign: int = 1)
 
 
 @dataclass
-class Usage:
+class WorkloadUsage:
     """What a workload takes: of quotas, and of the domains of flavors."""
 
     quota: dict[FlavorResource, int] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class KueueCluster:
     """Everything that decides about admission.
 
     Attributes:
@@ -211,20 +211,20 @@ class Cluster:
         grounds: See `ground`; another moment of the same nodes and flavors may share them.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[KubernetesNode, ...]
     flavors: dict[str, FlavorSpec]
     queues: dict[str, ClusterQueue]
-    cohorts: tuple[Cohort, ...] = ()
+    cohorts: tuple[QueueCohort, ...] = ()
     workloads: tuple[Workload, ...] = ()
     other: dict[str, Requests] = field(default_factory=dict)
     provisioning: frozenset[str] = frozenset()
     gates: Gates = field(default_factory=Gates)
-    grounds: dict[str, Ground] = field(default_factory=dict, compare=False, repr=False)
+    grounds: dict[str, FlavorNodes] = field(default_factory=dict, compare=False, repr=False)
 
-    def ground(self, flavor: FlavorSpec) -> Ground:
+    def ground(self, flavor: FlavorSpec) -> FlavorNodes:
         """The nodes of a flavor in its topology, made once for all moments of the cluster."""
         if flavor.name not in self.grounds:
-            self.grounds[flavor.name] = Ground(flavor.topology, self.nodes, flavor.labels, self.other)
+            self.grounds[flavor.name] = FlavorNodes(flavor.topology, self.nodes, flavor.labels, self.other)
         return self.grounds[flavor.name]
 
 
@@ -236,7 +236,7 @@ class Snapshot:
         running: Workloads with quota, by queue and key.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KueueCluster) -> None:
         self.cluster, self.gates = cluster, cluster.gates
         self.accounts: dict[str, Account] = accounts(cluster.queues.values(), cluster.cohorts)
         with_topology = [one for one in cluster.flavors.values() if one.topology and cluster.gates.topology]
@@ -249,7 +249,7 @@ class Snapshot:
                 charge(self.accounts[workload.admission.queue], taken.quota)
                 self._spread(taken)
 
-    def _spread(self, taken: Usage) -> None:
+    def _spread(self, taken: WorkloadUsage) -> None:
         """Books what runs on every flavor that has the node: flavors overlap."""
         for name, places in taken.places.items():
             shared = self.gates.overlapping and name in self.flavors and self.flavors[name].by_node
@@ -257,9 +257,9 @@ class Snapshot:
                 if other == name or (shared and flavor.by_node):
                     flavor.take(places)
 
-    def usage(self, workload: Workload) -> Usage:
+    def usage(self, workload: Workload) -> WorkloadUsage:
         """What a workload with quota takes."""
-        found = Usage()
+        found = WorkloadUsage()
         requests = {one.name: one.requests for one in workload.pod_sets}
         for share in workload.admission.shares if workload.admission else ():
             _, held = workload.held(share)
@@ -271,7 +271,7 @@ class Snapshot:
                     found.book(flavor, usage(share.place, requests.get(share.name, {})))
         return found
 
-    def add(self, queue: str, taken: Usage, sign: int = 1) -> None:
+    def add(self, queue: str, taken: WorkloadUsage, sign: int = 1) -> None:
         """Counts usage of a queue, or takes it back."""
         charge(self.accounts[queue], taken.quota, sign)
         for name, places in taken.places.items():
@@ -295,7 +295,7 @@ class Snapshot:
         for workload in workloads:
             self.add(_queue_of(workload), self.usage(workload), sign)
 
-    def fits(self, queue: str, taken: Usage) -> str:
+    def fits(self, queue: str, taken: WorkloadUsage) -> str:
         """What does not fit: `quota`, `topology`, or nothing."""
         account = self.accounts[queue]
         if any(max(0, account.free(kind)) < amount for kind, amount in taken.quota.items()):

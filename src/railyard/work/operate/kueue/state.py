@@ -25,15 +25,15 @@ from railyard.work.operate.kueue.queues import (
     NEVER,
     Admission,
     ClusterQueue,
-    Cohort,
     FlavorSpec,
     Preemption,
+    QueueCohort,
     Quota,
     ResourceGroup,
     Share,
     Workload,
 )
-from railyard.work.operate.kueue.snapshot import Cluster
+from railyard.work.operate.kueue.snapshot import KueueCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,7 +47,7 @@ _PROVISIONING = "kueue.x-k8s.io/provisioning-request"
 _GROUP_OF_PODS = "kueue.x-k8s.io/is-group-workload"
 
 
-def cluster(manifests: Iterable[Manifest]) -> Cluster:
+def cluster(manifests: Iterable[Manifest]) -> KueueCluster:
     """The cluster that manifests describe; kinds that do not matter are left out.
 
     Raises:
@@ -71,7 +71,7 @@ def cluster(manifests: Iterable[Manifest]) -> Cluster:
                 found=workload.queue or "a LocalQueue that is not there",
                 allowed=", ".join(sorted(known)) or "no ClusterQueue was given",
             )
-    return Cluster(
+    return KueueCluster(
         tuple(read_each(by_kind["Node"], node)),
         {one.name: one for one in read_each(by_kind["ResourceFlavor"], lambda one: _flavor(one, levels))},
         {one.name: one for one in queues},
@@ -194,9 +194,9 @@ def _preemption(spec: Manifest) -> Preemption:
     )
 
 
-def _cohort(manifest: Manifest) -> Cohort:
+def _cohort(manifest: Manifest) -> QueueCohort:
     spec = manifest.get("spec") or {}
-    return Cohort(text(manifest["metadata"], "name"), text(spec, "parentName", ""), _groups(spec))
+    return QueueCohort(text(manifest["metadata"], "name"), text(spec, "parentName", ""), _groups(spec))
 
 
 def _local_queue(manifest: Manifest) -> tuple[str, str]:
@@ -340,7 +340,7 @@ _VERSIONS = {"kueue.x-k8s.io": ("v1alpha1", "v1beta1", "v1beta2"), "topology.vol
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_cluster(paths: Iterable[Path]) -> Cluster:
+def read_cluster(paths: Iterable[Path]) -> KueueCluster:
     """The cluster that files describe together.
 
     Raises:

@@ -26,7 +26,7 @@ from railyard.work.operate.kueue.search import assign
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.free import Free, Request
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
     from railyard.work.operate.tree import NodeTree
 
 
@@ -36,7 +36,7 @@ def _domains(tree: NodeTree) -> Domains:
     return Domains.of(list(zip(*words, tree.names, strict=True)), len(tree.levels) + 1)
 
 
-def _ask(request: Request, tree: NodeTree, *, least_free: bool, balanced: bool) -> PodAsk:
+def _ask(request: PlacementRequest, tree: NodeTree, *, least_free: bool, balanced: bool) -> PodAsk:
     levels = {name: number for number, name in enumerate(tree.levels)}
     lowest = len(levels)
     slices = ((levels.get(request.segment_within, max(lowest - 1, 0)), request.segment),) if request.segment else ()
@@ -52,7 +52,7 @@ def _ask(request: Request, tree: NodeTree, *, least_free: bool, balanced: bool) 
 
 
 def _place(
-    request: Request, free: Free, *, least_free: bool = True, balanced: bool = False
+    request: PlacementRequest, free: FreeNodes, *, least_free: bool = True, balanced: bool = False
 ) -> NDArray[np.int32] | None:
     domains, ask = _domains(free.tree), _ask(request, free.tree, least_free=least_free, balanced=balanced)
     if ask.pods % ask.size or (ask.slices and ask.level > ask.slices[0][0]):

@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.work.operate.free import Free, Request
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
 
 
 @placement_policy("quiet", "Few leafs, and those out of which running jobs send least")
-def _quiet(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _quiet(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     """As few leafs as possible, and of those that would do the ones out of which running jobs send least.
 
     A job that fits into a leaf gets the tightest, since it sends nothing over uplinks. A larger one needs at least so
-    many leafs; which, the traffic of running jobs decides (`Free.traffic_bps`, a mean over their steps; zeros where
-    contention is not modelled). Ranks go leaf by leaf, so that a ring leaves each leaf once.
+    many leafs; which, the traffic of running jobs decides (`FreeNodes.traffic_bps`, a mean over their steps; zeros
+    where contention is not modelled). Ranks go leaf by leaf, so that a ring leaves each leaf once.
     """
     level = leaf_level(free)
     return few_leafs(request, free, free.traffic_bps[level].tolist() if level >= 0 else ())
 
 
-def leaf_level(free: Free) -> int:
+def leaf_level(free: FreeNodes) -> int:
     """The level whose groups have uplinks that jobs share; -1: there is none."""
     levels = free.tree.levels
     return levels.index("leaf") if "leaf" in levels else len(levels) - 1
 
 
-def few_leafs(request: Request, free: Free, noise: Sequence[float]) -> NDArray[np.int32] | None:
+def few_leafs(request: PlacementRequest, free: FreeNodes, noise: Sequence[float]) -> NDArray[np.int32] | None:
     """Nodes of as few leafs as hold a job, of those that would do the ones with the least noise in all."""
     room = free.with_room(request.each)
     if int(room.sum()) < request.nodes:
@@ -72,7 +72,7 @@ def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> l
     "Groups of ranks that talk most each in one leaf, few leafs in all",
     source="after Arnold (NeurIPS 2025)",
 )
-def _communication(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _communication(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     """Groups of ranks that communicate most each in one leaf, and neighbours in rank in one leaf.
 
     A job says the sizes in nodes of its communication groups from the innermost (such as a stage's data-parallel
@@ -127,12 +127,12 @@ MOST = 10
     source="after CASSINI (NSDI 2024)",
     seeded=True,
 )
-def _compatible(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _compatible(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     """The placement whose job fits best between its neighbours' steps.
 
     Candidates are what other policies give, and further choices of as few leafs. The contention model judges each
-    (`Free.judge`): the demand beyond what shared uplinks carry, with the best time shifts where those are used, else
-    over any phases. Of equals the one on fewer leafs, then the first. Without a contention model it is `quiet`.
+    (`FreeNodes.judge`): the demand beyond what shared uplinks carry, with the best time shifts where those are used,
+    else over any phases. Of equals the one on fewer leafs, then the first. Without a contention model it is `quiet`.
     """
     first = policies.get(OTHERS[0]).place(request, free)
     level = leaf_level(free)
@@ -149,7 +149,7 @@ def _compatible(request: Request, free: Free) -> NDArray[np.int32] | None:
     return best
 
 
-def _candidates(request: Request, free: Free, first: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+def _candidates(request: PlacementRequest, free: FreeNodes, first: NDArray[np.int32]) -> list[NDArray[np.int32]]:
     """What other policies give, then the fewest leafs in orders drawn by the job's number."""
     draws = np.random.default_rng([request.seed, request.job])
     leafs = len(free.tree.size[leaf_level(free)])

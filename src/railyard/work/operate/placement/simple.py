@@ -11,17 +11,17 @@ from railyard.work.operate.discipline import placement_policy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.free import Free, Request
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
 
 
 @placement_policy("first-fit", "The first nodes with room in the order of the racks.")
-def _first_fit(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _first_fit(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     found = np.flatnonzero(free.room >= request.each)[: request.nodes]
     return found.astype(np.int32) if len(found) == request.nodes else None
 
 
 @placement_policy("random", "Any free nodes in any order", seeded=True)
-def _random(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _random(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     room = np.flatnonzero(free.with_room(request.each))
     if len(room) < request.nodes:
         return None
@@ -30,7 +30,7 @@ def _random(request: Request, free: Free) -> NDArray[np.int32] | None:
 
 
 @placement_policy("worst", "A node of every narrowest group in turn: as scattered as can be")
-def _worst(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _worst(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     room = np.flatnonzero(free.with_room(request.each))
     if len(room) < request.nodes:
         return None
@@ -49,7 +49,7 @@ def _turn(group: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 @placement_policy("domain", "Whole scale-up domains for jobs that fill them, broken ones for the others")
-def _by_domain(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     """Whole scale-up domains first, so that small jobs do not break those that large ones want.
 
     A job that fills domains gets idle ones on as few leafs as possible. The rest of it, and any job smaller than a
@@ -75,7 +75,7 @@ def _by_domain(request: Request, free: Free) -> NDArray[np.int32] | None:
     return found[: request.nodes].astype(np.int32)
 
 
-def _next(free: Free, count: NDArray[np.int32], wanted: int) -> int:
+def _next(free: FreeNodes, count: NDArray[np.int32], wanted: int) -> int:
     """The domain to take next: the fullest that holds the rest; else an idle one; else the emptiest."""
     size = free.tree.size[-1]
     fitting = np.flatnonzero(count >= wanted)
@@ -88,7 +88,7 @@ def _next(free: Free, count: NDArray[np.int32], wanted: int) -> int:
     return int(candidates[np.lexsort((candidates, -near, -count[candidates]))[0]])
 
 
-def _idle_near(free: Free, count: NDArray[np.int32], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+def _idle_near(free: FreeNodes, count: NDArray[np.int32], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
     """int64[candidates], nodes that could be had in the group above each."""
     tree = free.tree
     if len(tree.levels) < 2:

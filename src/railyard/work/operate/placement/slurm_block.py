@@ -22,14 +22,14 @@ from railyard.work.operate.discipline import NodePolicy, policies
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.free import Free, Request
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
     from railyard.work.operate.tree import NodeTree
 
 _DEFAULT_STEPS = range(5)
 """Slurm joins up to 16 base blocks where a file has no `BlockSizes`, and so where a tree was not read from one."""
 
 
-def _place(request: Request, free: Free, *, wide_segments: bool) -> NDArray[np.int32] | None:
+def _place(request: PlacementRequest, free: FreeNodes, *, wide_segments: bool) -> NDArray[np.int32] | None:
     tree = free.tree
     if not tree.levels:
         return None

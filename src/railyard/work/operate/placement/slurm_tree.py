@@ -22,11 +22,11 @@ from railyard.work.operate.discipline import NodePolicy, policies
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.free import Free, Request
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
     from railyard.work.operate.tree import NodeTree
 
 
-def _place(request: Request, free: Free, *, renew: bool) -> NDArray[np.int32] | None:
+def _place(request: PlacementRequest, free: FreeNodes, *, renew: bool) -> NDArray[np.int32] | None:
     tree, wanted = free.tree, request.nodes
     room = free.with_room(request.each)
     if not tree.levels:
@@ -49,7 +49,7 @@ def _first(nodes: NDArray[np.int64], wanted: int) -> NDArray[np.int32] | None:
     return nodes[:wanted].astype(np.int32) if len(nodes) >= wanted else None
 
 
-def _counts(free: Free, level: int, each: int) -> NDArray[np.int32]:
+def _counts(free: FreeNodes, level: int, each: int) -> NDArray[np.int32]:
     """int32[groups], nodes of each group that the job could have."""
     if each == int(free.tree.accelerators.max()) == int(free.tree.accelerators.min()):
         return free.idle_in[level].copy()

@@ -26,7 +26,7 @@ from railyard.work.operate.discipline import placement_policy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.operate.free import Free, Request
+    from railyard.work.operate.free import FreeNodes, PlacementRequest
     from railyard.work.operate.tree import NodeTree
 
 
@@ -137,7 +137,7 @@ def _hypernodes(tree: NodeTree) -> tuple[HyperNodes, NDArray[np.int32]]:
     "The lowest tier that holds the job, the fullest group of it; preferred: near to the job's other nodes",
     source="Volcano, network-topology-aware of August 2026",
 )
-def _volcano(request: Request, free: Free) -> NDArray[np.int32] | None:
+def _volcano(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     tree, room = free.tree, free.with_room(request.each)
     if int(room.sum()) < request.nodes:
         return None
@@ -148,13 +148,13 @@ def _volcano(request: Request, free: Free) -> NDArray[np.int32] | None:
     return _alone(request, free, room)
 
 
-def _sums(free: Free, group: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _sums(free: FreeNodes, group: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """float64[groups, 1], accelerators that are used of groups, and all of them."""
     total = np.bincount(group, weights=free.tree.accelerators).astype(np.float64)
     return (total - np.bincount(group, weights=free.room))[:, None], total[:, None]
 
 
-def _hard(request: Request, free: Free, room: NDArray[np.bool_]) -> NDArray[np.int32] | None:
+def _hard(request: PlacementRequest, free: FreeNodes, room: NDArray[np.bool_]) -> NDArray[np.int32] | None:
     hyper, leaf = _hypernodes(free.tree)
     highest = len(free.tree.levels) - free.tree.levels.index(request.within)
     for paths in hyper.paths[:highest]:
@@ -167,7 +167,7 @@ def _hard(request: Request, free: Free, room: NDArray[np.bool_]) -> NDArray[np.i
     return None
 
 
-def _fill(request: Request, tree: NodeTree, room: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _fill(request: PlacementRequest, tree: NodeTree, room: NDArray[np.bool_]) -> NDArray[np.int32]:
     """Leaf after leaf, each the nearest to those before it, the first of equals; a leaf is left when it is full."""
     hyper, leaf = _hypernodes(tree)
     left = np.bincount(leaf[room], minlength=hyper.paths.shape[1])
@@ -183,7 +183,7 @@ def _fill(request: Request, tree: NodeTree, room: NDArray[np.bool_]) -> NDArray[
     return np.concatenate(found).astype(np.int32)
 
 
-def _alone(request: Request, free: Free, room: NDArray[np.bool_]) -> NDArray[np.int32]:
+def _alone(request: PlacementRequest, free: FreeNodes, room: NDArray[np.bool_]) -> NDArray[np.int32]:
     hyper, leaf = _hypernodes(free.tree)
     sums = [_sums(free, paths[leaf]) for paths in hyper.paths]
     left = np.bincount(leaf[room], minlength=hyper.paths.shape[1])
