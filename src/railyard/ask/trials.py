@@ -27,7 +27,7 @@ USUAL_S = {"closed form": 0.3, "flow": 5.0, "serving": 0.5, "packet": 60.0, "cha
 """Seconds of a task of each kind before one was seen: only the order of magnitude is meant."""
 
 STATES = ".points"
-"""Folder beside the runs for trials that are known already."""
+"""Folder next to the runs for trials that are known already."""
 
 
 class TimeIsUp(Exception):
@@ -43,7 +43,7 @@ class Tried(NamedTuple):
 
 
 def journal_of(draft: Draft, verb: str, out: Path | None) -> Journal:
-    """What is known of a scenario's trials beside its runs; None keeps them in memory alone."""
+    """What is known of a scenario's trials, kept next to its runs; None keeps them in memory alone."""
     name = draft.scenario.name
     key = key_of(verb, str(draft.folder.resolve()), name)[:8]
     return Journal(None if out is None else out / STATES / f"{slug(name)}-{key}.jsonl")

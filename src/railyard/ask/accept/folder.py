@@ -158,7 +158,7 @@ _SWITCH = (
 
 
 def counters_script(tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
-    """Reads error counters of switches twice, as far apart as a link without errors needs to show its limits."""
+    """Reads error counters of switches twice; in between a link without errors has time to show its limits."""
     listed = [one for one in tests if one.method == COUNTERS]
     if not listed:
         return
@@ -220,7 +220,7 @@ def files(plan: CablingPlan, tests: Sequence[Test], title: str) -> Iterator[tupl
 
 
 def folder_of(path: Path) -> tuple[list[Test], dict[str, Sequence[str]]]:
-    """Tests and lists of servers of a folder that was written, perhaps with bounds that somebody moved.
+    """Tests and lists of servers of a folder that was written, perhaps with bounds that were changed by hand.
 
     Raises:
         InputError: It is none.

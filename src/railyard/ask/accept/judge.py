@@ -84,7 +84,7 @@ ALIKE = 4
 """Tests alike from which on they are compared with each other."""
 
 BEHIND = 0.05
-"""Share by which one may be behind the median of its like, from `SURE_BYTES` on: assumed, a few times the 1 to 2 %
+"""Share by which one may be behind the median of similar tests, from `SURE_BYTES` on: assumed, a few times the 1 to 2 %
 by which logs differ out of place and in place."""
 
 SURE_BYTES = 1 << 24

@@ -221,7 +221,7 @@ def written(tests: Iterable[Test]) -> str:
 
 
 def read(path: Path) -> list[Test]:
-    """Tests that `written` wrote, perhaps with bounds that somebody moved.
+    """Tests that `written` wrote, perhaps with bounds that were changed by hand.
 
     Raises:
         InputError: It is no such file, or a bound is no number.

@@ -2,7 +2,7 @@
 
 A crew takes a waiting repair, else the next lot of cables of the order once its rack is delivered; nobody overtakes. A
 lot is a shift's cables of one rack, so that several crews cable a rack of many; the first sets it up. With an audit the
-crew that finishes a rack mends its wrong cables at once. Without one they show when burn-in ends, wait for a crew, and
+crew that finishes a rack fixes its wrong cables at once. Without one they show when burn-in ends, wait for a crew, and
 burn-in runs again; those of a rack of switches show a burn-in's time after it was cabled. Servers that fail burn-in are
 replaced, and their own burn-in runs again. Times are in days of the calendar.
 """
@@ -88,7 +88,7 @@ class RackArrivals:
     Attributes:
         order: Racks, those first that can be built first.
         built_d: float64[racks], day from which the rack at each place can be built.
-        there_d: float64[racks], day on which what stands in it is there.
+        there_d: float64[racks], day on which the equipment of each rack has arrived.
     """
 
     order: list[int]
@@ -116,7 +116,7 @@ class RackSite:
     """Racks of a plan.
 
     Attributes:
-        servers: int64[racks], servers that stand in each.
+        servers: int64[racks], servers in each.
         cables: int64[racks], cables whose lower end is in each: who builds the rack pulls them.
         level: int64[racks], highest tier of what stands there: 0 of servers and storage.
         near: Of each rack the others whose switches its servers are cabled to: without them no burn-in.
@@ -216,7 +216,7 @@ class BuiltRacks(NamedTuple):
     """A draw.
 
     Attributes:
-        ready_d: float64[racks], when the servers of each earn, those apart that were replaced; of others when they are
+        ready_d: float64[racks], when the servers of each earn, without replaced ones; of others when they are
             built.
         replaced: int64[racks], servers that were replaced.
         replaced_d: float64[racks], when these earn.
@@ -304,7 +304,7 @@ class _Play:
         heappush(self.events, (now + spent, _CREW, 0))
 
     def _cabled(self, now: float, rack: int) -> None:
-        """Its cables are plugged, the wrong ones too, or they were mended."""
+        """Its cables are plugged, the wrong ones too, or they were fixed."""
         first = self.sound[rack] == np.inf
         self.sound[rack] = now
         if not first:

@@ -1,1 +1,1 @@
-"""Measuring the accelerator at hand, and constants from measurements of one's own."""
+"""Measuring the accelerator at hand, and constants from your own measurements."""

@@ -306,7 +306,7 @@ def _most_likely(
 ) -> tuple[F, F]:
     """Where the sum is least, counting rows by their weight, and the slopes of the misses there.
 
-    `near` are slopes at a place near to the answer, taken anew after a long move.
+    `near` are slopes at a place near to the answer, computed again after a long move.
     """
 
     def cost(x: F) -> float:

@@ -1,7 +1,7 @@
 """Constants of an engine on one device, from recorded runs of it: as few runs for as many constants as can be.
 
 Runs are taken in the order of how many constants they tell of, a model without experts on one rank first; each frees
-only those that no run before it told of. So the first run of a device gives the constants of kernels and host, a run
+only those that no earlier run depended on. So the first run of a device gives the constants of kernels and host, a run
 with tensor parallelism only those of its collectives, one with experts only those of experts; what such a run shows
 about the others stays a prediction. Each step minimises
 
@@ -142,7 +142,7 @@ def validate_runs(folder: Path, catalog: Catalog, *, profiles: Profiles | None =
     """Serves every recorded run below a folder again.
 
     Args:
-        folder: With runs (`requests.jsonl` beside `meta.json`).
+        folder: With runs (`requests.jsonl` and `meta.json`).
         catalog: For models and devices.
         profiles: Constants of engines on devices; those that ship when None.
 
@@ -244,7 +244,7 @@ def fit(settings: Sequence[ReplaySetting], start: ServingSoftware, near: Serving
 
     Args:
         settings: Runs of that device.
-        start: The tables' constants, which the fit is held near to, and which those that no run tells of keep.
+        start: The tables' constants, which the fit stays close to, and which constants that no run depends on keep.
         near: Others at which the search may begin, where they fit better.
     """
     known: set[str] = set()
@@ -323,7 +323,7 @@ def _gap(one: F, other: F) -> float:
 def simplex(miss: Callable[[F], float], start: F, step: float) -> F:
     """The least value that Nelder and Mead's simplex finds: from both sides of `start`, and on from the better end.
 
-    A simplex that has collapsed stops short of the bottom, so it is set up anew, from sides by turns, while that helps.
+    A simplex that has collapsed stops short of the bottom, so it is set up again from alternating sides.
     """
     best = min((_descend(miss, start, side) for side in (step, -step)), key=miss)
     for turn in range(_TURNS):

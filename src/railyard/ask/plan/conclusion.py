@@ -105,7 +105,7 @@ def why(best: DesignChoice, other: DesignChoice, objectives: Sequence[DesignObje
 
 
 def _terms(best: DesignChoice, other: DesignChoice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:
-    """What sets two designs apart, as shares of the first objective."""
+    """How two designs differ, as shares of the first objective."""
     found: dict[str, float] = defaultdict(float)
     if figure in _PARTS and best.priced:
         for name, share in _PARTS[figure](best, other).items():
@@ -121,7 +121,7 @@ def _terms(best: DesignChoice, other: DesignChoice, figure: str, shares: Sequenc
 
 
 def _serves(choice: DesignChoice) -> bool:
-    """Whether a design answers requests: then goodput sets designs apart, and no step does."""
+    """Whether a design answers requests: then designs differ in goodput, not in steps."""
     return "attainment" in choice.figures
 
 
@@ -173,7 +173,7 @@ _PARTS = {
     **dict.fromkeys(("capex",), _bought),
     **dict.fromkeys(("power", "tokens_per_watt", "carbon"), _drawn),
 }
-"""What objectives are made of beside time."""
+"""What objectives are made of other than time."""
 
 
 def _time(best: DesignChoice, other: DesignChoice, demand: int) -> dict[str, float]:

@@ -202,7 +202,7 @@ def _measure(table: F, doubts: Uncertainty, values: Mapping[str, F]) -> tuple[Wo
 
 
 def _sliced(table: F, order: NDArray[np.int64], chosen: int) -> tuple[float, float, float]:
-    """Choosing anew in every slice of an order.
+    """The gain of choosing again in every slice of an order.
 
     Returns:
         The gain, its standard error, and the share of slices in which it is another choice.
@@ -244,7 +244,7 @@ def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tupl
         return ()
     goodputs, found = Goodputs(), []
     for other in choices[1:]:
-        for name, price, count in _apart(choices[0], other):
+        for name, price, count in _part_differences(choices[0], other):
             del count
             at = {f"price of {name}": np.array([price, 2 * price])}
             mine, theirs = (worth(each, at, shares, goodputs).figures["cpmt"] for each in (choices[0], other))
@@ -291,7 +291,7 @@ def port_prices(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tup
     return tuple(found)
 
 
-def _apart(one: DesignChoice, other: DesignChoice) -> list[tuple[str, float, float]]:
+def _part_differences(one: DesignChoice, other: DesignChoice) -> list[tuple[str, float, float]]:
     """Parts of which two designs have different numbers: name, typical price, difference."""
     counts: dict[str, list[float]] = {}
     prices: dict[str, float] = {}

@@ -55,7 +55,7 @@ class TriedDeployment:
 
     @property
     def split(self) -> bool:
-        """Whether prompts and answers of a model are apart."""
+        """Whether prefill and decode of a model are disaggregated."""
         return any(option.split for option, _ in self.choice)
 
 
@@ -277,7 +277,7 @@ def _rate(row: AtRate) -> dict[str, Any]:
 
 
 def gain(row: AtRate) -> float | None:
-    """What prompts apart from answers save, as a share of the price with both together; None where one is missing."""
+    """What disaggregated prefill saves, as a share of the price of replicas that do both; None where one is missing."""
     if row.split is None or row.joint is None:
         return None
     return 1 - row.split.trial.score / row.joint.trial.score
@@ -350,7 +350,7 @@ class AtRate:
 
     Attributes:
         rate_bps: Of each NIC's link.
-        split: With prompts and answers of a model apart; None where none is in time.
+        split: With disaggregated prefill and decode; None where none is in time.
         joint: With both on the same replicas; None where none is in time.
     """
 
@@ -381,7 +381,7 @@ def plan(draft: Draft, report: Report) -> PlannedDeployments:
 
     Args:
         draft: With a `pipeline` and a `plan`.
-        report: Told what is being done, and its share from 0 to 1.
+        report: Called with what is being done, and its share from 0 to 1.
 
     Raises:
         InputError: There is nothing to plan, or a stage can be none of its options.
@@ -437,7 +437,7 @@ def _best_of(
     per_h: float,
     report: Report,
 ) -> TriedDeployment | None:
-    """The cheapest plan with prompts and answers apart, or together; other stages as in the best plan of all."""
+    """The cheapest plan with disaggregated prefill, or without; other stages as in the best plan of all."""
     known = next((plan for plan in found.plans if plan.split is split), None)
     if known is not None or found.best is None:
         return known

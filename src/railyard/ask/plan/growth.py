@@ -1,4 +1,4 @@
-"""How a cluster grows: what stays, is bought, stranded and cabled anew on each path, and what a wrong guess costs."""
+"""How a cluster grows: what stays, is bought, stranded and cabled again on each path, and what a wrong guess costs."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def _futures(stages: Sequence[GrowthStage], steps: Sequence[GrowthStep], section
 def _islands_futures(
     islands: Sequence[GrowthStage], steps: Sequence[GrowthStep], section: GrowthSection
 ) -> list[float]:
-    """Dollars per million tokens of clusters that stand beside one another until the horizon."""
+    """Dollars per million tokens of separate clusters that all run until the horizon."""
     found = []
     for end in range(len(islands)):
         paid = tokens = 0.0

@@ -160,7 +160,7 @@ def change(before: Cluster | None, after: Cluster, *, rebuilt: bool) -> GrowthCh
     Args:
         before: None: there is nothing yet.
         after: The next.
-        rebuilt: Whether the network is bought anew, rather than what is missing of it.
+        rebuilt: Whether the network is bought again, rather than what is missing of it.
     """
     old, new = ({} if before is None else lots(before)), lots(after)
     bought, stranded = {}, {}

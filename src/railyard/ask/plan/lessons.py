@@ -80,7 +80,7 @@ def _unjudged(planned: PlannedDesigns, point: int) -> list[float]:
 class _Sampler:
     """Generations of points.
 
-    Children have each value of either parent, and one in as many as there are keys is drawn anew: values are places in
+    Children have each value of either parent, and one in as many as there are keys is drawn again: values are places in
     lists, of which most have no order.
     """
 

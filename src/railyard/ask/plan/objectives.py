@@ -382,7 +382,7 @@ class RelaxedConstraint:
 
 
 def relaxed(constraints: Sequence[Constraint], designs: Sequence[BuildableDesign]) -> list[RelaxedConstraint]:
-    """What each constraint costs, the dearest first."""
+    """What each constraint costs, the most expensive first."""
 
     def best(these: Sequence[Constraint]) -> BuildableDesign:
         good = [each for each in designs if all(one.keeps(each.rows, each.parts) for one in these)]

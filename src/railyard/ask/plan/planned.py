@@ -67,7 +67,7 @@ def refuse_misspelt(space: DesignSpace, catalog: Callable[[int, int], Catalog]) 
 
 
 def refuse_misspelt_demands(space: DesignSpace, catalog: Callable[[int, int], Catalog]) -> None:
-    """Reads every key of every demand beside the first and the last point.
+    """Reads every key of every demand with the first and the last point.
 
     Raises:
         InputError: One is no key of a scenario, or has a value that it may not have.
@@ -88,9 +88,9 @@ def _meant(key: str, message: str) -> str | None:
 
 
 def _wrong(space: DesignSpace, catalog: Callable[[int, int], Catalog], number: int, at: int) -> InputError | None:
-    """Why a value can be read beside no other; None where it can."""
+    """Why a value can be read with no values of other keys; None where it can."""
     found = None
-    for point in _beside(space, number, at):
+    for point in _neighbours(space, number, at):
         found = _read(space, catalog, point, space.keys[number])
         if found is None:
             return None
@@ -103,7 +103,7 @@ def _owner(keys: Sequence[str], blamed: str) -> str:
     return max(found, key=lambda key: len(override.full_path(key)), default="")
 
 
-def _beside(space: DesignSpace, number: int, at: int) -> Iterator[int]:
+def _neighbours(space: DesignSpace, number: int, at: int) -> Iterator[int]:
     """Points with a value: with all other keys at their first, then each of these at each of its own."""
     first = [0] * len(space.keys)
     first[number] = at
@@ -181,7 +181,7 @@ class PlannedDesigns:
         points: That were looked at in closed form, in order.
         stopped: What stopped it before its end: `user`, `time`; empty where nothing did.
         engine: That runs the promising: `flow` of training, `serving` of what answers requests.
-        engines: That designs are judged by, the dearest first; packets only where they ran two designs or more, for
+        engines: That designs are judged by, the most exact first; packets only where they ran two designs or more, for
             a design on packets and one on flow are not compared by the same measure.
         unverified: Families of designs that may be the best within the closed form's error, and did not run.
         verified: What ran of the best design and its nearest rivals; None where the best did not run.
@@ -215,7 +215,7 @@ class PlannedDesigns:
         return tuple(demand.share for demand in self.space.demands)
 
     def seen(self, point: int, demand: int) -> DesignOutcome | None:
-        """The best that is known of a point, by the dearest engine that judges; None where nothing is."""
+        """The best that is known of a point, by the most exact engine that judges; None where nothing is."""
         for engine in self.engines:
             found = self.outcomes.get((point, demand, engine))
             if found is not None and not found.error:

@@ -276,7 +276,7 @@ class DesignPlanner:
         return np.array(rows)
 
     def _correct(self) -> None:
-        """Takes what the closed form was seen to miss from all points, and judges anew."""
+        """Takes what the closed form was seen to miss from all points, and judges again."""
         if self.planned.engine == "flow":
             for pair, outcome in self.raw.items():
                 self.planned.outcomes[*pair, "analytic"] = self.lessons.corrected(outcome)

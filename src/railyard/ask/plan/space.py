@@ -252,7 +252,7 @@ def _combinations(node: Node) -> int:
 
 
 def _laid_out(node: Node) -> Iterator[Node]:
-    """Every combination of the lists that stand in a layout of pools, such as `{both: {tp: [2, 4, 8]}}`."""
+    """Every combination of the lists in a layout of pools, such as `{both: {tp: [2, 4, 8]}}`."""
     if node.items is not None:
         for item in node.items:
             yield from _laid_out(item)

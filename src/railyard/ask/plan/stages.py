@@ -46,7 +46,7 @@ class StageOption:
         pools: Pools whose replicas are counted; one without a name for stages that are no models, none where nothing
             is to be counted.
         most: Replicas of each at most.
-        split: Whether prompts and answers are apart, for some requests at least.
+        split: Whether prefill and decode are disaggregated, for some requests at least.
     """
 
     stage: str

@@ -337,7 +337,7 @@ def plan(
     Args:
         draft: A scenario with `plan.space`.
         out: Where the folder of the plan is put, and what is known meanwhile; None writes nothing.
-        pool: Makes what designs are worked out on, closed at the end; this machine's cores where nothing is said.
+        pool: Makes what designs are worked out on, closed at the end; this machine's cores by default.
         faces: Write further files of the answer into the folder.
         report: Called with what is being done and the best design so far, and the share of it from 0 to 1.
         ready: Called once the plan is read; a `KeyboardInterrupt` in it or later ends the plan with what was found.

@@ -1,7 +1,7 @@
 """What is not known of a choice between designs, and what each is worth for any value of it.
 
 A *factor* is one thing that is uncertain: the price of a part, its draw, an assumption of the world, the error of the
-model. Designs share factors: a switch that two of them have is dear for both. Prices and assumptions are triangular
+model. Designs share factors: a switch that two of them have costs both. Prices and assumptions are triangular
 over low, typical and high of the catalogue. The error of a step, as a logarithm, has four parts that are normal; how
 wide each is was read off left-out measurements (`measure/model_error.py`):
 
@@ -110,7 +110,7 @@ class DesignChoice:
 
     Attributes:
         layouts: How its work is laid out, by demand.
-        outcomes: By demand, each of the dearest engine that ran it.
+        outcomes: By demand, each of the most exact engine that ran it.
         missed: What the model may miss of it, by demand.
     """
 

@@ -199,7 +199,7 @@ class Nine:
 
     Attributes:
         wanted: Share of the time in which all servers that the job needs are up.
-        spares: Servers beside them, few, usual and many failures; None where half as many do not do.
+        spares: Spare servers, few, usual and many failures; None where half as many do not do.
         reached: What these give, usual failures; None where there are none.
         usd_per_year: Of these spares: capital, space, operations, idle power.
         worth_usd_per_year: What the cluster costs in the time that the level before does not run and this one does.
@@ -219,7 +219,7 @@ class NetworkShare:
 
     Attributes:
         usd: Of the dollars of an hour.
-        joules: Of the joules of all parts, cooling apart.
+        joules: Of the joules of all parts, without cooling.
         usd_per_year: Dollars a year, typical.
     """
 

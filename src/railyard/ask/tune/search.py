@@ -1,8 +1,8 @@
 """The search: settings compete together, on the same draws, and only the better half goes on to the next draw.
 
-1. Every value alone, on the first draw, beside the scenario as written on the same draw: a paired comparison.
+1. Every value alone, on the first draw, against the scenario as written on the same draw: a paired comparison.
 2. The best value of every key, together. Then generations: some designs take for each key a value that was good alone,
-   by chance; others cross two of the best so far; a few keys are set anew at random. So values meet that help only
+   by chance; others cross two of the best so far; a few keys are set again at random. So values meet that help only
    together, whatever they do alone. A generation begins on the first draw; its better half runs on the second, and so
    on: most steps go to what is promising.
 3. What the best design does not need is taken out again, key by key, over all draws: what is left are settings of which
@@ -260,7 +260,7 @@ class SettingsRace:
         return self._moved(found)
 
     def _moved(self, settings: Settings) -> Settings:
-        """One key or two set anew: to a value that can run, or back to what is written."""
+        """One key or two set again: to a value that can run, or back to what is written."""
         keys = list(self.space)
         for key in self.dice.choice(keys, min(len(keys), 1 + int(self.dice.integers(2))), replace=False).tolist():
             values = [one.settings[key] for one in self.singles[key] if not one.error]

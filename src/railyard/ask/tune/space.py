@@ -1,4 +1,4 @@
-"""Settings that may be changed, and the values that are tried besides what is written."""
+"""Settings that may be changed, and the values that are tried in addition to what is written."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ ULTRA: Mapping[str, tuple[Any, ...]] = {
 
 
 def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:
-    """Keys and the values to try, besides those that the scenario has.
+    """Keys and the values to try, without those that the scenario has.
 
     Raises:
         InputError: It does not train.

@@ -1,6 +1,6 @@
 """The online loop judged on draws and loads: against the scenario as written, and every fixed setting of its list.
 
-One run beside one other says little. With marks less likely by a part in 2,000, which nobody could mean, packets of
+One run against one other says little. With marks less likely by a part in 2,000, which nobody could mean, packets of
 a crowded network meet otherwise, and a step ends some percent sooner or later. So every case is run several times
 (twins), each with another such part, and cases are compared by the means of their twins. As written there are twice as
 many: the second half, compared with the first, is what is left of chance.
@@ -177,7 +177,7 @@ def tune(
         engine: In place of the scenario's.
         pool: Makes what trials run on; closed at the end.
         report: Takes what is being done, and its share from 0 to 1.
-        out: Beside which trials are kept, so that a tuning that was stopped goes on from there.
+        out: Where trials are kept, so that a tuning that was stopped goes on from there.
 
     Raises:
         InputError: The scenario is wrong, or cannot run as written.
@@ -311,5 +311,5 @@ def _marked(job: Prepared) -> float:
 
 
 def _twins(most: float, first: int, count: int) -> list[dict[str, Any]]:
-    """What sets so many twins apart, from number `first` on."""
+    """How so many twins differ, from number `first` on."""
     return [{"packet.set.marking_most": f"{most * (1.0 - _PART * (first + twin)):.9g}"} for twin in range(count)]

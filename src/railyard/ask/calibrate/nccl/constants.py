@@ -31,7 +31,7 @@ class LaunchConstants:
     library: LogConstants = MEASURED
 
     host_channel_us: float = 0.28
-    """Beside `HOST_GPU_US`, for every further channel, of which small data uses few: logs of 8 A100 in one process rise
+    """For every further channel, of which small data uses few: logs of 8 A100 in one process rise
     by 37 and 58 us from 32 KiB to 1 MiB, whatever the collective, while the accelerators' own time hardly does.
     Libraries of the time of V100 and A100 only: later ones hand over all channels at once."""
 
@@ -75,7 +75,7 @@ class FittedConstant:
 
     Attributes:
         name: Field of `Constants`, or of its `library`.
-        prior: What it would be had nobody measured it.
+        prior: What it would be without any measurement.
         spread: One standard deviation of the prior's logarithm.
     """
 

@@ -230,7 +230,7 @@ def _spellings(catalog: Catalog, kind: str) -> tuple[tuple[str, str], ...]:
 
 
 def _plain(text: str) -> str:
-    """Small letters and digits, words apart by one space; letters and digits of one word stay together."""
+    """Small letters and digits, words separated by one space; letters and digits of one word stay together."""
     return " ".join(re.findall(r"[a-z0-9.+]+", text.lower()))
 
 

@@ -82,7 +82,7 @@ def chosen_by_plugin(log: NcclLog) -> bool:
 
 
 def listed_as_odd(folder: Path) -> frozenset[str]:
-    """Numbers of logs that the README beside them lists as anomalous or untuned (`Anomalous or untuned: 13, 42.`)."""
+    """Numbers of logs that a README lists as anomalous or untuned (`Anomalous or untuned: 13, 42.`)."""
     numbers: set[str] = set()
     for name in ("README.md", "README.txt", "README"):
         path = folder / name
@@ -125,7 +125,7 @@ class CollectiveResult:
         error: (predicted - measured) / measured, of `error_of`.
         error_of: `busbw` from 1 MiB up, `time` below.
         status: `ok` or `skipped`.
-        odd: Why the log does not show a healthy machine, by its header or the README beside it; else empty.
+        odd: Why the log does not show a healthy machine, by its header or the README of its folder; else empty.
         launch: Class of the launch: `bare metal`, `cloud` or `Python`.
         published: Year and month of the log's publication, `2025-06`; empty when unknown.
         version: Of its library, `2.28`, where the log says it; else empty.
