@@ -14,7 +14,7 @@ from railyard.work.scenario import override
 from railyard.work.study import compose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from railyard.ask.plan.confidence import BreakEven, Confidence, PortPrice
     from railyard.ask.plan.objectives import DesignObjective, RelaxedConstraint
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.ask.plan.space import DesignSpace
     from railyard.ask.plan.uncertainty import DesignChoice
     from railyard.catalog import Catalog
+    from railyard.kit.schema.yaml import Node
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import Scenario
     from railyard.work.scenario.plan_section import PlanSection
@@ -40,61 +41,35 @@ _MANY = 32
 """Values of a key that are all read."""
 
 
-def refuse_misspelt(space: DesignSpace, catalog: Callable[[int, int], Catalog]) -> None:
-    """Reads every value of every key once.
+def refuse_misspelt(space: DesignSpace) -> None:
+    """Reads every value of every key once, and every key of every demand with the first and the last point.
 
     Raises:
         InputError: A key is no key of a scenario, or a value is none that it may have; with its line, what is allowed
             and the nearest right spelling.
     """
-    for number, values in enumerate(space.values):
+    for number, (key, values) in enumerate(zip(space.keys, space.values, strict=True)):
         for at in _looked_at(len(values)):
-            wrong = _wrong(space, catalog, number, at)
-            if wrong is not None:
-                node = space.values[number][at]
-                problem = wrong.problems[0]
-                raise InputError.many(
-                    [
-                        node.problem(
-                            problem.message,
-                            key=f"plan.space.{space.keys[number]}",
-                            found=problem.found,
-                            allowed=problem.allowed,
-                            hint=_meant(space.keys[number], problem.message) or problem.hint,
-                        )
-                    ]
-                )
-
-
-def refuse_misspelt_demands(space: DesignSpace, catalog: Callable[[int, int], Catalog]) -> None:
-    """Reads every key of every demand with the first and the last point.
-
-    Raises:
-        InputError: One is no key of a scenario, or has a value that it may not have.
-    """
+            tries = (_read(space, point, key) for point in _neighbours(space, number, at))
+            _refuse(values[at], key, f"plan.space.{key}", tries)
     for number, demand in enumerate(space.demands):
         for key, node in demand.changes.items():
-            found = [_read(space, catalog, point, key, number) for point in (0, space.size - 1)]
-            if all(wrong is not None for wrong in found) and found[0] is not None:
-                problem = found[0].problems[0]
-                hint = _meant(key, problem.message) or problem.hint
-                more = {"found": problem.found, "allowed": problem.allowed, "hint": hint}
-                raise InputError.many([node.problem(problem.message, key=f"plan.demand.{number}.set.{key}", **more)])
+            tries = (_read(space, point, key, number) for point in (space.size - 1, 0))
+            _refuse(node, key, f"plan.demand.{number}.set.{key}", tries)
 
 
-def _meant(key: str, message: str) -> str | None:
-    """The nearest short name of a key that no scenario has; dotted keys were compared where they part."""
-    return did_you_mean(key, override.SHORT) if message == f"unknown key `{key}`" else None
-
-
-def _wrong(space: DesignSpace, catalog: Callable[[int, int], Catalog], number: int, at: int) -> InputError | None:
-    """Why a value can be read with no values of other keys; None where it can."""
-    found = None
-    for point in _neighbours(space, number, at):
-        found = _read(space, catalog, point, space.keys[number])
-        if found is None:
-            return None
-    return found
+def _refuse(node: Node, key: str, where: str, tries: Iterable[InputError | None]) -> None:
+    """Raises InputError where a value can be read with no values of other keys."""
+    wrong = None
+    for wrong in tries:
+        if wrong is None:
+            return
+    if wrong is not None:
+        problem = wrong.problems[0]
+        # The nearest short name of a key that no scenario has; dotted keys were compared where they part.
+        meant = did_you_mean(key, override.SHORT) if problem.message == f"unknown key `{key}`" else None
+        more = {"found": problem.found, "allowed": problem.allowed, "hint": meant or problem.hint}
+        raise InputError.many([node.problem(problem.message, key=where, **more)])
 
 
 def _owner(keys: Sequence[str], blamed: str) -> str:
@@ -119,9 +94,7 @@ def _looked_at(values: int) -> Sequence[int]:
     return range(values) if values <= _MANY else (0, values - 1)
 
 
-def _read(
-    space: DesignSpace, catalog: Callable[[int, int], Catalog], point: int, key: str, demand: int = 0
-) -> InputError | None:
+def _read(space: DesignSpace, point: int, key: str, demand: int = 0) -> InputError | None:
     path = ".".join(override.full_path(key))
     try:
         scenario = space.draft(point, demand).scenario
@@ -129,7 +102,7 @@ def _read(
         keys = (*space.keys, *space.demands[demand].changes)
         return error if any(_owner(keys, one.key or "") == key for one in error.problems) else None
     try:
-        _find_parts(scenario, catalog(point, demand), path)
+        _find_parts(scenario, compose.catalog_of(space.draft(point, demand)), path)
         if scenario.economics.grid and path in ("economics", "economics.grid"):
             grid(scenario.economics.grid, path)
     except InputError as error:
@@ -261,8 +234,7 @@ def begin(draft: Draft) -> tuple[PlannedDesigns, PlanSection]:
                 hint=pipeline,
             )
         )
-    refuse_misspelt(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
-    refuse_misspelt_demands(space, lambda point, demand: compose.catalog_of(space.draft(point, demand)))
+    refuse_misspelt(space)
     lacks = _lacking(draft, space)
     demands = len(space.demands)
     try:
