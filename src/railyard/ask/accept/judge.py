@@ -186,11 +186,7 @@ def _unshown(test: Test, mark: ExpectedValue, results: Results, value: float) ->
     return results.short.get(test.name, "")
 
 
-_FASTER = {
-    NCCL: "faster than the model's band",
-    WRITE: "faster than its link",
-    CABLE: "faster than planned",
-}
+_FASTER = {NCCL: "faster than the model's band", WRITE: "faster than its link", CABLE: "faster than planned"}
 
 
 def _wrong(test: Test, mark: ExpectedValue, results: Results, value: float, usual: float | None) -> str:

@@ -182,10 +182,7 @@ def _measures(section: BringUpSection) -> list[tuple[str, BuildPace]]:
     rejected = section.rejected if section.checked == "before" else 0.0
     where = "after" if section.checked == "before" else "before"
     return [
-        (
-            "no audit of cables" if pace.audit else "an audit of cables",
-            replace(pace, audit=not pace.audit),
-        ),
+        ("no audit of cables" if pace.audit else "an audit of cables", replace(pace, audit=not pace.audit)),
         (f"servers checked {where} delivery", replace(pace, rejected=rejected)),
         ("one crew more", replace(pace, crews=pace.crews + 1)),
         ("twice the crews", replace(pace, crews=2 * pace.crews)),

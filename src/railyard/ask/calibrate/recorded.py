@@ -351,11 +351,7 @@ def replay(setting: ReplaySetting, software: ServingSoftware) -> Replay:
     """
     run, copies = setting.run, setting.copies
     cost = (copy_cost if copies > 1 else iteration_cost)(
-        setting.model,
-        setting.layout,
-        setting.machine,
-        software,
-        max_batched_tokens=run.max_batched_tokens,
+        setting.model, setting.layout, setting.machine, software, max_batched_tokens=run.max_batched_tokens
     )
     room = setting.room(cost.state_tokens)
     pool = Pool(

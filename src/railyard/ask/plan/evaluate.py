@@ -177,8 +177,7 @@ def _outcome(
         outcome = replace(outcome, ended=seated.faulty.ended, lost_s=lost_s)
     try:
         found = priced(
-            *(seated.cluster, training, outcome, seated.parts, design.assumptions),
-            delivery_s=bench.delivery_s(seated),
+            *(seated.cluster, training, outcome, seated.parts, design.assumptions), delivery_s=bench.delivery_s(seated)
         )
     except InputError as error:
         return DesignOutcome(design.point, design.demand, "analytic", error=reason(error))

@@ -119,9 +119,7 @@ class _Sampler:
         from pymoo.problems.static import StaticProblem
 
         table = StaticProblem(
-            self._problem,
-            F=np.array([figures for figures, _ in seen]),
-            G=np.array([[excess] for _, excess in seen]),
+            self._problem, F=np.array([figures for figures, _ in seen]), G=np.array([[excess] for _, excess in seen])
         )
         Evaluator().eval(table, self._asked)
         self._search.tell(infills=self._asked)

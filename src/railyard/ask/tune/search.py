@@ -157,9 +157,7 @@ class SettingsRace:
         """The same as far as it was run."""
         return [
             SettingEffect(
-                key,
-                1.0 - alone.mean if alone.ratios else None,
-                rest.mean / found.mean - 1.0 if rest.ratios else None,
+                key, 1.0 - alone.mean if alone.ratios else None, rest.mean / found.mean - 1.0 if rest.ratios else None
             )
             for key, (alone, rest) in zip(found.settings, self._around(found), strict=True)
         ]
@@ -399,12 +397,7 @@ class Tuner:
         training, plan = job.training, job.cluster.plans["back_end"]
         ports = job.cluster.servers * plan.nics
         ground = JobGround(
-            training.model,
-            training.seq_len,
-            job.cluster.ranks,
-            job.cluster.scale_up_domain,
-            ports,
-            plan.link_bps,
+            training.model, training.seq_len, job.cluster.ranks, job.cluster.scale_up_domain, ports, plan.link_bps
         )
         jobs = other_jobs(ground, self.section.unseen_jobs, self.draft.seed, lambda keys: can_run(self.draft, keys))
         return unseen_cases(self.draft.seed, self.section, jobs)
