@@ -127,6 +127,7 @@ def tune(
 
     judged = f"judged on {len(found.unseen)} unseen cases" if found.unseen else "not judged on unseen cases"
     so_far = f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written"
+    so_far += "; the same command goes on from here" if request.runs else ""
     notes = [problem.render() for problem in found.refused]
     return Reply(answer, answer.text, show, keep=answer, notes=notes, stopped=so_far if found.stopped else "")
 
