@@ -121,10 +121,6 @@ class Cluster:
         """What a reader of its results must know of it."""
         return self.plans["back_end"].host.remarks
 
-    def server_of(self, rank: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Server of each rank."""
-        return np.asarray(rank) // self.ranks_per_server
-
     def arranged(self, order: NDArray[np.int32]) -> Cluster:
         """The same machine with its accelerators numbered in another order; links and networks are shared.
 
