@@ -63,7 +63,7 @@ def fold(wiring: Wiring) -> Bundles | None:
 def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], links: int) -> Routes | None:
     """The records of one node of each class, each group narrowed to the bundles that its links belong to.
 
-    A bundle stands in a group as often as its share of the group's links asks. None when the groups of one record come
+    A bundle is in a group as often as its share of the group's links asks. None when the groups of one record come
     out of different width, which a record cannot hold.
     """
     table = wiring.routing

@@ -216,7 +216,7 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
 
 
 def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
-    """A link from every port to a switch that stands behind the network's nodes, then one back to every port."""
+    """A link from every port to a switch numbered after the network's nodes, then one back to every port."""
     wiring = plan.wiring
     rows.tiers.append(prefix + ACCESS_CROSSBAR.name)
     port = nodes + np.arange(wiring.ports, dtype=np.int64)
@@ -243,7 +243,7 @@ def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
 
 
 def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
-    """float64[nodes], the same of what stands at a node."""
+    """float64[nodes], the same of what is at a node."""
     factor = plan.ciphered
     factor[plan.wiring.port_of] = plan.usable
     if plan.tenancy is not None:
@@ -254,7 +254,7 @@ def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
 def _storage_rows(
     rows: _Rows, storage: Storage, home: _Placed | None, hardware: Hardware, first_node: int
 ) -> StorageServers:
-    """One link out of every device for reads and one into it for writes; local devices hang on their servers."""
+    """One link out of every device for reads and one into it for writes; local devices are links of their servers."""
     if home is None:
         ports = np.empty((hardware.servers, 0), np.int32)
         gate = np.arange(hardware.servers, dtype=np.int64) * hardware.per_server
@@ -272,7 +272,7 @@ def _storage_rows(
 
 
 def _pool_rows(rows: _Rows, pool: PoolPlan, home: _Placed | None, hardware: Hardware, first_node: int) -> PooledMemory:
-    """Links of the units' memory, and of the servers' CXL ports to them; a unit is its memory and what it hangs on."""
+    """Links of the units' memory, and of the servers' CXL ports to them; a unit includes what it is connected to."""
     entry, count = pool.entry, pool.units
     host_bps, host_bytes, host_ps = host_rates(hardware.server)
     memory = first_node + np.arange(count, dtype=np.int64)

@@ -23,7 +23,7 @@ def uneven_bps(
 
     Args:
         rate_bps: float64[members].
-        nominal_bps: float64[members], when all is well.
+        nominal_bps: float64[members], without faults.
         bundle: int32[members], the bundle of each.
         moved: float64[bundles], share of what a slower member cannot carry that goes to the others.
         remaining_efficiency: float64[bundles], of what members have left where some are gone.

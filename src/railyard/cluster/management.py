@@ -1,4 +1,4 @@
-r"""What a cluster needs beside the networks of its jobs: management networks, fabric managers, racks and their power.
+r"""What a cluster needs as well as networks of jobs: management networks, fabric managers, racks and their power.
 
         site
         |  |                                      in-band: two cores above pairs of leafs; every device has a cable to

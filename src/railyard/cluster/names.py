@@ -136,7 +136,7 @@ def _shared(plan: NetworkPlan) -> NDArray[np.int64]:
 
 
 def free_halves(plan: NetworkPlan) -> int:
-    """Halves of shared cages of leafs that are free beside a link: a further link needs no module there."""
+    """Halves of shared cages of leafs that are free next to a link: a further link needs no module there."""
     node, number = ends_of(plan), _shared(plan)
     leafs = [group for group in plan.wiring.groups if group.tier == 1]
     at_leaf = np.zeros(plan.wiring.nodes, np.bool_)

@@ -82,7 +82,7 @@ class NetworkPlan:
 
     @property
     def border(self) -> Switch | None:
-        """What stands at the ends of long links; None where there are none."""
+        """The switch at the ends of long links; None if there are none."""
         names = [group.box for group in self.wiring.groups if group.role == "border"]
         return self.switches[names[0]] if names else None
 

@@ -1,6 +1,6 @@
 """What distance leaves of a link: credits come back after a round trip, and no more is on its way than they allow.
 
-    rate <= (buffer of a virtual lane - credit told of late) / (2 latency of the link)
+    rate <= (buffer of a virtual lane - credit reported late) / (2 latency of the link)
 
 A switch's lane holds 128 KiB, which carries 400 Gb/s over 130 m of round trip and 1.1 Gb/s over 80 km. Boxes for long
 links hold what a round trip of their reach carries. Links that pause (PFC) carry their rate at any distance; what lies
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.cluster.topology.wiring import Wiring
 
 MAX_FRAME_BYTES = 9216
-"""Largest frame of lossless Ethernet, of which 802.1Qbb counts three beside what flies."""
+"""Largest frame of lossless Ethernet, of which 802.1Qbb counts three in addition to what is in flight."""
 
 PAUSE_BYTES = 64
 
@@ -57,7 +57,7 @@ def credit_bps(
     """Most that credits let through, float64[links] in bit/s; inf on a fabric without link credits.
 
     Args:
-        fabric: Gives a lane's buffer and how late space is told of.
+        fabric: Gives a lane's buffer and how late space is reported.
         line_bps: float64[links].
         latency_ps: int64[links], one way, switch included.
         reach_ps: Round trip for which boxes at the ends of long links hold credits; 0 for none.

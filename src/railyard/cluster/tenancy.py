@@ -1,4 +1,4 @@
-"""Tenants of a cluster: the ports that are theirs, their share and class, and how they are kept apart."""
+"""Tenants of a cluster: the ports that are theirs, their share and class, and how they are isolated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOBODY = -1
 
 @dataclass(frozen=True)
 class TenancyMechanism:
-    """Keeps tenants apart: what it numbers tenants by, and what it adds to packets.
+    """What isolates tenants: what it numbers tenants by, and what it adds to packets.
 
     Attributes:
         identifier: What a tenant gets a number of; empty where it needs none.
@@ -46,7 +46,7 @@ class TenancyMechanism:
 
     @property
     def most(self) -> int:
-        """Tenants that it can tell apart."""
+        """Tenants that it can distinguish."""
         return self.last - self.first + 1
 
 
@@ -237,7 +237,7 @@ def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
 
 
 def check_network(tenancy: Tenancy, fabric: Fabric, switches: Mapping[str, Switch], *, for_all: int) -> None:
-    """Refuses a network that cannot keep these tenants apart.
+    """Refuses a network that cannot isolate these tenants.
 
     Raises:
         InputError: It is of another kind, or what all need is on it and could not be reached.

@@ -1,8 +1,8 @@
 """Missing switches in a network without a plan: all other switches leave a port free for them.
 
 A switch that is absent takes all of its cables with it, so that no pair of switches lacks any. But every switch of the
-tier below (or above) has the same ports free for it. Free ports alone mean nothing: many are meant to be free. They
-are taken for an absent switch where they lie between those of its like, where the names of its like begin after its
+tier below (or above) has the same ports free for it. Free ports alone mean nothing: many are meant to be free. They are
+taken for an absent switch where they lie between those of similar switches, where the names of these begin after its
 own, where hosts lack a rail, or where one upper switch more makes an odd ratio of what leads down and up a whole one.
 """
 
@@ -147,7 +147,7 @@ class Absent:
     Attributes:
         block: Number of the block that it belongs to; -1: none, of a network of leafs alone.
         ports: That the switches at the far ends have free for it.
-        hosts: Ports of hosts that have no cable for want of it.
+        hosts: Ports of hosts that have no cable because it is missing.
     """
 
     block: int
@@ -251,7 +251,7 @@ class _Tier:
         return max(1, len(self.names) // FEW)
 
     def inside(self) -> list[Absent]:
-        """Those whose ports are between those of their like; one far switch alone says so only where names do too."""
+        """Switches whose ports are between those of similar ones; a single far switch counts only if names agree."""
         count, rest = divmod(len(self.between), self.block.trunk)
         gaps = (self.series.between if self.series else []) or grid_gap(self.names)
         alone = len(self.block.high if self.low else self.block.low) < 2 and len(gaps) != count

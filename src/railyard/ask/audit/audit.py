@@ -48,7 +48,7 @@ def discovered(
     Args:
         fabric: Output of `ibnetdiscover`.
         folder: Of LLDP neighbours.
-        documented: NetBox's cables: what was planned besides a discovery, else what is audited.
+        documented: NetBox's cables: what was planned if there is a discovery, else what is audited.
         planned: Whether a scenario is the plan.
 
     Raises:
@@ -260,7 +260,7 @@ def uneven(found: NetworkTable) -> list[dict[str, Any]]:
 
 
 def in_order(findings: Sequence[AuditFinding]) -> list[AuditFinding]:
-    """Dearest first; equals by name."""
+    """The most expensive first; equals by name."""
     return sorted(findings, key=_rank)
 
 
@@ -330,7 +330,7 @@ class AuditSources:
 
 
 def audit_found(found: AuditSources) -> tuple[Audit, AuditAnswer]:
-    """What is wrong, dearest first, and the same as a document.
+    """What is wrong, the most expensive first, and the same as a document.
 
     Raises:
         InputError: There is not exactly one discovery, it holds nothing, or the plan is wrong.

@@ -121,7 +121,7 @@ def _class(intent: SwitchIntent) -> tuple[Setting, ...]:
 
 
 def _headroom(intent: SwitchIntent, want: dict[str, dict[str, int]], found: Any) -> tuple[Setting, ...]:
-    """One setting a share of what full packets need: what is due besides is for small ones, which fill cells badly."""
+    """One setting for each share of what full packets need; the rest is for small packets, which fill cells badly."""
     if not found:
         return ()
     cable = {one.port: one for one in intent.ports}
@@ -169,7 +169,7 @@ COMPARED = ("roce", "cnp", "bfd")
 """Facts that are equal on all switches of a network; others are compared as shares of a switch's ports."""
 
 LIKE = 3
-"""Switches that must agree before another one is held against them."""
+"""Switches that must agree before another one counts as different."""
 
 
 def among(network: NetworkTable, found: list[tuple[str, str, Facts]]) -> list[Symptom]:

@@ -207,7 +207,7 @@ def _stray(found: NetworkTable, cable: int) -> AuditFinding:
 
 
 def _hosts(found: NetworkTable, design: InferredDesign, holes: dict[int, list[str]]) -> list[AuditFinding]:
-    """Ports of hosts that are on another leaf than those of their like, and those that are not there.
+    """Ports of hosts that are on another leaf than those of similar hosts, and those that are missing.
 
     A port that is not there takes one of the holes of its leaf.
     """

@@ -25,7 +25,7 @@ UNPRICED = {
 """Figures whose difference has no price, and why."""
 
 LIKE = 3
-"""Hosts that must be alike before another one is held against them."""
+"""Hosts that must be alike before another one counts as different."""
 
 
 def symptoms(network: NetworkTable, reports: Reports, plan: CablingPlan | None) -> list[Symptom]:
@@ -76,7 +76,7 @@ def pcie_bps(gt_s: float, lanes: int) -> float:
 
 
 def _narrow(network: NetworkTable, hosts: dict[str, list[HostPart]]) -> list[Symptom]:
-    """PCIe links with fewer lanes or less speed than both ends can, or than most of their like have."""
+    """PCIe links with fewer lanes or less speed than both ends support, or than most similar parts have."""
     usual: dict[tuple[str, str], Any] = {}
     like: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
     for parts in hosts.values():

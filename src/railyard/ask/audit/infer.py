@@ -94,7 +94,7 @@ def _group(hosts: dict[str, dict[str, HostPort]]) -> HostGroup:
 
 
 SURE = 0.7
-"""Blocks in which fewer cables agree with the design are not held against it: it would be a guess."""
+"""Blocks in which fewer cables agree with the design yield no findings, which would be guesses."""
 
 STRANGE = 0.05
 """Share of cables between switches outside all blocks from which on it is no fat tree."""
@@ -240,7 +240,7 @@ def _odd(found: NetworkTable, block: ClosBlock, one: int) -> str:
 
 
 def _partly(found: NetworkTable, sure: list[ClosBlock]) -> list[str]:
-    """Few switches that are joined to a part of what more of their like are joined to: meant so, or half gone."""
+    """A few switches that have only some of the uplinks of similar switches: meant so, or half gone."""
     out = []
     for block in sure:
         mine = set(block.high.tolist())

@@ -1,7 +1,7 @@
 """What a wrong setting does to a load that no scenario has to describe: packets over four racks, with it and without.
 
 Every port of four leafs sends to the port a `shift` further, shift after shift, as in the job of reference
-(`audit.reference`). *Crowded*, one port in eight of each leaf is besides the target of many senders at once: a popular
+(`audit.reference`). *Crowded*, one port in eight of each leaf is also the target of many senders at once: a popular
 expert, a checkpoint's writer, a parameter's owner. Even shifts fill no queue where as many ports lead up as down, so
 that pauses and headroom change nothing there; under oversubscription they sometimes do, and crowded ports always. What
 is compared is the time until the last flow of a rack has ended, in the mean of racks and shifts, on the same drawn

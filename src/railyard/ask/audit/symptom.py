@@ -108,7 +108,7 @@ class Tables:
         return open_up.any(axis=1), np.where(open_up, 0, _TAKEN), joined, np.where(self.there[low], 0, _TAKEN)
 
     def changed(self, changes: Iterable[CableChange]) -> Tables:
-        """With cables more, less or slower; what used those that are gone is set anew."""
+        """With more, fewer or slower cables; destinations that used those that are gone get other ones."""
         out = self.copy()
         for change in sorted(changes, key=lambda one: -one.cables):
             out._change(change)
@@ -344,7 +344,7 @@ class AuditFinding:
         kind: One of `KINDS`.
         a, b: Ends of the cable, as the file names them, with ports in brackets; `?` where a port is not known.
         block: Number of the block in which it changes the tables; -1: none.
-        slower: Factor on the time of all communication of those who wait for it, besides the tables.
+        slower: Factor on the time of all communication of those who wait for it, in addition to the tables.
         loss: Share of the accelerators' time that it costs by itself, or of the cluster's price where the parts that
             are absent cost more; from 0 to 1.
         worst_load: Flows on the fullest cable of the worst shift permutation, with this fault alone.

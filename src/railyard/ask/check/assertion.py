@@ -34,7 +34,7 @@ class AssertedFigure:
 
     Attributes:
         kinds: Kinds of work that have it, as under `workload`.
-        path: Where it stands in the variant, names joined by dots.
+        path: Its names in the variant, joined by dots.
         band: Its name among the bands of the model's error; empty where none was validated.
         planned: Gives it of a scenario and its cluster; None where it takes a run.
     """

@@ -55,7 +55,7 @@ class RouteTable:
     """A table of routes.
 
     Attributes:
-        vni: By which it is told apart in tunnels; 0: it is in none.
+        vni: Its number in tunnels; 0: it is in none.
         neighbors: Ports, with `.VLAN` where they have it, on which it exchanges routes.
         lines: By what they say: `vni`, `overlay` (its routes go into EVPN), `active` (it exchanges any).
     """
@@ -144,7 +144,7 @@ def indented(file: str, text: str) -> Iterator[tuple[tuple[str, ...], Line]]:
 
 
 def network(text: str) -> Prefix:
-    """A prefix, whatever bits stand behind it."""
+    """A prefix; bits beyond its length are ignored."""
     return ip_network(text, strict=False)
 
 
@@ -156,7 +156,7 @@ def _prefix(access: Access, family: int) -> Prefix:
 
 
 def meant(intent: SwitchIntent, family: int) -> dict[str, Facts]:
-    """By table: its ports, what it announces, with whom it speaks, and by what it is told apart in tunnels."""
+    """By table: its ports, what it announces, its neighbours, and its number in tunnels."""
     found: dict[str, Facts] = {}
     evpn = intent.by == "evpn"
     for vrf in intent.vrfs:

@@ -27,7 +27,7 @@ def replaced(
         out: The folder.
         mark: Name of a file that every folder of the kind has: others are left as they are.
         files: Names and contents, made while they are written; scripts (`.sh`) can be run.
-        progress: Told of each file.
+        progress: Called for each file.
 
     Returns:
         Names of the files, folders once.

@@ -1,4 +1,4 @@
-"""Whose each cable of a plan is, and which tenants' routes go over it: what configurations keep apart."""
+"""The tenant of each cable of a plan, and whose routes go over it, as configurations isolate them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Holder:
 
 EVERYBODYS = Holder()
 NOBODYS = Holder("nobody")
-"""Of a port that no tenant has where tenants are kept apart: it gets no address, and leads nowhere."""
+"""Of a port that no tenant has if tenants are isolated: it gets no address, and leads nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ class SharedNetwork:
 
     @property
     def by(self) -> str:
-        """What keeps tenants apart in switches; empty: nothing does."""
+        """What isolates tenants in switches; empty: nothing does."""
         return self.tenancy.mechanism.name if self.tenancy is not None and self.tenancy.mechanism.family else ""
 
     def tenant(self, row: int) -> Holder:
@@ -116,7 +116,7 @@ class SharedNetwork:
         return tuple(Vrf(self.tenancy.tenants[one].name, self.tenancy.tenants[one].identifier, one) for one in mine)
 
     def second_file(self, device: int, system: str) -> bool:
-        """Whether a switch needs a second file: routing in SONiC, devices and shares beside FRR."""
+        """Whether a switch needs a second file: routing in SONiC, devices and shares with FRR."""
         mine = (self.plan.cables.b == device) & (self.owner >= 0)
         shares = [self.tenancy.tenants[one].share < 1 for one in self.owner[mine].tolist()] if self.tenancy else []
         return (system in ("sonic", "frr") and bool(self.vrfs(device))) or (system == "frr" and any(shares))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def cluster_of(path: Path) -> Cluster:
-    """Builds it. Whatever else stands in the file is not read: not its workload, and not its faults.
+    """Builds it. Nothing else in the file is read: not its workload, and not its faults.
 
     Raises:
         InputError: The file describes no cluster, or one that cannot be built.
@@ -109,7 +109,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class PriceOfParts:
-    """What the capacity behind a part costs: it stands still while the part is slow, or is taken out."""
+    """What the capacity behind a part costs: it is idle while the part is slow, or is taken out."""
 
     usd_per_hour: float
     ranks: int

@@ -32,11 +32,11 @@ _BETWEEN = re.compile(r"[\s,]*")
 
 @dataclass
 class EventFile:
-    """The events of a file, and what stands beside them.
+    """The events of a file, and its other keys.
 
     Attributes:
         wanted: What the text of an event must hold to be worth decoding.
-        about: Keys beside `traceEvents`; complete when all events have been read.
+        about: Keys other than `traceEvents`; complete when all events have been read.
         count: Events so far, those that were not decoded included.
         damage: Why the rest of the file could not be read; empty where all of it was.
     """
@@ -48,7 +48,7 @@ class EventFile:
     damage: str = ""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Every event that is wanted, and some that are not, in order.
+        """Every event that is needed, and some others, in order.
 
         Raises:
             InputError: The file has no list of events.

@@ -205,7 +205,7 @@ def record_of(found: Gathered) -> Record:
     """The kernels of all ranks.
 
     Raises:
-        InputError: No trace of times was read, or its times lie too far apart.
+        InputError: No trace of times was read, or its times span too long.
     """
     pieces = [piece for piece in found.pieces if piece.timed and piece.kernels]
     if not pieces:
@@ -318,7 +318,7 @@ def _first(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> int:
     """When the first kernel of all started, ns by one clock.
 
     Raises:
-        InputError: They lie too far apart.
+        InputError: They span too long.
     """
     bounds = [
         (

@@ -1,6 +1,6 @@
 """From a symptom or a verdict to the test that would settle it: ordered, with the value that the model expects.
 
-Each step says what to run, what comes out where that part is well, and what it means where it does not. Cheap tests
+Each step says what to run, what comes out if that part is healthy, and what it means where it does not. Cheap tests
 that disturb nobody come first, those that need idle hosts after them, changes of hardware last.
 """
 

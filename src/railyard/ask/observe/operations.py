@@ -56,7 +56,7 @@ class Dependencies:
         """The groups in an order in which none comes before what its members wait for.
 
         Raises:
-            InputError: They wait for each other in a circle.
+            InputError: They wait for each other in a cycle.
         """
         group_of = {member: number for number, group in enumerate(self.groups) for member in group.members}
         before = [{group_of[op] for member in group.members for op in self.waits[member]} for group in self.groups]

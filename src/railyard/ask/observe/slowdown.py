@@ -200,7 +200,7 @@ class _Builder:
         self.chain(tail)
 
     def groups(self) -> list[OperationGroup]:
-        """Who waits for whom: pairs of transfers, data-parallel collectives, the embedding's ends, all that clip."""
+        """Operations that wait for each other: transfers, data-parallel collectives, both embeddings, all that clip."""
         every = self.found.operations
         groups = self._pairs()
         if self.parallel:

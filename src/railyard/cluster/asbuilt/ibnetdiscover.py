@@ -78,7 +78,7 @@ def looks_like(text: str) -> bool:
 
 
 def read(text: str, file: str) -> NetworkTable:
-    """Devices and cables; what cannot be read, or is said by one end alone, is a problem of the result."""
+    """Devices and cables; what cannot be read, or is reported by one end alone, is a problem of the result."""
     reading, here = _Reading(file), ""
     for number, line in enumerate(text.splitlines(), 1):
         attribute = _ATTRIBUTE.match(line)
@@ -247,7 +247,7 @@ def _boarded(reading: _Reading) -> None:
 
 
 def _distinct(reading: _Reading) -> None:
-    """Adds the GUID to descriptions that several switches have; a host is told by its switch's port."""
+    """Adds the GUID to descriptions that several switches have; a host is identified by its switch's port."""
     switches = {key: one for key, one in reading.devices.items() if one.kind == "switch"}
     times = Counter(one.described for one in switches.values())
     names = Counter(one.name for one in switches.values())

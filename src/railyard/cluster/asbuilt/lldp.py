@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GIGABIT = re.compile(r"(\d+)\s*G[Bb]ase")
 _NAMED = ("ifname", "ifalias", "local", "interfacename", "5", "7")
-"""Kinds of port identifiers that are names; others are addresses, beside which the description is the name."""
+"""Kinds of port identifiers that are names; others are addresses, for which the description is the name."""
 
 GIGABIT = 1_000_000_000
 

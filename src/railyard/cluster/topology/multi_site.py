@@ -266,7 +266,7 @@ def _towards(wiring: Wiring, gates: NDArray[np.int32]) -> tuple[NDArray[np.int64
     """Links on shortest ways from every node to the nearest of the gate ports, as CSR by node.
 
     Found by a breadth-first search from the gates against the links; ports other than the gates pass nothing on. A link
-    stands in a node's list in proportion to the number of shortest ways behind it, so that leafs with more gates draw
+    is in a node's list in proportion to the number of shortest ways behind it, so that leafs with more gates draw
     more.
     """
     through = (wiring.target >= wiring.ports) | np.isin(wiring.target, gates)

@@ -22,7 +22,7 @@ class Endpoints:
     """What is to be joined.
 
     Attributes:
-        extra: Single ports besides: storage servers, gateways.
+        extra: Single further ports: storage servers, gateways.
     """
 
     servers: int

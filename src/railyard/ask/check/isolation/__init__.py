@@ -1,1 +1,1 @@
-"""Whether tenants are kept apart by what configurations say: read, put together as routes, walked as packets."""
+"""Whether configurations isolate tenants: they are read, turned into routes, and walked as packets."""

@@ -1,4 +1,4 @@
-"""A plan's tenants judged by the files of its switches: as written, or as somebody has changed them."""
+"""A plan's tenants judged by the files of its switches: as written, or as changed by hand."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Speaking:
 
 
 def speaking(partitions: Partitions, ports: Mapping[str, tuple[str, str]]) -> Iterator[Speaking]:
-    """Tenants that are not apart, a pair of ports for each pair of tenants and each partition.
+    """Tenants that are not isolated, a pair of ports for each pair of tenants and each partition.
 
     Args:
         partitions: As read.
@@ -170,7 +170,7 @@ PARTITIONS = "partitions.conf"
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether tenants are apart.
+    """Whether tenants are isolated.
 
     Attributes:
         pairs: Ordered pairs of tenants that were asked about.
@@ -183,7 +183,7 @@ class Judgement:
 
 
 def rendered(plan: CablingPlan, system: str) -> dict[str, str]:
-    """The files of the plan's back-end that keep tenants apart, by name without a folder."""
+    """The files of the plan's back-end that isolate tenants, by name without a folder."""
     wanted = ("switches/be-", "opensm/")
     return {name.split("/")[-1]: text for name, text in files(plan, system) if name.startswith(wanted)}
 

@@ -1,4 +1,4 @@
-"""Tenants that are apart, or packets that come from one to another, with the way and the lines that let them.
+"""Tenants that are isolated, or packets that get from one to another, with their path and the lines that allow it.
 
 First what hangs together at all, which holds under any failures; then, where tenants do hang together, packets between
 all of their servers, with everything up and without any one switch or cable.
@@ -223,7 +223,7 @@ class Proof:
 
 
 def prove(wired: Wired, progress: Callable[[str, float], None] | None = None) -> Proof:
-    """Whether tenants are apart.
+    """Whether tenants are isolated.
 
     Args:
         wired: Switches as configured.
@@ -346,7 +346,7 @@ class ConfigChanges:
         return self._known[file]
 
     def blamed(self, path: Path) -> tuple[str, ...]:
-        """What lets a packet pass: lines on its way that the plan has not, else what the plan has besides."""
+        """What lets a packet pass: lines on its path that the plan does not have, else lines that only the plan has."""
         lines = list(dict.fromkeys(path.lines))
         strange = [line for line in lines if line.number in self.of(line.file)[0]]
         if strange:

@@ -1,4 +1,4 @@
-"""`no PFC deadlock`: routes and priorities let no links wait for one another in a circle.
+"""`no PFC deadlock`: routes and priorities let no links wait for one another in a cycle.
 
 A link that is paused waits for the links by which the switch at its end sends on what arrives there. Traffic that
 pauses has one priority (`LOSSLESS`), which no switch changes, so that links alone are the channels. If no chain of such
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def waits(wiring: Wiring) -> NDArray[np.int64]:
     """Pairs of links of which the first waits for the second when the second is paused, each once, int64[2, waits].
 
-    A pair is there where some port can send through both, one after the other, on its way to some other. Links out of
+    A pair is there where some port can send through both in sequence on its way to some other. Links out of
     ports wait, and nothing waits for them; links into ports are waited for, and wait for nothing: both are in no
     circle, and left out.
     """
@@ -55,7 +55,7 @@ def waits(wiring: Wiring) -> NDArray[np.int64]:
 
 
 def circle(edges: NDArray[np.int64]) -> list[int]:
-    """Links that wait for one another in a circle, in its order; empty where there is none.
+    """Links that wait for one another in a cycle, in its order; empty if there is none.
 
     Args:
         edges: int64[2, waits].
@@ -157,7 +157,7 @@ class Cuts:
     """What parts two ports of different servers when it is lost.
 
     Attributes:
-        turned: Cables that ways to one destination use in both directions: of these nothing is said.
+        turned: Cables that paths to one destination use in both directions, which are not judged.
     """
 
     switches: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -190,7 +190,7 @@ def cuts(wiring: Wiring, server: NDArray[np.int64]) -> Cuts:
 
 
 def _sources(wiring: Wiring, server: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of ports that hang on the same switches one, and one more of another server where there is one."""
+    """One of the ports on the same switches, and one of another server if there is one."""
     leaf: dict[int, list[int]] = {}
     own = np.flatnonzero(wiring.source < wiring.ports)
     for port, switch in zip(wiring.source[own].tolist(), wiring.target[own].tolist(), strict=True):
@@ -204,7 +204,7 @@ def _sources(wiring: Wiring, server: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _spread(wiring: Wiring, port: int, server: NDArray[np.int64]) -> int | None:
-    """A port of another server that hangs on the same switches as this one; None where there is none."""
+    """A port of another server on the same switches as this one; None if there is none."""
     own = wiring.source == port
     leaves = np.sort(wiring.target[own])
     near = np.flatnonzero(np.isin(wiring.target, leaves) & (wiring.source < wiring.ports))

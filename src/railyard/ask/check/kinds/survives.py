@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from railyard.cluster.topology.wiring import Wiring
 
 PARTS = ("part", "switch", "link", "uplink")
-"""What may be lost beside the switches of one role: any switch or cable, any switch, any cable, any cable between
+"""What may be lost, as well as the switches of one role: any switch or cable, any switch, any cable, any cable between
 switches."""
 
 _SEVERAL = re.compile(r"survives (?:any |the loss of )*(two|three|four|[2-9]|\d\d+) ([\w-]+)", re.IGNORECASE)
 
 MOST_STEPS = 24
-"""Losses without which the step is simulated: all up to so many, of more evenly spread ones, which is said."""
+"""Losses without which the step is simulated: all up to this number, else evenly spread ones, as the remark reports."""
 
 PLURAL = {"switch": "switches", "leaf": "leaves"}
 
@@ -192,7 +192,7 @@ class _Parting:
         return min(found, default=None)
 
     def _alone(self, loss: PartLoss) -> tuple[int, int] | None:
-        """By routing anew; once for the links of ports that hang on the same switches."""
+        """By routing again; once for the links of ports on the same switches."""
         port = int(self.wiring.source[loss.links].min())
         key = (-1, int(loss.links[0]))
         if port < self.wiring.ports:

@@ -170,7 +170,7 @@ class TenantsIsolated:
 
 
 def _systems(plan: CablingPlan) -> list[str]:
-    """Operating systems whose files can keep these tenants apart; one, where subnet managers do."""
+    """Operating systems whose files can isolate these tenants; only one if subnet managers do."""
     back_end = plan.cluster.plans["back_end"]
     tenancy = back_end.tenancy
     by = "" if tenancy is None else tenancy.mechanism.name

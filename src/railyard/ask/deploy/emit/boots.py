@@ -37,7 +37,7 @@ class KnownDevice:
     Attributes:
         mac: `00:11:22:33:44:55` of the port that it boots by; empty where not known.
         serial: Its number, which systems send with their request.
-        circuit_id: What the relay says of the port that it hangs on (RFC 3046, suboption 1).
+        circuit_id: What the relay says of the port that it is connected to (RFC 3046, suboption 1).
     """
 
     mac: str = ""
@@ -112,9 +112,9 @@ class Boot:
     """A device at its first boot.
 
     Attributes:
-        known: How it is told from others; none of all where its link alone tells.
+        known: What identifies it; all empty if its link alone does.
         file: What it fetches, a whole URL; empty where nothing.
-        second: Routing in SONiC, devices and shares beside FRR, a whole URL; empty where it has none.
+        second: URL of its second file (routing in SONiC, devices and shares with FRR); empty if it has none.
         gateway, gateway6: Of a server's link, whose addresses are a network of two; empty for ports of management.
     """
 
@@ -129,7 +129,7 @@ class Boot:
 
     @property
     def told(self) -> bool:
-        """Whether it can be told from others."""
+        """Whether it can be identified."""
         return bool(self.gateway or self.known.mac or self.known.serial or self.known.circuit_id)
 
 

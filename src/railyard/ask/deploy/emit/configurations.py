@@ -1,4 +1,4 @@
-"""All configurations of a plan; each file of a switch is read back and held against the intent before it is given."""
+"""All configurations of a plan; each file of a switch is read back and compared with the intent before it is given."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def rendered(draft: Draft, progress: Callable[[str, float], None], systems: Sequ
     """All files, each compared with what was meant as it is made, and what they say of queues, interfaces and library.
 
     Raises:
-        InputError: The scenario is wrong, or asks for what switches cannot be told.
+        InputError: The scenario is wrong, or asks for something that switches cannot be configured to do.
         SimulationError: A file says otherwise than meant: a fault of Railyard's.
     """
     plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))

@@ -96,7 +96,7 @@ def _rack(
 
 
 def _box(plan: CablingPlan, place: tuple[int, int], corner: tuple[int, int], role: str, name: str) -> str:
-    """What stands in some units of a rack (the lowest, and how many), with its name."""
+    """A device or panel in some units of a rack (the lowest, and how many), with its name."""
     (unit, height_u), (x, top) = place, corner
     y = top + _TOP + (plan.racks.spec.rack_units - unit + 1 - height_u) * _UNIT
     high = height_u * _UNIT
@@ -117,11 +117,11 @@ def _panels(plan: CablingPlan) -> dict[int, list[tuple[int, str]]]:
 
 
 _PIXELS, _MOST, _MARGIN, _NAMED = 70.0, 1500.0, 28.0, 26.0
-"""Of a metre at most and of a hall, margins, and of a rack that bears its name."""
+"""Most pixels of a metre, width of the drawing, margins, and width of a rack that shows its name."""
 
 
 def hall(plan: CablingPlan) -> str:
-    """An SVG of the hall from above, to scale: racks by what stands in them, zones of power and cooling by shade."""
+    """An SVG of the hall from above, to scale: racks by what is in them, zones of power and cooling by shade."""
     floor, spec = plan.racks.floor, plan.racks.spec
     scale = min(_PIXELS, _MOST / (float(max(np.ptp(floor.x_m), np.ptp(floor.y_m))) + spec.rack_depth_m))
     left, front = float(floor.x_m.min()) - spec.rack_width_m / 2, float(floor.y_m.min()) - spec.rack_depth_m / 2
@@ -206,7 +206,7 @@ def write(
         out: The folder; what is there is replaced.
         ethernet: Dialect of the Ethernet switches.
         title: For the page.
-        progress: Told of each file.
+        progress: Called for each file.
         provision: How devices are given addresses and files at their first boot; None leaves that out.
         collectives: What the scenario fixes about them, for the libraries of servers.
 

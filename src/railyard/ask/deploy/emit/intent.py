@@ -55,7 +55,7 @@ class Asic:
     """What depends on the switch.
 
     Attributes:
-        xon_kib: Until a port is let go (asic_table.j2: pipeline_latency).
+        xon_kib: Until a port resumes (asic_table.j2: pipeline_latency).
     """
 
     cell_bytes: int
@@ -84,7 +84,7 @@ PACKET = 4096 + 82
 
 @dataclass(frozen=True)
 class Headroom:
-    """Bytes: of what may still come (`xoff`), until a port is let go (`xon`), and of both (`size`)."""
+    """Bytes: for what may still arrive (`xoff`), until a port resumes (`xon`), and for both (`size`)."""
 
     xon: int
     xoff: int
@@ -197,7 +197,7 @@ class SwitchIntent:
         red: First and last mark of the queue, bytes, and the probability at the last, percent.
         alpha: Share of the free buffer that an ingress of RoCE may hold before it pauses.
         mtu: Largest frame, bytes.
-        by: What keeps tenants apart; empty: nobody shares it.
+        by: What isolates tenants; empty: nobody shares it.
     """
 
     name: str
@@ -303,7 +303,7 @@ def _red(constants: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 ALPHAS = tuple(2.0**power for power in range(-7, 4))
-"""Shares of the free buffer that switches can be told: SAI's exponents, and Junos' steps 0 to 10."""
+"""Shares of the free buffer that switches can be configured to: SAI's exponents, and Junos' steps 0 to 10."""
 
 
 def _alpha(constants: Mapping[str, Any]) -> float:

@@ -107,7 +107,7 @@ def _filters(intent: SwitchIntent) -> list[str]:
 
 
 def _classes(intent: SwitchIntent) -> list[str]:
-    """Classes; Junos reckons headroom itself, of the cable's length and of the largest frame.
+    """Classes; Junos works out headroom itself, from the cable's length and the largest frame.
 
     It takes that to be 2,500 bytes for priority 3 where nobody says otherwise (Juniper, CLI reference: `mru`).
     """
@@ -179,12 +179,12 @@ _SHARE = r"set class-of-service shared-buffer ingress buffer-partition lossless 
 
 
 USUAL_LENGTH_M, USUAL_MRU = 100, 2500
-"""Cable and largest frame that Junos reckons the headroom of priority 3 with where nobody says otherwise (Juniper's CLI
+"""Cable and largest frame from which Junos works out the headroom of priority 3 by default (Juniper's CLI
 reference: `cable-length`, `mru`)."""
 
 
 def _headroom(each: Callable[[str], list[re.Match[str]]]) -> dict[str, system.Sizes]:
-    """What Junos will hold for each port: it is told a length and a frame; reckoned by our law."""
+    """What Junos will keep for each port: it is given a length and a frame, and our law gives the size."""
     profile = r"set class-of-service congestion-notification-profile (\S+) input"
     length = {m[1]: float(m[2]) for m in each(rf"{profile} cable-length (\d+)")}
     frame = {m[1]: int(m[2]) for m in each(rf"{profile} dscp code-point \S+ pfc mru (\d+)")}

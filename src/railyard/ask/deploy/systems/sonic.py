@@ -136,7 +136,7 @@ CLASSES = 8
 DSCPS = 64
 
 WATCHDOG_MS = {"detection_time": "200", "restoration_time": "400", "action": "drop"}
-"""Of a queue that is paused for ever; SONiC's own defaults are 200 ms and 400 ms on most platforms."""
+"""Of a queue that is paused forever; SONiC's own defaults are 200 ms and 400 ms on most platforms."""
 
 ANY = "ANY"
 """A policy that lets all routes pass: BGP between systems exchanges none without one (RFC 8212)."""

@@ -74,7 +74,7 @@ class Paces:
 
 
 def computed_ps(record: Record) -> NDArray[np.int64]:
-    """int64[tasks], how long each computation takes without communications beside it; 0 for what is none."""
+    """int64[tasks], how long each computation takes without concurrent communications; 0 for other tasks."""
     slowed = record.column("slowed_ps") if record.has("slowed_ps") else 0
     took = np.where(record.graph.on_accelerator & record.ended, record.end_ps - record.start_ps - slowed, 0)
     return np.asarray(np.maximum(took, 0), np.int64)
@@ -148,7 +148,7 @@ def _cells(groups: Sequence[Sequence[int]], per_host: int) -> list[list[int]]:
 
 
 def slow_parts(found: Paces, groups: Sequence[Sequence[int]], per_host: int) -> list[Slow]:
-    """Stages and hosts all of whose accelerators are slow, and equally; single accelerators beside them.
+    """Stages and hosts all of whose accelerators are slow, and equally; and single accelerators.
 
     Args:
         found: Paces.

@@ -44,7 +44,7 @@ class SuspectPart:
 def parts(cluster: Cluster) -> Iterator[SuspectPart]:
     """Cables, NICs, hosts and switches of the back-end, and the accelerators' links to their scale-up switches.
 
-    A NIC with one port and its cable are one part: no measurement of their traffic tells them apart.
+    A NIC with one port and its cable are one part: no measurement of their traffic distinguishes them.
     """
     network = cluster.back_end
     between = _cables(cluster, network.node_offset, network.node_offset + network.nodes)
@@ -95,7 +95,7 @@ SHARES = np.geomspace(0.02, 0.98, 28)
 """Shares of its rate that a part may have left. Chosen: 15.5 % from one to the next, which replays refine."""
 
 COARSE = (0.06, 0.14, 0.26, 0.4, 0.55, 0.7, 0.86)
-"""Shares at which a part is replayed first. Chosen: a factor of at most 2.4 apart, which golden section refines."""
+"""Shares at which a part is replayed first. Chosen: at most a factor of 2.4 between two, for golden section."""
 
 SCREENED_AT, SCALES = 0.4, (0.1, 0.25, 0.5, 0.75, 1.0, 1.4, 2.0)
 """The share at which parts are screened by one replay, and factors on the logarithm of its slowdown that stand for

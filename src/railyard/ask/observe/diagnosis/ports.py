@@ -1,7 +1,7 @@
 """Ports that err, by their counters.
 
 Errors of the physical layer are guilt: bits of this cable arrive wrong. Waiting and pausing are not: who waits for
-credits, or was told to pause, stands behind somebody who is slow further down, and is only mentioned.
+credits, or had to pause, waits for something slow further down, and is only mentioned.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def bad_share(share: Floats, carries: NDArray[np.bool_], links: Sequence[int]) -
     Args:
         share: As of `pointed_at`.
         carries: bool[physical links].
-        links: Of a part, both directions of its cables: queues stand at one end of each.
+        links: Of a part, both directions of its cables: queues form at one end of each.
     """
     mine = np.array(links, np.int64)
     used = int(carries[mine].sum())
@@ -209,7 +209,7 @@ WORSE = 5.0
 
 
 def diagnose_ports(pieces: Sequence[Piece], price: PriceOfParts | None = None) -> Diagnosis:
-    """Which ports err, and which wait, and for whom.
+    """Which ports have errors, which wait, and for what.
 
     Args:
         pieces: Counters, and cables where a discovery is among them.

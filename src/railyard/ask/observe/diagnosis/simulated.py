@@ -67,7 +67,7 @@ def _on_ranks(graph: TaskGraph, talks: Ints) -> tuple[Ints, Ints]:
 
 
 def _together(record: Record, rank: Ints, talk: Ints, of: NDArray[np.int32], computes: Ints) -> Floats:
-    """float64[computations], ps that communications of their rank ran beside them, summed over these."""
+    """float64[computations], ps that communications of their rank ran at the same time, summed over these."""
     found = np.zeros(len(computes))
     for one in np.unique(of).tolist():
         mine = np.flatnonzero(of == one)
@@ -201,7 +201,7 @@ def _networking(found: Weighed, paths: Routed, record: Record, price: ClusterPri
 
 
 def _sure_of_path(best: Guess, paths: Routed) -> bool:
-    """A cable is named where its paths are known; where packets are led around it only if counters point at it too."""
+    """A cable is named if its paths are known; if packets are rerouted around it, only if counters point at it too."""
     return best.part.kind != "cable" or (paths.known and (paths.fixed or best.pointed_at >= POINTED))
 
 

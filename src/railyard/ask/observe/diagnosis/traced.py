@@ -38,7 +38,7 @@ PEERS = 3
 """Fewest other ranks that ran a kernel, or other groups, for a comparison to say which of them is slow."""
 
 STEPS = 3
-"""Fewest steps from which nothing is said to be wrong: of fewer no one says which is usual."""
+"""Fewest steps from which a trace can be called healthy: with fewer no step is known to be usual."""
 
 MOST_STEPS = 12
 """Steps that are listed in words."""
@@ -116,7 +116,7 @@ class _Trace:
     Attributes:
         ranks: int64[r], that were traced.
         per_host: Accelerators of a host; 0 where that is not known.
-        still: float64[steps, r], share of a usual step that each rank stood still.
+        still: float64[steps, r], share of a usual step for which each rank stalled.
     """
 
     record: Record
@@ -208,7 +208,7 @@ class _Trace:
         return tuple(int(self.ranks[place]) for place in places)
 
     def slow_hosts(self) -> Iterator[_Slow]:
-        """Hosts that let all their ranks or one stand still; they pause by accident in single steps."""
+        """Hosts that stall all their ranks or one of them; in single steps that happens by accident."""
         if len(self.steps) < STEPS:
             return
         series, taken = self._stalls(), set[int]()
@@ -222,7 +222,7 @@ class _Trace:
                 yield one
 
     def _stalls(self) -> ExcessSeries:
-        """How long ranks stood still, over those with the same work where these are enough."""
+        """How long ranks stalled, relative to those with the same work if these are enough."""
         groups = [group for group in self.work.groups if len(group) > PEERS]
         if sum(map(len, groups)) < len(self.ranks):
             return ExcessSeries.of(self.still, CHIPS)

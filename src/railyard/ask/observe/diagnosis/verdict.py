@@ -64,7 +64,7 @@ class Diagnosis:
         verdict: Parts, the surest first; empty where nothing is wrong, or nothing can be named.
         unknown: Whether something is wrong that no single part explains, or too little was measured to say that
             nothing is wrong.
-        what_if: S and the like, where there is a replay; else empty.
+        what_if: S and similar figures if there is a replay; else empty.
         notes: What stands between this and a surer answer, the weightiest first.
     """
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def stalls_of(record: Record, ranks: Ints) -> tuple[Floats, Floats]:
-    """float64[steps, ranks], ps that each rank stood still, and that each step took it; nan where that is not known."""
+    """float64[steps, ranks], ps for which each rank stalled, and that each step took it; nan if that is not known."""
     talks = np.array([label.phase == COMMUNICATION for label in record.labels], np.bool_)[record.what]
     steps = len(record.meta["steps"])
     still, took = np.full((steps, len(ranks)), np.nan), np.full((steps, len(ranks)), np.nan)
@@ -59,7 +59,7 @@ def stalls_of(record: Record, ranks: Ints) -> tuple[Floats, Floats]:
 
 
 def _stood(start: Ints, end: Ints, talks: NDArray[np.bool_]) -> Floats:
-    """float64[n], ps that the rank stood still before each of its kernels; 0 before the first.
+    """float64[n], ps for which the rank stalled before each of its kernels; 0 before the first.
 
     Args:
         start: int64[n], ps, ascending.

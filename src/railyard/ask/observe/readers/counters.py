@@ -1,6 +1,6 @@
 """Text that exporters of Prometheus serve: of DCGM, node_exporter (InfiniBand, ethtool), NCCL inspector.
 
-A sample is `name{label="value",...} number [time]`. Who counted stands in the labels: `Hostname`, `instance`, `node` or
+A sample is `name{label="value",...} number [time]`. Who counted is in the labels: `Hostname`, `instance`, `node` or
 `host`, and `device`, `port`, `gpu` or `interface`.
 """
 

@@ -2,7 +2,7 @@
 
 Keys: `version`, `rank` (from 2.9), `pg_config` (name -> {ranks, desc}), `entries` (a ring buffer: it may begin in the
 middle of a run) with `process_group` (name, description), `collective_seq_id` (`seq_id` in 2.2), `profiling_name`,
-`state`, `input_sizes`, `input_dtypes`. A file's rank stands in its name: `nccl_trace_rank_3`, `_dump_3`.
+`state`, `input_sizes`, `input_dtypes`. A file's rank is in its name: `nccl_trace_rank_3`, `_dump_3`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs of NCCL and RCCL with `NCCL_DEBUG=INFO`: who is connected to whom, over which channel and NIC.
+"""Logs of NCCL and RCCL with `NCCL_DEBUG=INFO`: connections of ranks, with their channels and NICs.
 
 Lines: `host:pid:tid [dev] NCCL INFO Channel 02/0 : 3[3] -> 4[4] [send] via NET/IB/1/GDRDMA comm 0x.. nRanks 16`,
 `Channel 00/16 : 0 1 2 3` (the order of a ring), `Trees [0] 1/-1/-1->0->-1 [1] ...` (children, rank, parent of each

@@ -1,7 +1,7 @@
 """NCCL RAS (from 2.28.7): the state of all communicators as JSON, `SET FORMAT json` and `STATUS` on port 28028.
 
 Keys: `communicators`: `hash`, `ranks` (`rank`, `host`, `collective_counts` by collective), `missing_ranks` (`rank`,
-`status`: `unresponsive`, `considered_dead`, which some versions write beside `rank`). What stands before the first
+`status`: `unresponsive`, `considered_dead`, which some versions write next to `rank`). What stands before the first
 brace (answers of the protocol) and commas that are missing or too many are passed over.
 """
 

@@ -1,1 +1,1 @@
-"""What devices say of themselves besides neighbours: counters, tables, sessions, settings, parts; one file a tool."""
+"""What devices say of themselves except neighbours: counters, tables, sessions, settings, parts; one file a tool."""
