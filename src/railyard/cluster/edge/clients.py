@@ -194,12 +194,6 @@ class Clients:
         drawn = np.exp(sigma * transport.normal(self.seed, "samples", who) - sigma * sigma / 2.0)
         return np.maximum(np.rint(self.mean_samples * drawn), 1.0)
 
-    def behind_nat(self, who: Ids, links: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """bool[clients], who cannot be reached by a peer without a relay."""
-        share = np.array([link.nat for link, _ in self.links])
-        out: NDArray[np.bool_] = transport.uniform(self.seed, "nat", who) < share[links]
-        return out
-
     def paths(self, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp], at_s: float) -> Paths:
         """Paths between clients and the server at a time, seconds."""
         far = np.array([region.far_s for region in self.regions])[regions]

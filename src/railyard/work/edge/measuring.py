@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.measure.cost.assumptions import Assumptions, of_entry
-from railyard.measure.result.distributed import CauseRow, EdgeFigures, OffloadFigures, OffloadRow, PlaceRow
-from railyard.measure.result.section import Band
+from railyard.measure.cost.assumptions import of_entry
+from railyard.measure.result.distributed import EdgeFigures, OffloadFigures, OffloadRow, PlaceRow
 from railyard.measure.result.variants import EdgeVariant
 from railyard.work.edge.simulate import DEVICE
-from railyard.work.study.distributed import HOUR_S, TERA, spread
+from railyard.work.study.distributed import HOUR_S, TERA, band, by_end, causes, egress_of, pue_of, sources_of, spread
+from railyard.work.study.kind import MeasuredVariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.measure.cost.assumptions import Source
+    from railyard.measure.result.section import Band
     from railyard.work.edge.prepare import NearUser
     from railyard.work.edge.section import BoundSection
     from railyard.work.edge.simulate import Answers, EdgeRun
@@ -87,11 +87,7 @@ def _of_all(job: NearUser, kind: tuple[int, int]) -> float:
 
 
 def _mean(rows: Sequence[OffloadRow], total: float, bands: Mapping[str, Band | None]) -> Band:
-    ends = [
-        sum(row.requests * getattr(bands[row.place], end, 0.0) for row in rows) / total
-        for end in ("low", "typical", "high")
-    ]
-    return Band(low=ends[0], typical=ends[1], high=ends[2])
+    return by_end(lambda end: sum(row.requests * getattr(bands[row.place], end, 0.0) for row in rows) / total)
 
 
 LEFT_OUT = (
@@ -101,32 +97,9 @@ LEFT_OUT = (
     "devices answer one request at a time and run nothing else; how hot they get is not seen",
     "what a smaller model or fewer bits do to answers",
 )
-_ENDS = ("low", "typical", "high")
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredPlaces:
-    """One variant of the result, and where its numbers come from.
-
-    Attributes:
-        variant: As it stands in `result.json`.
-        sources: Origins of servers, devices, links and prices.
-        left_out: What is left out.
-        defaults: What was chosen because the scenario did not say.
-    """
-
-    variant: EdgeVariant
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    defaults: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the figures."""
-        return self.variant.digest
-
-
-def measure(run: EdgeRun) -> MeasuredPlaces:
+def measure(run: EdgeRun) -> MeasuredVariant[EdgeVariant]:
     """Everything about one variant."""
     job = run.job
     rows = tuple(_row(job, one) for one in run.answers)
@@ -148,7 +121,7 @@ def measure(run: EdgeRun) -> MeasuredPlaces:
         warnings=tuple(_warnings(rows)),
         digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in run.answers)).hexdigest()[:16],
     )
-    return MeasuredPlaces(variant, tuple(_sources(job)), LEFT_OUT, ())
+    return MeasuredVariant(variant, tuple(_sources(job)), LEFT_OUT, ())
 
 
 def _all_up(run: EdgeRun, rows: Sequence[PlaceRow]) -> list[tuple[Answers, PlaceRow]]:
@@ -185,7 +158,7 @@ def _row(job: NearUser, one: Answers) -> PlaceRow:
         e2e_s=spread(one.e2e_s[done]) if possible else None,
         in_time=share,
         within=share is not None and share >= job.section.bound.share,
-        causes=tuple(CauseRow(name=name, seconds=value, share=value / total) for name, value in one.parts_s.items()),
+        causes=causes(one.parts_s.items(), total),
         up_bytes=one.up_bytes,
         down_bytes=one.down_bytes,
         accelerators=0 if one.place is None else one.place.section.replicas * one.place.section.tp * one.place.sites,
@@ -197,27 +170,27 @@ def _row(job: NearUser, one: Answers) -> PlaceRow:
 
 def _joules(job: NearUser, one: Answers) -> Band:
     """Of a request: power of the place with cooling over its rate, and the link while it carries; or the device."""
-    pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
-    ends = []
-    for number, end in enumerate(_ENDS):
-        joules = one.device_j[number] + one.link_w[number] * one.radio_s
+    pue = pue_of(job)
+
+    def joules(end: str) -> float:
+        found = getattr(one.device_j, end) + getattr(one.link_w, end) * one.radio_s
         if one.measured is not None and one.place is not None:
             watts = getattr(one.measured.variant.serving.power.it_w, end)
-            joules += watts * one.place.sites * getattr(pue, end) / job.section.requests.rate
-        ends.append(joules)
-    return Band(low=ends[0], typical=ends[1], high=ends[2])
+            found += watts * one.place.sites * getattr(pue, end) / job.section.requests.rate
+        return float(found)
+
+    return by_end(joules)
 
 
 def _usd(job: NearUser, one: Answers) -> Band:
     """Of a request: rent of the accelerators over the rate, and what leaves the place."""
     if one.place is None:
-        return Band(low=0.0, typical=0.0, high=0.0)
-    egress = job.catalog.price("internet-egress").range
+        return band(0.0)
+    egress = egress_of(job)
     count = one.place.section.replicas * one.place.section.tp * one.place.sites
     rent = one.place.accelerator.rental_usd_per_h
     per_hour = job.section.requests.rate * HOUR_S
-    ends = [getattr(rent, end) * count / per_hour + getattr(egress, end) * one.down_bytes / TERA for end in _ENDS]
-    return Band(low=ends[0], typical=ends[1], high=ends[2])
+    return by_end(lambda end: getattr(rent, end) * count / per_hour + getattr(egress, end) * one.down_bytes / TERA)
 
 
 def _leaves(one: Answers) -> str:
@@ -267,8 +240,4 @@ def _warnings(rows: Sequence[PlaceRow]) -> Iterator[str]:
 def _sources(job: NearUser) -> Iterator[Source]:
     for place in job.places:
         yield from of_entry(place.accelerator, "rental_usd_per_h", "power_w")
-    for device, _ in job.clients.devices:
-        yield from of_entry(device, *device.provenance)
-    for link, _ in job.clients.links:
-        yield from of_entry(link, *link.provenance)
-    yield from of_entry(job.catalog.price("internet-egress"), "range")
+    yield from sources_of(job, job.clients)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from railyard.cluster.edge.transport import transports
@@ -12,13 +11,10 @@ from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
-from railyard.work.study.distributed import HOUR_S, clients_of
+from railyard.work.study.distributed import HOUR_S, clients_of, preparing
 from railyard.work.study.kind import kinds
-from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from railyard.catalog import Catalog, Model
     from railyard.catalog.types import Accelerator, Server
     from railyard.cluster.edge.clients import Clients
@@ -27,6 +23,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
     from railyard.work.serving.prepare import ServingJob
+    from railyard.work.study.provenance import Memo
 
 PLACE = ("workload", "edge")
 
@@ -77,21 +74,9 @@ class NearUser:
     places: tuple[Place, ...]
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[NearUser]:
-    """All variants of a scenario, ready to run.
-
-    Raises:
-        InputError: One of them cannot be run; with the place in the scenario.
-    """
-    del engine  # there is one
-    memo = Memo()
-    return [_near(variant, memo) for variant in variants]
-
-
-def _near(variant: Variant, memo: Memo) -> NearUser:
+def _near(variant: Variant, catalog: Catalog, _memo: Memo) -> NearUser:
     draft = variant.draft
     section = draft.scenario.edge
-    catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
     with blaming(draft, *PLACE):
         model = compose.model_of(draft.folder, section.model, catalog)
     clients = clients_of(draft, section.clients, catalog, draft.scenario.seed, *PLACE, "clients")
@@ -161,3 +146,7 @@ def _serving(draft: Draft, section: EdgeSection, place: PlaceSection, sites: int
 def _cut(lengths: dict[str, float], cached: float) -> dict[str, float]:
     """Prompts without the share that a site has keys and values of already; a token is always computed."""
     return {name: max(value * (1.0 - cached), 1.0) for name, value in lengths.items()}
+
+
+prepare = preparing(_near)
+"""All variants of a scenario, ready to run; InputError with the place in the scenario where one cannot be."""

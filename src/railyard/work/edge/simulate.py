@@ -12,7 +12,7 @@ from railyard.cluster.edge.transport import carried_s, transfer_s
 from railyard.engine import rounds
 from railyard.kit.quantities import format_memory
 from railyard.work.serving.arrivals import LogNormal
-from railyard.work.study.distributed import far_s, shared_of
+from railyard.work.study.distributed import band, by_end, far_s, shared_of
 from railyard.work.study.kind import kinds
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import Paths
+    from railyard.measure.result.section import Band
     from railyard.work.edge.prepare import NearUser, Place
 
     Floats = NDArray[np.float64]
@@ -145,8 +146,8 @@ class Answers:
         up_bytes: From the device, of a request, mean.
         down_bytes: To it.
         radio_s: Seconds that the link carries, mean.
-        device_j: Joules of the device's own computation, mean; low, typical, high.
-        link_w: Power of the link, mean over requests; low, typical, high.
+        device_j: Joules of the device's own computation, mean.
+        link_w: Power of the link, mean over requests.
         measured: What the serving study says of one site; None on devices.
         why_not: Why nothing was answered; None where something was.
     """
@@ -161,8 +162,8 @@ class Answers:
     up_bytes: float
     down_bytes: float
     radio_s: float
-    device_j: tuple[float, float, float]
-    link_w: tuple[float, float, float]
+    device_j: Band
+    link_w: Band
     measured: MeasuredServing | None
     why_not: str | None
 
@@ -240,7 +241,7 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
         up_bytes=float(asking.up_bytes.mean()),
         down_bytes=float(asking.down_bytes.mean()),
         radio_s=float((sent + over.answer_s + over.last_shared_s).mean()),
-        device_j=(0.0, 0.0, 0.0),
+        device_j=band(0.0),
         link_w=_link_w(job, links),
         measured=measured,
         why_not=None if done.all() else f"{int((~done).sum()):,} of {count:,} requests were not answered",
@@ -253,33 +254,16 @@ def _askers(job: NearUser, count: int) -> NDArray[np.int64]:
     return who.astype(np.int64)
 
 
-def _link_w(job: NearUser, links: NDArray[np.intp]) -> tuple[float, float, float]:
+def _link_w(job: NearUser, links: NDArray[np.intp]) -> Band:
     share = np.bincount(links, minlength=len(job.clients.links)) / max(len(links), 1)
-    ends = [
-        float(sum(part * getattr(link.power_w, end) for part, (link, _) in zip(share, job.clients.links, strict=True)))
-        for end in ("low", "typical", "high")
-    ]
-    return ends[0], ends[1], ends[2]
+    pairs = list(zip(share, job.clients.links, strict=True))
+    return by_end(lambda end: float(sum(part * getattr(link.power_w, end) for part, (link, _) in pairs)))
 
 
 def _nothing(place: Place | None, name: str, why_not: str) -> Answers:
     none = np.zeros(0)
-    return Answers(
-        place,
-        name,
-        none,
-        none,
-        {},
-        np.zeros(0, np.bool_),
-        np.zeros(0, np.int64),
-        0.0,
-        0.0,
-        0.0,
-        (0.0,) * 3,
-        (0.0,) * 3,
-        None,
-        why_not,
-    )
+    nobody, nothing = np.zeros(0, np.bool_), np.zeros(0, np.int64)
+    return Answers(place, name, none, none, {}, nobody, nothing, 0.0, 0.0, 0.0, band(0.0), band(0.0), None, why_not)
 
 
 def _on_device(job: NearUser) -> Answers:
@@ -300,10 +284,11 @@ def _on_device(job: NearUser) -> Answers:
     done = fits[devices]
     ttft = np.where(done, prompt_s + token_s, np.inf)
     e2e = np.where(done, prompt_s + answers * token_s, np.inf)
-    joules = [
-        float((np.array([getattr(device.power_w, end) for device, _ in clients.devices])[devices] * e2e)[done].mean())
-        for end in ("low", "typical", "high")
-    ]
+
+    def joules(end: str) -> float:
+        watts = np.array([getattr(device.power_w, end) for device, _ in clients.devices])[devices]
+        return float((watts * e2e)[done].mean())
+
     return Answers(
         place=None,
         name=DEVICE,
@@ -318,8 +303,8 @@ def _on_device(job: NearUser) -> Answers:
         up_bytes=0.0,
         down_bytes=0.0,
         radio_s=0.0,
-        device_j=(joules[0], joules[1], joules[2]),
-        link_w=(0.0, 0.0, 0.0),
+        device_j=by_end(joules),
+        link_w=band(0.0),
         measured=None,
         why_not=None if done.all() else f"{100 * (1 - done.mean()):.1f} % of the devices lack memory for the weights",
     )

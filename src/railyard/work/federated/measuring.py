@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.measure.cost.assumptions import Assumptions, of_entry
 from railyard.measure.result.distributed import (
     AccuracyFigures,
     CauseRow,
@@ -21,12 +19,12 @@ from railyard.measure.result.distributed import (
     TrafficFigures,
 )
 from railyard.measure.result.variants import FederatedVariant
-from railyard.work.study.distributed import HOUR_S, TERA, band, cost, spread
+from railyard.work.study.distributed import HOUR_S, TERA, band, causes, cost, egress_of, pue_of, sources_of, spread
+from railyard.work.study.kind import MeasuredVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.distributed import CostFigures
     from railyard.work.federated.messages import Learning, RoundLog
     from railyard.work.federated.simulate import Learned
@@ -41,29 +39,7 @@ LEFT_OUT = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredLearning:
-    """One variant of the result, and where its numbers come from.
-
-    Attributes:
-        variant: As it stands in `result.json`.
-        sources: Origins of devices, links and prices.
-        left_out: What the engine leaves out.
-        defaults: What was chosen because the scenario did not say.
-    """
-
-    variant: FederatedVariant
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    defaults: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the run."""
-        return self.variant.digest
-
-
-def measure(learned: Learned) -> MeasuredLearning:
+def measure(learned: Learned) -> MeasuredVariant[FederatedVariant]:
     """Everything about one variant."""
     job, log = learned.job, learned.log
     took = np.array(log.took_s)
@@ -90,7 +66,7 @@ def measure(learned: Learned) -> MeasuredLearning:
         warnings=tuple(_warnings(job, log, count)),
         digest=hashlib.sha256(repr((log.at_s, log.took_s, log.used, log.up_bytes)).encode()).hexdigest()[:16],
     )
-    return MeasuredLearning(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
+    return MeasuredVariant(variant, tuple(sources_of(job, job.clients)), LEFT_OUT, tuple(_defaults(job)))
 
 
 def _causes(log: RoundLog, count: int, mean: float) -> tuple[CauseRow, ...]:
@@ -101,7 +77,7 @@ def _causes(log: RoundLog, count: int, mean: float) -> tuple[CauseRow, ...]:
     if abs(rest) > 1e-9 * max(mean, 1e-9):
         rows.append(("rounding", rest))
     rows.sort(key=lambda row: -row[1])
-    return tuple(CauseRow(name=name, seconds=seconds, share=seconds / max(mean, 1e-12)) for name, seconds in rows)
+    return causes(rows, max(mean, 1e-12))
 
 
 def _participation(job: Learning, log: RoundLog, count: int) -> ParticipationFigures:
@@ -188,24 +164,22 @@ def _joules(job: Learning, log: RoundLog, count: int, mean: float) -> CostFigure
     """Devices while they compute, radios and modems while they send, the server with cooling."""
     devices = [band(device.power_w, log.busy[number] / count) for number, (device, _) in enumerate(job.clients.devices)]
     radios = [band(link.power_w, log.radio[number] / count) for number, (link, _) in enumerate(job.clients.links)]
-    pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
     return cost(
         {
             "devices": cost({str(at): one for at, one in enumerate(devices)}).total,
             "radios and modems": cost({str(at): one for at, one in enumerate(radios)}).total,
-            "server": band(pue, job.section.server.power * mean),
+            "server": band(pue_of(job), job.section.server.power * mean),
         }
     )
 
 
 def _usd(job: Learning, log: RoundLog, count: int, mean: float) -> CostFigures:
     server = job.section.server
-    egress = job.catalog.price("internet-egress").range
     hours = (mean + job.section.round.pause) / HOUR_S
     return cost(
         {
             "server": band(server.price * hours),
-            "egress": band(egress, log.down_bytes / count / TERA),
+            "egress": band(egress_of(job), log.down_bytes / count / TERA),
         }
     )
 
@@ -276,14 +250,6 @@ def _differs(job: Learning) -> Iterator[str]:
             f"the published rounds of `{row.name}` were measured with {', '.join(apart)}: the time to its accuracy is"
             " not this scenario's"
         )
-
-
-def _sources(job: Learning) -> Iterator[Source]:
-    for device, _ in job.clients.devices:
-        yield from of_entry(device, *device.provenance)
-    for link, _ in job.clients.links:
-        yield from of_entry(link, *link.provenance)
-    yield from of_entry(job.catalog.price("internet-egress"), "range")
 
 
 def _defaults(job: Learning) -> Iterator[str]:

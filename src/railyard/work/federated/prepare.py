@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.edge.transport import transports
-from railyard.kit.errors import InputError, Problem
+from railyard.kit.errors import InputError
 from railyard.kit.quantities import format_memory
 from railyard.model.architecture import model_flops_per_token
 from railyard.work.federated.algorithm import algorithms, selections
@@ -18,19 +17,15 @@ from railyard.work.federated.known import drawn, expected_s
 from railyard.work.federated.messages import Learning, Model, Privacy, Scheme, curve, messages
 from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.scenario.load import blaming
-from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
-from railyard.work.study.distributed import HOUR_S, clients_of
-from railyard.work.study.provenance import Memo
+from railyard.work.study.distributed import HOUR_S, clients_of, preparing, record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from railyard.catalog import Catalog
-    from railyard.kit.registry import Registry
     from railyard.work.federated.section import FederatedSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
+    from railyard.work.study.provenance import Memo
 
 PLACE = ("workload", "federated")
 _TRIED = 4096
@@ -39,27 +34,15 @@ _STAY = 1e-3
 """Share of the clients of which at least one has to stay until its update is there."""
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Learning]:
-    """All variants of a scenario, ready to run.
-
-    Raises:
-        InputError: One of them cannot be run; with the place in the scenario.
-    """
-    del engine  # there is one
-    memo = Memo()
-    return [_learning(variant, memo) for variant in variants]
-
-
-def _learning(variant: Variant, memo: Memo) -> Learning:
+def _learning(variant: Variant, catalog: Catalog, _memo: Memo) -> Learning:
     draft = variant.draft
     section = draft.scenario.federated
-    catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
     clients = clients_of(draft, section.clients, catalog, draft.scenario.seed, *PLACE, "clients")
     scheme = _scheme(draft, section)
     model = _model(draft, section, catalog)
     with blaming(draft, *PLACE):
         row = None if section.reach is None else curve(section.reach)
-    selection = _record(draft, "round.selection", selections, section.round.selection)
+    selection = record_of(draft, selections, section.round.selection, *PLACE, "round", "selection")
     found = Learning(
         variant=variant,
         section=section,
@@ -83,26 +66,11 @@ def _learning(variant: Variant, memo: Memo) -> Learning:
 def _scheme(draft: Draft, section: FederatedSection) -> Scheme:
     privacy = section.privacy
     return Scheme(
-        algorithm=_record(draft, "algorithm", algorithms, section.algorithm),
-        compression=_record(draft, "compression", compressions, section.compression),
-        secrecy=_record(draft, "secrecy", secrecies, section.secrecy),
+        algorithm=record_of(draft, algorithms, section.algorithm, *PLACE, "algorithm"),
+        compression=record_of(draft, compressions, section.compression, *PLACE, "compression"),
+        secrecy=record_of(draft, secrecies, section.secrecy, *PLACE, "secrecy"),
         privacy=None if privacy is None else Privacy(privacy.place, privacy.noise, privacy.extra_bits),
     )
-
-
-def _record(draft: Draft, key: str, registry: Registry[Any], section: Any) -> Any:
-    """The record of a section, its values checked."""
-    if section is None:
-        return None
-    kind = registry.get(section.kind)
-    record = kind(**fields_given(section, kind))
-    wrong = record.problems()
-    if wrong:
-        problems = [
-            Problem(words, key=f"{key}.{name}", found=found, allowed=allowed) for words, name, found, allowed in wrong
-        ]
-        raise draft.blame(InputError.many(problems), *PLACE)
-    return record
 
 
 def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> Model:
@@ -190,3 +158,7 @@ def _in_time(found: Learning) -> None:
             found=f"{deadline:.3g} s",
             allowed=f"more than {least:.3g} s",
         )
+
+
+prepare = preparing(_learning)
+"""All variants of a scenario, ready to run; InputError with the place in the scenario where one cannot be."""

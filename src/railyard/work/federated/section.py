@@ -1,8 +1,6 @@
 """The scenario's `workload.federated`: learning on clients that keep their data."""
 
-import functools
-import operator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 from pydantic_core import PydanticCustomError
@@ -28,20 +26,9 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, section_of, tagged
+from railyard.work.scenario.section import Section, kinds_of
 
 _Share = Annotated[Ratio, limits(0.0, 1.0)]
-
-
-def _title(part: str, kind: str) -> str:
-    return "".join(word.capitalize() for word in f"{kind}-{part}".replace("_", "-").split("-"))
-
-
-def kinds_of(registry: Any, part: str) -> Any:
-    """One of a registry's records: its name alone, or its name with keys."""
-    sections = [section_of(record, _title(part, kind), tag=("kind", kind)) for kind, record in registry.items()]
-    union = functools.reduce(operator.or_, sections)
-    return Annotated[union, Field(discriminator="kind"), tagged("kind")]
 
 
 if TYPE_CHECKING:

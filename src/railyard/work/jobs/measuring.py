@@ -36,12 +36,12 @@ from railyard.measure.utilization import tax_of
 from railyard.work.jobs.simulate import ENOUGH, Answering, FreeNetworkRun, JobSetSteps
 from railyard.work.serving.figures import uses_of
 from railyard.work.serving.measuring import SHORTEST_S, latencies, objective_of, sold_of
+from railyard.work.study.kind import MeasuredVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.graph import Record
-    from railyard.measure.cost.assumptions import Source
     from railyard.measure.decompose import Decomposition
     from railyard.measure.result.section import Band
     from railyard.measure.result.step import TaxFigures
@@ -87,26 +87,7 @@ class Trained(TypedDict, total=False):
     usd_per_mtoken: Band
 
 
-@dataclass(frozen=True)
-class MeasuredJobs:
-    """One variant of the result, and where its numbers come from.
-
-    Attributes:
-        defaults: What was chosen because the scenario did not say.
-    """
-
-    variant: JobsVariant
-    sources: tuple[Source, ...] = ()
-    left_out: tuple[str, ...] = ()
-    defaults: tuple[str, ...] = ()
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the run of all jobs."""
-        return self.variant.digest
-
-
-def measure(compared: Compared) -> MeasuredJobs:
+def measure(compared: Compared) -> MeasuredVariant[JobsVariant]:
     """Everything about one variant."""
     shared, together = compared.shared, compared.together
     rows = [_job(compared, tenant) for tenant in shared.tenants]
@@ -128,7 +109,7 @@ def measure(compared: Compared) -> MeasuredJobs:
     left_out = () if record is None else tuple(str(words) for words in record.meta.get("left_out", ()))
     serves = any(tenant.serving is not None for tenant in shared.tenants)
     notes = tuple(f"{tenant.name}: {words}" for tenant in shared.tenants for words in tenant.notes)
-    return MeasuredJobs(
+    return MeasuredVariant(
         variant, left_out=(*left_out, *(LEFT_OUT if serves else ()), *notes), defaults=tuple(_defaults(shared))
     )
 

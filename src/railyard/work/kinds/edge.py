@@ -8,19 +8,16 @@ from railyard.kit.files import write_frame
 from railyard.work.edge.measuring import measure
 from railyard.work.edge.prepare import prepare
 from railyard.work.edge.simulate import simulate
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.distributed import refuse_engine
-from railyard.work.study.folder import write_inputs
-from railyard.work.study.kind import StudyKind, kinds
+from railyard.work.study.distributed import distributed_kind
+from railyard.work.study.kind import kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.edge.measuring import MeasuredPlaces
     from railyard.work.edge.simulate import EdgeRun
 
 
-def _write(folder: Path, run: EdgeRun, _found: MeasuredPlaces) -> None:
+def _write(folder: Path, run: EdgeRun, _found: object) -> None:
     """Every request at every place as Parquet."""
     import polars as pl
 
@@ -34,17 +31,5 @@ def _write(folder: Path, run: EdgeRun, _found: MeasuredPlaces) -> None:
 
 
 EDGE = kinds.add(
-    "edge",
-    StudyKind(
-        name="edge",
-        check=refuse_engine,
-        expand=expand,
-        resolved=resolved,
-        prepare=prepare,
-        engine=lambda _job: "serving",
-        run=simulate,
-        measure=measure,
-        write=_write,
-        write_inputs=write_inputs,
-    ),
+    "edge", distributed_kind("edge", "serving", prepare=prepare, run=simulate, measure=measure, write=_write)
 )

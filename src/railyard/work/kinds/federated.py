@@ -8,19 +8,16 @@ from railyard.kit.files import write_frame
 from railyard.work.federated.measuring import measure
 from railyard.work.federated.prepare import prepare
 from railyard.work.federated.simulate import simulate
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.distributed import refuse_engine
-from railyard.work.study.folder import write_inputs
-from railyard.work.study.kind import StudyKind, kinds
+from railyard.work.study.distributed import distributed_kind
+from railyard.work.study.kind import kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.federated.measuring import MeasuredLearning
     from railyard.work.federated.simulate import Learned
 
 
-def _write(folder: Path, learned: Learned, _found: MeasuredLearning) -> None:
+def _write(folder: Path, learned: Learned, _found: object) -> None:
     """Every round as Parquet."""
     import polars as pl
 
@@ -30,17 +27,5 @@ def _write(folder: Path, learned: Learned, _found: MeasuredLearning) -> None:
 
 
 FEDERATED = kinds.add(
-    "federated",
-    StudyKind(
-        name="federated",
-        check=refuse_engine,
-        expand=expand,
-        resolved=resolved,
-        prepare=prepare,
-        engine=lambda _job: "rounds",
-        run=simulate,
-        measure=measure,
-        write=_write,
-        write_inputs=write_inputs,
-    ),
+    "federated", distributed_kind("federated", "rounds", prepare=prepare, run=simulate, measure=measure, write=_write)
 )

@@ -10,12 +10,12 @@ from railyard.work.jobs.prepare import prepare
 from railyard.work.jobs.simulate import JobSetRuns
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs
-from railyard.work.study.kind import StudyKind, kinds
+from railyard.work.study.kind import MeasuredVariant, StudyKind, kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.jobs.measuring import MeasuredJobs
+    from railyard.measure.result.variants import JobsVariant
     from railyard.work.jobs.prepare import SharedCluster
     from railyard.work.study.tasks import Control
 
@@ -31,7 +31,7 @@ def _run(shared: SharedCluster, control: Control) -> Compared:
     return Compared(shared, alone, together, without, free)
 
 
-def _write(folder: Path, compared: Compared, _found: MeasuredJobs) -> None:
+def _write(folder: Path, compared: Compared, _found: MeasuredVariant[JobsVariant]) -> None:
     """What happened on the fabric while all jobs ran, as Parquet."""
     if compared.together.record is not None:
         parquet.write_record(compared.together.record, folder / "timeline.parquet")

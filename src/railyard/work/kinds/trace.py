@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs, write_timeline
-from railyard.work.study.kind import TRIALS, StudyKind, kinds
+from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
 from railyard.work.trace.prepare import prepare
 from railyard.work.trace.simulate import measure, simulate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.measure.result.variants import TraceVariant
     from railyard.work.study.tasks import Control
     from railyard.work.trace.prepare import PreparedTrace
-    from railyard.work.trace.simulate import MeasuredTrace, SimulatedTrace
+    from railyard.work.trace.simulate import SimulatedTrace
 
 
 def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
@@ -23,7 +24,7 @@ def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
     return simulate(job, stop=control.stop, done=count)
 
 
-def _write(folder: Path, simulated: SimulatedTrace, found: MeasuredTrace) -> None:
+def _write(folder: Path, simulated: SimulatedTrace, found: MeasuredVariant[TraceVariant]) -> None:
     write_timeline(folder, simulated.by_trace, found.sampled_ranks)
 
 

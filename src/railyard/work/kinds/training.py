@@ -8,7 +8,7 @@ from railyard.measure.result.variants import TrainingVariant
 from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs, write_timeline
-from railyard.work.study.kind import TRIALS, StudyKind, kinds
+from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
 from railyard.work.training.measuring import measure
 from railyard.work.training.prepare import prepare
 from railyard.work.training.simulate import simulate
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.study.tasks import Control
-    from railyard.work.training.measuring import MeasuredTraining
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.simulate import Simulated
 
@@ -28,7 +27,7 @@ def _run(job: Prepared, control: Control) -> Simulated:
     return simulate(job, stop=control.stop, done=count, workers=control.workers, searched=control.searched)
 
 
-def _write(folder: Path, simulated: Simulated, found: MeasuredTraining) -> None:
+def _write(folder: Path, simulated: Simulated, found: MeasuredVariant[TrainingVariant]) -> None:
     write_timeline(folder, simulated.timeline, found.sampled_ranks)
 
 

@@ -7,20 +7,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.catalog.types import Range
-from railyard.measure.cost.assumptions import Assumptions, of_entry
+from railyard.measure.cost.assumptions import of_entry
 from railyard.measure.result.distributed import CauseRow, EdgeRow, LocalFigures, SiteRow
-from railyard.measure.result.section import Band
 from railyard.measure.result.variants import LocalVariant
 from railyard.work.local.sync import SyncTimes, break_even_bps, relay_bps
-from railyard.work.study.distributed import HOUR_S, TERA, band, cost
+from railyard.work.study.distributed import HOUR_S, TERA, band, by_end, causes, cost, egress_of, pue_of, sources_of
+from railyard.work.study.kind import MeasuredVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.distributed import CostFigures
-    from railyard.work.local.prepare import LocalJob, Site
+    from railyard.measure.result.section import Band
+    from railyard.work.local.prepare import LocalJob
 
 LEFT_OUT = (
     "the loss: what papers report of a method is quoted, never computed",
@@ -44,29 +44,7 @@ class LocalRun:
     times: SyncTimes
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredSites:
-    """One variant of the result, and where its numbers come from.
-
-    Attributes:
-        variant: As it stands in `result.json`.
-        sources: Origins of accelerators and prices.
-        left_out: What is left out.
-        defaults: What was chosen because the scenario did not say.
-    """
-
-    variant: LocalVariant
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    defaults: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the figures."""
-        return self.variant.digest
-
-
-def measure(run: LocalRun) -> MeasuredSites:
+def measure(run: LocalRun) -> MeasuredVariant[LocalVariant]:
     """Everything about one variant."""
     job, times = run.job, run.times
     tokens = math.fsum(times.tokens_per_s)
@@ -98,12 +76,12 @@ def measure(run: LocalRun) -> MeasuredSites:
         warnings=tuple(_warnings(job, times)),
         digest=hashlib.sha256(repr((times.step_s, times.tokens_per_s, times.exchange_s)).encode()).hexdigest()[:16],
     )
-    return MeasuredSites(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
+    return MeasuredVariant(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
 
 
 def _causes(times: SyncTimes) -> tuple[CauseRow, ...]:
     rows = [(name, seconds) for name, seconds in times.causes.items() if abs(seconds) > 1e-12 * times.step_s]
-    return tuple(CauseRow(name=name, seconds=seconds, share=seconds / times.step_s) for name, seconds in rows)
+    return causes(rows, times.step_s)
 
 
 def _site(job: LocalJob, times: SyncTimes, number: int) -> SiteRow:
@@ -144,30 +122,29 @@ def _edges(job: LocalJob, times: SyncTimes) -> Iterator[EdgeRow]:
 
 def _cpmt(job: LocalJob, tokens: float, mean_bps: float) -> CostFigures:
     per_million = HOUR_S * tokens / _MILLION
-    rent = [_rent(site) for site in job.sites]
-    egress = job.catalog.price("internet-egress").range
     sent_tb = mean_bps / 8.0 * HOUR_S * job.members / TERA
-    total = Range(*(math.fsum(getattr(one, end) for one in rent) for end in ("low", "typical", "high")))
-    return cost({"rent": band(total, 1.0 / per_million), "egress": band(egress, sent_tb / per_million)})
-
-
-def _rent(site: Site) -> Range:
-    return site.accelerator.rental_usd_per_h.scaled(float(site.section.accelerators * site.section.count))
+    rents = [
+        site.accelerator.rental_usd_per_h.scaled(float(site.section.accelerators * site.section.count))
+        for site in job.sites
+    ]
+    rent = by_end(lambda end: math.fsum(getattr(each, end) for each in rents) * (1.0 / per_million))
+    return cost({"rent": rent, "egress": band(egress_of(job), sent_tb / per_million)})
 
 
 def _joules(job: LocalJob, tokens: float, used: float) -> Band:
     """Accelerators busy and waiting, their share of hosts, and cooling."""
-    pue = Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
-    ends = []
-    for end in ("low", "typical", "high"):
+    pue = pue_of(job)
+
+    def joules(end: str) -> float:
         watts = 0.0
         for site in job.sites:
             each = site.accelerator
             busy, idle = getattr(each.power_w, end), getattr(each.idle_power_w, end)
             host = getattr(site.server.host_power_w, end) / site.server.accelerators
             watts += (used * busy + (1.0 - used) * idle + host) * site.section.accelerators * site.section.count
-        ends.append(watts * getattr(pue, end) / tokens)
-    return Band(low=ends[0], typical=ends[1], high=ends[2])
+        return float(watts * getattr(pue, end) / tokens)
+
+    return by_end(joules)
 
 
 def _warnings(job: LocalJob, times: SyncTimes) -> Iterator[str]:
@@ -182,7 +159,7 @@ def _sources(job: LocalJob) -> Iterator[Source]:
     for site in job.sites:
         yield from of_entry(site.accelerator, "flops.bf16", "rental_usd_per_h", "power_w", "idle_power_w")
         yield from of_entry(site.server, "host_power_w")
-    yield from of_entry(job.catalog.price("internet-egress"), "range")
+    yield from sources_of(job)
 
 
 def _defaults(job: LocalJob) -> Iterator[str]:

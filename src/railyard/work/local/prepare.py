@@ -6,20 +6,18 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.edge.transport import goodput_bps, transports
-from railyard.kit.errors import InputError, Problem
+from railyard.kit.errors import InputError
 from railyard.model.architecture import model_flops_per_token
 from railyard.work.local.method import methods
 from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
-from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
-from railyard.work.study.distributed import far_s
-from railyard.work.study.provenance import Memo
+from railyard.work.study.distributed import far_s, preparing, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.local.section import BetweenSection
+    from railyard.work.study.provenance import Memo
 
     Floats = NDArray[np.float64]
     from railyard.catalog import Catalog
@@ -218,21 +217,9 @@ class LocalJob:
         return float(self.section.batch * self.section.sequence)
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[LocalJob]:
-    """All variants of a scenario, ready to be computed.
-
-    Raises:
-        InputError: One of them cannot be; with the place in the scenario.
-    """
-    del engine  # there is one
-    memo = Memo()
-    return [_prepared(variant, memo) for variant in variants]
-
-
-def _prepared(variant: Variant, memo: Memo) -> LocalJob:
+def _prepared(variant: Variant, catalog: Catalog, memo: Memo) -> LocalJob:
     draft = variant.draft
     section = draft.scenario.local
-    catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
     with blaming(draft, *PLACE):
         parameters, flop = _size(draft, section, catalog)
     sites = tuple(_site(draft, number, catalog, flop, memo) for number in range(len(section.sites)))
@@ -243,7 +230,7 @@ def _prepared(variant: Variant, memo: Memo) -> LocalJob:
         catalog=catalog,
         parameters=parameters,
         flop_per_token=flop,
-        method=_method(draft, section),
+        method=record_of(draft, methods, section.method, *PLACE, "method"),
         sites=sites,
         lines=lines(ends, section.between),
     )
@@ -256,19 +243,6 @@ def _size(draft: Draft, section: LocalSection, catalog: Catalog) -> tuple[float,
         return float(model.parameters()), model_flops_per_token(model, section.sequence)
     flop = section.model.flop_per_token
     return float(section.model.parameters), 6.0 * section.model.parameters if flop is None else flop
-
-
-def _method(draft: Draft, section: LocalSection) -> LocalUpdates:
-    written: Any = section.method
-    kind = methods.get(written.kind)
-    record = kind(**fields_given(written, kind))
-    wrong = record.problems()
-    if wrong:
-        rows = [
-            Problem(words, key=f"method.{name}", found=found, allowed=allowed) for words, name, found, allowed in wrong
-        ]
-        raise draft.blame(InputError.many(rows), *PLACE)
-    return record
 
 
 def _site(draft: Draft, number: int, catalog: Catalog, flop: float, memo: Memo) -> Site:
@@ -315,7 +289,8 @@ def simulated_step_s(draft: Draft, section: LocalSection, site: SiteSection) -> 
     }
     if values["catalog"] is None:
         del values["catalog"]
-    alone = load.Draft(load.from_values(values, None).scenario, load.from_values(values, None).tree, draft.folder)
+    made = load.from_values(values, None)
+    alone = load.Draft(made.scenario, made.tree, draft.folder)
     result = study.run(alone, engine="flow", searched=False).result
     return float(result.steps[0].step.seconds)
 
@@ -336,3 +311,7 @@ def _ends(draft: Draft, number: int, catalog: Catalog) -> Ends:
         nat=link.nat,
         place=place,
     )
+
+
+prepare = preparing(_prepared)
+"""All variants of a scenario, ready to be computed; InputError with the place where one cannot be."""

@@ -1,7 +1,5 @@
 """The scenario's `workload.local`: training on sites or volunteers that step by themselves and meet now and then."""
 
-import functools
-import operator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -23,28 +21,13 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, section_of, tagged
+from railyard.work.scenario.section import Section, kinds_of
 
-_SKIPPED = frozenset({"workers", "overlap"})
-
-
-def _title(kind: str) -> str:
-    return "".join(word.capitalize() for word in kind.split("-")) + "Method"
-
-
-_METHODS = [
-    section_of(
-        record,
-        _title(kind),
-        tag=("kind", kind),
-        skip=_SKIPPED if kind in {"volunteers"} else frozenset({"workers"}),
-    )
-    for kind, record in methods.items()
-]
 if TYPE_CHECKING:
     MethodSection = Section
 else:
-    MethodSection = Annotated[functools.reduce(operator.or_, _METHODS), Field(discriminator="kind"), tagged("kind")]
+    _SITES = frozenset({"workers"})
+    MethodSection = kinds_of(methods, "method", {"": _SITES, "volunteers": _SITES | {"overlap"}})
 
 
 _CONNECTIONS = limits(1, 65_535, usual=(1, 1024), source="ports of an IP address; transfer tools open up to some 100")

@@ -238,6 +238,22 @@ def tagged(key: str) -> BeforeValidator:
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
 
+def kinds_of(registry: Any, part: str, skip: Mapping[str, frozenset[str]] | None = None) -> Any:
+    """One of a registry's records: its name alone, or its name with keys.
+
+    Args:
+        registry: Of dataclasses.
+        part: What they are, the last word of their sections' titles.
+        skip: By kind, fields that are no keys; under `""` those of all other kinds.
+    """
+    skipped = {"": frozenset[str](), **(skip or {})}
+    sections = [
+        section_of(record, _class(f"{kind}-{part}"), tag=("kind", kind), skip=skipped.get(kind, skipped[""]))
+        for kind, record in registry.items()
+    ]
+    return _union(sections)
+
+
 def _class(kind: str) -> str:
     return "".join(part.capitalize() for part in kind.replace("_", "-").split("-"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,13 +13,21 @@ from railyard.cluster.edge.clients import Clients, Network, Region, SharedLink
 from railyard.cluster.edge.transport import Presence
 from railyard.engine import rounds
 from railyard.engine.rounds import Tree
-from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.result.distributed import CostFigures, SpreadRow
+from railyard.kit.errors import InputError, Problem, did_you_mean
+from railyard.measure.cost.assumptions import Assumptions, of_entry
+from railyard.measure.result.distributed import CauseRow, CostFigures, SpreadRow
 from railyard.measure.result.section import Band, NamedBand
 from railyard.work.scenario.load import blaming
+from railyard.work.scenario.section import fields_given
+from railyard.work.scenario.variants import expand, resolved
+from railyard.work.study import compose
+from railyard.work.study.folder import write_inputs
+from railyard.work.study.kind import F, MeasuredVariant, StudyKind
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -26,9 +35,16 @@ if TYPE_CHECKING:
     from railyard.catalog.types import Range
     from railyard.cluster.edge.transport import Floats, Ids
     from railyard.engine.rounds import Cohort
+    from railyard.kit.registry import Registry
+    from railyard.measure.cost.assumptions import Source
     from railyard.work.scenario.clients import AvailableSection, ClientsSection, SharedLinkSection
     from railyard.work.scenario.load import Draft
+    from railyard.work.scenario.variants import Variant
+    from railyard.work.study.tasks import Control
 
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 SERVER, BACKBONE, SITE, CONCENTRATOR = TIERS = ("the server's line", "backbones", "edge sites", "concentrators")
 
@@ -282,12 +298,114 @@ def cost(parts: Mapping[str, Band]) -> CostFigures:
     return CostFigures(parts=rows, total=total)
 
 
-def refuse_engine(_draft: Draft, engine: str | None) -> None:
-    """Refuses every engine: rounds and meetings have one of their own.
+def by_end(value: Callable[[str], float]) -> Band:
+    """A band from the figure at each of its ends: `low`, `typical`, `high`."""
+    return Band(low=value("low"), typical=value("typical"), high=value("high"))
+
+
+def causes(seconds: Iterable[tuple[str, float]], total: float) -> tuple[CauseRow, ...]:
+    """Causes of a time, in their order."""
+    return tuple(CauseRow(name=name, seconds=each, share=each / total) for name, each in seconds)
+
+
+class DistributedJob(Protocol):
+    """What all of these jobs have."""
+
+    @property
+    def variant(self) -> Variant:
+        """Name, settings and scenario."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Where hardware and prices stand."""
+
+
+def pue_of(job: DistributedJob) -> Range:
+    """Power of a hall over that of its machines."""
+    return Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
+
+
+def egress_of(job: DistributedJob) -> Range:
+    """USD per TB that leaves for the internet."""
+    return job.catalog.price("internet-egress").range
+
+
+def sources_of(job: DistributedJob, clients: Clients | None = None) -> Iterator[Source]:
+    """Origins of the clients' devices and links, and of the price of egress."""
+    for entry, _ in () if clients is None else (*clients.devices, *clients.links):
+        yield from of_entry(entry, *entry.provenance)
+    yield from of_entry(job.catalog.price("internet-egress"), "range")
+
+
+def record_of(draft: Draft, registry: Registry[Any], section: Any, *place: str) -> Any:
+    """The record that a section of a scenario names; None without a section.
+
+    Args:
+        draft: The scenario.
+        registry: Of such records.
+        section: As written.
+        place: Keys down to the section.
 
     Raises:
-        InputError: One was asked for.
+        InputError: One of its values is wrong; with its place.
     """
+    if section is None:
+        return None
+    kind = registry.get(section.kind)
+    record = kind(**fields_given(section, kind))
+    problems = [
+        Problem(words, key=f"{place[-1]}.{name}", found=found, allowed=allowed)
+        for words, name, found, allowed in record.problems()
+    ]
+    if problems:
+        raise draft.blame(InputError.many(problems), *place[:-1])
+    return record
+
+
+def preparing(one: Callable[[Variant, Catalog, Memo], P]) -> Callable[[Sequence[Variant], str | None], list[P]]:
+    """Prepares all variants of a scenario, given how one is prepared from its catalogue and what others computed."""
+
+    def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[P]:
+        del engine  # there is one
+        memo, found = Memo(), []
+        for variant in variants:
+            draft = variant.draft
+            catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
+            found.append(one(variant, catalog, memo))
+        return found
+
+    return prepare
+
+
+def _writes_nothing(*_: object) -> None:
+    """Everything stands in `result.json`."""
+
+
+def distributed_kind(
+    name: str,
+    engine: str,
+    *,
+    prepare: Callable[[Sequence[Variant], str | None], Sequence[P]],
+    run: Callable[[P, Control], R],
+    measure: Callable[[R], MeasuredVariant[F]],
+    write: Callable[[Path, R, MeasuredVariant[F]], None] = _writes_nothing,
+) -> StudyKind[Draft, Variant, P, R, MeasuredVariant[F]]:
+    """The record of a kind of work outside one hall, which has an engine of its own."""
+    return StudyKind(
+        name=name,
+        check=_refuse_engine,
+        expand=expand,
+        resolved=resolved,
+        prepare=prepare,
+        engine=lambda _job: engine,
+        run=run,
+        measure=measure,
+        write=write,
+        write_inputs=write_inputs,
+    )
+
+
+def _refuse_engine(_draft: Draft, engine: str | None) -> None:
     if engine is not None:
         raise InputError(
             "clients, sites and the edge have an engine of their own",

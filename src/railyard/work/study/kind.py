@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
+    from railyard.measure.result.variants import (
+        EdgeVariant,
+        FederatedVariant,
+        JobsVariant,
+        LocalVariant,
+        TraceVariant,
+        TrainingVariant,
+    )
     from railyard.work.scenario.variants import Variant
     from railyard.work.study.tasks import Control
 
@@ -59,6 +67,33 @@ class Measured(Protocol):
     @property
     def defaults(self) -> tuple[str, ...]:
         """What was chosen because the document did not say."""
+
+
+F = TypeVar("F", bound="TrainingVariant | JobsVariant | TraceVariant | FederatedVariant | LocalVariant | EdgeVariant")
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredVariant(Generic[F]):
+    """One variant of the result, and where its numbers come from, as `Measured` says.
+
+    Attributes:
+        variant: As it stands in `result.json`.
+        sources: Origins of its prices, powers, rates.
+        left_out: What engine and model leave out.
+        defaults: What was chosen because the document did not say.
+        sampled_ranks: A few telling ranks, for the trace.
+    """
+
+    variant: F
+    sources: tuple[Source, ...] = ()
+    left_out: tuple[str, ...] = ()
+    defaults: tuple[str, ...] = ()
+    sampled_ranks: tuple[int, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of the run."""
+        return self.variant.digest
 
 
 class Named(Protocol):

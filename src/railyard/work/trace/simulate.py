@@ -33,6 +33,7 @@ from railyard.measure.result.variants import TraceFigures, TraceVariant
 from railyard.measure.utilization import crosses, tax_of, utilization
 from railyard.work.scenario.load import blaming
 from railyard.work.study.deaths import listed, words
+from railyard.work.study.kind import MeasuredVariant
 from railyard.work.training.collectives import collective_rows, packets_of
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.mean_step import StepTimes
@@ -54,31 +55,7 @@ NO_TOKENS = "cost per million tokens: a trace says nothing of tokens, so cost is
 ONE_END = "acknowledgements on their way back: what waits for a sender waits until the receiver has every byte"
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredTrace:
-    """One variant of the result, and where its numbers come from.
-
-    Attributes:
-        variant: As it stands in `result.json`.
-        sources: Origins of its prices, powers, rates.
-        left_out: What the engine, the fabric and the reading of the trace leave out.
-        defaults: What was chosen because the scenario did not say.
-        sampled_ranks: A few telling ranks of the cluster, for the trace.
-    """
-
-    variant: TraceVariant
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    defaults: tuple[str, ...]
-    sampled_ranks: tuple[int, ...]
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the run."""
-        return self.variant.digest
-
-
-def measure(simulated: SimulatedTrace) -> MeasuredTrace:
+def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
     """Everything about one variant."""
     job, record = simulated.job, simulated.record
     traces = simulated.by_trace
@@ -116,7 +93,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredTrace:
         **packets_of(record, job.cluster),
         **_faulty(simulated),
     )
-    return MeasuredTrace(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
+    return MeasuredVariant(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
 
 
 def _without(simulated: SimulatedTrace) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from railyard.cluster.bill import bill_of
@@ -32,6 +31,7 @@ from railyard.measure.result.variants import TrainingVariant
 from railyard.measure.utilization import StepWork, utilization
 from railyard.work.study.compose import completed, given_keys
 from railyard.work.study.deaths import listed
+from railyard.work.study.kind import MeasuredVariant
 from railyard.work.study.provenance import estimates
 from railyard.work.training import profiles
 from railyard.work.training.collectives import beyond_logs, collective_rows, economics, packets_of
@@ -89,31 +89,7 @@ class StepsOfFaults(TypedDict, total=False):
     longest_s: float
 
 
-@dataclass(frozen=True)
-class MeasuredTraining:
-    """One variant of the result, and where its numbers come from.
-
-    Attributes:
-        variant: As it stands in `result.json`.
-        sources: Origins of its prices, powers, rates.
-        left_out: What the engine and the fabric leave out.
-        defaults: What was chosen because the scenario did not say.
-        sampled_ranks: A few telling ranks, for the trace.
-    """
-
-    variant: TrainingVariant
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    defaults: tuple[str, ...]
-    sampled_ranks: tuple[int, ...]
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the timeline."""
-        return self.variant.digest
-
-
-def measure(simulated: Simulated) -> MeasuredTraining:
+def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
     """Everything about one variant.
 
     Raises:
@@ -180,7 +156,7 @@ def measure(simulated: Simulated) -> MeasuredTraining:
             *left_out,
             f"{_OTHERS} are of the engine `{simulated.tax.engine}`: its shares of the step, not its queues",
         )
-    return MeasuredTraining(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
+    return MeasuredVariant(variant, tuple(_sources(job, cost)), left_out, tuple(_defaults(job)), tuple(ranks))
 
 
 def _model_error(
