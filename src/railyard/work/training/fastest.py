@@ -24,17 +24,20 @@ from railyard.work.study import compose
 from railyard.work.study.deaths import cut_off, cut_off_by, dead_links, parted, words
 from railyard.work.training.designs import Site, estimate, evaluate
 from railyard.work.training.layout import places
+from railyard.work.training.memory import memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Effect, Fault
     from railyard.cluster.fault.recovery import Recovery
     from railyard.collective import CollectivePolicy
     from railyard.engine import Engine
+    from railyard.measure.result.step import LayoutFigures, LayoutRow
     from railyard.work.training.graphs import Graphs
     from railyard.work.training.spec import Layout, Training
 
@@ -371,3 +374,27 @@ class _Search:
         rest = [int(number) for number in np.argsort(expected, kind="stable")[: SHOWN + MOST]]
         estimated = [(number, float(np.exp(expected[number]))) for number in rest if number not in self.known]
         return [*((number, self.steps_s[number]) for number in done), *estimated]
+
+
+def layout_figures(layout: Layout) -> LayoutFigures:
+    """A layout as a result has it."""
+    from railyard.measure.result.step import LayoutFigures
+
+    return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
+
+
+def layout_rows(tried: Sequence[Tried], accelerator: Accelerator) -> tuple[LayoutRow, ...]:
+    """What `auto` chose among, as a result has it."""
+    from railyard.measure.result.step import LayoutRow
+
+    fullest = [memory(one.training, accelerator).fullest for one in tried]
+    return tuple(
+        LayoutRow(
+            layout=layout_figures(one.layout),
+            step_seconds=one.step_s,
+            simulated=one.simulated,
+            memory_bytes=full.total_bytes,
+            capacity_bytes=full.capacity_bytes,
+        )
+        for one, full in zip(tried, fullest, strict=True)
+    )

@@ -73,6 +73,18 @@ def open_keys(given: Collection[str], layout: Layout) -> frozenset[str]:
     return frozenset({name for name, left in (("vp", vp), ("micro_batch", "micro_batch" not in given)) if left})
 
 
+def filled_in(given: Collection[str], layout: Layout) -> Iterator[str]:
+    """What stands for the keys of a written layout that it leaves open, in words."""
+    left_out = open_keys(given, layout)
+    if "vp" in left_out:
+        yield (
+            f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"
+            " band has the others in it"
+        )
+    if "micro_batch" in left_out:
+        yield f"parallelism.micro_batch: {layout.micro_batch}, the fastest that fits"
+
+
 def _choices(training: Training, left_out: Collection[str]) -> Iterator[Layout]:
     layout, vps = training.layout, [training.layout.vp]
     for micro_batch in MICRO_BATCHES if "micro_batch" in left_out else (layout.micro_batch,):

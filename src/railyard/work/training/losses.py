@@ -216,6 +216,16 @@ class Losses:
         )
 
 
+def longest_s(faults: Sequence[FaultFigures], later_s: float) -> float:
+    """The longest step that faults make, s.
+
+    A step that ends with the job has all that is lost then. Others have what they take more than the steps after them:
+    what is for good is in those, and what is lost in later steps is no part of this one.
+    """
+    more = [one.lost_s if one.outcome in ("aborted", "stalled") else min(one.lost_s, one.stall_s) for one in faults]
+    return later_s + max(more, default=0.0)
+
+
 def unsaved_s(training: Training, step_s: float) -> float:
     """Work since the last checkpoint, mean over all moments at which a job may be aborted."""
     section = training.checkpoint

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.bill import bill_of
 from railyard.cluster.fabric import CREDITS
@@ -19,11 +18,6 @@ from railyard.measure.network import network_use
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import (
-    CommunicationFigures,
-    LayoutFigures,
-    LayoutRow,
-    MemoryFigures,
-    MemoryStage,
     StorageFigures,
     TimeShare,
 )
@@ -35,13 +29,14 @@ from railyard.work.study.kind import MeasuredVariant
 from railyard.work.study.provenance import estimates
 from railyard.work.training import profiles
 from railyard.work.training.collectives import beyond_logs, collective_rows, economics, packets_of
+from railyard.work.training.fastest import layout_figures, layout_rows
 from railyard.work.training.graphs import hashes
 from railyard.work.training.jitter import law_of
-from railyard.work.training.likely import WORTH, open_keys
-from railyard.work.training.losses import sentence
+from railyard.work.training.likely import filled_in
+from railyard.work.training.losses import longest_s, sentence
 from railyard.work.training.mean_step import Around, StepTimes
 from railyard.work.training.memory import memory
-from railyard.work.training.pace import own_count, pace_of, step_width
+from railyard.work.training.pace import about_runs, own_count, step_width
 from railyard.work.training.storing import checkpoint_of, storage_warnings
 from railyard.work.training.sync.ledger import ledger
 
@@ -51,42 +46,15 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.cost.evaluate import Economics
     from railyard.measure.result.money import ErrorRow
-    from railyard.measure.result.network import CollectiveRow, FaultFigures
-    from railyard.work.scenario.workload import TrainingSection
+    from railyard.measure.result.network import CollectiveRow
     from railyard.work.training.mean_step import MeanStep
-    from railyard.work.training.memory import MemoryRow
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.simulate import Simulated
-    from railyard.work.training.spec import Layout, Training
+    from railyard.work.training.spec import Layout
+    from railyard.work.training.trying import Stepped
 
 
 _OTHERS = "what would help, and the steps on networks without limit with which the network tax compares,"
-
-
-class Priced(TypedDict, total=False):
-    """The price of a way of communicating, where the job has one."""
-
-    communication: CommunicationFigures
-
-
-class Chosen(TypedDict, total=False):
-    """What `auto` chose among, where it did."""
-
-    layouts: tuple[LayoutRow, ...]
-
-
-class Faulty(TypedDict, total=False):
-    """What went wrong, where anything did."""
-
-    faults: tuple[FaultFigures, ...]
-    fault_cost: FaultCost
-
-
-class StepsOfFaults(TypedDict, total=False):
-    """Steps to compare with, where anything went wrong."""
-
-    without_faults_s: float
-    longest_s: float
 
 
 def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
@@ -103,8 +71,16 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
     cost = economics(job, mean)
     busy = utilization(decomposition, _work(job), step_s=mean.mean_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
-    communication: Priced = {} if price is None else {"communication": price.section()}
+    rare: dict[str, Any] = {} if price is None else {"communication": price.section()}
+    if job.layouts:
+        rare["layouts"] = layout_rows(job.layouts, job.cluster.accelerator)
+    if simulated.healthy is not None:
+        rare |= {"faults": simulated.faults, "fault_cost": _fault_cost(simulated, simulated.healthy, cost)}
     more_s = mean.mean_s - mean.outage_s - mean.once_s
+    steps = {}
+    if simulated.healthy is not None:
+        longest = longest_s(simulated.faults, timeline.makespan_ps * 1e-12 + more_s)
+        steps = {"without_faults_s": simulated.healthy.mean.mean_s, "longest_s": longest}
     rows = collective_rows(timeline, job.cluster, job.policy)
     variant = TrainingVariant(
         name=job.variant.name,
@@ -113,7 +89,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
         outcome=simulated.outcome,
         model_error=_model_error(simulated, rows, busy.tokens_per_s_per_gpu, cost),
         layout=layout_figures(job.training.layout),
-        step=times.section(mean_s=mean.mean_s, more_s=more_s, **_steps_of_faults(simulated, more_s)),
+        step=times.section(mean_s=mean.mean_s, more_s=more_s, **steps),
         utilization=busy.section(gpu=busy.gpu * mean.once_s / mean.mean_s),
         tax=simulated.tax,
         time=_time(mean),
@@ -124,7 +100,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
         cpmt=cost.section(),
         bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
         network=carried.section(),
-        memory=_memory(job),
+        memory=memory(job.training, job.cluster.accelerator).figures(),
         timeline=timeline_tracks.tracks(timeline, ranks),
         topology=topology_picture(job.cluster, carried.load),
         storage=StorageFigures(
@@ -145,9 +121,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
             *storage_warnings(job, loading, saved, mean.step_s, cost.jct),
         ),
         digest=str(timeline.meta["digest"]),
-        **communication,
-        **_chosen(job),
-        **_faults(simulated, cost),
+        **rare,
         **packets_of(timeline, job.cluster),
     )
     left_out = _words(timeline.meta.get("left_out"))
@@ -191,37 +165,13 @@ def _judged(job: Prepared) -> bool:
     return profiles.key_of(software) in judged_software() and profiles.read_on(software, job.cluster.accelerator)
 
 
-def _chosen(job: Prepared) -> Chosen:
-    if not job.layouts:
-        return {}
-    tables = [memory(tried.training, job.cluster.accelerator).fullest for tried in job.layouts]
-    rows = (
-        LayoutRow(
-            layout=layout_figures(tried.layout),
-            step_seconds=tried.step_s,
-            simulated=tried.simulated,
-            memory_bytes=full.total_bytes,
-            capacity_bytes=full.capacity_bytes,
-        )
-        for tried, full in zip(job.layouts, tables, strict=True)
-    )
-    return {"layouts": tuple(rows)}
-
-
-def layout_figures(layout: Layout) -> LayoutFigures:
-    """A layout as a result holds it."""
-    return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
-
-
-def _faults(simulated: Simulated, cost: Economics) -> Faulty:
-    """Each fault, and what all of them cost against the job without any."""
-    healthy, job = simulated.healthy, simulated.job
-    if healthy is None:
-        return {}
+def _fault_cost(simulated: Simulated, healthy: Stepped, cost: Economics) -> FaultCost:
+    """What all faults cost against the job without any."""
+    job = simulated.job
     step_s, without_s = simulated.mean.mean_s, healthy.mean.mean_s
     cpmt_usd = cost.cpmt.total.typical - healthy.cpmt_usd
     tokens = job.training.tokens
-    found = FaultCost(
+    return FaultCost(
         what=listed(fault.what for fault in simulated.faults),
         step_s=step_s - without_s,
         tokens_lost=1.0 - without_s / step_s,
@@ -229,23 +179,6 @@ def _faults(simulated: Simulated, cost: Economics) -> Faulty:
         cpmt_usd=cpmt_usd,
         job_usd=cpmt_usd * tokens / 1e6 if tokens else None,
     )
-    return {"faults": simulated.faults, "fault_cost": found}
-
-
-def _steps_of_faults(simulated: Simulated, more_s: float) -> StepsOfFaults:
-    """The mean step without faults, and the longest that faults make.
-
-    A step that ends with the job has all that is lost then. Others have what they take more than the steps after them:
-    what is for good is in those, and what is lost in later steps is no part of this one.
-    """
-    if simulated.healthy is None:
-        return {}
-    later_s = simulated.timeline.makespan_ps * 1e-12 + more_s
-    more = [
-        fault.lost_s if fault.outcome in ("aborted", "stalled") else min(fault.lost_s, fault.stall_s)
-        for fault in simulated.faults
-    ]
-    return {"without_faults_s": simulated.healthy.mean.mean_s, "longest_s": later_s + max(more, default=0.0)}
 
 
 def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:
@@ -288,18 +221,6 @@ def _work(job: Prepared) -> StepWork:
         hardware_flops=tokens * done,
         peak_flops=accelerator.flops.get(training.precision, 0.0),
     )
-
-
-def _memory(job: Prepared) -> MemoryFigures:
-    return MemoryFigures(rows=tuple(_memory_row(row) for row in memory(job.training, job.cluster.accelerator).rows))
-
-
-def _memory_row(row: MemoryRow) -> MemoryStage:
-    """What the runtime reserves counts as buffers, so that the parts add up to the total."""
-    parts = dataclasses.asdict(row)
-    parts["buffers_bytes"] += parts.pop("reserved_bytes")
-    del parts["cached_bytes"]
-    return MemoryStage(**parts, total_bytes=row.total_bytes)
 
 
 def _sources(job: Prepared, cost: Economics) -> Iterator[Source]:
@@ -346,7 +267,7 @@ def _defaults(job: Prepared) -> Iterator[str]:
     if isinstance(section.parallelism, str) or section.parallelism.auto:
         yield from _chosen_layout(training.layout, section.parallelism)
     else:
-        yield from _left_out(section, training)
+        yield from filled_in(given_keys(section), training.layout)
     yield from _of_software(job)
     if cluster.spec.ranks_per_domain != scenario.cluster.ranks_per_domain:
         yield (
@@ -376,7 +297,7 @@ def _of_software(job: Prepared) -> Iterator[str]:
             f" {accelerator.architecture}; the band is that of any software"
         )
     if section.constants is not None:
-        yield _own_runs(training, accelerator.name)
+        yield about_runs(training, accelerator.name)
     if not profiles.read_on(training.software, accelerator):
         yield (
             f"efficiency of {accelerator.name} is estimated from its data sheet and published kernels;"
@@ -392,26 +313,6 @@ def _chosen_layout(layout: Layout, asked: object) -> Iterator[str]:
             f"schedule: {layout.schedule}, which PyTorch's pipelining has and Megatron-LM's main line does not;"
             " `parallelism: {auto: true, schedule: interleaved}` keeps to what both have"
         )
-
-
-def _left_out(section: TrainingSection, training: Training) -> Iterator[str]:
-    """The likely values of keys of a written layout that it leaves open."""
-    left_out, layout = open_keys(given_keys(section), training.layout), training.layout
-    if "vp" in left_out:
-        yield (
-            f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"
-            " band has the others in it"
-        )
-    if "micro_batch" in left_out:
-        yield f"parallelism.micro_batch: {layout.micro_batch}, the fastest that fits"
-
-
-def _own_runs(training: Training, device: str) -> str:
-    count = own_count(training, device)
-    if not count:
-        return f"own runs: none of {profiles.key_of(training.software)} on {device}; nothing of the file is used"
-    pace, width = pace_of(training, device)
-    return f"own runs: {count} on {device} lead to expect {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"
 
 
 def _words(value: object) -> tuple[str, ...]:

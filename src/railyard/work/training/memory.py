@@ -6,7 +6,7 @@ flight, and buffers: logits, gathered parameters, one layer's working set, and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from railyard.work.training.stages import RankColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
+    from railyard.measure.result.step import MemoryFigures
     from railyard.model.machine import F
     from railyard.work.training.spec import Layout, Training
     from railyard.work.training.stages import PipelineRanks
@@ -313,6 +314,18 @@ class MemoryTable:
     def fullest(self) -> MemoryRow:
         """The stage that needs most."""
         return max(self.rows, key=lambda row: row.total_bytes)
+
+    def figures(self) -> MemoryFigures:
+        """The table as a result has it: what the runtime reserves counts as buffers, so that the parts add up."""
+        from railyard.measure.result.step import MemoryFigures, MemoryStage
+
+        rows = []
+        for row in self.rows:
+            parts = asdict(row)
+            parts["buffers_bytes"] += parts.pop("reserved_bytes")
+            del parts["cached_bytes"]
+            rows.append(MemoryStage(**parts, total_bytes=row.total_bytes))
+        return MemoryFigures(rows=tuple(rows))
 
     def __str__(self) -> str:
         head = (

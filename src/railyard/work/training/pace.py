@@ -220,3 +220,12 @@ def written(runs: Mapping[str, tuple[OwnRun, ...]], source: str) -> str:
 def _quoted(text: str) -> str:
     escaped = "".join(char if char.isprintable() and char not in '"\\' else f"\\U{ord(char):08x}" for char in text)
     return f'"{escaped}"'
+
+
+def about_runs(training: Training, device: str) -> str:
+    """What own runs lead to expect, in words."""
+    count = own_count(training, device)
+    if not count:
+        return f"own runs: none of {profiles.key_of(training.software)} on {device}; nothing of the file is used"
+    pace, width = pace_of(training, device)
+    return f"own runs: {count} on {device} lead to expect {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"
