@@ -9,8 +9,8 @@ import pytest
 from tests.api import claims
 
 from railyard.face import api
-from railyard.face.api import compared, words
 from railyard.kit.errors import RailyardError
+from railyard.work.study.presentation import comparison
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FABRICS = ["roce", "infiniband", "spectrum-x", "uec", "scheduled", "ideal"]
@@ -51,13 +51,21 @@ def drawn(seed):
 
 def faults(result):
     plain = result.plain()["variants"]
-    found = claims.of_text("\n".join([words.card(result, None), words.explain(result), words.why(result)]))
-    found += claims.of_text("\n".join(words.notes(result)))
+    found = claims.of_text(
+        "\n".join(
+            [
+                presentation_of(result).card(result, None),
+                presentation_of(result).explain(result),
+                presentation_of(result).why(result),
+            ]
+        )
+    )
+    found += claims.of_text("\n".join(presentation_of(result).notes(result)))
     if result.steps and not result.jobs:
-        table = compared.comparison(result)
+        table = comparison(result)
         for cells, variant in zip(table.rows, plain, strict=True):
             found += claims.of_row(list(table.headings), list(cells), variant) + claims.of_headline(variant)
-        found += claims.of_comparison(words.why(result), plain)
+        found += claims.of_comparison(presentation_of(result).why(result), plain)
     return found
 
 
@@ -99,7 +107,7 @@ def test_two_hundred_drawn_scenarios_say_nothing_false():
 def test_a_false_sentence_is_seen():
     """The checks can fail: each is shown a result whose numbers are not those of its words."""
     result = next(one for seed in range(20) if (one := drawn(seed)) is not None)
-    plain, table = result.plain()["variants"], compared.comparison(result)
+    plain, table = result.plain()["variants"], comparison(result)
     heads, cells = list(table.headings), list(table.rows[0])
     wrong = [f"9{cell}" if heads[at] == "network tax" else cell for at, cell in enumerate(cells)]
     assert claims.of_row(heads, wrong, plain[0])

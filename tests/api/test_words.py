@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from railyard.face.api import faults, words
 from railyard.measure.result.money import Difference, Verdict
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import EXPOSED, TaxFigures, TaxShares
+from railyard.work.study import fault_words as faults
+from railyard.work.training import present as words
 
 HEADLINE = "The spine is full."
 

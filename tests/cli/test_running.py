@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 import railyard
-from railyard.face.api import TABLES, words
+from railyard.face.api import TABLES
 from railyard.face.cli import guard
 from railyard.measure import numbers
 from railyard.measure.result.section import Band
 from railyard.measure.verdict import verdict_of
+from railyard.work.training import present as words
 
 SMALL = """\
 name: small

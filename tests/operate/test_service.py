@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from railyard.face.api.operated import sheets, why
 from railyard.measure.result.reading import result_from
 from railyard.work.operate import saving
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
+from railyard.work.operate.present import sheets, why
 from railyard.work.operate.rules import RecoveryRules
 from railyard.work.operate.service import Service, _mixed, services
 from railyard.work.scenario.load import from_values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from railyard.face.api.served import best_variant, why
 from railyard.measure.model_error import ModelError
 from railyard.measure.result.money import ServingCostFigures
 from railyard.measure.result.reading import Result
@@ -11,6 +10,7 @@ from railyard.measure.result.serving import ModelServing, ObjectiveFigures, Requ
 from railyard.measure.result.step import ServingTax, ServingTaxShares
 from railyard.measure.result.variants import ServingVariant
 from railyard.measure.verdict import verdict_of
+from railyard.work.serving.present import best_variant, why
 
 NONE = ServingTaxShares(goodput_lost=0.0, ttft={}, tpot={})
 TAX = ServingTax(goodput_lost=0.125, ttft={}, tpot={}, scale_up=NONE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from railyard.face.api.served import bottleneck
 from railyard.measure.result.serving import ModelServing, ObjectiveFigures, Percentiles, ReplicaTrial
 from railyard.measure.result.variants import ServingVariant
+from railyard.work.serving.present import bottleneck
 
 
 def variant(*trials: ReplicaTrial) -> ServingVariant:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from railyard.face import api
-from railyard.face.api import layouts as words
 from railyard.work.training import fastest
+from railyard.work.training import present as words
 from railyard.work.training.fastest import MOST, SURE, WORTH, ClosedError, _Search
 from railyard.work.training.spec import Layout
 
@@ -113,7 +113,7 @@ def test_the_chosen_layout_is_the_first_and_its_step_is_the_run_s(run):
 
 def test_its_table_says_how_far_runners_up_are_behind(run):
     (variant,) = run.result.steps
-    found = words.rows(variant)
+    found = words.layout_rows(variant)
     assert found[0][0] == variant.layout.words
     assert found[0][2] == "+0.0 %"
     behind = variant.layouts[1].step_seconds / variant.layouts[0].step_seconds - 1
@@ -186,7 +186,7 @@ def test_a_layout_that_is_written_out_is_not_searched():
     plain = {**SCENARIO["workload"]["training"], "parallelism": {"tp": 8}}
     (variant,) = api.run({**SCENARIO, "workload": {"training": plain}}, out=None).result.steps
     assert variant.layouts is None
-    assert words.rows(variant) == []
+    assert words.layout_rows(variant) == []
 
 
 def test_of_dear_steps_none_is_simulated(monkeypatch):

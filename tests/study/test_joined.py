@@ -3,9 +3,9 @@
 import pytest
 
 import railyard
-from railyard.face.api import words
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
+from railyard.work.training import present as words
 
 SMALL = {
     "name": "small",

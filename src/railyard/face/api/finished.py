@@ -11,6 +11,7 @@ from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
 from railyard.measure.result.answers import NAMES, answer_from
 from railyard.measure.result.reading import result_from
+from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -168,14 +169,10 @@ class Run:
 
     def explain(self) -> str:
         """Where the step goes and what would help, variant by variant, as text."""
-        from railyard.face.api import words
-
-        return words.explain(self.result)
+        return presentation_of(self.result).explain(self.result)
 
     def __repr__(self) -> str:
-        from railyard.face.api import words
-
-        return words.card(self.result, self.report_path)
+        return presentation_of(self.result).card(self.result, self.report_path)
 
     def view(self, *, height: int = 800) -> View:
         """The report as a widget of a notebook: the same pictures, in a frame that needs no server and no network.

@@ -10,8 +10,6 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from railyard.face.api import words
-from railyard.face.api.compared import comparison
 from railyard.face.verb import DEPLOYMENTS
 from railyard.face.web.documents import AnswerRow, FileRow, FileText, InputRow, PageRow, RunRow
 from railyard.graph.parquet import is_record
@@ -19,6 +17,7 @@ from railyard.kit.errors import InputError
 from railyard.kit.files import locked, opened, read_bytes, read_text, write_text
 from railyard.measure.result.answers import NAMES, answer_from
 from railyard.measure.result.reading import kind_of, result_from
+from railyard.work.study.presentation import comparison, presentation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ def head_of(path: Path, changed_ns: int) -> RunRow | None:
         kind=kind_of(result.variants[0]) or "unknown",
         columns=list(found.headings),
         rows=[list(cells) for cells in found.rows],
-        sentence=words.why(result),
+        sentence=presentation_of(result).why(result),
     )
 
 

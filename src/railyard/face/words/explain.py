@@ -7,11 +7,12 @@ import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.face.api import served, words
 from railyard.face.terminal import Progress, Table, emit
 from railyard.measure import numbers
+from railyard.work.serving import present as served
 from railyard.work.serving.capacity import ServedExplanation
 from railyard.work.study import explain as explaining
+from railyard.work.training import present as words
 from railyard.work.training.explain_leaf import TimeNode
 
 if TYPE_CHECKING:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.face.api import believed, compared, layouts, operated, wide, words
 from railyard.face.terminal import Table, emit, say
 from railyard.graph.exporter import exporters
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError
+from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from railyard.face import api
-    from railyard.face.api.operated import Sheet
-    from railyard.measure.result.reading import Result
 
 
 _RECORDS = ("timeline.parquet", "flows.parquet", "requests.parquet")
@@ -77,44 +73,19 @@ def show(finished: api.Run, *, quiet: bool) -> None:
     """The comparison, why it came out so, and where the report is."""
     tables(finished)
     if not quiet:
-        text = "\n".join([words.why(finished.result), *words.notes(finished.result)])
+        shown = presentation_of(finished.result)
+        text = "\n".join([shown.why(finished.result), *shown.notes(finished.result)])
         emit(f"\n{text}\n\nreport: {finished.report_path}")
 
 
-def _sheets(sheets: Iterator[Sheet]) -> None:
-    """Tables one below the other."""
-    for number, sheet in enumerate(sheets):
+def tables(finished: api.Run) -> None:
+    """The comparison and the other tables of the result."""
+    for number, sheet in enumerate(presentation_of(finished.result).sheets(finished.result)):
         if number:
             emit("")
-        _table(compared.Comparison(sheet.headings, range(1, len(sheet.headings)), sheet.rows))
-
-
-def tables(finished: api.Run) -> None:
-    """The comparison as tables."""
-    result = finished.result
-    if operated.are_operated(result):
-        _sheets(operated.sheets(result))
-        return
-    if wide.are_wide(result):
-        _sheets(wide.sheets(result))
-        return
-    _table(compared.comparison(result))
-    if "runs" not in result.scenario:  # of kept runs each has been shown with its layouts when it was run
-        _layouts(result)
-    if rows := list(believed.rows(result)):
-        emit("")
-        _table(compared.Comparison(believed.HEADINGS, believed.RIGHT, rows))
-
-
-def _layouts(result: Result) -> None:
-    for variant in result.steps:
-        if lines := layouts.rows(variant):
-            emit(f"\n{layouts.title(variant, alone=len(result.steps) == 1)}")
-            _table(compared.Comparison(layouts.HEADINGS, layouts.RIGHT, list(lines)))
-
-
-def _table(found: compared.Comparison) -> None:
-    table = Table(found.headings, found.right, turn=True)
-    for cells in found.rows:
-        table.add(*cells)
-    table.print()
+        if sheet.title:
+            emit(sheet.title)
+        table = Table(sheet.headings, sheet.to_right, turn=True)
+        for cells in sheet.rows:
+            table.add(*cells)
+        table.print()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.api import believed
 from railyard.measure import numbers
 from railyard.measure.result.variants import ServingVariant
 from railyard.measure.verdict import may_be_in_time
+from railyard.work.study import believed
+from railyard.work.study.presentation import Presentation, Sheet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
@@ -51,11 +53,6 @@ _NOBODY = 0.05
 _HELPS = 0.01
 """Share by which a trial must differ to be said to help."""
 PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("collectives_s", "collectives"), ("transfer_s", "transfer"))
-
-
-def is_served(result: Result) -> bool:
-    """Whether a result is of requests and not of a training step."""
-    return len(result.served) == len(result.variants)
 
 
 def row(variant: ServedVariant) -> list[str]:
@@ -259,3 +256,11 @@ def card(result: Result, report: Path | None) -> str:
         f"report      {report if report is not None else 'not written'}",
     ]
     return "\n".join(lines)
+
+
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The comparison, a row a variant."""
+    yield Sheet(HEADINGS, [row(variant) for variant in result.served], right=RIGHT)
+
+
+PRESENTATION = Presentation(sheets, why, explain, card)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
+from railyard.work.study.presentation import Presentation, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,24 +23,6 @@ MOST_TIED = 4
 """Variants that are named as tied."""
 MOST_NOISY = 3
 """Pairs of a job and its neighbour that a variant's table names."""
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table of text.
-
-    Attributes:
-        headings: One a column; all but the first are set to the right.
-        rows: Cells.
-    """
-
-    headings: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
-def are_operated(result: Result) -> bool:
-    """Whether a result is of a cluster in time."""
-    return len(result.operated) == len(result.variants)
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
@@ -308,3 +290,6 @@ def card(result: Result, report: Path | None) -> str:
         for one in result.operated
     ]
     return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
+
+
+PRESENTATION = Presentation(sheets, why, why, card)

@@ -5,124 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
-from railyard.measure.result.variants import ServingFigure
 from railyard.work.study.deaths import listed, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from railyard.measure.result.network import FaultCost, FaultFigures
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants import JobRow, JobsVariant, SteppedFigure, StepVariant
-
-
-HEADINGS = (
-    "variant",
-    "job",
-    "GPUs",
-    "placement",
-    "measure",
-    "alone",
-    "together",
-    "slowdown",
-    "network tax",
-    "because of",
-    "$/Mtoken",
-)
-RIGHT = (2, 5, 6, 7, 8)
-_VISIBLE = 5e-4
-
-
-def are_jobs(result: Result) -> bool:
-    """Whether a result is of several jobs."""
-    return len(result.jobs) == len(result.variants)
-
-
-def rows(variant: JobsVariant) -> Iterator[list[str]]:
-    """One variant's cells under `HEADINGS`, a row a job."""
-    for job in variant.jobs:
-        yield [
-            variant.name,
-            job.name,
-            str(job.accelerators),
-            job.placement.policy,
-            "TTFT p50" if job.kind == "serving" else "step",
-            _measure(job.alone),
-            _measure(job.together),
-            f"{job.slowdown:.3f}",
-            _tax(job),
-            _costs(job),
-            _money(job),
-        ]
-
-
-def card(result: Result, report: Path | None) -> str:
-    """A line a job, and where the report is."""
-    lines = [f"{result.name}: jobs that share a cluster, engine {result.provenance.engine}"]
-    for variant in result.jobs:
-        lines += ["  ".join(cells) for cells in rows(variant)]
-    return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
-
-
-def why(result: Result) -> str:
-    """Which job the others cost most."""
-    return "\n".join(_most(variant) for variant in result.jobs)
-
-
-def _most(variant: JobsVariant) -> str:
-    worst = max(variant.jobs, key=lambda job: job.slowdown)
-    lost = ", ".join(f"{_tax(job)} of the tokens of {job.name}" for job in variant.jobs if _tax(job))
-    lead = f"{variant.name}: {f'the scale-out network takes {lost}; ' if lost else ''}"
-    if abs(worst.slowdown - 1) < _VISIBLE:
-        return f"{lead}no job costs another anything that shows"
-    share = numbers.percent(worst.slowdown - 1)
-    return f"{lead}the others cost {worst.name} most, {share} of what it takes alone: {_costs(worst)}"
-
-
-def _tax(job: JobRow) -> str:
-    """`4.1 % (2.0 % alone)`; empty for a job that serves."""
-    if isinstance(job.together, ServingFigure) or isinstance(job.alone, ServingFigure):
-        return ""
-    together, alone = (numbers.percent(figure.tax.tokens_lost) for figure in (job.together, job.alone))
-    return together if together == alone else f"{together} ({alone} alone)"
-
-
-def notes(result: Result) -> list[str]:
-    """What a table does not show: transfers of serving jobs, and whether serving and fabric agree."""
-    return [line for variant in result.jobs for line in _notes(variant)]
-
-
-def _notes(variant: JobsVariant) -> Iterator[str]:
-    for job in variant.jobs:
-        figure = job.together
-        if isinstance(figure, ServingFigure) and figure.transfers:
-            yield (
-                f"{variant.name}: transfers of {job.name} take {figure.transfer_slowdown:.2f} times as long"
-                f" ({figure.transfers} of them, {numbers.seconds(figure.transfer_s)} on average)"
-            )
-    rounds = variant.rounds
-    if rounds.count > 1:
-        yield (
-            f"{variant.name}: serving and fabric took {rounds.count} turns; the last moved nothing by more than"
-            f" {numbers.percent(rounds.moved)}"
-        )
-    yield from variant.warnings
-
-
-def _measure(figure: SteppedFigure | ServingFigure) -> str:
-    return numbers.seconds(figure.ttft_s.p50 if isinstance(figure, ServingFigure) else figure.step_s)
-
-
-def _costs(job: JobRow) -> str:
-    found = [f"{cost.job} {100 * cost.share:+.1f} %" for cost in job.costs if abs(cost.share) >= _VISIBLE]
-    return ", ".join(found) or "none"
-
-
-def _money(job: JobRow) -> str:
-    prices = [figure.usd_per_mtoken for figure in (job.alone, job.together)]
-    known = [f"${price.typical:.3g}" for price in prices if price is not None]
-    return " → ".join(known) if len(known) == len(prices) else numbers.NOT_APPLICABLE
+    from railyard.measure.result.variants import StepVariant
 
 
 _LEAST_SEEN = 0.0005

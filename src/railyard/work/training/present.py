@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from html import escape
 from typing import TYPE_CHECKING
 
-from railyard.face.api import believed, faults, operated, served, wide
+from railyard.kit.quantities import format_memory
 from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
-from railyard.measure.result.variants import TraceVariant
+from railyard.measure.result.variants import TraceVariant, TrainingVariant
+from railyard.work.study import believed
+from railyard.work.study import fault_words as faults
+from railyard.work.study.presentation import MOST_VARIANTS, Presentation, Sheet, html_head, warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
@@ -148,15 +152,7 @@ def ports_words(variant: StepVariant) -> str:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """Eight lines on a run; of several jobs a line each."""
-    if faults.are_jobs(result):
-        return faults.card(result, report)
-    if operated.are_operated(result):
-        return operated.card(result, report)
-    if wide.are_wide(result):
-        return wide.card(result, report)
-    if served.is_served(result):
-        return served.card(result, report)
+    """Eight lines on a run."""
     best = best_variant(result)
     variants = result.steps
     title = believed.title(result, "step")
@@ -188,34 +184,12 @@ def _price(variant: StepVariant) -> str:
 
 
 def notes(result: Result) -> list[str]:
-    """What the user should know of each variant, one line each, alike ones once."""
-    found: dict[str, list[str]] = {}
-    warned = [(variant.name, variant.warnings) for variant in result.steps]
-    warned += [(variant.name, variant.warnings) for variant in result.served]
-    warned += [(variant.name, variant.warnings) for variant in result.operated]
-    warned += [(variant.name, variant.warnings) for variant in result.wide]
-    for name, lines in warned:
-        for line in lines:
-            found.setdefault(line, []).append(name)
-    everybody = len(result.variants)
-    return [*faults.hits(result), *(f"note: {_whom(names, everybody)}{line}" for line, names in found.items())]
-
-
-def _whom(names: Sequence[str], everybody: int) -> str:
-    """Whom a note is about: nothing is said where it is about every variant."""
-    return "" if len(names) == everybody else f"{', '.join(names)}: "
+    """What faults hit, and warnings."""
+    return [*faults.hits(result), *warnings(result)]
 
 
 def explain(result: Result) -> str:
     """Where the step of every variant goes, and what would help."""
-    if faults.are_jobs(result):
-        return "\n".join(faults.notes(result))
-    if operated.are_operated(result):
-        return operated.why(result)
-    if wide.are_wide(result):
-        return wide.why(result)
-    if served.is_served(result):
-        return served.explain(result)
     return "\n\n".join(_explain(variant) for variant in result.steps)
 
 
@@ -239,20 +213,7 @@ def _changed(share: float) -> str:
 
 
 def why(result: Result) -> str:
-    """A few sentences: faults, what the networks take, which variant is best, by how much, and what would help it."""
-    if faults.are_jobs(result):
-        return faults.why(result)
-    if operated.are_operated(result):
-        return operated.why(result)
-    if wide.are_wide(result):
-        return wide.why(result)
-    if served.is_served(result):
-        return served.why(result)
-    return _of_steps(result)
-
-
-def _of_steps(result: Result) -> str:
-    """The same of work whose ranks go through a step."""
+    """A few sentences: faults, what the networks take, which variant is best, by how much, what would help it."""
     variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:
@@ -395,3 +356,90 @@ def best_variant(result: Result) -> StepVariant:
 def headline(variant: StepVariant) -> str:
     """What the bottleneck search says of a variant."""
     return variant.bottleneck.headline
+
+
+_LAYOUT_HEADINGS = ("layout", "step", "against the chosen", "memory of the fullest rank", "step is")
+
+
+def _layout_title(variant: StepVariant, *, alone: bool) -> str:
+    of = "" if alone else f"{variant.name}: "
+    return f"{of}layouts by `auto`, the chosen one first"
+
+
+def layout_rows(variant: StepVariant) -> list[tuple[str, ...]]:
+    """A row a layout under `_LAYOUT_HEADINGS`; none where the layout was written out."""
+    if not isinstance(variant, TrainingVariant) or not variant.layouts:
+        return []
+    first = variant.layouts[0].step_seconds
+    return [
+        (
+            row.layout.words,
+            numbers.seconds(row.step_seconds),
+            f"{100 * (row.step_seconds / first - 1):+.1f} %",
+            f"{row.memory_bytes / 2**30:.1f} of {format_memory(row.capacity_bytes)}",
+            "simulated" if row.simulated else "estimated",
+        )
+        for row in variant.layouts
+    ]
+
+
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The comparison, layouts that `auto` chose among, and background traffic; what faults cost stands first."""
+    rows = [row(variant) for variant in result.steps]
+    if any(variant.fault_cost for variant in result.steps):
+        rows = [
+            [name, faults.cell(variant), *cells] for variant, (name, *cells) in zip(result.steps, rows, strict=True)
+        ]
+        yield Sheet([HEADINGS[0], "lost to faults", *HEADINGS[1:]], rows, right=[column + 1 for column in RIGHT])
+    else:
+        yield Sheet(HEADINGS, rows, right=RIGHT)
+    for variant in () if "runs" in result.scenario else result.steps:  # kept runs were shown with theirs
+        if lines := layout_rows(variant):
+            yield Sheet(_LAYOUT_HEADINGS, lines, _layout_title(variant, alone=len(result.steps) == 1), right=(1, 2, 3))
+    if background := list(believed.rows(result)):
+        yield Sheet(believed.HEADINGS, background, right=believed.RIGHT)
+
+
+_MOST_PARTS = 8
+
+
+def html(result: Result) -> str:
+    """A row a variant with a bar, and where the step of the best one goes."""
+    variants = result.steps[:MOST_VARIANTS]
+    rows = "".join(_html_row(variant) for variant in variants)
+    hidden = len(result.steps) - len(variants)
+    more = f"<p>and {hidden} more: <code>run.table('variants')</code></p>" if hidden else ""
+    head = html_head("variant", "network tax", "", "GPU utilization", "step", "tokens/s per GPU", "$/Mtoken")
+    return f"<table>{head}{rows}</table>{more}{_html_parts(best_variant(result))}"
+
+
+def _html_row(variant: StepVariant) -> str:
+    lost, kept = variant.tax.tokens_lost, variant.tax.rest.get("compute", 0.0)
+    title = escape(f"computing {numbers.percent(kept)}, lost to the scale-out network {numbers.percent(lost)}")
+    blue, orange = f"<i style='width:{100 * kept:.1f}%'></i>", f"<b style='width:{100 * lost:.1f}%'></b>"
+    bar = f"<span class='track' title='{title}'>{blue}{orange}</span>"
+    cells = [
+        escape(variant.name),
+        numbers.percent(lost),
+        bar,
+        numbers.percent(variant.utilization.gpu),
+        numbers.seconds(variant.step.seconds),
+        numbers.short(variant.utilization.tokens_per_s_per_gpu),
+        numbers.short(None if variant.cpmt is None else variant.cpmt.typical),
+    ]
+    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def _html_parts(variant: StepVariant) -> str:
+    parts = sorted(variant.time, key=lambda part: -part.seconds)[:_MOST_PARTS]
+    rows = "".join(
+        f"<tr><td>{escape(part.cause)}</td><td>{escape(part.group)}</td><td>{escape(part.phase)}</td>"
+        f"<td>{numbers.seconds(part.seconds)}</td><td>{numbers.percent(part.share)}</td></tr>"
+        for part in parts
+    )
+    head = html_head("cause", "group", "phase", "time", "share")
+    summary = f"<summary>where the step of {escape(variant.name)} goes</summary>"
+    return f"<details>{summary}<table>{head}{rows}</table></details>"
+
+
+PRESENTATION = Presentation(sheets, why, explain, card, notes=notes, html=html)

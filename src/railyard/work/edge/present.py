@@ -1,0 +1,87 @@
+"""Results of answers near the user in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.measure import numbers
+from railyard.measure.result.variants import EdgeVariant
+from railyard.work.study.cause_words import card_of, matrix, size_words, two_words
+from railyard.work.study.presentation import Presentation, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from railyard.measure.result.distributed import PlaceRow
+    from railyard.measure.result.reading import Result
+
+
+def _variants(result: Result) -> list[EdgeVariant]:
+    return [one for one in result.variants if isinstance(one, EdgeVariant)]
+
+
+_PLACES = (
+    "place",
+    "TTFT p50 / p99",
+    "last token p50 / p99",
+    "in time",
+    "GPUs",
+    "J a request",
+    "$/M requests",
+    "up a request",
+)
+
+
+def _of_places(variants: Sequence[EdgeVariant]) -> Iterator[Sheet]:
+    for one in variants:
+        heads = _PLACES if len(variants) == 1 else (f"{one.name}: place", *_PLACES[1:])
+        yield Sheet(heads, [_place_row(row, chosen=row.name == one.edge.choice) for row in one.edge.places])
+        yield matrix("until the last token", [(row.name, row.causes) for row in one.edge.places])
+        yield from _offload(one)
+
+
+def _offload(variant: EdgeVariant) -> Iterator[Sheet]:
+    """Where each kind of client had best ask."""
+    found = variant.edge.offload
+    if found is None:
+        return
+    rows = [
+        (f"{row.device}, {row.link}", numbers.percent(row.requests), row.place, numbers.percent(row.in_time))
+        for row in found.rows
+    ]
+    dollars = f"{numbers.short(found.usd.typical * 1e6)} $/M requests"
+    rows.append(("all", dollars, f"{numbers.short(found.joules.typical)} J each", numbers.percent(found.in_time)))
+    yield Sheet(("best asked from", "requests", "at", "in time"), rows)
+
+
+def _place_row(row: PlaceRow, *, chosen: bool) -> tuple[str, ...]:
+    none = numbers.NOT_APPLICABLE
+    return (
+        f"{row.name} *" if chosen else row.name,
+        none if row.ttft_s is None else two_words(row.ttft_s),
+        none if row.e2e_s is None else two_words(row.e2e_s),
+        numbers.percent(row.in_time),
+        str(row.accelerators),
+        none if row.joules is None else numbers.short(row.joules.typical),
+        none if row.usd is None else numbers.short(row.usd.typical * 1e6),
+        size_words(row.up_bytes),
+    )
+
+
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The tables of a result, the comparison first."""
+    return _of_places(_variants(result))
+
+
+def why(result: Result) -> str:
+    """A sentence a variant."""
+    return "\n".join(f"{one.name}: {one.edge.reason}" for one in _variants(result))
+
+
+def card(result: Result, report: Path | None) -> str:
+    """A line a variant, and where the report is."""
+    return card_of(result, report, [one.edge.reason for one in _variants(result)])
+
+
+PRESENTATION = Presentation(sheets, why, why, card)

@@ -1,0 +1,121 @@
+"""Results of federated learning in words: rounds on clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.measure import numbers
+from railyard.measure.result.variants import FederatedVariant
+from railyard.work.study.cause_words import DETAILED, card_of, causes_words, first_words, matrix, size_words, two_words
+from railyard.work.study.presentation import Presentation, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from railyard.measure.result.reading import Result
+
+
+def _variants(result: Result) -> list[FederatedVariant]:
+    return [one for one in result.variants if isinstance(one, FederatedVariant)]
+
+
+_CLIENTS = (
+    "variant",
+    "round mean",
+    "p50 / p99",
+    "heard of selected",
+    "left / late",
+    "up a client",
+    "up a round",
+    "wasted",
+    "updates/h",
+    "kJ a round",
+    "$ a round low/typ/high",
+    "to accuracy",
+)
+
+
+def _of_clients(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
+    yield Sheet(_CLIENTS, [_clients_row(one) for one in variants])
+    yield matrix("of a mean round", [(one.name, one.federated.causes) for one in variants])
+    yield from _of_shared(variants)
+    if len(variants) > DETAILED:
+        names = [row.name for row in variants[0].federated.participation.groups]
+        rows = [(one.name, *(numbers.short(bias) for bias in _biases(one, names))) for one in variants]
+        yield Sheet(("heard over population (1 is fair)", *names), rows)
+        return
+    for one in variants:
+        heads = (f"{one.name}: clients", "population", "there", "selected", "heard", "bias")
+        yield Sheet(
+            heads,
+            [
+                (
+                    f"{row.of} {row.name}",
+                    *(numbers.percent(share) for share in (row.population, row.there, row.selected, row.heard)),
+                    numbers.short(row.bias),
+                )
+                for row in one.federated.participation.groups
+            ],
+        )
+
+
+def _of_shared(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
+    """What sharing adds, by tier, where anything is shared before the server."""
+    found = [(one.name, {row.name: row.added_s for row in one.federated.server.shared}) for one in variants]
+    tiers = list(dict.fromkeys(tier for _, tiers in found for tier in tiers))
+    if tiers:
+        rows = [
+            (name, *(numbers.seconds(added[tier]) if tier in added else "" for tier in tiers)) for name, added in found
+        ]
+        yield Sheet(("sharing adds to an update", *tiers), rows)
+
+
+def _clients_row(variant: FederatedVariant) -> tuple[str, ...]:
+    found = variant.federated
+    who = found.participation
+    return (
+        variant.name,
+        numbers.seconds(found.round_s.mean),
+        two_words(found.round_s),
+        f"{numbers.short(who.used)} of {numbers.short(who.selected)}",
+        f"{numbers.short(who.left)} / {numbers.short(who.late)}",
+        size_words(found.traffic.client_up_bytes),
+        size_words(found.traffic.up_bytes),
+        numbers.percent(found.traffic.wasted_share),
+        numbers.short(found.server.updates_per_h),
+        numbers.short(found.joules.total.typical / 1e3),
+        numbers.band(found.usd.total),
+        numbers.NOT_APPLICABLE if found.accuracy is None else numbers.seconds(found.accuracy.seconds),
+    )
+
+
+def _biases(variant: FederatedVariant, names: Sequence[str]) -> list[float | None]:
+    """Of groups by name; None where a variant has no such group."""
+    known = {row.name: row.bias for row in variant.federated.participation.groups}
+    return [known.get(name) for name in names]
+
+
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The tables of a result, the comparison first."""
+    return _of_clients(_variants(result))
+
+
+def why(result: Result) -> str:
+    """A sentence a variant, or one that contrasts the best and the worst."""
+    rounds = _variants(result)
+    if len(rounds) == 1:
+        return f"{rounds[0].name}: {first_words(rounds[0].federated.causes, 'round')}"
+    rate = {one.name: one.federated.server.updates_per_h for one in rounds}
+    best, worst = max(rate, key=lambda name: rate[name]), min(rate, key=lambda name: rate[name])
+    return f"{best} hears {rate[best] / rate[worst]:.3g} times as many updates an hour as {worst}"
+
+
+def card(result: Result, report: Path | None) -> str:
+    """A line a variant, and where the report is."""
+    figures = [one.federated for one in _variants(result)]
+    lines = [f"{one.unit} {numbers.seconds(one.round_s.mean)}, {causes_words(one.causes)}" for one in figures]
+    return card_of(result, report, lines)
+
+
+PRESENTATION = Presentation(sheets, why, why, card)
