@@ -10,7 +10,7 @@ from tests.api import claims
 
 from railyard.face import api
 from railyard.kit.errors import RailyardError
-from railyard.work.study.presentation import comparison
+from railyard.work.study.presentation import comparison, presentation_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FABRICS = ["roce", "infiniband", "spectrum-x", "uec", "scheduled", "ideal"]
