@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.kit.errors import InputError
 from railyard.work.operate.free import ANYWHERE, PlacementAsk
-from railyard.work.operate.rules import PPM, SECOND
+from railyard.work.operate.rules import PPM, SECOND, sigma
 from railyard.work.operate.section import DrawnKindSection
 from railyard.work.operate.tree import UNNAMED
 from railyard.work.scenario.load import blaming
@@ -193,10 +193,6 @@ def _circle(jobs: JobTable, waits: NDArray[np.int64]) -> InputError:
     return jobs.refuse(row, f"its dependencies go in a circle: {words}{' ...' if len(circle) > 6 else ''}")
 
 
-_P90 = 1.2815515655446004
-"""The standard normal distribution's 90th percentile."""
-
-
 @dataclass(frozen=True)
 class DrawnKind:
     """A kind of jobs.
@@ -278,8 +274,7 @@ def _kind(kinds: Sequence[DrawnKind], count: int, random: np.random.Generator) -
 
 
 def _work_us(kind: DrawnKind, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    sigma = math.log(kind.p90_s / kind.median_s) / _P90 if kind.p90_s > kind.median_s else 0.0
-    times = random.lognormal(math.log(kind.median_s), sigma, count)
+    times = random.lognormal(math.log(kind.median_s), sigma(kind.median_s, kind.p90_s), count)
     return np.maximum(np.rint(times * SECOND), 1).astype(np.int64)
 
 

@@ -27,7 +27,7 @@ from railyard.work.operate.failures.fault import HOURS, Effect, FailureMode, dal
 from railyard.work.operate.failures.given import DrawnFaults, GivenFaults, mode_of, mttf_s, rows_of
 from railyard.work.operate.jobs import drawn_jobs
 from railyard.work.operate.loop import ClusterRun
-from railyard.work.operate.rules import SECOND, NodeWindow, RecoveryRules, Rules, Turnaround
+from railyard.work.operate.rules import SECOND, NodeWindow, RecoveryRules, Rules, Turnaround, microseconds
 from railyard.work.operate.service import check_services
 from railyard.work.operate.steady import shares
 from railyard.work.operate.tree import NodeTree
@@ -119,14 +119,10 @@ class PreparedOperation:
             self.rules,
             faults=self.faults.again(seed + draw) if self.faults is not None and draw else self.faults,
             contention=None if self.contention is None else self.contention.fresh(),
-            every_us=_us(section.sample),
-            until_us=-1 if section.until is None else _us(section.until),
+            every_us=microseconds(section.sample),
+            until_us=-1 if section.until is None else microseconds(section.until),
             steady_us=_steady_us(section, int(self.jobs.submit_us[-1])),
         )
-
-
-def _us(seconds: float) -> int:
-    return round(seconds * SECOND)
 
 
 def _steady_us(section: OperateSection, last_us: int) -> tuple[int, int] | None:
@@ -134,7 +130,7 @@ def _steady_us(section: OperateSection, last_us: int) -> tuple[int, int] | None:
     given = section.steady
     if given is None:
         return None
-    return _us(given.start), last_us if given.end is None else _us(given.end)
+    return microseconds(given.start), last_us if given.end is None else microseconds(given.end)
 
 
 def _check_steady(section: OperateSection, jobs: JobTable) -> None:
@@ -142,7 +138,7 @@ def _check_steady(section: OperateSection, jobs: JobTable) -> None:
     if found is None:
         return
     start, end = found
-    end = end if section.until is None else min(end, _us(section.until))
+    end = end if section.until is None else min(end, microseconds(section.until))
     if start >= end:
         raise InputError(
             "the steady window ends before it begins",
@@ -281,15 +277,15 @@ def _rules(
         backfill=queue.backfill,
         policy=section.placement,
         depth=queue.depth,
-        renew_us=_us(queue.renew),
-        half_life_us=_us(queue.half_life),
-        attained_us=_us(queue.attained),
+        renew_us=microseconds(queue.renew),
+        half_life_us=microseconds(queue.half_life),
+        attained_us=microseconds(queue.attained),
         shares=dict(queue.shares),
         quotas=dict(queue.quotas),
         borrow=queue.borrow,
         windows=windows,
         within=section.within or "",
-        setup_us=_us(section.setup),
+        setup_us=microseconds(section.setup),
         recovery=recovery,
         turnaround=turnaround,
         seed=draft.scenario.seed,
@@ -310,9 +306,9 @@ def _turnaround(section: TurnaroundSection | None, cluster: Cluster, catalog: Ca
         written = drives.capacity_bytes * 8 / drives.write_bps
         erased.append(section.key_change if section.drives == "crypto" else written)
     return Turnaround(
-        erase_us=_us(max(erased) + section.reboot),
+        erase_us=microseconds(max(erased) + section.reboot),
         between=section.between,
-        attest_us=_us(section.attestation),
+        attest_us=microseconds(section.attestation),
         verifier_per_s=section.verifier_rate,
     )
 
@@ -336,8 +332,8 @@ def _windows(section: OperateSection, tree: NodeTree, jobs: JobTable) -> tuple[N
     wrong.raise_all()
     return tuple(
         NodeWindow(
-            _us(one.start),
-            _us(one.start) + _us(one.length),
+            microseconds(one.start),
+            microseconds(one.start) + microseconds(one.length),
             tuple(range(one.nodes[0], one.nodes[1] + 1)),
             one.tenant or "",
         )
@@ -440,15 +436,17 @@ def _recovery(
     stall = stall_s(settings, each) if fails and settings.interval != "none" else 0.0
     rerouted = section.failures is not None and section.failures.reroute is not None
     intervals = {
-        nodes: _us(_interval_s(settings, stall, _mttf_s(modes, nodes, each, rerouted=rerouted, given=given), each))
+        nodes: microseconds(
+            _interval_s(settings, stall, _mttf_s(modes, nodes, each, rerouted=rerouted, given=given), each)
+        )
         for nodes in np.unique(jobs.nodes).tolist()
     }
     return RecoveryRules(
         interval_us=0,
         intervals_us=intervals if fails else {},
-        stall_us=_us(stall),
-        restart_us=_us(settings.restart) if fails else 0,
-        resume_us=_us(settings.resume),
+        stall_us=microseconds(stall),
+        restart_us=microseconds(settings.restart) if fails else 0,
+        resume_us=microseconds(settings.resume),
         spares=settings.spares,
         survives=settings.checkpoint != "memory",
         grace=settings.grace,
@@ -475,7 +473,7 @@ def _interval_s(settings: RecoverySettings, stall: float, mttf: float, each: int
 
 
 def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]:
-    span_us = int(jobs.submit_us[-1]) if section.until is None else _us(section.until)
+    span_us = int(jobs.submit_us[-1]) if section.until is None else microseconds(section.until)
     asked = float((jobs.accelerators * jobs.work_us).sum())
     have = float(tree.total) * max(span_us, 1)
     if asked > have and len(jobs) > 100:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,18 @@ SECOND = 1_000_000
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 PPM = 1_000_000
+_P90 = 1.2815515655446004
+"""The standard normal distribution's 90th percentile."""
+
+
+def microseconds(seconds: float) -> int:
+    """The clock of a run, which counts whole microseconds."""
+    return round(seconds * SECOND)
+
+
+def sigma(median: float, p90: float) -> float:
+    """Of a log-normal distribution with these percentiles; 0 where they do not rise."""
+    return math.log(p90 / median) / _P90 if p90 > median else 0.0
 
 
 @dataclass(frozen=True)

@@ -160,17 +160,9 @@ class State:
     def request(self, job: int, nodes: int) -> PlacementRequest:
         """What a job asks of a policy for so many nodes; levels that all jobs must keep to bind those of several."""
         ask, rules = self.jobs.asks[self.ask[job]], self.rules
-        return PlacementRequest(
-            nodes,
-            self.each[job],
-            within=ask.within or (rules.within if nodes > 1 else ""),
-            prefers=ask.prefers,
-            segment=ask.segment,
-            segment_within=ask.segment_within,
-            switches=ask.switches,
-            job=job,
-            seed=rules.seed,
-        )
+        within = ask.within or (rules.within if nodes > 1 else "")
+        asked = {**vars(ask), "within": within}
+        return PlacementRequest(nodes, self.each[job], **asked, job=job, seed=rules.seed)
 
     def short(self) -> list[int]:
         """Serving jobs that run with fewer replicas than they asked for."""

@@ -14,7 +14,7 @@ from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.registry import Registry
 from railyard.work.operate.free import ANYWHERE, PlacementAsk
 from railyard.work.operate.jobs import JobTable, check_dependencies
-from railyard.work.operate.rules import PPM, SECOND
+from railyard.work.operate.rules import PPM, microseconds
 from railyard.work.operate.tree import UNNAMED
 
 if TYPE_CHECKING:
@@ -198,12 +198,14 @@ def number(text: dict[str, str], key: str) -> float:
     return value
 
 
-def integer(text: dict[str, str], key: str) -> int:
-    """A whole number of a row.
+def integer(text: dict[str, str], key: str, default: int | None = None) -> int:
+    """A whole number of a row; a field that is not there or empty has the default, if one is given.
 
     Raises:
         InputError: The field is empty or none.
     """
+    if default is not None and not text.get(key):
+        return default
     value = number(text, key)
     if value != int(value) or abs(value) > MOST:
         raise InputError("expected a whole number", key=key, found=text[key][:40], allowed=f"up to {MOST:,}")
@@ -313,7 +315,7 @@ def _columns(
 
 
 def _us(seconds: Iterable[float]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array([round(value * SECOND) for value in seconds], np.int64)
+    return np.array([microseconds(value) for value in seconds], np.int64)
 
 
 def _known(found: TraceJobs, row: TraceJob, everyone: set[str]) -> tuple[str, ...]:

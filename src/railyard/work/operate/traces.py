@@ -84,7 +84,7 @@ def _sacct_row(text: dict[str, str]) -> TraceJob | None:
         text.get("Account") or UNNAMED,
         limit_s=_limit(text.get("Timelimit") or ""),
         nodes=integer(text, "NNodes"),
-        priority=integer(text, "Priority") if text.get("Priority") else 0,
+        priority=integer(text, "Priority", 0),
     )
 
 
@@ -100,30 +100,27 @@ trace_formats.enter(
 
 
 def _table_row(text: dict[str, str]) -> TraceJob:
-    def given(key: str) -> bool:
-        return bool(text.get(key))
-
     return TraceJob(
         text.get("job") or "",
         number(text, "submit_s"),
         number(text, "duration_s"),
         integer(text, "accelerators"),
         text.get("tenant") or UNNAMED,
-        integer(text, "priority") if given("priority") else 0,
-        number(text, "limit_s") if given("limit_s") else None,
-        integer(text, "nodes") if given("nodes") else 0,
-        integer(text, "least_accelerators") if given("least_accelerators") else 0,
+        integer(text, "priority", 0),
+        number(text, "limit_s") if text.get("limit_s") else None,
+        integer(text, "nodes", 0),
+        integer(text, "least_accelerators", 0),
         tuple((text.get("after") or "").split()),
         text.get("class") or "",
         PlacementAsk(
             text.get("within") or "",
             text.get("prefers") or "",
-            integer(text, "segment") if given("segment") else 0,
+            integer(text, "segment", 0),
             text.get("segment_within") or "",
-            integer(text, "switches") if given("switches") else 0,
+            integer(text, "switches", 0),
         ),
-        integer(text, "replica_accelerators") if given("replica_accelerators") else 0,
-        number(text, "load") if given("load") else 0.0,
+        integer(text, "replica_accelerators", 0),
+        number(text, "load") if text.get("load") else 0.0,
     )
 
 

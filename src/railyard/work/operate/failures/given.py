@@ -18,7 +18,7 @@ from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.fault.recovery import Recovery as Retries
 from railyard.kit.errors import InputError
 from railyard.work.operate.failures.fault import SLOW_SEEN_S, Effect, FailureMode, NodeFault
-from railyard.work.operate.rules import DAY, PPM, SECOND
+from railyard.work.operate.rules import DAY, PPM, microseconds, sigma
 from railyard.work.study.deaths import cut_off, dead_links, is_death, parted, words
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 
-_P90 = 1.2815515655446004
-"""The standard normal distribution's 90th percentile."""
 ABORT_S = Retries().abort_s
 """For so long NICs repeat what nobody acknowledges: 30 s with NCCL's defaults."""
 
@@ -116,10 +114,10 @@ class DrawnFaults:
             nodes,
             effect,
             index,
-            round(detect_s * SECOND),
-            round(repair_s(mode, normal) * SECOND),
+            microseconds(detect_s),
+            microseconds(repair_s(mode, normal)),
             round(mode.slow * PPM),
-            round(stall_s * SECOND),
+            microseconds(stall_s),
         )
 
     def _effect(self, mode: FailureMode) -> tuple[Effect, float, float]:
@@ -137,8 +135,7 @@ class DrawnFaults:
 
 def repair_s(mode: FailureMode, normal: float) -> float:
     """A log-normal repair time of a mode, from a standard normal number."""
-    sigma = math.log(mode.repair_p90_s / mode.repair_s) / _P90 if mode.repair_p90_s > mode.repair_s else 0.0
-    return mode.repair_s * math.exp(sigma * normal)
+    return mode.repair_s * math.exp(sigma(mode.repair_s, mode.repair_p90_s) * normal)
 
 
 def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool = False) -> float:
@@ -223,15 +220,15 @@ def _rows(
 ) -> Iterator[NodeFault]:
     begin_us = spell.begin_ps // 1_000_000
     lasts_s = None if spell.end_ps is None else (spell.end_ps - spell.begin_ps) * 1e-12
-    repair_us = _us(recovery.repair_s if lasts_s is None else lasts_s)
+    repair_us = microseconds(recovery.repair_s if lasts_s is None else lasts_s)
     slow = {one.rank // cluster.ranks_per_server: one.factor for one in effects if isinstance(one, RankSpeed)}
     for node, factor in slow.items():
-        seen_us = _us(SLOW_SEEN_S if lasts_s is None else lasts_s)
-        back_us = _us(recovery.repair_s) if lasts_s is None else 1
+        seen_us = microseconds(SLOW_SEEN_S if lasts_s is None else lasts_s)
+        back_us = microseconds(recovery.repair_s) if lasts_s is None else 1
         yield NodeFault(begin_us, (node,), Effect.SLOW, mode, seen_us, back_us, round(factor * PPM))
     killed = _servers({rank for one in effects if isinstance(one, RankDeath) for rank in one.ranks}, cluster)
     if killed:
-        yield NodeFault(begin_us, killed, Effect.OUT, mode, _us(recovery.process_s), repair_us)
+        yield NodeFault(begin_us, killed, Effect.OUT, mode, microseconds(recovery.process_s), repair_us)
     links = [one for one in effects if isinstance(one, LinkRate)]
     if not links:
         return
@@ -240,17 +237,13 @@ def _rows(
     if off and lasts_s is not None and lasts_s < recovery.abort_s:
         yield _stall(begin_us, off, mode, cluster.fabric.recovery_ps(round(lasts_s / 1e-12)))
     elif off:
-        yield NodeFault(begin_us, off, Effect.OUT, mode, _us(recovery.abort_s), repair_us)
+        yield NodeFault(begin_us, off, Effect.OUT, mode, microseconds(recovery.abort_s), repair_us)
     elif not killed and (below := _below(dead, cluster)):
         yield _stall(begin_us, below, mode, cluster.fabric.recovery_ps())
 
 
 def _stall(begin_us: int, nodes: tuple[int, ...], mode: int, stall_ps: int) -> NodeFault:
     return NodeFault(begin_us, nodes, Effect.STALL, mode, stall_us=stall_ps // 1_000_000)
-
-
-def _us(seconds: float) -> int:
-    return round(seconds * SECOND)
 
 
 def _servers(ranks: set[int], cluster: Cluster) -> tuple[int, ...]:

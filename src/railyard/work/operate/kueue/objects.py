@@ -158,7 +158,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True)
 class Gates:
-    """Feature gates of Kueue; the defaults are those of 0.20."""
+    """Feature gates of Kueue, see `GATES`; the defaults are those of 0.20."""
 
     mixed: bool = True
     balanced: bool = False
