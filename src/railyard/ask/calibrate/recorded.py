@@ -310,7 +310,7 @@ class Replay:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _RecordedRequests:
     """Requests as the engine reads them, with hashes of blocks that no two requests share.
 
     A record does not tell which prompts begin alike. Its own blocks serve a request again when it was preempted.
@@ -325,7 +325,7 @@ class _Asked:
     session: NDArray[np.int64]
 
     @classmethod
-    def of(cls, run: RecordedRun) -> _Asked:
+    def of(cls, run: RecordedRun) -> _RecordedRequests:
         size = run.block_tokens if run.prefix_cache else 0
         tokens = run.input_tokens.astype(np.int64) + run.output_tokens
         blocks = tokens // size if size else np.zeros(len(tokens), np.int64)
@@ -366,7 +366,7 @@ def replay(setting: ReplaySetting, software: ServingSoftware) -> Replay:
         prefix_cache=run.prefix_cache,
         ahead=run.ahead,
     )
-    asked = _Asked.of(run)
+    asked = _RecordedRequests.of(run)
     found = simulate(asked, Deployment((pool,), Router("least-loaded"), stop_on_overload=False))
     later = np.maximum(run.output_tokens - 1, 1)
     first_ps = found.column("first_token_ps")
