@@ -14,9 +14,10 @@ from railyard.collective.pattern import Pattern
 from railyard.collective.tree import levels
 from railyard.collective.tuner import MAX_CHANNELS
 from railyard.graph import CollectiveKind
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -308,6 +309,10 @@ def ring_step_bytes(size: NDArray[np.float64] | float, case: Case, algorithm: st
     return step
 
 
+_edges: Registry[Callable[[Case, str, str, NDArray[np.float64]], NDArray[np.float64]]] = Registry("law of chunks")
+"""Chunks over the longest edge of an algorithm that slots bound, float64[k]; each registers where it is defined."""
+
+
 def window_s(
     case: Case, algorithm: str, protocol: str, size: NDArray[np.float64], path_s: NDArray[np.float64]
 ) -> NDArray[np.float64]:
@@ -323,9 +328,9 @@ def window_s(
         size: float64[k], bytes.
         path_s: float64[k], one way over its longest edge between domains.
     """
-    if algorithm not in _EDGES:
+    if algorithm not in _edges.known:
         return np.zeros(len(size))
-    chunks = _EDGES[algorithm](case, algorithm, protocol, size)
+    chunks = _edges.get(algorithm)(case, algorithm, protocol, size)
     trips = np.ceil(chunks / steps_in_flight(algorithm, protocol))
     ways = 2 * trips - (1 if algorithm in RINGS else 0)
     port_bytes = size * load_of(algorithm, case.kind, case.shape).port
@@ -334,6 +339,8 @@ def window_s(
     return bound
 
 
+@_edges.register("hierarchical")
+@_edges.register("ring")
 def _ring_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     members = case.shape.domains if algorithm == "hierarchical" else case.shape.ranks
     rounds = (2 if case.kind == CollectiveKind.ALL_REDUCE else 1) * (members - 1)
@@ -341,6 +348,9 @@ def _ring_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.flo
     return rounds * loops
 
 
+@_edges.register("collnet-chain")
+@_edges.register("collnet-direct")
+@_edges.register("tree")
 def _tree_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     del algorithm
     each = size / (2 * case.shape.per_domain)
@@ -348,18 +358,9 @@ def _tree_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.flo
     return chunks
 
 
+@_edges.register("nvls-sharp")
+@_edges.register("nvls-tree")
 def _switch_chunks(case: Case, algorithm: str, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
     del protocol
     chunks: NDArray[np.float64] = np.ceil(size / loop_bytes(case, size, algorithm))
     return chunks
-
-
-_EDGES = {
-    "ring": _ring_chunks,
-    "hierarchical": _ring_chunks,
-    "tree": _tree_chunks,
-    "nvls-tree": _switch_chunks,
-    "nvls-sharp": _switch_chunks,
-    "collnet-direct": _tree_chunks,
-    "collnet-chain": _tree_chunks,
-}

@@ -18,6 +18,7 @@ from railyard.engine.packet.plan import Planner, SendPlan, cuts
 from railyard.engine.packet.records import AT_RECEIVER, AT_SENDER
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,10 @@ class Grain:
         return max(1, round(steps / self.merge))
 
 
+planners: Registry[Callable[[CollectiveKind, Shape, Grain], SendPlan]] = Registry("plan of sends")
+"""Algorithms whose sends are planned, not replayed from their schedules; each registers where it is defined."""
+
+
 @lru_cache(maxsize=256)
 def plan(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """The plan of an algorithm.
@@ -74,15 +79,14 @@ def plan(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPla
     Raises:
         InputError: It has no plan of its own, and the shape is too large to replay its messages.
     """
-    planner = _PLANS.get(name)
-    if planner is not None:
-        return planner(kind, shape, grain)
+    if name in planners.known:
+        return planners.get(name)(kind, shape, grain)
     if shape.ranks > MOST_SCHEDULED:
         raise InputError(
             f"the packet engine replays `{name}` message by message, which is too much for {shape.ranks} ranks",
             key="algorithm",
             found=name,
-            allowed=sorted(_PLANS),
+            allowed=planners.names(),
         )
     return _scheduled(name, kind, shape, grain)
 
@@ -108,6 +112,7 @@ def _pieces(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_])
     _slots(planner, ids, grain.inside, ~apart)
 
 
+@planners.register("ring")
 def _ring(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Send m of an edge passes on what send m - 1 of the edge before it brought."""
     planner = Planner()
@@ -161,6 +166,7 @@ class Turns:
         return turns
 
 
+@planners.register("tree")
 def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Up every tree and down again, piece by piece: a parent sends on what all its children have brought."""
     del kind
@@ -187,6 +193,8 @@ def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     return planner.build()
 
 
+@planners.register("reduce")
+@planners.register("broadcast")
 def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """A broadcast down every chain, or a reduction up it, piece by piece."""
     planner = Planner()
@@ -202,6 +210,7 @@ def _chain(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     return planner.build()
 
 
+@planners.register("pairwise")
 def _pairwise(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Every rank to its next, the one after, ...: some peers at a time."""
     del kind
@@ -232,6 +241,7 @@ def _peer_lanes(shape: Shape, at_once: float) -> float:
     return 1.0 if shape.scale_up == "mesh" else at_once
 
 
+@planners.register("hierarchical-all-to-all")
 def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Inside each domain to the member on the target's rail, then along the rails."""
     del kind
@@ -251,6 +261,7 @@ def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Send
     return planner.build()
 
 
+@planners.register("direct")
 def _direct(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Every rank to every other, all at once; to reduce, to gather, or one after the other."""
     del grain
@@ -296,6 +307,7 @@ def _among(planner: Planner, shape: Shape, grid: tuple[int, int], share: float, 
     return joins
 
 
+@planners.register("hierarchical")
 def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Inside the domains, a ring along every rail, inside the domains; one after the other."""
     planner = Planner()
@@ -313,6 +325,7 @@ def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     return planner.build()
 
 
+@planners.register("halving-doubling")
 def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Exchanges of halves with partners at distances 1, 2, 4, ..., then back; see the algorithm for ranks left over."""
     del grain
@@ -475,16 +488,3 @@ def _leaves(shape: Shape, source: int, target: int) -> bool:
     if source < 0 or target < 0:
         return NETWORK in {source, target}
     return bool(shape.domain_of[source] != shape.domain_of[target])
-
-
-_PLANS: dict[str, Callable[[CollectiveKind, Shape, Grain], SendPlan]] = {
-    "ring": _ring,
-    "tree": _tree,
-    "direct": _direct,
-    "broadcast": _chain,
-    "reduce": _chain,
-    "pairwise": _pairwise,
-    "hierarchical-all-to-all": _staged_all_to_all,
-    "hierarchical": _hierarchical,
-    "halving-doubling": _halving,
-}
