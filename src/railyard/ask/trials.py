@@ -34,7 +34,7 @@ class TimeIsUp(Exception):
     """The time of a search is spent."""
 
 
-class Tried(NamedTuple):
+class TrialResult(NamedTuple):
     """What came of a trial: its number among those asked for, and its value, or why there is none."""
 
     at: int
@@ -121,7 +121,7 @@ class Trials:
         *,
         together: int = 1,
         first: int = 0,
-    ) -> Iterator[Tried]:
+    ) -> Iterator[TrialResult]:
         """Every trial once: those that are known, then the others as they end.
 
         Args:
@@ -138,7 +138,7 @@ class Trials:
         left = []
         for at, key in enumerate(keys):
             if key in self.journal.known:
-                yield Tried(at, *self.journal.known[key])
+                yield TrialResult(at, *self.journal.known[key])
             else:
                 left.append(at)
         chunks = [left[:first]] if first and left else []
@@ -160,7 +160,7 @@ class Trials:
         kind: str,
         *,
         several: bool,
-    ) -> Generator[Tried, None, list[int]]:
+    ) -> Generator[TrialResult, None, list[int]]:
         """Trials as their tasks end; then those of tasks of several that failed, for one of them may be to blame."""
         alone: list[int] = []
         count = 0
@@ -176,7 +176,7 @@ class Trials:
             for at, value in zip(chunk, values, strict=True):
                 if done.error != GONE:  # a process that was killed may live another time
                     self.journal.add(keys[at], [value, done.error], sync=at == chunk[-1])
-                yield Tried(at, value, done.error)
+                yield TrialResult(at, value, done.error)
             self.tell(f"{kind}: {count} of {len(chunks)}")
         if count < len(chunks) or time.monotonic() >= self.until:
             raise TimeIsUp

@@ -142,7 +142,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Column:
+class MeasuredColumn:
     """A column of a user's table.
 
     Attributes:
@@ -156,21 +156,21 @@ class Column:
     needed: bool = False
 
 
-TEXT = Column(lambda row, name: row[name])
-NEEDED_TEXT = Column(TEXT.read, needed=True)
+TEXT = MeasuredColumn(lambda row, name: row[name])
+NEEDED_TEXT = MeasuredColumn(TEXT.read, needed=True)
 
 
-def counts(most: int, *, needed: bool = False, default: int | None = None) -> Column:
+def counts(most: int, *, needed: bool = False, default: int | None = None) -> MeasuredColumn:
     """A column of whole numbers from 1 up."""
-    return Column(lambda row, name: row.integer(name, low=1, high=most), default, needed)
+    return MeasuredColumn(lambda row, name: row.integer(name, low=1, high=most), default, needed)
 
 
-def numbers(low: float, high: float, default: float | None = None) -> Column:
+def numbers(low: float, high: float, default: float | None = None) -> MeasuredColumn:
     """A column of numbers; beyond the bounds nothing was ever measured."""
-    return Column(lambda row, name: row.number(name, low=low, high=high), default)
+    return MeasuredColumn(lambda row, name: row.number(name, low=low, high=high), default)
 
 
-def words(choices: Collection[str] | Mapping[str, Any], default: Any = None) -> Column:
+def words(choices: Collection[str] | Mapping[str, Any], default: Any = None) -> MeasuredColumn:
     """A column of some words in any case; of a mapping its values."""
 
     def read(row: TableRow, name: str) -> Any:
@@ -180,12 +180,12 @@ def words(choices: Collection[str] | Mapping[str, Any], default: Any = None) -> 
             raise row.wrong(name, message, allowed=", ".join(choices), hint=did_you_mean(text, choices))
         return choices[text] if isinstance(choices, Mapping) else text
 
-    return Column(read, default)
+    return MeasuredColumn(read, default)
 
 
 def read_rows(
     source: MeasurementFile,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, MeasuredColumn],
     metrics: Sequence[str],
     make: Callable[[int, dict[str, Any]], T],
 ) -> list[T]:
@@ -215,7 +215,7 @@ def read_rows(
     return found
 
 
-def _values(row: TableRow, columns: Mapping[str, Column], metrics: Sequence[str]) -> dict[str, Any]:
+def _values(row: TableRow, columns: Mapping[str, MeasuredColumn], metrics: Sequence[str]) -> dict[str, Any]:
     for name, column in columns.items():
         if column.needed and not row.get(name):
             raise row.wrong(name, "the cell is empty")

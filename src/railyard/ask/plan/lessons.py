@@ -130,7 +130,7 @@ _WITH_STEP = {"cpmt": 1, "jct": 1, "step": 1, "tokens_per_s": -1, "tokens_per_wa
 
 
 @dataclass
-class _Seen:
+class _DemandRuns:
     layouts: list[Mapping[str, Any]] = field(default_factory=list)
     closed: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
@@ -140,21 +140,21 @@ class _Seen:
 class Lessons:
     """What the closed form missed so far, by demand: demands differ in their models."""
 
-    _seen: dict[int, _Seen] = field(default_factory=dict)
+    _seen: dict[int, _DemandRuns] = field(default_factory=dict)
 
     def learn(self, outcome: DesignOutcome, raw: DesignOutcome) -> None:
         """A point was run."""
         layout = dict(outcome.layouts[0])
         at = next((at for at, each in enumerate(raw.layouts) if dict(each) == layout), None)
         if at is not None:
-            seen = self._seen.setdefault(outcome.demand, _Seen())
+            seen = self._seen.setdefault(outcome.demand, _DemandRuns())
             seen.layouts.append(layout)
             seen.closed.append(float(np.log(raw.steps_s[at])))
             seen.steps.append(float(np.log(outcome.step_s)))
 
     def next_ones(self, raw: DesignOutcome, demand: int, count: int) -> list[Mapping[str, Any]]:
         """At most `count` layouts of a point that may be its fastest, the best of each kind first."""
-        seen = self._seen.get(demand, _Seen())
+        seen = self._seen.get(demand, _DemandRuns())
         known = [dict(each) for each in seen.layouts]
         alone = _error(list(raw.layouts), np.log(raw.steps_s))
         firsts = [raw.layouts[at] for at in alone.best_of_kinds() if dict(raw.layouts[at]) not in known]
@@ -196,7 +196,7 @@ class Lessons:
 
     def _expected(self, raw: DesignOutcome) -> tuple[F, F]:
         """Logarithms of the steps of a point's layouts, and how far they may be off."""
-        seen = self._seen.get(raw.demand, _Seen())
+        seen = self._seen.get(raw.demand, _DemandRuns())
         closed = np.concatenate([seen.closed, np.log(raw.steps_s)])
         error = _error([*seen.layouts, *raw.layouts], closed)
         expected, spread = error.expected(dict(enumerate(seen.steps)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from railyard.ask.plan.planned import PlannedDesigns
-    from railyard.ask.trials import Report, Tried
+    from railyard.ask.trials import Report, TrialResult
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import PlanSection
     from railyard.work.study.folder import Journal
@@ -317,7 +317,7 @@ class DesignPlanner:
             self.planned.outcomes[place] = outcome
 
 
-def _outcome(one: Tried, pair: Pair, engine: str) -> DesignOutcome:
+def _outcome(one: TrialResult, pair: Pair, engine: str) -> DesignOutcome:
     found = DesignOutcome(*pair, engine, error=one.error) if one.error else DesignOutcome.of(one.value)
     return replace(found, point=pair[0], demand=pair[1])
 

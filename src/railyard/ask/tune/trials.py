@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.trials import Trials, Tried
+    from railyard.ask.trials import TrialResult, Trials
     from railyard.ask.tune.space import TuneCase
     from railyard.graph import Record, TaskGraph
     from railyard.work.scenario.load import Draft
@@ -235,7 +235,7 @@ class SettingsTrials:
         """Steps that were asked for."""
         return len(self.trials.taken)
 
-    def run(self, asked: Sequence[Asked], function: str, kind: str) -> Iterator[Tried]:
+    def run(self, asked: Sequence[Asked], function: str, kind: str) -> Iterator[TrialResult]:
         """Steps as they end, by what `function` says of them: of settings (dotted keys and values) and cases."""
         shared = {"values": self.draft.tree.plain(), "folder": str(self.draft.folder.resolve()), "engine": self.engine}
         tasks = [
