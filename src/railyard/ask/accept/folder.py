@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from railyard.ask.accept.tests import Test
     from railyard.ask.deploy.cabling import CablingPlan
 
 

@@ -19,15 +19,13 @@ from railyard.kit.errors import InputError, abridged, did_you_mean
 from railyard.kit.table import Table, TableRow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from railyard.ask.observe.reader import Timed
     from railyard.kit.errors import Problem
 
     Ports = dict[tuple[str, str], dict[str, float]]
     Ends = dict[str, list["CableEnd"]]
-    from collections.abc import Callable
-
-    from railyard.ask.observe.reader import Timed
 
 
 @dataclass

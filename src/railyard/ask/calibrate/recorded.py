@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    F = NDArray[np.float64]
     from railyard.catalog import Accelerator, Catalog, Model
     from railyard.work.serving.software import ServingSoftware
+
+    F = NDArray[np.float64]
 
 
 _TIMES = ("arrival_time", "queued_ts", "first_token_ts", "last_token_ts")

@@ -25,18 +25,16 @@ from railyard.kit.errors import InputError
 from railyard.work.serving.software import DeviceProfile, ProfiledRun, constants, profile, shipped, table_profile
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from railyard.ask.calibrate.recorded import RecordedRun
     from railyard.catalog import Catalog
-    from railyard.work.serving.software import Profiles
+    from railyard.work.serving.software import Profiles, ServingSoftware
 
     F = NDArray[np.float64]
-    from collections.abc import Callable, Sequence
-
-    from railyard.work.serving.software import ServingSoftware
 
 
 ENGINE = "vllm"

@@ -23,17 +23,14 @@ from railyard.work.scenario.load import blaming
 from railyard.work.serving.requests import requests_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from railyard.ask.plan.stages import StageOption
-    from railyard.work.pipeline.bench import PipelineTrial
-
-    DeploymentChoice = tuple[tuple[StageOption, tuple[int, ...]], ...]
-    from collections.abc import Iterator
-
     from railyard.measure.result.variants import ServedVariant
+    from railyard.work.pipeline.bench import PipelineTrial
     from railyard.work.scenario.load import Draft
 
+    DeploymentChoice = tuple[tuple[StageOption, tuple[int, ...]], ...]
     Report = Callable[[str, float], None]
 
 

@@ -16,16 +16,15 @@ import numpy as np
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
-
-    F = NDArray[np.float64]
-    from collections.abc import Callable, Mapping
 
     from railyard.ask.plan.price import DesignPrice
     from railyard.catalog import Catalog
     from railyard.work.scenario.plan_section import ConstraintsSection
+
+    F = NDArray[np.float64]
 
 
 def excess(costs: ArrayLike) -> F:

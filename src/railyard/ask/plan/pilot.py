@@ -24,20 +24,18 @@ from railyard.work.study import compose, study
 from railyard.work.study.folder import slug
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from railyard.ask.plan.objectives import Constraint
     from railyard.ask.plan.planned import PlannedDesigns
     from railyard.ask.plan.uncertainty import DesignChoice
-
-    F = NDArray[np.float64]
-    from collections.abc import Callable, Iterator
-
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.section import ServingSection
     from railyard.work.training.spec import Layout
+
+    F = NDArray[np.float64]
 
 
 REACH = 4.0

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Assumptions, PowerGrid
     from railyard.measure.cost.capital import Capex, CostPart
     from railyard.measure.cost.power import Power
+    from railyard.measure.serving.journeys import Served
+    from railyard.measure.serving.objective import Goodput, Objective
     from railyard.work.training.spec import Training
 
     F = NDArray[np.float64]
-    from railyard.measure.serving.journeys import Served
-    from railyard.measure.serving.objective import Goodput, Objective
 
 
 HARDWARE = ("accelerators_usd", "servers_usd", "network_usd", "storage_usd")

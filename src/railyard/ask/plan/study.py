@@ -22,18 +22,16 @@ from railyard.work.study.provenance import version
 from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from railyard.ask.plan.planned import PlannedDesigns
-    from railyard.work.scenario.load import Draft
-
-    Face = Callable[[PlanAnswer, Path], None]
-    from collections.abc import Callable, Iterator
-
     from railyard.ask.trials import Report
+    from railyard.work.scenario.load import Draft
     from railyard.work.scenario.plan_section import PlanSection
     from railyard.work.study.tasks import Workers
+
+    Face = Callable[[PlanAnswer, Path], None]
 
 
 _SHOWN = 24

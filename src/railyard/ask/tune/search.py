@@ -42,7 +42,6 @@ from railyard.work.study.folder import Journal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Settings = dict[str, Any]
     from railyard.ask.trials import Report
     from railyard.ask.tune.trials import Pair
     from railyard.kit.errors import Problem
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from railyard.work.study.tasks import Workers
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.spec import Layout
+
+    Settings = dict[str, Any]
 
 
 WORTH = 0.002
