@@ -354,9 +354,9 @@ def faults(only: str, *, page: Path | None, as_json: bool) -> None:
     if as_json:
         emit(json.dumps([asdict(row) for row in rows], indent=1, allow_nan=False))
         return
-    table = Table(("GPUs", *under.COLUMNS), right=(0,))
+    table = Table(("GPUs", "fault", "fabric", "place: with it (bounds); links hit"), right=(0,))
     for row in rows:
-        table.add(str(row.accelerators), *under.cells(row))
+        table.add(str(row.accelerators), row.fault, row.fabric, under.cell(row))
     table.print()
     emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} rows are inside of their bounds")
 
