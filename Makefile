@@ -64,7 +64,7 @@ fuzz: $(VENV)/.fuzz
 
 schemathesis: $(VENV)/.dev
 	$(BIN)/python -c 'import schemathesis' || { echo "Schemathesis is not installed: $(BIN)/pip install schemathesis" >&2; exit 1; }
-	$(BIN)/python -m pytest -n 0 -m slow tests/web/test_schemathesis.py
+	$(BIN)/python -m pytest -n 0 -m slow tests/face/web/test_schemathesis.py
 
 docs: $(VENV)/.dev
 	$(BIN)/zensical build --clean

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.web.server import Server, free_port  # noqa: E402
+from tests.face.web.server import Server, free_port  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -173,21 +173,21 @@ def names_of(table: Path) -> dict[str, Any]:
 
 def results(block: Block, table: Path) -> list[list[str]]:
     """The lines that every case of a block gives, in a folder of its own."""
-    before = Path.cwd()
+    before, known = Path.cwd(), names_of(table)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
             for name, lines in block.files.items():
                 Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            names = {**names_of(table), "tmp_path": Path(folder)}
+            names = {**known, "tmp_path": Path(folder)}
             given = [
                 command(one.source[0][2:]) if one.source[0].startswith("$") else evaluate(one.code, names)
                 for one in block.steps
             ]
         finally:
             os.chdir(before)
-    # An empty line would end the block.
-    return [[line.rstrip() or "." for line in one.replace(f"{folder}/", "").splitlines()] for one in given]
+    plain = (one.replace(f"{folder}/", "").replace(f"{ROOT}/", "") for one in given)
+    return [[line.rstrip() or "." for line in one.splitlines()] for one in plain]  # an empty line would end the block
 
 
 def agrees(found: list[str], expected: list[str]) -> bool:

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import showcase  # noqa: E402
-from tests.report.browser import CHROMIUM  # noqa: E402
-from tests.web.server import running  # noqa: E402
+from tests.face.report.browser import CHROMIUM  # noqa: E402
+from tests.face.web.server import running  # noqa: E402
 
 FIGURES = ROOT / "docs" / "figures"
 COLOURS = 128

@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.operate.draws import Rounds, draw_blocks, draw_tree
-from tests.operate.slurmctld import Slurmctld
-from tests.operate.test_slurm import ask_for
+from tests.work.operate.draws import Rounds, draw_blocks, draw_tree
+from tests.work.operate.slurmctld import Slurmctld
+from tests.work.operate.test_slurm import ask_for
 
 from railyard.work.operate.discipline import policies
 from railyard.work.operate.topology_file import topology_formats

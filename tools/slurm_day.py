@@ -17,7 +17,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.operate.slurmctld import Slurmctld
+from tests.work.operate.slurmctld import Slurmctld
 
 from railyard.work.operate import trace
 from railyard.work.operate.loop import ClusterRun

@@ -11,8 +11,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.agreement import traffic, yard
+from tests.agreement.test_engines import DENSE, SHAPES, SIZES, job
 
-from railyard.cluster import topologies
+from railyard import engine
+from railyard.cluster import fabrics, topologies
+from railyard.cluster.fault import Late
 from railyard.cluster.topology import (
     BCube,
     Dragonfly,
@@ -26,7 +29,11 @@ from railyard.cluster.topology import (
     Torus,
     ZCube,
 )
-from railyard.graph import CollectiveKind
+from railyard.collective import CollectivePolicy
+from railyard.graph import CollectiveKind, Job
+from railyard.measure.decompose import decompose
+from railyard.measure.lockstep import lockstep
+from railyard.work.training.graphs import build
 
 NIC_BPS = 100e9
 GOODPUT = 4096 / (4096 + 82)  # RoCEv2 framing at an MTU of 4096
@@ -40,7 +47,7 @@ WAITING = {"all-to-all": 1 - 0.21 * (1 - 0.6234) / (2**0.5 - 1)}
 # H100: 18 links of 20.6 GB/s (NCCL's constant), of which published logs show 90.6 % in kernels that copy.
 SCALE_UP_BPS = 0.906 * 18 * 20.6e9 * 8
 
-SHAPES = {
+CLOSED_FORMS_SHAPES = {
     "leaf-spine": LeafSpine(ports_per_leaf=8),
     "three-tier": ThreeTier(ports_per_leaf=8, leafs_per_pod=2),
     "fat-tree": FatTree(k=8),
@@ -75,7 +82,7 @@ def kind_of(name):
 
 
 def cluster_of(topology, fabric):
-    return yard.machine(64, fabric, SHAPES[topology], link_rate_bps=NIC_BPS)
+    return yard.machine(64, fabric, CLOSED_FORMS_SHAPES[topology], link_rate_bps=NIC_BPS)
 
 
 def inside_s(kind, algorithm):
@@ -89,10 +96,10 @@ def rate_of(line, bytes_per_byte, kind="", algorithm=""):
 
 
 def test_every_family_is_here():
-    assert set(SHAPES) == set(topologies.names())
+    assert set(CLOSED_FORMS_SHAPES) == set(topologies.names())
 
 
-@pytest.mark.parametrize("topology", SHAPES)
+@pytest.mark.parametrize("topology", CLOSED_FORMS_SHAPES)
 @pytest.mark.parametrize(("kind", "algorithm"), WAYS)
 def test_on_a_crossbar_only_the_nics_count(topology, kind, algorithm):
     cluster = cluster_of(topology, "ideal")
@@ -135,7 +142,7 @@ FAR = MultiSite(sites=2, distance_m=50_000.0, oversubscription=1.0, inner=LeafSp
 
 def test_distance_is_paid_where_a_ring_crosses_it():
     """A chunk goes round twice; of eight hops a round two are 50 km, 250 us each."""
-    near, far = SHAPES["multi-site"], FAR
+    near, far = CLOSED_FORMS_SHAPES["multi-site"], FAR
     latency = [
         yard.one(yard.machine(64, "spectrum-x", shape), CollectiveKind.ALL_REDUCE, "ring").column("latency_ps")[0]
         * 1e-6
@@ -200,7 +207,7 @@ def test_latency_is_steps_times_a_path(topology, algorithm, fabric):
 @pytest.mark.parametrize("fabric", ["ideal", "roce", "infiniband", "spectrum-x"])
 def test_collisions_never_help(fabric):
     """Hashed or not, no fabric beats its own NICs on any topology."""
-    for topology in SHAPES:
+    for topology in CLOSED_FORMS_SHAPES:
         if topology == "dragonfly" and fabric == "infiniband":
             continue  # its switches have no port of 800 Gb/s
         cluster = cluster_of(topology, fabric)
@@ -208,3 +215,94 @@ def test_collisions_never_help(fabric):
             line = yard.one(cluster, kind_of(kind), algorithm)
             bound = NIC_BPS * cluster.fabric.payload_efficiency * (1 + 1e-9)
             assert rate_of(line, traffic.nic(between), kind, algorithm) <= bound, (topology, kind, algorithm)
+
+
+# `ideal` is the upper bound: no fabric is faster, for the same algorithms, in one collective or in a whole
+# step.
+
+REAL = [name for name in fabrics.names() if name != "ideal"]
+LEAFS = RailOptimized(servers_per_leaf=2)
+
+# Steps may differ by this for another reason: a communication that ends earlier can meet others at a worse moment.
+ANOMALY = 1 + 5e-4
+
+
+@pytest.mark.parametrize("fabric", REAL)
+def test_goodput_of_a_nic_is_at_most_the_ideal_one(fabric):
+    assert fabrics.get(fabric).payload_efficiency <= fabrics.get("ideal").payload_efficiency
+
+
+@pytest.mark.parametrize("fabric", REAL)
+@pytest.mark.parametrize("server", ["hgx-h100", "hgx-b200", "mi300x-8"])
+def test_no_fabric_beats_ideal_in_a_collective(fabric, server):
+    ideal, real = (yard.machine(64, name, LEAFS, server) for name in ("ideal", fabric))
+    for kind in yard.KINDS:
+        for where, ranks in SHAPES.items():
+            bound = yard.table(ideal, kind, SIZES, list(ranks)).alone_ps
+            found = yard.table(real, kind, SIZES, list(ranks)).alone_ps
+            assert (found >= bound).all(), (kind, where)
+
+
+@pytest.mark.parametrize("fabric", REAL)
+def test_no_fabric_beats_ideal_with_the_same_algorithm(fabric):
+    ideal, real = (yard.machine(64, name, LEAFS, link_rate_bps=100e9) for name in ("ideal", fabric))
+    for kind, algorithm in traffic.BETWEEN:
+        what = CollectiveKind[kind.upper().replace("-", "_")]
+        bound, found = (yard.one(cluster, what, algorithm).makespan_ps for cluster in (ideal, real))
+        assert bound <= found, (kind, algorithm)
+
+
+@pytest.mark.parametrize("name", DENSE)
+@pytest.mark.parametrize("fabric", REAL)
+def test_no_fabric_beats_ideal_in_a_step(name, fabric):
+    model, layout = DENSE[name]
+    policy = CollectivePolicy(selector="best")
+    what, steps = job(model, **layout), []
+    for each in ("ideal", fabric):
+        cluster = yard.machine(64, each, LEAFS)
+        steps.append(engine.get("flow").simulate([Job(build(what, cluster))], cluster, policy=policy).makespan_ps)
+    assert steps[0] <= steps[1] * ANOMALY
+
+
+@pytest.mark.parametrize("name", ["pipeline", "data", "context"])
+@pytest.mark.parametrize("fabric", ["infiniband", "roce"])
+def test_a_fabric_makes_no_difference_where_no_nic_is_used(name, fabric):
+    """64 GPUs in one scale-up domain of 72: what lies behind their NICs cannot matter."""
+    model, layout = DENSE[name]
+    steps = []
+    for each in ("ideal", fabric):
+        cluster = yard.machine(64, each, LEAFS, "gb200-nvl72")
+        steps.append(engine.get("flow").simulate([Job(build(job(model, **layout), cluster))], cluster).makespan_ps)
+    assert steps[0] == pytest.approx(steps[1], rel=1e-9)
+
+
+# The lockstep fact: one GPU of 10,000 late by 20 us costs 0.2 GPU-seconds per collective.
+
+RANKS, US = 10_000, 1_000_000
+LATE = 4321
+
+
+def steps(count):
+    """`count` times: every rank computes 1 ms, then all reduce 64 MiB together."""
+    rows = []
+    for _ in range(count):
+        rows += [{"rank": rank, "duration_ps": 1000 * US} for rank in range(RANKS)]
+        rows.append(yard.collective(CollectiveKind.ALL_REDUCE, 64 * yard.MIB, stream=0))
+    return yard.graph(RANKS, rows, [np.arange(RANKS)])
+
+
+@pytest.mark.parametrize("collectives", [1, 3])
+def test_one_of_ten_thousand_late_by_20_us(collectives):
+    cluster = yard.machine(RANKS, "infiniband", RailOptimized())
+    what = steps(collectives)
+    calm = engine.get("flow").simulate([Job(what)], cluster)
+    each = calm.makespan_ps // collectives
+    faults = [Late(rank=LATE, by_ps=20 * US, at_ps=each * index) for index in range(collectives)]
+    late = engine.get("flow").simulate([Job(what)], cluster, faults=faults)
+    assert late.makespan_ps - calm.makespan_ps == 20 * US * collectives
+    assert lockstep(decompose(calm)).gpu_seconds_lost == 0
+    found = lockstep(decompose(late))
+    assert found.gpu_seconds_lost == pytest.approx(9_999 * 20e-6 * collectives, rel=1e-9)
+    assert found.gpu_seconds_lost == pytest.approx(0.2 * collectives, rel=1e-3)
+    assert found.events == collectives
+    assert found.worst[0][0] == LATE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import pytest
 
@@ -238,3 +239,86 @@ def test_four_gh200_share_a_node():
     assert (server.accelerators, server.scale_up_domain, server.nics) == (4, 4, 4)
     assert accelerator.scale_up_kind == "mesh"
     assert accelerator.scale_up_bps / 8e9 / 3 == 150
+
+
+# The catalogue as text.
+
+
+def test_every_field_is_described_with_its_origin():
+    rows = {row.field: row for row in CATALOG.describe("H100")}
+    assert rows["memory_bandwidth"].value == "3.35 TB/s"
+    assert rows["memory_bandwidth"].confidence == "vendor"
+    assert rows["flops.fp8"].value == "1979 TFLOP/s"
+    assert rows["price"].value == "$25k .. $30k .. $36k"
+    assert rows["price"].year == "2025"
+    assert rows["scale_up_collective_bandwidth"].confidence == "measured"
+    assert rows["vendor"] == catalog.Row("vendor", "NVIDIA", "", "", "")
+
+
+def test_a_models_parameters_are_counted():
+    rows = {row.field: row.value for row in CATALOG.describe("deepseek-v3")}
+    assert rows["parameters"] == "671,026,419,200"
+    assert rows["mla.kv_lora"] == "512"
+    assert "mtp_parameters" in rows
+    assert "mtp_parameters" not in {row.field for row in CATALOG.describe("llama-3-8b")}
+
+
+@pytest.mark.parametrize("kind", list(catalog.KINDS))
+def test_every_kind_lists_all_its_entries(kind):
+    listing = CATALOG.rows(kind)
+    assert [row[0] for row in listing.rows] == CATALOG.names(kind)
+    assert all(len(row) == len(listing.columns) for row in listing.rows)
+    assert all(cell for row in listing.rows for cell in row)
+
+
+def test_sizes_are_shown_as_their_source_writes_them():
+    listing = CATALOG.rows("accelerator")
+    memory = {row[0]: row[listing.columns.index("memory")] for row in listing.rows}
+    assert memory["h100-sxm"] == "80 GiB"
+    assert memory["tpu-v5p"] == "95 GB"
+    assert memory["h200-sxm"] == "140.4 GiB"
+
+
+@pytest.mark.parametrize(
+    ("name", "mib"),
+    [("h200-sxm", 143771), ("b200-sxm", 183359), ("gb200", 189471), ("b300-sxm", 275040), ("gb300", 284208)],
+)
+def test_memory_is_what_a_device_reports(name, mib):
+    """`nvidia-smi`: what data sheets call GB of HBM are GiB, 7 % more; a job of 195 GB does run on a GB200."""
+    assert CATALOG.accelerator(name).memory_bytes == pytest.approx(mib * 2**20, rel=2e-3)
+
+
+# The reference page of the catalogue.
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_page_shows_every_entry():
+    from railyard import catalog
+
+    text = (ROOT / "docs" / "reference" / "catalog.md").read_text("utf-8")
+    known = catalog.load()
+    for kind in catalog.KINDS:
+        for name in known.names(kind):
+            assert f"`{name}`" in text
+
+
+# Server processors and encoders of the catalogue.
+
+
+@pytest.mark.parametrize(("name", "millions"), [("bge-m3", 568), ("bge-large-en", 335)])
+def test_encoders_have_their_published_size(name: str, millions: float) -> None:
+    assert CATALOG.model(name).parameters() == pytest.approx(1e6 * millions, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "flops_per_cycle", "channels", "transfers_per_s"),
+    [("xeon-8592", 64, 2048, 8, 5.6e9), ("epyc-9755", 128, 128, 12, 6.0e9)],
+)
+def test_processors_have_the_peaks_of_their_cores_and_channels(
+    name: str, cores: int, flops_per_cycle: int, channels: int, transfers_per_s: float
+) -> None:
+    device = CATALOG.accelerator(name)
+    assert device.sm_count == cores
+    assert device.flops["bf16"] == pytest.approx(cores * flops_per_cycle * device.clock_hz, rel=0.01)
+    assert device.memory_bps == pytest.approx(channels * 64 * transfers_per_s)

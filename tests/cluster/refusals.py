@@ -3,15 +3,13 @@
 import numpy as np
 from tests.cluster.test_cluster import machine
 from tests.cluster.test_fabrics import machine as machine_fabrics
-from tests.cluster.test_host_path import KNOWN, path
-from tests.cluster.test_management import cluster
-from tests.cluster.test_placement import KNOWN as KNOWN_PLACEMENT
-from tests.cluster.test_placement import SPEC
+from tests.cluster.test_links import machine as machine_scale_up
+from tests.cluster.test_machines import KNOWN, path
+from tests.cluster.test_management import KNOWN as KNOWN_PLACEMENT
+from tests.cluster.test_management import SPEC, cluster, spec
+from tests.cluster.test_management import tenancy_cluster as cluster_tenancy
 from tests.cluster.test_ports import KNOWN as KNOWN_PORTS
 from tests.cluster.test_ports import built
-from tests.cluster.test_scale_up import machine as machine_scale_up
-from tests.cluster.test_tenancy import cluster as cluster_tenancy
-from tests.cluster.test_tenancy import spec
 
 from railyard import catalog
 from railyard import cluster as cluster_railyard

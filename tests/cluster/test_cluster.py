@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from railyard import catalog
+from railyard.catalog import load
 from railyard.cluster import Background, ClusterSpec, FabricSpec, NetworkSpec, StorageSpec, bill_of, build
 from railyard.cluster.names import link_name, node_name
+from railyard.cluster.spec import overridden
 from railyard.cluster.topology import DualPlane, LeafSpine, MultiSite, RailOptimized, ThreeTier, Torus
 from railyard.kit.errors import InputError
 
@@ -376,3 +378,20 @@ def test_the_crossbar_over_a_torus_has_links_of_its_own():
     assert cluster.scaled(nic=2.0).links.rate_bps[out[0]] == 800e9
     real = build(ClusterSpec(32, "hgx-h100", NetworkSpec(Torus(dimensions=(8, 4)), FabricSpec("spectrum-x"))), KNOWN)
     assert bill_of(cluster).count("optic") == bill_of(real).count("optic")
+
+
+# Servers with more accelerators or NICs than their entry names memory domains for.
+
+
+@pytest.mark.parametrize(
+    ("values", "accelerators", "nics"),
+    [
+        ({"accelerators": 6}, (0, 0, 0, 1, 1, 1), (0,)),
+        ({"nics": 3}, (0, 0, 1, 1), (0, 0, 0)),
+        ({"nics": 2, "nic_numa": (1, 0)}, (0, 0, 1, 1), (1, 0)),
+    ],
+)
+def test_further_parts_are_dealt_out_as_the_entrys_are(values, accelerators, nics):
+    """The host of four TPUs names (0, 0, 1, 1) and one NIC in domain 0."""
+    found = overridden(load().server("tpu-v5p-host"), values, "server")
+    assert (found.accelerator_numa, found.nic_numa) == (accelerators, nics)

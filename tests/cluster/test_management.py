@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from railyard import catalog
-from railyard.cluster import bill_of, build, notes_of
+from railyard.cluster import Placement, bill_of, build, notes_of
 from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.management import management_of
+from railyard.cluster.placement import place, policies
 from railyard.cluster.spec import ClusterSpec, ManagementSpec, NetworkSpec, StorageSpec
+from railyard.cluster.tenancy import MECHANISMS, TenancySpec, TenantSpec, tenancy_of
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
+from railyard.engine.packet import fabrics
+from railyard.engine.packet.fabrics import settings_of
+from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import MANAGEMENT, CostPart, component_of, price_of
 
 KNOWN = catalog.load()
@@ -114,3 +122,136 @@ def test_it_has_a_line_of_the_capital():
     rows = bill_of(cluster(248, servers=3))
     parts = [CostPart(component_of(row.kind), row.name, row.count, row.price_usd, row.power_w) for row in rows]
     assert price_of(parts, MANAGEMENT).typical == pytest.approx(54e3 + 60e3 + 91e3 + 36e3)
+
+
+# Placement policies: what every policy owes, and where each puts the ranks of a job.
+
+SPEC = ClusterSpec(80, "hgx-h100", NetworkSpec(LeafSpine(ports_per_leaf=24, spines=2)))
+"""Ten servers of eight, three under a leaf and one under the last."""
+
+
+@pytest.fixture(scope="module")
+def machine():
+    return build(SPEC, KNOWN)
+
+
+@pytest.mark.parametrize("name", policies.names())
+@pytest.mark.parametrize("ranks", [3, 8, 20, 41])
+def test_every_policy_gives_each_rank_a_free_accelerator_for_itself(machine, name, ranks):
+    free = np.ones(80, bool)
+    free[[0, 1, 2, 9, 40, 41, 42, 43, 44]] = False
+    found = place(machine, Placement(name, 5), ranks, free)
+    assert found.dtype == np.int32
+    assert len(set(found.tolist())) == ranks
+    assert free[found].all()
+
+
+@pytest.mark.parametrize("name", [name for name, policy in policies.items() if policy.seeded])
+def test_the_seed_decides_what_is_drawn(machine, name):
+    one, same, other = (place(machine, Placement(name, seed), 16).tolist() for seed in (3, 3, 4))
+    assert one == same
+    assert one != other
+
+
+@pytest.mark.parametrize("name", [name for name, policy in policies.items() if policy.keeps_domains])
+def test_policies_that_keep_domains_fill_one_after_another(machine, name):
+    servers = place(machine, Placement(name, 2), 24).reshape(3, 8)
+    assert (servers == servers[:, :1] + np.arange(8)).all()
+    assert (servers[:, 0] % 8 == 0).all()
+
+
+def test_packed_leaves_a_server_with_too_little_room_for_last(machine):
+    free = np.ones(80, bool)
+    free[:5] = False
+    assert place(machine, Placement("packed"), 8, free).tolist() == list(range(8, 16))
+    assert place(machine, Placement("packed"), 3, free).tolist() == [5, 6, 7]
+    assert place(machine, Placement("packed"), 75, free).tolist()[-3:] == [5, 6, 7]
+
+
+def test_scattered_has_the_order_of_the_hash(machine):
+    servers = place(machine, Placement("scattered", 4))[::8] // 8
+    assert servers.tolist() == [4, 8, 7, 3, 2, 0, 1, 6, 5, 9]
+    assert build(SPEC, KNOWN, Placement("scattered", 4)).back_end.port_of_rank[8, 0] == 64
+
+
+def test_scattered_keeps_racks_together():
+    rack = build(dataclasses.replace(SPEC, accelerators=144, server="gb200-nvl72"), KNOWN, Placement("scattered", 1))
+    ports = rack.back_end.wiring.port_of
+    server = {int(port): index for index, row in enumerate(ports) for port in row}
+    places = [server[int(port)] for port in rack.back_end.port_of_rank[:72, 0]]
+    assert max(places) - min(places) == 17
+
+
+def test_spread_takes_leaf_after_leaf(machine):
+    servers = place(machine, Placement("spread"), 56)[::8] // 8
+    assert servers.tolist() == [0, 3, 6, 9, 1, 4, 7]
+
+
+def test_more_than_is_free_is_refused_with_numbers(machine):
+    with pytest.raises(InputError, match=r"a job needs 12 accelerators, and 11 of the cluster's 80 are free"):
+        place(machine, Placement(), 12, np.arange(80) < 11)
+
+
+# Tenants of a cluster: whose ports are whose, what that takes of links, classes of packets, what cannot be.
+
+CATALOG = catalog.load()
+TWO = (TenantSpec("blue", ((0, 1),), share=0.3), TenantSpec("green", ((3, 3),), ((0, 1), (5, 5)), traffic_class=4))
+
+
+def tenancy_cluster(by="none", fabric="roce", given=TWO, **more):
+    network = NetworkSpec(LeafSpine(ports_per_leaf=8), FabricSpec(fabric, {}))
+    return build(ClusterSpec(32, "hgx-h100", network, tenancy=TenancySpec(by, given), **more), CATALOG)
+
+
+def test_ports_are_of_those_who_were_given_them():
+    found = tenancy_cluster().plans["back_end"].tenancy
+    assert found.owner.tolist() == [[0] * 8, [0] * 8, [-1] * 8, [1, 1, -1, -1, -1, 1, -1, -1]]
+
+
+@pytest.mark.parametrize(("by", "more"), [("none", 0), ("acl", 0), ("vrf", 4), ("evpn", 50)])
+def test_links_carry_what_is_left_of_them(by, more):
+    """A full RoCE packet has 4,096 + 82 bytes; VXLAN adds 14 + 20 + 8 + 8, a VLAN tag 4, between switches alone."""
+    one, plain = tenancy_cluster(by), build(ClusterSpec(32, "hgx-h100", tenancy_cluster().spec.back_end), CATALOG)
+    network = one.back_end
+    ratio = one.links.rate_bps[: one.links.physical] / plain.links.rate_bps[: plain.links.physical]
+    mine = ratio[network.link_offset : network.link_offset + network.wiring.links]
+    wiring = network.wiring
+    access = (wiring.source < wiring.ports) | (wiring.target < wiring.ports)
+    assert np.allclose(mine[~access], 4178 / (4178 + more))
+    blue = np.isin(wiring.source, wiring.port_of[:2]) | np.isin(wiring.target, wiring.port_of[:2])
+    assert np.allclose(mine[blue], 0.3)
+    assert np.allclose(mine[access & ~blue], 1.0)
+
+
+def test_classes_get_queues_of_their_own_where_the_fabric_has_any():
+    roce = tenancy_cluster()
+    assert list(settings_of(roce, roce.fabric).pfc_weights) == [16, 0, 0, 0, 16, 0, 0, 0]
+    infiniband = tenancy_cluster(fabric="infiniband")
+    assert settings_of(infiniband, infiniband.fabric).link_credit_lanes == 8
+    assert not list(fabrics.unclassed(roce, "pfc"))
+    assert "one queue for all" in next(iter(fabrics.unclassed(tenancy_cluster(fabric="uec"), "lossy")))
+    wiring = roce.back_end.wiring
+    assert roce.plans["back_end"].tenancy.classes_of(wiring.port_of, wiring.nodes)[wiring.port_of[3]].tolist() == [
+        4, 4, -1, -1, -1, 4, -1, -1,
+    ]  # fmt: skip
+
+
+def spec(*given, by="vrf"):
+    return TenancySpec(by, tuple(TenantSpec(name, spans) for name, spans in given))
+
+
+@pytest.mark.parametrize(("by", "most"), [("vrf", 3994), ("pkey", 32_766), ("evpn", 16_767_215)])
+def test_there_are_only_so_many_numbers(by, most):
+    """VLANs 101 to 4094; partition keys 1 to 0x7ffe, 0x7fff being the default one; VNIs 10,001 to 2^24 - 1."""
+    assert MECHANISMS[by].most == most
+    if most < 10_000:
+        with pytest.raises(InputError, match="too few numbers"):
+            tenancy_of(spec(*((f"t{number}", ((number, number),)) for number in range(most + 1)), by=by), most + 1, 1)
+
+
+def test_storage_on_the_back_end_is_reached_by_nobody_who_is_kept_apart():
+    storage = StorageSpec("weka-node", 2, "back_end") if "weka-node" in CATALOG.names("storage") else None
+    storage = storage or StorageSpec(CATALOG.names("storage")[0], 2, "back_end")
+    with pytest.raises(InputError, match="belongs to no tenant"):
+        tenancy_cluster("evpn", storage=storage)
+    tenancy_cluster("none", storage=storage)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import numpy as np
 import pytest
 
 from railyard import catalog, cluster
+from railyard.cluster import bill_of, build
 from railyard.cluster.fabric import FabricSpec
-from railyard.cluster.names import ports_of
+from railyard.cluster.names import ends_of, free_halves, ports_of, servers_to_cross, sockets
 from railyard.cluster.notes import empty_leafs, notes_of
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
-from railyard.cluster.topology import from_mapping
+from railyard.cluster.topology import FatTree, RailOnly, from_mapping
+from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.kit.errors import InputError
 
@@ -128,3 +131,129 @@ def test_a_link_below_the_rate_of_any_port_is_limited_and_takes_a_whole_port(ask
     assert set(made.plans["back_end"].wiring.line_bps.tolist()) == {asked * 1e9}
     assert sum(f"limited to it on ports of {port} Gb/s" in words for words in notes_of(made)) == 1
     assert not any("limited to" in words for words in notes_of(whole))
+
+
+# Optical modules by the cage: counts worked out by hand at sizes that fill no cage.
+
+
+def cages_cluster(accelerators: int, server: str, network: NetworkSpec):
+    return build(ClusterSpec(accelerators, server, network), KNOWN)
+
+
+def optics(made) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for row in bill_of(made).of("optic"):
+        found[row.tier, row.name] += row.count
+    return found
+
+
+def test_links_of_infiniband_share_cages_of_switches_and_of_dgx():
+    """31 DGX: 4 cages each. 8 leafs have 31 links down and 32 up in 32 cages, 16 begun by those down; 4 spines 32."""
+    made = cages_cluster(248, "dgx-h100", NetworkSpec(RailOptimized(), FabricSpec("infiniband")))
+    plan = made.plans["back_end"]
+    assert [(group.role, group.count) for group in plan.wiring.groups] == [("leaf", 8), ("spine", 4)]
+    assert optics(made) == {
+        ("nic", "optic-800g-sr8"): 31 * 4 + 8 * 16,
+        ("leaf-spine", "optic-800g-sr8"): 8 * 16 + 4 * 32,
+    }
+    assert free_halves(plan) == 8
+    at_leaf = ends_of(plan) == plan.wiring.groups[0].first
+    assert sockets(plan).cage[at_leaf].max() == 32
+    assert sorted(sockets(plan).number[at_leaf].tolist()) == list(range(1, 64))
+
+
+def test_cards_of_a_server_have_a_cage_each():
+    made = cages_cluster(248, "hgx-h100", NetworkSpec(RailOptimized(), FabricSpec("infiniband")))
+    assert optics(made)["nic", "optic-400g-sr4"] == 248
+    assert optics(made)["nic", "optic-800g-sr8"] == 8 * 16
+
+
+def test_single_mode_modules_have_twins_of_single_mode():
+    network = NetworkSpec(LeafSpine(), FabricSpec("roce"), lengths_m={"nic": 2.0, "leaf-spine": 120.0})
+    made = cages_cluster(256, "hgx-h100", network)
+    assert optics(made) == {("leaf-spine", "optic-800g-dr8"): 256}
+    assert bill_of(made).count("fibre") == 256
+
+
+@pytest.mark.parametrize("name", ["optic-400g-sr4", "optic-400g-dr4", "optic-400g-fr4", "optic-800g-dr8"])
+def test_a_twin_is_of_twice_the_rate_and_the_same_reach(name):
+    one = KNOWN.cable(name)
+    twin = KNOWN.cable(one.twin)
+    assert (twin.rate_bps, twin.reach_m) == (2 * one.rate_bps, one.reach_m)
+    assert twin.price_usd.typical <= 2 * one.price_usd.typical
+
+
+def test_four_links_of_a_cage_are_not_two():
+    network = NetworkSpec(LeafSpine(), FabricSpec("infiniband"), link_rate_bps=200e9)
+    made = cages_cluster(256, "hgx-h100", network)
+    plan = made.plans["back_end"]
+    assert set(sockets(plan).lanes[ends_of(plan) >= plan.wiring.ports].tolist()) == {4}
+    assert all("800g" not in name for _, name in optics(made))
+
+
+# From how many servers on a job crosses spines: hand counts of ports below a switch.
+
+
+@pytest.mark.parametrize(
+    ("topology", "servers", "crosses"),
+    [
+        # 128 ports of 400 Gb/s, half of them down: 64 servers of a rail, or 8 servers with all their 8 NICs.
+        (RailOptimized(), 4, 65),
+        (RailOptimized(oversubscription=4.0), 4, 103),
+        (RailOptimized(servers_per_leaf=5), 5, 6),
+        (LeafSpine(), 2, 9),
+        (LeafSpine(ports_per_leaf=16), 2, 3),
+        (LeafSpine(ports_per_leaf=16), 3, None),
+        (RailOnly(), 4, 129),  # a rail of its own needs a second switch when all 128 ports are taken
+    ],
+)
+def test_servers_from_which_rails_span_leafs(topology, servers, crosses):
+    spec = ClusterSpec(8 * servers, "hgx-h100", NetworkSpec(topology, FabricSpec("roce")))
+    assert servers_to_cross(build(spec, catalog.load())) == crosses
+
+
+# Sizes and prices of networks against published ones, for switches of 64 x 400 Gb/s (Quantum-2).
+
+
+def machine(accelerators, topology):
+    return build(ClusterSpec(accelerators, "hgx-h100", NetworkSpec(topology, FabricSpec("infiniband"))), KNOWN)
+
+
+def switches(cluster):
+    return sum(group.count for group in cluster.back_end.groups)
+
+
+def network_usd(cluster):
+    """Switches, cables and optics of the back-end for each accelerator; NICs are the servers' in the sources."""
+    rows = [row for row in bill_of(cluster) if row.network == "back-end" and row.kind != "nic"]
+    return sum(row.total_usd.typical for row in rows) / cluster.ranks
+
+
+@pytest.mark.parametrize(
+    ("topology", "most", "count"),
+    [(LeafSpine(), 2048, 96), (RailOnly(), 16384, 768), (FatTree(), 65536, 5120)],
+    ids=["two tiers", "two tiers in each of 8 planes", "three tiers"],
+)
+def test_how_far_64_ports_reach(topology, most, count):
+    """DeepSeek-V3 hardware paper (ISCA 2025): 2,048 ports on two tiers, 16,384 on eight planes, 65,536 on three."""
+    assert switches(machine(most, topology)) == count
+    if isinstance(topology, RailOnly):
+        assert {group.role for group in machine(most + 8, topology).back_end.groups} == {"leaf", "spine", "core"}
+        return
+    with pytest.raises(InputError):
+        machine(most + 8, topology)
+
+
+def test_switches_of_1024_accelerators():
+    """ "H100 Freakonomics" sheet (tech-talk-cto, 2024): 48 switches for 1,024 accelerators."""
+    assert switches(machine(1024, RailOptimized())) == 48
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "topology", "usd"),
+    [(16384, RailOnly(), 4248), (32768, RailOptimized(), 6612)],
+    ids=["two tiers", "three tiers"],
+)
+def test_price_of_a_network_for_each_accelerator(accelerators, topology, usd):
+    """The same sheet: switches, cables and optics, $4,248 on two tiers and $6,612 on three."""
+    assert network_usd(machine(accelerators, topology)) == pytest.approx(usd, rel=0.15)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import coo_matrix
@@ -25,6 +27,7 @@ from railyard.cluster.topology import (
     Torus,
     ZCube,
 )
+from railyard.cluster.topology.clos import even_uplinks
 
 from .wired import CASES, LARGE, RATE, SMALL, Case, every_case, flow_matrix, joined, thinned
 
@@ -461,3 +464,23 @@ def test_scheduled_leafs_have_their_speed_up_in_the_wiring():
     down = wiring.line_bps[wiring.tier == 0].sum()
     assert up / down == pytest.approx(20 / 18, rel=0.05)
     assert SMALL.fabric_bps == 0
+
+
+# Leafs with a few uplinks more than asked, by hand, of switches of 64 ports.
+
+
+@pytest.mark.parametrize(
+    ("leafs", "down", "uplinks"),
+    [
+        (8, 31, 32),  # 31 spines, or 8 x 32 / 64 = 4
+        (8, 32, 32),
+        (4, 29, 30),  # 29 spines, or 2 with 15 links from each leaf; 4 x 30 <= 128
+        (10, 32, 32),  # 8 spines; 35 uplinks would take 7
+        (12, 24, 24),  # 6 spines; 25 uplinks would take 5
+        (16, 61, 61),  # no port left for another uplink of this leaf: 64 - 61 = 3 are fewer than it has
+    ],
+)
+def test_uplinks_are_added_where_that_halves_the_spines(leafs, down, uplinks):
+    leaf = SimpleNamespace(fabric_bps=0, capacity_bps=25.6e12, max_ports=64)
+    parts = SimpleNamespace(leaf=leaf, spine=SimpleNamespace(ports=lambda rate: 64), link_bps=4e11)
+    assert even_uplinks(leafs, down, down, parts, 4e11) == uplinks

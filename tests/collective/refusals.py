@@ -1,7 +1,7 @@
 """What the cases of refusals.cases name."""
 
 import numpy as np
-from tests.collective.test_synthesis_many import machine
+from tests.collective.test_symmetry import machine
 from tests.collective.test_uneven_all_to_all import heavy, mesh
 from tests.collective.test_written import GATHER, searched_for
 from tests.collective.test_written import machine as machine_written

@@ -4,13 +4,12 @@ import dataclasses
 
 import numpy as np
 from tests.engine.hand import Entity, Graph, Links, entities, lowered
-from tests.engine.test_background import machine, took_s
+from tests.engine.test_background import machine, on_links, running, took_s
 from tests.engine.test_clusters import GIB, graph_of, transfer
 from tests.engine.test_clusters import machine as machine_clusters
 from tests.engine.test_joint import FLOW, MIB, jobs_of, placed, step
 from tests.engine.test_joint import machine as machine_joint
 from tests.engine.test_max_min import rates
-from tests.engine.test_overlap import on_links, running
 from tests.engine.test_semantics import play
 from tests.engine.test_tiers import tiers
 

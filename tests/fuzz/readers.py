@@ -109,7 +109,7 @@ def _wired() -> tuple[Any, Any]:
     from railyard.work.traffic.htsim_wiring import LINK_TIERS, wire
     from railyard.work.traffic.played import LinkNames
 
-    tree = htsim_topology.read(ROOT / "tests" / "packet" / "data" / "leaf_spine_tiny.topo")
+    tree = htsim_topology.read(ROOT / "tests" / "engine" / "packet" / "data" / "leaf_spine_tiny.topo")
     network = wire(tree)
     return simulate._network(network, 1), LinkNames(tree, network, LINK_TIERS)
 
@@ -300,7 +300,7 @@ def _tokens(path: Path) -> Any:
 
 
 _YAML = ("examples/*.yaml", "examples/*/*.yaml")
-_CAPTURES = ("tests/observe/data/*", "tests/observe/data/captures/*")
+_CAPTURES = ("tests/ask/observe/data/*", "tests/ask/observe/data/captures/*")
 
 TARGETS: tuple[Target, ...] = (
     Target("scenario", "scenario", _scenario, ".yaml", _YAML),
@@ -309,18 +309,18 @@ TARGETS: tuple[Target, ...] = (
     Target("model", "scenario", _model, ".json", ("tests/catalog/data/*/config.json",)),
     Target("constants", "scenario", _constants, ".toml"),
     Target("software", "scenario", _software, ".toml"),
-    Target("traffic", "traffic", _importer(None), ".any", ("tests/packet/data/*.cm", "examples/traces/*.goal")),
+    Target("traffic", "traffic", _importer(None), ".any", ("tests/engine/packet/data/*.cm", "examples/traces/*.goal")),
     Target("csv", "traffic", _importer("csv"), ".csv"),
-    Target("htsim", "traffic", _importer("htsim"), ".cm", ("tests/packet/data/*.[ct]m",)),
+    Target("htsim", "traffic", _importer("htsim"), ".cm", ("tests/engine/packet/data/*.[ct]m",)),
     Target("goal", "traffic", _importer("goal"), ".goal", ("examples/traces/*.goal",)),
-    Target("chakra", "traffic", _importer("chakra"), ".json", ("tests/replay/data/*.json",)),
-    Target("htsim-topology", "traffic", _htsim_topology, ".topo", ("tests/packet/data/*.topo",)),
+    Target("chakra", "traffic", _importer("chakra"), ".json", ("tests/work/trace/data/*.json",)),
+    Target("htsim-topology", "traffic", _htsim_topology, ".topo", ("tests/engine/packet/data/*.topo",)),
     Target("faults", "traffic", _faults, ".csv"),
     Target("fault-file", "traffic", _faults, ".yaml"),
     Target("links", "traffic", _network, ".csv", ("validation/src/railyard_validation/data/teccl_links.csv",)),
     Target("matrix", "traffic", _matrix, ".csv"),
     Target("msccl", "traffic", _msccl, ".xml"),
-    Target("requests", "requests", _trace(None), ".jsonl", ("tests/serving_requests/data/*.*[vl]",)),
+    Target("requests", "requests", _trace(None), ".jsonl", ("tests/work/serving_requests/data/*.*[vl]",)),
     Target("lengths", "requests", _lengths, ".csv"),
     Target("profiles", "requests", _profiles, ".toml", ("src/railyard/work/serving/data/devices.toml",)),
     Target("jobs", "operate", _jobs, ".csv", ("examples/operate/*.csv",)),
@@ -329,8 +329,8 @@ TARGETS: tuple[Target, ...] = (
     Target("history", "operate", _history, ".csv"),
     Target("kueue", "operate", _kueue, ".yaml"),
     Target("observe", "observe", _observe, ".json", _CAPTURES),
-    Target("operations", "observe", _operations, ".parquet", ("tests/observe/data/operations-ST.parquet",)),
-    Target("table", "observe", _table, ".csv", ("tests/training_model/data/*.csv",)),
+    Target("operations", "observe", _operations, ".parquet", ("tests/ask/observe/data/operations-ST.parquet",)),
+    Target("table", "observe", _table, ".csv", ("tests/work/training_model/data/*.csv",)),
     Target("nccl-log", "observe", _nccl, ".log"),
     Target("recorded", "observe", _recorded, "requests.jsonl"),
     Target("ibnetdiscover", "built", _ibnetdiscover, ".txt"),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from tests.graph.test_parquet import graph_of
+from tests.graph.test_files import graph_of
 from tests.graph.test_record import bare
 
 from railyard.graph import Record, parquet

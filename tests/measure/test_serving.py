@@ -1,14 +1,20 @@
 """Latencies of served requests: parts that add up, percentiles by nearest rank, goodput, capacity, fronts."""
 
+from __future__ import annotations
+
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railyard.face import api
 from railyard.graph import Record
-from railyard.measure.result.serving import LoadPoint
+from railyard.measure.result.serving import LEVELS, LoadPoint
+from railyard.measure.serving import objective as taxes
 from railyard.measure.serving.journeys import counted, parts_of, quantiles, served
-from railyard.measure.serving.objective import Objective, capacity, front, goodput
+from railyard.measure.serving.objective import BINS, Objective, PoolRoom, capacity, front, goodput, queues
 from railyard.measure.utilization import Window
 
 S = 10**12
@@ -205,3 +211,135 @@ def test_what_is_too_slow_is_not_tried():
 def test_the_front():
     """What another point beats in both is not on it; what is equal stays."""
     assert front([(1, 3), (2, 2), (3, 1), (1, 1), (2, 2)]) == [True, True, True, False, True]
+
+
+# Queues of pools over time, by hand.
+
+
+def record(columns, end_s, last_s):
+    end = np.array(end_s, np.int64) * S
+    count = len(end)
+    return Record(
+        rows="requests",
+        who=np.zeros(count, np.int32),
+        what=np.zeros(count, np.int32),
+        start_ps=np.zeros(count, np.int64),
+        end_ps=end,
+        size_bytes=np.zeros(count, np.int64),
+        optional=columns,
+        meta={"end_ps": last_s * S},
+    )
+
+
+def test_waiting_before_prompts_and_before_answers():
+    """Three requests wait 0, 3 and 7 s of 24 for a replica; of two that decode from 10 s to 20 s one has room."""
+    columns = {
+        "admitted_ps": np.array([0, 5, 10], np.int64) * S,
+        "first_token_ps": np.array([8, 10, 10], np.int64) * S,
+        "transfer_end_ps": np.array([-1, 10, 10 * 1], np.int64) * np.array([1, S, S]),
+        "decode_replica": np.array([-1, 1, 1], np.int32),
+    }
+    run = record(columns, [9, 20, 20], 24)
+    asked = SimpleNamespace(input_tokens=np.array([10, 90, 90]), output_tokens=np.array([1, 20, 20]))
+    pools = (PoolRoom("prefill", 8.0, 1e9), PoolRoom("decode", 8.0, 100.0))
+    before, behind = queues(run, pools, np.array([0, 2, 3], np.int64) * S, asked)
+    # Spans are 1 s. From 2 to 3 s one waits, from 3 to 5 two, from 5 to 10 one: 1 + 4 + 5 = 10 request seconds.
+    assert before.over_time == pytest.approx((0, 0, 1, 2, 2, 1, 1, 1, 1, 1, *[0.0] * 14))
+    assert len(before.over_time) == BINS
+    assert before.waiting_mean == pytest.approx(10 / 24)
+    assert (before.waiting_peak, before.peak_s, before.wait_p50_s) == pytest.approx((2.0, 3.5, 3.0))
+    # 100 cached tokens hold one of the two sequences of 90 + 20 / 2.
+    assert behind.over_time == pytest.approx((*[0.0] * 10, *[1.0] * 10, *[0.0] * 4))
+    assert np.isnan(behind.wait_p50_s)
+
+
+def test_as_many_sequences_as_a_pool_runs():
+    columns = {
+        "admitted_ps": np.zeros(4, np.int64),
+        "first_token_ps": np.zeros(4, np.int64),
+        "transfer_end_ps": np.zeros(4, np.int64),
+        "decode_replica": np.ones(4, np.int32),
+    }
+    asked = SimpleNamespace(input_tokens=np.full(4, 10), output_tokens=np.full(4, 2))
+    (behind,) = queues(record(columns, [24] * 4, 24), (PoolRoom("decode", 3.0, 1e9),), np.zeros(4, np.int64), asked)
+    assert behind.over_time == pytest.approx([1.0] * BINS)
+
+
+# The tax of a service by hand, and of services whose traffic is known to stay inside or to cross.
+
+SERVING = {
+    "model": "llama-3-8b",
+    "precision": "fp8",
+    "requests": {"synthetic": {"count": 200, "rate": 20, "input": 4096, "output": 16}},
+    "pools": {"prefill": {"replicas": 4, "tp": 2}, "decode": {"replicas": 4, "tp": 2}},
+    "slo": {"ttft": "1 s", "tpot": "50 ms"},
+}
+
+
+def serving_tax_served(first, further):
+    return SimpleNamespace(ttft_s=np.array(first), tpot_s=np.array(further))
+
+
+def test_shares_are_of_the_percentiles_as_they_are(monkeypatch):
+    """Goodput 6 of 8 of 12; first tokens 1.0, 0.8, 0.5 s; further ones 20, 20, 15 ms."""
+    runs = [
+        serving_tax_served([1.0] * 5, [0.02] * 5),
+        serving_tax_served([0.8] * 5, [0.02] * 5),
+        serving_tax_served([0.5] * 5, [0.015] * 5),
+    ]
+    rates = dict(zip(map(id, runs), (6.0, 8.0, 12.0), strict=True))
+    monkeypatch.setattr(taxes, "goodput", lambda run, *_: SimpleNamespace(requests_per_s=rates[id(run)], window=None))
+    found = taxes.serving_tax(*runs, Objective(None, None, None, 0.95))
+    assert found.goodput_lost == pytest.approx(1 - 6 / 8)
+    assert found.scale_up.goodput_lost == pytest.approx(6 / 8 - 6 / 12)
+    assert found.ttft == pytest.approx(dict.fromkeys(LEVELS, 0.2))
+    assert found.scale_up.ttft == pytest.approx(dict.fromkeys(LEVELS, 0.3))
+    assert found.tpot == pytest.approx(dict.fromkeys(LEVELS, 0.0))
+    assert found.scale_up.tpot == pytest.approx(dict.fromkeys(LEVELS, 0.25))
+
+
+def test_another_order_is_no_tax_below_zero(monkeypatch):
+    runs = [serving_tax_served([1.0], [0.02]), serving_tax_served([1.1], [0.03]), serving_tax_served([1.2], [0.03])]
+    rates = dict(zip(map(id, runs), (8.0, 7.0, 6.0), strict=True))
+    monkeypatch.setattr(taxes, "goodput", lambda run, *_: SimpleNamespace(requests_per_s=rates[id(run)], window=None))
+    found = taxes.serving_tax(*runs, Objective(None, None, None, 0.95))
+    both = (found, found.scale_up)
+    assert [one.goodput_lost for one in both] == [0.0, 0.0]
+    assert not any(share for one in both for share in (*one.ttft.values(), *one.tpot.values()))
+
+
+def run(pools, rate="400 Gb/s", **more):
+    network = {"topology": "rail-optimized", "fabric": "roce", "link_rate": rate}
+    cluster = {"accelerators": 16, "server": "hgx-h100", "back_end": network}
+    serving = {**SERVING, "pools": pools, **more}
+    (variant,) = api.run({"name": "s", "cluster": cluster, "workload": {"serving": serving}}, out=None).result.variants
+    return variant
+
+
+def test_replicas_inside_servers_pay_nothing_to_the_scale_out_network():
+    found = run({"both": {"replicas": 8, "tp": 2}}).tax
+    assert found.goodput_lost == 0.0
+    assert not any((*found.ttft.values(), *found.tpot.values()))
+    assert found.scale_up.tpot["p50"] > 0.02
+
+
+def test_one_accelerator_a_replica_pays_nothing_at_all():
+    found = run({"both": {"replicas": 16, "tp": 1}}).tax
+    for one in (found, found.scale_up):
+        assert one.goodput_lost == 0.0
+        assert not any((*one.ttft.values(), *one.tpot.values()))
+
+
+def test_keys_and_values_that_cross_are_in_the_first_token():
+    """4,096 tokens of 32 layers x 8 heads x 128 x 2 bytes in 8 bits, 268 MB over 2 x 25 Gb/s: 43 ms at the least."""
+    slow, fast = (
+        run(SERVING["pools"], rate, transfer={"overlap": 0.0, "nic": "own"}) for rate in ("25 Gb/s", "400 Gb/s")
+    )
+    lost_s = slow.tax.ttft["p50"] * slow.serving.ttft_s.p50
+    carried = 4096 * 32 * 8 * 128 * 2 * 8
+    assert lost_s > 0.95 * carried / 2 / 25e9
+    assert lost_s == pytest.approx(
+        slow.serving.ttft_s.p50 - run(SERVING["pools"], "400 Gb/s").serving.ttft_s.p50, rel=0.15
+    )
+    assert slow.tax.ttft["p50"] > fast.tax.ttft["p50"] > 0
+    assert slow.tax.tpot["p50"] == pytest.approx(0.0, abs=0.02)

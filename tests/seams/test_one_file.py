@@ -194,7 +194,7 @@ def test_load_balancer_in_python(shell):
 def test_contract_tests_of_the_rooms_hold_what_is_added(shell):
     for name in ("star", "sprayed", "hub", "backward"):
         shell.add(name)
-    rooms = ("cluster/test_topologies.py", "cluster/test_fabrics.py", "cluster/test_placement.py")
+    rooms = ("cluster/test_topologies.py", "cluster/test_fabrics.py", "cluster/test_management.py")
     files = [str(ROOT / "tests" / name) for name in (*rooms, "collective/test_schedules.py")]
     chosen = "star or roce-sprayed or backward or hub-ALL_REDUCE-1x or hub-ALL_REDUCE-2x4"
     done = shell.run("-m", "pytest", *files, "-k", chosen, "-p", "no:cacheprovider", "-vv", f"--rootdir={ROOT}")

@@ -1,9 +1,13 @@
 """The page of a validation says what the rows say, whole or not at all."""
 
+import re
+
 import pytest
 
+from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard_validation.page import Point, Validation, histogram, markdown, of_serving, write
+from railyard_validation.plot import Axis, Curve, Plot, _width_px
 from railyard_validation.serving.compare import ServingReport, ServingResult
 
 
@@ -75,3 +79,81 @@ def test_the_page_of_serving_says_how_much_of_each_source_is_covered():
     assert "| a blog | 1 | 1 | 10.0 % | 10.0 % | 10.0 % | 10.0 % | 50 % |" in text
     assert "| aiconfigurator silicon samples, sglang | 1 |" in text
     assert "| all | 2 | 2 | 5.0 % | 5.0 % | 9.0 % | 10.0 % | 67 % |" in text
+
+
+# Charts: the same chart is the same text, whatever has been drawn before, and says what it shows.
+
+
+def chart(**changes):
+    curve = {"name": "fct", "points": [(1.0, 2.0), (10.0, 30.0), (100.0, 5.0)], **changes}
+    return Plot("A title", Axis("x, us", log=True), Axis("y, %", low=0, suffix=" %"), [Curve(**curve)])
+
+
+def texts(svg):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+
+
+def test_the_same_chart_is_the_same_file():
+    first = chart().svg()
+    chart(name="another", dashed=True).svg()
+    assert chart().svg() == first
+
+
+def test_nothing_of_when_or_by_what_it_was_drawn():
+    svg = chart().svg()
+    assert svg.startswith("<svg")
+    assert "dc:date" not in svg
+    assert "Matplotlib v" not in svg
+
+
+def test_words_stay_text_and_ticks_carry_their_suffix():
+    found = texts(chart().svg())
+    assert {"A title", "x, us", "y, %", "1", "10", "100", "0 %"} <= set(found)
+
+
+def test_marks_and_their_words():
+    axis = Axis("kind", marks=(1.0, 2.0), words=("near", "far"))
+    found = texts(Plot("t", axis, Axis("y"), [Curve("c", [(1.0, 1.0), (2.0, 3.0)])]).svg())
+    assert [word for word in found if word in ("near", "far")] == ["near", "far"]
+
+
+def test_a_single_curve_needs_no_legend():
+    assert "fct" not in texts(chart().svg())
+    two = Plot("t", Axis("x"), Axis("y"), [Curve("one", [(0, 1), (1, 2)]), Curve("two", [(0, 2), (1, 1)])])
+    assert {"one", "two"} <= set(texts(two.svg()))
+
+
+@pytest.mark.parametrize(("columns", "longest"), [(1, 7), (2, 7 + 2), (3, 4 + 7 + 2)])
+def test_a_legend_is_as_wide_as_the_longest_names_of_its_columns(columns, longest):
+    """Five names of 3, 4, 7, 1 and 2 letters; columns are filled one after another, the first ones with one more."""
+    names = ["aaa", "aaaa", "a" * 7, "a", "aa"]
+    assert _width_px(names, columns) == pytest.approx(50 * columns + 6.4 * longest)
+
+
+# `railyard validate` as a user meets it: an installed command of the product's own command line.
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("training", {"--table", "--leave-out", "--page", "--json", "--help"}),
+        ("memory", {"--table", "--page", "--json", "--help"}),
+        ("faults", {"--only", "--page", "--json", "--help"}),
+        ("collectives", {"--logs", "--page", "--json", "--help"}),
+        ("serving", {"--table", "--metric", "--runs", "--profiles", "--page", "--json", "--help"}),
+    ],
+)
+def test_options_are_few_and_frozen(capsys, command, options):
+    assert guard.run(["validate", command, "--help"]) == 0
+    words = capsys.readouterr().out.split()
+    assert {word.rstrip(",.") for word in words if word.startswith("--")} == options
+
+
+def test_help_lists_it_with_one_line(capsys):
+    assert guard.run(["--help"]) == 0
+    assert "Predicted against measured, row by row." in capsys.readouterr().out
+
+
+def test_a_table_and_runs_exclude_one_another(capsys):
+    assert guard.run(["validate", "serving"]) == 2
+    assert "--table FILE.csv" in capsys.readouterr().err

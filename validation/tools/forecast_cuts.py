@@ -17,7 +17,7 @@ from railyard.work.operate.failures.history import WEEK, History, forecast, quan
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/validation/forecast.md"
-DATA = ROOT / "tests/operate/data/infinitehbd_first_half.csv"
+DATA = ROOT / "tests/work/operate/data/infinitehbd_first_half.csv"
 SERVERS, DAYS = 400, 174
 CUTS = range(28, 160, 10)
 MARK = "<!-- table: validation/tools/forecast_cuts.py -->"

@@ -1,6 +1,10 @@
 """`railyard validate fabric`: its quick figures agree, its verdicts follow its ranges, its words are kind."""
 
+from __future__ import annotations
+
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -65,3 +69,20 @@ def test_the_command_prints_json(capsys):
 def test_another_figure_is_refused_with_those_there_are(capsys):
     assert railyard(["validate", "fabric", "--figure", "F99"]) == 2
     assert "F11" in capsys.readouterr().err
+
+
+# Random variants of the trials of fabrics: three of each, those that are quick.
+
+FILE = Path(__file__).parents[2] / "tools/trial_variants.py"
+SPEC = importlib.util.spec_from_file_location("trial_variants", FILE)
+assert SPEC is not None
+trials = importlib.util.module_from_spec(SPEC)
+assert SPEC.loader is not None
+SPEC.loader.exec_module(trials)
+
+
+@pytest.mark.parametrize("number", [100, 101, 102])
+@pytest.mark.parametrize("trial", ["refusals", "incast", "bit-errors"])
+def test_variants_hold(trial: str, number: int) -> None:
+    found = trials.variant(trial, number)
+    assert found["held"], found

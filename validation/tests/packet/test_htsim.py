@@ -1,3 +1,5 @@
+"""Recorded command lines of RoCE, in Railyard's words."""
+
 import csv
 import json
 from pathlib import Path
@@ -6,10 +8,11 @@ import pytest
 
 from railyard.face.cli.guard import run as railyard
 from railyard.kit.errors import InputError
+from railyard.work.scenario.packet import assign, fabric
 from railyard_validation.packet.htsim import validate_htsim
 from railyard_validation.packet.htsim_flags import command
 
-DATA = Path(__file__).parents[3] / "tests" / "packet" / "data"
+DATA = Path(__file__).parents[3] / "tests" / "engine" / "packet" / "data"
 
 
 def sets(text):
@@ -135,3 +138,24 @@ def test_folders_without_answers_are_refused(tmp_path):
         validate_htsim(tmp_path)
     with pytest.raises(InputError, match="no recorded run is called so"):
         validate_htsim(folder(tmp_path, ("s", "one", 1, 1, 1, ONE)), only="two")
+
+
+# Recorded command lines of RoCE, in Railyard's words.
+
+
+def test_a_recorded_command_of_roce() -> None:
+    read = command(
+        "csg_htsim_roce -tm matrices/g_perm128_2MB.cm -nodes 128 -linkspeed 400000 -end 20000 -mtu 4150 -q 1000 "
+        "-pfc_thresholds 48 60 -strat ecmp_host -paths 1"
+    )
+    assert not read.not_built
+    assert read.preset == "roce-htsim"
+    assert read.hashed
+    settings = assign(fabric(read.preset).settings, read.sets)
+    assert (settings.pfc_xoff_bytes, settings.pfc_xon_bytes) == (249_000, 199_200)
+    assert settings.mtu_bytes == 4214
+
+
+def test_a_command_of_our_own() -> None:
+    read = command("railyard packet --fabric dcqcn-ns3 --traffic a.cm --set qps=2 --set seed=3")
+    assert (read.preset, read.matrix, read.sets) == ("dcqcn-ns3", "a.cm", ["qps=2", "seed=3"])

@@ -14,7 +14,7 @@ from railyard.work.traffic.simulate import TrafficRun, run
 if TYPE_CHECKING:
     from railyard.work.traffic.played import Report
 
-DATA = Path(__file__).parents[3] / "tests" / "packet" / "data"
+DATA = Path(__file__).parents[3] / "tests" / "engine" / "packet" / "data"
 HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")
 
 

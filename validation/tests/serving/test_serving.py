@@ -1,14 +1,36 @@
 """`railyard validate serving` on rows of the shapes that published tables have."""
 
-import json
-from pathlib import Path
+from __future__ import annotations
 
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from railyard import catalog
+from railyard.face.cli.guard import run
 from railyard.kit.errors import InputError
-from railyard.measure.model_error import serving_error
+from railyard.measure.model_error import (
+    FEWEST,
+    SERVING,
+    measured_deployments,
+    record,
+    serving_error,
+    serving_family,
+    serving_key,
+)
+from railyard.work.serving.software import CONSTANTS
+from railyard_validation.serving import fit as fitting
+from railyard_validation.serving.cases import Case, case_of
 from railyard_validation.serving.compare import METRICS, validate_serving
+from railyard_validation.serving.left_out import evidence_of, quarter_of
+from railyard_validation.serving.noise import label_noise
+from railyard_validation.serving.table import Row, read
 
 HEADER = (
     "id,status,source,date,model,accelerator,n_accel,network,framework,parallelism,pd_split,precision,isl,osl,load,"
@@ -93,3 +115,109 @@ def test_a_table_without_its_columns_is_refused(tmp_path: Path) -> None:
     path.write_text("id,model\n1,a\n", encoding="utf-8")
     with pytest.raises(InputError, match="lacks the columns"):
         validate_serving(path, catalog.load())
+
+
+# How far the law lies from published rows, a sample of all kinds: with eight fitted constants.
+
+TABLE = Path(__file__).parent / "data" / "silicon_sample.csv"
+
+
+@pytest.mark.parametrize(("metric", "median"), [("tpot", 0.14), ("ttft", 0.29)])
+def test_published_rows_are_met_in_the_median(metric: str, median: float) -> None:
+    summary = validate_serving(TABLE, catalog.load(), metric=metric).summary()
+    assert float(summary["coverage"] or 0.0) >= 0.97
+    assert float(summary["median_abs_error"] or 9.0) <= median
+
+
+# Two measurements under one label.
+
+
+def case(milliseconds: float, framework: str = "vllm 0.19") -> SimpleNamespace:
+    return SimpleNamespace(row=Row("x", 2, {"framework": framework, "load": "conc 8"}, {"tpot_ms": milliseconds}))
+
+
+def test_pairs_under_one_label_are_compared_whichever_is_larger() -> None:
+    """10, 12 and 15 ms: a fifth, a quarter and a half; another version is another label."""
+    noise = label_noise([case(12.0), case(10.0), case(15.0), case(99.0, "vllm 0.20")], "tpot")
+    assert noise is not None
+    assert noise.pairs == 3
+    assert noise.median == pytest.approx(0.25)
+    assert noise.p90 == pytest.approx(0.25 + 0.8 * 0.25)
+
+
+def test_labels_that_stand_once_tell_nothing() -> None:
+    assert label_noise([case(12.0)], "tpot") is None
+    assert label_noise([case(12.0), case(10.0)], "ttft") is None
+
+
+# Every serving row has a month, and forecasts of a quarter see nothing that came with it or after it.
+
+BY_TIME_TABLE = Path(__file__).resolve().parents[2] / "data/serving/measured.csv"
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return read(BY_TIME_TABLE)
+
+
+def test_every_row_has_the_month_of_its_publication_and_a_source(rows):
+    assert all(re.fullmatch(r"202[56]-(0[1-9]|1[0-2])", row.get("published")) for row in rows)
+    assert all(row.get("source") for row in rows)
+    # Nothing is published before it is measured.
+    dated = [row for row in rows if re.fullmatch(r"\d{4}-\d\d-\d\d", row.get("date"))]
+    assert len(dated) > 2000
+    assert all(row.get("published") >= row.get("date")[:7] for row in dated)
+
+
+def test_a_later_measurement_changes_no_earlier_constant(rows):
+    """The later of two quarters measured twice as slow: constants of both stay, and those of other splits do not."""
+    known = catalog.load()
+    cases = [case for case in (case_of(row, known) for row in rows) if isinstance(case, Case)]
+    some = [case for case in cases if case.kind == "closed" and case.users <= 4 and fitting.first_s(case)]
+    early, late = ([case for case in some if quarter_of(case) == quarter][:6] for quarter in ("2025-10", "2026-01"))
+    seen = evidence_of([*early, *late])
+    twice = np.where([quarter_of(case) == "2026-01" for case in seen.rows.cases], 2.0, 1.0)
+    slower = replace(seen, told=seen.told * twice)
+    for keep, same in ((np.less, True), (np.not_equal, False)):
+        plain, changed = (fitting.left_out(one, quarter_of, seen.rows.cases, keep) for one in (seen, slower))
+        alike = [np.array_equal(getattr(plain, name), getattr(changed, name)) for name in CONSTANTS]
+        assert all(alike) is same
+
+
+def test_bands_widen_with_distance():
+    """Of a deployment like published ones, of a new one, and of several pools; unknown kinds have a new one's."""
+    bands = record()
+    for question in ("tpot", "ttft"):
+        near, new = (bands[question, f"experts, one pool{suffix}"] for suffix in ("", ", new"))
+        split = bands[question, "pools for prompts"]
+        assert near.median < new.median
+        assert near.median < split.median
+    for question in SERVING:
+        assert serving_error(question, experts=True, split=True, published=False).held_out == "time"
+    assert serving_family(experts=False, split=False, published=False) == "dense, one pool, new"
+    assert serving_key("llama-3-70b", "blackwell", "tensorrt-llm", "fp8") in measured_deployments()
+    assert serving_key("llama-3-70b", "volta", "tensorrt-llm", "fp8") not in measured_deployments()
+
+
+def test_a_family_of_one_row_takes_the_band_of_new_deployments() -> None:
+    """One published row of tokens/s of experts in one pool says nothing of eight in ten; 43 of new ones do."""
+    assert record()["throughput", "experts, one pool"].rows < FEWEST
+    found = serving_error("throughput", experts=True, split=False, published=True)
+    assert found == record()["throughput", "experts, one pool, new"]
+    assert serving_error("tpot", experts=True, split=True, published=False).rows >= FEWEST
+
+
+# The page of recorded runs.
+
+RUNS = Path(__file__).parents[2] / "data/serving_runs"
+
+
+def test_the_command(tmp_path, capsys):
+    shutil.copytree(RUNS / "RTXPRO6000/Llama-3.1-8B", tmp_path / "own")
+    page = tmp_path / "runs.md"
+    assert run(["validate", "serving", "--runs", str(tmp_path), "--page", str(page), "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["summary"]["n"] == 1
+    assert content["rows"][0]["fitted"]
+    assert "<svg" in (tmp_path / "runs-1-ttft.svg").read_text(encoding="utf-8")
+    assert "KS distance of TPOT" in page.read_text(encoding="utf-8")

@@ -1,26 +1,32 @@
 """Predicted against published peaks of memory, and tables that are wrong."""
 
+from __future__ import annotations
+
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
 
+from railyard import catalog
 from railyard import catalog as catalogue
 from railyard.kit.errors import InputError
+from railyard.measure.model_error import slowed_error
 from railyard_validation.training.memory import validate_memory
+from railyard_validation.training.slowdowns import slowdowns
 
 RUNS = Path(__file__).parents[2] / "data/training/runs.csv"
 
 
 @pytest.fixture(scope="module")
-def catalog():
+def memory_catalog():
     return catalogue.load()
 
 
 @pytest.fixture(scope="module")
-def report(catalog):
-    return validate_memory(RUNS, catalog)
+def report(memory_catalog):
+    return validate_memory(RUNS, memory_catalog)
 
 
 @pytest.fixture(scope="module")
@@ -114,20 +120,47 @@ def test_json_has_the_shape_of_training(report):
         ({"tp": "3"}, "not the 8 accelerators of the run"),
     ],
 )
-def test_bad_rows_are_named(catalog, tmp_path, cells, reason):
-    (row,) = validate_memory(changed(tmp_path / "t.csv", **cells), catalog).rows
+def test_bad_rows_are_named(memory_catalog, tmp_path, cells, reason):
+    (row,) = validate_memory(changed(tmp_path / "t.csv", **cells), memory_catalog).rows
     assert row.status == "skipped"
     assert reason in row.reason
     assert "line 2" in row.reason
 
 
 @pytest.mark.parametrize("absent", ["framework", "recompute", "fsdp_zero", "overlap_notes", "step_time_s", "vocab"])
-def test_a_missing_column_leaves_a_prediction(catalog, tmp_path, absent):
-    (row,) = validate_memory(changed(tmp_path / "t.csv", without=(absent,)), catalog).rows
+def test_a_missing_column_leaves_a_prediction(memory_catalog, tmp_path, absent):
+    (row,) = validate_memory(changed(tmp_path / "t.csv", without=(absent,)), memory_catalog).rows
     assert row.status == "ok", row.reason
     assert abs(row.error) < 0.6
 
 
-def test_a_table_without_peaks_is_refused(catalog, tmp_path):
+def test_a_table_without_peaks_is_refused(memory_catalog, tmp_path):
     with pytest.raises(InputError, match="no row of the table has a measured peak"):
-        validate_memory(changed(tmp_path / "t.csv", mem_gib=""), catalog)
+        validate_memory(changed(tmp_path / "t.csv", mem_gib=""), memory_catalog)
+
+
+# Kernels beside collectives, against what was measured elsewhere, and the band that follows.
+
+
+@pytest.fixture(scope="module")
+def found():
+    return slowdowns(catalog.load())
+
+
+def test_overlap_slows_computation_as_was_measured(found):
+    mean, most, _ = found
+    assert 1 / (1 - mean.predicted) == pytest.approx(1.189, abs=0.04)
+    assert 1.30 < 1 / (1 - most.predicted) < 1.42
+
+
+def test_a_full_wave_beside_24_units_needs_a_second_one(found):
+    """80 % of peak falls to 47 %; the share of the units alone would leave 65 %."""
+    assert 39 < 80 * (1 - found[-1].predicted) < 58
+
+
+def test_the_band_of_slowed_kernels_spans_them(found):
+    errors = [math.log(one.measured / one.predicted) for one in found]
+    band = slowed_error()
+    assert math.log1p(band.high) == pytest.approx(max(errors), abs=2e-4)
+    assert math.log1p(band.low) == pytest.approx(min(*errors, 0.0), abs=2e-4)
+    assert (band.rows, band.sources, band.held_out) == (3, 2, "source")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Output tiles of common GEMM libraries (rows, columns) and the share of the best rate that each reaches: a small tile
 # reuses its operands less. These and the four numbers below meet 183 shapes measured on an A100 with 2.8 % mean error
-# (tests/training_model).
+# (tests/work/training_model).
 _TILES = np.array([(256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 64)], dtype=np.float64)
 _TILE_RATE = np.array([1.0, 1.0, 0.9, 0.8, 0.8, 0.77, 0.6])
 # Inner-dimension splits that fill idle units, and the fp32 partial sums that they cost.

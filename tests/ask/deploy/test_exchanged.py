@@ -1,0 +1,337 @@
+"""Exchanged cables of hosts, absent switches and hosts, shared identities: each for what it is, with what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from railyard.ask.audit import evidence
+from railyard.ask.audit.absent import NameSeries, every_port, grid_gap
+from railyard.ask.audit.audit import audit, audit_documented, audit_plan
+from railyard.ask.audit.price import StepPricing, Wrong, recabled
+from railyard.ask.audit.symptom import Tables
+from railyard.ask.deploy.cabling import drawn
+from railyard.cluster.asbuilt import ibnetdiscover, lldp
+from railyard.cluster.asbuilt.reported.reports import HostPart, Reports
+from railyard.cluster.network_table import DIALECTS, Twins, hardware_address
+from railyard.graph import Job
+from railyard.work.study.study import prepare
+
+from .fabrics import leaf_spine, three_tier
+from .scenarios import draft, planned
+from .test_cables import lldpd, write
+
+RAILS = draft(256, "rail-optimized", "infiniband", tp=8)
+
+
+def exchanged(discovery, *numbers):
+    """Cables of which each has the upper end of the next."""
+    cables = list(discovery.cables)
+    for number, other in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
+        cables[number] = replace(cables[number], b=discovery.cables[other].b, b_port=discovery.cables[other].b_port)
+    return replace(discovery, cables=tuple(cables))
+
+
+def number_of(discovery, host, leaf=None):
+    return next(
+        n
+        for n, c in enumerate(discovery.cables)
+        if discovery.devices[c.a].described == host and leaf in (None, discovery.devices[c.b].described)
+    )
+
+
+def kinds(found):
+    return [one.kind for one in found.findings]
+
+
+@pytest.fixture(scope="module")
+def rails():
+    return drawn(planned(RAILS), 0, DIALECTS["infiniband"])
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_hosts_exchanged_on_one_leaf_cost_nothing(rails, count):
+    numbers = [number_of(rails, f"node{at:02d} mlx5_4") for at in range(3, 3 + count)]
+    (finding,) = audit_plan(exchanged(rails, *numbers), RAILS).findings
+    assert (finding.kind, finding.loss, finding.usd_per_month) == ("swapped", 0.0, 0.0)
+    assert "all are in be-leaf4: no path changes" in finding.detail
+
+
+def test_exchanged_rails_cost_what_the_engine_says_of_them(rails):
+    """By hand: the two ranks with each other's port, and nothing else."""
+    one = draft(256, "rail-optimized", "roce", tp=1)
+    discovery = drawn(planned(one), 0, DIALECTS["frr"])
+    names = [(discovery.devices[c.a].described, c.a_port) for c in discovery.cables]
+    numbers = [names.index(("node07", "be2")), names.index(("node07", "be5"))]
+    (finding,) = audit_plan(exchanged(discovery, *numbers), one).findings
+    job = prepare(one)[0]
+    cluster = job.cluster
+    ports = cluster.back_end.port_of_rank.copy()
+    ports[[7 * 8 + 2, 7 * 8 + 5]] = ports[[7 * 8 + 5, 7 * 8 + 2]]
+    by_hand = replace(cluster, back_end=replace(cluster.back_end, port_of_rank=ports))
+    graph = [Job(job.graphs.of(job.training, cluster))]
+    took = job.engine.simulate(graph, by_hand, seed=job.seeds[0], policy=job.policy).makespan_ps
+    assert finding.kind == "swapped"
+    assert finding.step_s == pytest.approx(took * 1e-12, rel=1e-9)
+    assert 0 <= finding.loss < 0.5 * 8 / 256
+
+
+def test_a_slower_cable_in_the_place_of_another_is_as_slow_as_it_is(rails):
+    numbers = [number_of(rails, f"node{at:02d} mlx5_4") for at in (3, 9)]
+    built = exchanged(rails, *numbers)
+    slow = replace(built.cables[numbers[0]], rate_bps=built.cables[numbers[0]].rate_bps // 4)
+    cables = [*built.cables[: numbers[0]], slow, *built.cables[numbers[0] + 1 :]]
+    (finding,) = audit_plan(replace(built, cables=tuple(cables)), RAILS).findings
+    assert finding.kind == "swapped"
+    assert finding.loss > 0.001
+
+
+def test_ports_are_exchanged_and_links_are_not():
+    job = prepare(RAILS)[0]
+    ports = {3: 11, 11: 3}
+    cabled = recabled(job.cluster, ports)
+    before, after = job.cluster.back_end.port_of_rank.ravel(), cabled.back_end.port_of_rank.ravel()
+    changed = np.flatnonzero(before != after)
+    assert sorted(zip(before[changed].tolist(), after[changed].tolist(), strict=True)) == [(3, 11), (11, 3)]
+    assert cabled.links is job.cluster.links
+    assert StepPricing(job).cost(Wrong(np.empty(0, np.int64), {}, {})).loss == 0
+
+
+def test_rails_that_nothing_joins_hang_the_job():
+    one = draft(64, "rail-only", "infiniband", tp=8)
+    discovery = drawn(planned(one), 0, DIALECTS["infiniband"])
+    numbers = [number_of(discovery, f"node2 mlx5_{rail}") for rail in (1, 6)]
+    (finding,) = audit_plan(exchanged(discovery, *numbers), one).findings
+    assert (finding.loss, finding.step_s) == (1.0, None)
+    assert "the job hangs" in finding.detail
+
+
+def test_a_destination_that_moves_is_the_only_one_that_is_set_anew():
+    """Two leafs of two hosts, two spines: one host moves to leaf 1, and counts are again those of all."""
+    tables = Tables(np.array([0, 0, 1, 1]), np.arange(4), np.ones((2, 2), np.int64))
+    moved = tables.moved([(1, 1)])
+    assert moved.low_of.tolist() == [0, 1, 1, 1]
+    assert tables.low_of.tolist() == [0, 0, 1, 1]
+    others = [0, 2, 3]
+    assert (moved.up[others] == tables.up[others]).all()
+    assert moved.up_count.sum(axis=1).tolist() == [3, 1]
+    assert moved.down_count.sum() == 8
+    assert moved.load(1)[0] >= tables.load(1)[0]
+
+
+@pytest.mark.parametrize("fabric", ["infiniband", "roce"])
+@pytest.mark.parametrize("gone", ["spine", "leaf"])
+def test_a_planned_switch_of_which_nothing_is_found_is_one_finding(fabric, gone):
+    one = draft(512, "rail-optimized", fabric, tp=8)
+    plan = planned(one)
+    dialect = DIALECTS["infiniband" if fabric == "infiniband" else "sonic"]
+    discovery = drawn(plan, 0, dialect)
+    names = [device.described for device in discovery.devices]
+    name = sorted(name for name in names if gone in name)[1]
+    left = tuple(c for c in discovery.cables if name not in (names[c.a], names[c.b]))
+    (finding,) = audit_plan(replace(discovery, cables=left), one).findings
+    assert (finding.kind, finding.a) == ("missing-switch", name)
+    assert finding.usd_per_month > 0
+    if gone == "leaf":
+        hosts = sum(names[c.b] == name and "leaf" not in names[c.a] for c in discovery.cables)
+        assert finding.loss == pytest.approx(8 * hosts / 512)  # a server without one of its NICs does not take part
+
+
+def test_absent_parts_cost_their_share_of_capital_and_operations():
+    """A spine and 64 cables with their modules, of all that was bought, by hand from the bill."""
+    one = draft(512, "rail-optimized", "infiniband", tp=8)
+    pricing = StepPricing(prepare(one)[0])
+    rows = {(row.kind, row.tier): row for row in pricing._parts if row.network == "back-end"}
+    spines, cables = rows["switch", "spine"], [row for (_, tier), row in rows.items() if tier == "leaf-spine"]
+    usd = spines.price_usd.typical + sum(row.price_usd.typical * row.count for row in cables) / 8
+    bought = sum(row.price_usd.typical * row.count for row in pricing._parts)
+    share = pricing.parts_usd("back-end", {"spine": 1, "leaf-spine": 64}) / pricing.usd_per_month
+    assert spines.count == 8
+    assert 0.5 * usd / bought < share < usd / bought  # energy and space are no part of it
+
+
+def test_a_planned_host_of_which_nothing_is_found_is_one_finding(rails):
+    names = [device.name for device in rails.devices]
+    left = tuple(c for c in rails.cables if "node05" not in (names[c.a], names[c.b]))
+    (finding,) = audit_plan(replace(rails, cables=left), RAILS).findings
+    assert (finding.kind, finding.a) == ("missing-host", "node05")
+    assert finding.loss == pytest.approx(8 / 256)
+
+
+def pull(cables, *names):
+    return [[] if cable and {cable[0], cable[2]} & {*names} else cable for cable in cables]
+
+
+def of(text):
+    found = ibnetdiscover.read(text, "drawn")
+    assert not found.problems
+    return audit(found)
+
+
+@pytest.mark.parametrize("spine", range(8))
+def test_a_spine_that_every_leaf_has_a_port_free_for_is_absent(spine):
+    net = leaf_spine(8, 8, 16, 2)
+    assert not of(net.text()).findings
+    net.cables = pull(net.cables, f"spine{spine}")
+    (finding,) = of(net.text()).findings
+    assert (finding.kind, finding.a) == ("missing-switch", f"spine{spine}")
+    assert finding.usd_per_month > 0
+
+
+def test_free_ports_that_were_meant_to_be_free_are_no_switch():
+    """Leafs of 20 hosts, 12 ports free after them, and 16 uplinks; spines with half of their ports free."""
+    net = leaf_spine(8, 4, 20, 4)
+    for cable in net.cables:
+        if cable[0].startswith("leaf"):
+            cable[1] += 12
+    net.used |= {name: 64 for name in net.kinds if "node" not in name}
+    assert not of(net.text()).findings
+
+
+@pytest.mark.parametrize("gone", ["leaf5", "leaf0"])
+def test_a_leaf_that_all_spines_have_ports_free_for_takes_its_hosts_with_it(gone):
+    net = leaf_spine(8, 4, 12, 1, rails=4)
+    net.cables = pull(net.cables, gone)
+    (finding,) = of(net.text()).findings
+    assert (finding.kind, finding.a) == ("missing-switch", gone)
+    assert "12 hosts lack their cable to it" in finding.detail
+    assert finding.loss == pytest.approx(12 / (7 * 12), rel=0.2)
+
+
+def test_a_spine_of_a_pod_is_one_finding_though_two_tiers_tell_of_it():
+    net = three_tier(3, 4, 4, 4, hosts=4)
+    net.cables = pull(net.cables, "spine1-2")
+    (finding,) = of(net.text()).findings
+    assert (finding.kind, finding.a) == ("missing-switch", "spine1-2")
+
+
+def test_hosts_with_seven_of_eight_cables_are_seen_by_lldp_too(tmp_path):
+    """Hosts of eight ports on one leaf each, as leaf-spine has them."""
+    names = DIALECTS["frr"]
+    wires = [
+        (f"node{n}", f"be{r}", f"leaf{n // 4}", names.port(1 + 8 * (n % 4) + r)) for n in range(16) for r in range(8)
+    ]
+    wires += [
+        (f"leaf{leaf}", names.port(33 + 8 * spine + k), f"spine{spine}", names.port(1 + 8 * leaf + k))
+        for leaf in range(4)
+        for spine in range(2)
+        for k in range(8)
+    ]
+    gone = wires.pop(5 * 8 + 3)
+    for device in ("leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1"):
+        rows = [(p, b, q) for a, p, b, q in wires if a == device] + [(q, a, p) for a, p, b, q in wires if b == device]
+        (tmp_path / f"{device}.json").write_text(__import__("json").dumps(lldpd(rows)))
+    (finding,) = audit(lldp.read(tmp_path)).findings
+    assert (finding.kind, finding.a, finding.b) == ("missing", f"{gone[0]}[{gone[1]}]", f"{gone[2]}[{gone[3]}]")
+    assert finding.loss == pytest.approx(1 - 1 / (1 + 0.2 / 7))
+
+
+def twice(text, one, other):
+    """An `ibnetdiscover` in which a host's adapter has the GUID of another's."""
+    heads = [line.split('"') for line in text.splitlines() if line.startswith("Ca")]
+    keys = {head[3]: head[1] for head in heads}
+    return text.replace(f'"{keys[other]}"', f'"{keys[one]}"')
+
+
+def test_two_adapters_with_one_guid_are_told_apart_and_named():
+    text = leaf_spine(8, 4, 12, 1, rails=4).text()
+    found = ibnetdiscover.read(twice(text, "node0003 mlx5_1", "node0017 mlx5_2"), "twice")
+    assert not found.problems
+    assert [found.devices[n].described for n in found.twins[0].devices] == ["node0003 mlx5_1", "node0017 mlx5_2"]
+    assert len(found.cables) == len(ibnetdiscover.read(text, "once").cables)
+    (finding,) = audit(found).findings
+    assert (finding.kind, finding.a, finding.b) == ("duplicate-guid", "node0003 mlx5_1[1]", "node0017 mlx5_2[1]")
+    assert "move" not in finding.detail
+    assert finding.idle == 1
+
+
+def test_an_adapter_that_two_switches_have_is_two_though_one_describes_itself():
+    """The second is described by nothing but the words of the leaf at its end."""
+    text = twice(leaf_spine(8, 4, 12, 1, rails=4).text(), "node0003 mlx5_1", "node0017 mlx5_2")
+    blocks = text.split("\n\n")
+    text = "\n\n".join(
+        block for block in blocks if not ("node0017 mlx5_2" in block and block.lstrip().startswith("Ca"))
+    )
+    (finding,) = of(text).findings
+    assert (finding.kind, finding.b) == ("duplicate-guid", "node0017 mlx5_2[1]")
+
+
+def test_a_guid_of_its_own_is_no_reason_to_move_a_plug_of_a_plan(rails):
+    pair = tuple(n for n, d in enumerate(rails.devices) if d.described in ("node02 mlx5_3", "node11 mlx5_0"))
+    found = audit_plan(replace(rails, twins=(Twins("GUID", "b83f", pair),)), RAILS)
+    (finding,) = found.findings
+    assert finding.kind == "duplicate-guid"
+    assert finding.loss == pytest.approx(8 / 256)  # one of the two servers is not reached on one rail
+
+
+def test_hosts_of_one_name_and_of_one_address_by_lldp(tmp_path):
+    names = DIALECTS["eos"]
+    wires = [(f"host{n}", "eth0", f"leaf{n // 4}", names.port(1 + n % 4)) for n in range(16)]
+    wires[9] = ("host2", *wires[9][1:])
+    wires += [(f"leaf{a}", names.port(9 + s), f"spine{s}", names.port(1 + a)) for a in range(4) for s in range(2)]
+    write(tmp_path, wires, lldpd)
+    found = lldp.read(tmp_path)
+    (twins,) = found.twins
+    assert (twins.what, [found.devices[n].name for n in twins.devices]) == ("name", ["host2", "host2 #2"])
+    (finding,) = (one for one in audit(found).findings if one.kind == "duplicate-name")
+    assert finding.usd_per_month == 0
+
+
+def test_one_address_of_parts_of_two_hosts_is_named_and_bonds_are_not():
+    found = ibnetdiscover.read(leaf_spine(4, 2, 4, 1, rails=2).text(), "drawn")
+    parts = [("node0000", "mlx5_0", "0xb83fd2030000a1b2"), ("node0003", "mlx5_1", "b83f:d203:0000:a1b2"),
+             ("node0001", "eth0", "b8:3f:d2:00:00:01"), ("node0001", "bond0", "b8:3f:d2:00:00:01"),
+             ("node0002", "docker0", "02:42:ac:11:00:01"), ("node0001", "docker0", "02:42:ac:11:00:01")]  # fmt: skip
+    reports = Reports(parts=[HostPart(host, "nic", name, address=hardware_address(text)) for host, name, text in parts])
+    (symptom,) = evidence.identity_symptoms(found, reports)
+    assert (symptom.finding.kind, symptom.finding.a, symptom.finding.b) == (
+        "duplicate-guid", "node0000 mlx5_0", "node0003 mlx5_1",
+    )  # fmt: skip
+    assert len(symptom.cables) == 1
+
+
+def test_papers_do_not_make_a_swap_on_a_leaf_dear(rails):
+    numbers = [number_of(rails, f"node{at:02d} mlx5_1") for at in (0, 30)]
+    (finding,) = audit_documented(exchanged(rails, *numbers), rails).findings
+    assert (finding.kind, finding.loss) == ("swapped", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("names", "between", "after"),
+    [
+        (["be-leaf00", "be-leaf02", "be-leaf03"], ["be-leaf01"], "be-leaf04"),
+        (["spine1-0", "spine1-3"], ["spine1-1", "spine1-2"], "spine1-4"),
+        (["spine9", "spine11"], ["spine10"], "spine12"),
+        (["spine7"], [], "spine8"),
+    ],
+)
+def test_names_that_count(names, between, after):
+    series = NameSeries.of(names)
+    assert (series.between, series.after) == (between, after)
+
+
+@pytest.mark.parametrize("names", [["leaf1", "spine2"], ["a", "b"], ["pod1-leaf1", "pod2-leaf2"], []])
+def test_names_that_do_not_count(names):
+    assert NameSeries.of(names) is None
+
+
+def test_a_grid_that_lacks_one():
+    assert grid_gap(["A1-L1", "A1-L2", "A2-L1"]) == ["A2-L2"]
+    assert grid_gap(["A1-L1", "A2-L2"]) == []
+
+
+@pytest.mark.parametrize(
+    ("used", "count", "ports"),
+    [
+        (["1", "3"], 4, ["1", "2", "3", "4"]),
+        (["Ethernet0", "Ethernet4", "Ethernet12"], 0, ["Ethernet0", "Ethernet4", "Ethernet8", "Ethernet12"]),
+        (["swp1s0", "swp2s1", "swp4s0"], 0, [f"swp{cage}s{lane}" for cage in range(1, 5) for lane in range(2)]),
+        (["et-0/0/1:0", "et-0/0/3:0"], 0, ["et-0/0/1:0", "et-0/0/3:0"]),
+        (["swp1", "eth0"], 0, []),
+        (["swp1", "swp900"], 0, ["swp1", "swp900"]),
+    ],
+)
+def test_every_port_that_a_switch_has(used, count, ports):
+    assert every_port(used, count) == ports

@@ -1,6 +1,0 @@
-"""What the cases of refusals.cases name."""
-
-from tests.scenario.test_serving import BASE, LOOP, run
-
-from railyard.face import api
-from railyard.work.scenario import override

@@ -1,3 +1,0 @@
-"""What the cases of refusals.cases name."""
-
-from railyard.kit.schema import yaml

@@ -1,5 +1,0 @@
-"""What the cases of refusals.cases name."""
-
-from tests.storage.test_memory_pool import job, machine
-
-from railyard import catalog

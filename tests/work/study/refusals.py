@@ -1,0 +1,8 @@
+"""What the cases of refusals.cases name."""
+
+from tests.work.study.test_deaths import STEP, variant
+from tests.work.study.test_jobs import SERVING, TRAINING, job, placed, scenario
+
+from railyard.face import api
+from railyard.work.study import repricing
+from railyard.work.study.workers import workers
