@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from railyard.face.web.documents import TextFault
 from railyard.kit.errors import InputError
@@ -48,22 +48,6 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else text[:1000]
 
 
-Verb = Literal[
-    "check",
-    "estimate",
-    "hall",
-    "cables",
-    "marks",
-    "load",
-    "load-cables",
-    "requests",
-    "request-rows",
-    "strips",
-    "window",
-    "slice",
-    "prices",
-]
-
 _LONGEST_LINE = 64 << 20
 _IDLE_S = 300.0
 _START_S = 120.0
@@ -98,12 +82,12 @@ class Looking:
         self.settings = settings
         self._seats: dict[str, _Seat] = {}
 
-    async def ask(self, person: str, verb: Verb, about: Mapping[str, Any]) -> dict[str, Any]:
+    async def ask(self, person: str, verb: str, about: Mapping[str, Any]) -> dict[str, Any]:
         """The answer as a document.
 
         Args:
             person: Who asks.
-            verb: What is asked.
+            verb: `check`, `estimate`, or the name of a view.
             about: What the verb needs, see `preview.py`.
 
         Raises:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.face.web import dispatch
 from railyard.face.web.documents import Checked, Estimated, TextFault
 from railyard.face.web.looking import faults_of
-from railyard.face.web.views import floor, prices, requests, timeline
-from railyard.face.web.views import load as over_time
+from railyard.face.web.views import views
 from railyard.kit import files
 from railyard.kit.errors import RailyardError
 from railyard.work.scenario import load
@@ -51,6 +50,7 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
     os.chdir(folder)
     files.limit_memory(int(memory_bytes))
     dispatch.confine(Path(folder))
+    views.shipped()
     lines.write("{}\n")  # ready: the time of an answer counts from here
     lines.flush()
     for line in sys.stdin:
@@ -61,10 +61,10 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
 
 
 def _answer(folder: Path, question: dict[str, Any]) -> str:
-    view = _VIEWS.get(question["verb"])
-    if view is not None:
-        return json.dumps(_seen(view, question), ensure_ascii=False)
-    return _LOOKS[question["verb"]](folder, question).model_dump_json()
+    look = _LOOKS.get(question["verb"])
+    if look is None:
+        return json.dumps(_seen(views.get(question["verb"]), question), ensure_ascii=False)
+    return look(folder, question).model_dump_json()
 
 
 def _seen(view: Callable[[dict[str, Any]], Any], question: dict[str, Any]) -> dict[str, Any]:
@@ -105,19 +105,6 @@ def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
 
 
 _LOOKS: dict[str, Callable[[Path, dict[str, Any]], BaseModel]] = {"check": _check, "estimate": _estimate}
-_VIEWS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "hall": floor.hall,
-    "cables": floor.cables,
-    "marks": floor.marks,
-    "load": over_time.windows,
-    "load-cables": over_time.cables,
-    "requests": requests.head,
-    "request-rows": requests.rows,
-    "strips": timeline.head,
-    "window": timeline.window,
-    "slice": timeline.slice_at,
-    "prices": prices.repriced,
-}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 
 from railyard.face.web.documents import Checked, DraftText, Estimated, FileName, FileRow, FileText, FileToSave, Template
-from railyard.face.web.looking import TooSlow, Verb
+from railyard.face.web.looking import TooSlow
 from railyard.face.web.routes.asking import Asked, Asking
 from railyard.face.web.shelf import Conflict, Missing
 from railyard.face.web.status import templates
@@ -64,7 +64,7 @@ async def estimate(asked: Asked, draft: DraftText) -> Estimated:
     return Estimated.model_validate(await _look(asked, "estimate", draft))
 
 
-async def _look(asked: Asking, verb: Verb, draft: DraftText) -> dict[str, Any]:
+async def _look(asked: Asking, verb: str, draft: DraftText) -> dict[str, Any]:
     try:
         return await asked.house.looking.ask(asked.person, verb, {"text": draft.text, "file": draft.file})
     except TooSlow:

@@ -22,7 +22,7 @@ from railyard.face.web.documents import (
     Strips,
     Window,
 )
-from railyard.face.web.looking import TooSlow, Verb
+from railyard.face.web.looking import TooSlow
 from railyard.face.web.routes.asking import Asked, Asking
 from railyard.face.web.shelf import Missing
 
@@ -214,12 +214,12 @@ def _kept(asked: Asking, run: str, variant: int, name: str) -> str:
         raise HTTPException(404, f"variant {variant} of a run `{run[:80]}` kept no {name}") from None
 
 
-async def _seen(asked: Asking, verb: Verb, about: dict[str, Any]) -> Any:
+async def _seen(asked: Asking, verb: str, about: dict[str, Any]) -> Any:
     answer = await _ask(asked, verb, about)
     return answer if isinstance(answer, Response) else answer["head"]
 
 
-async def _packed(asked: Asking, verb: Verb, about: dict[str, Any]) -> Response:
+async def _packed(asked: Asking, verb: str, about: dict[str, Any]) -> Response:
     answer = await _ask(asked, verb, about)
     if isinstance(answer, Response):
         return answer
@@ -228,7 +228,7 @@ async def _packed(asked: Asking, verb: Verb, about: dict[str, Any]) -> Response:
     return Response(base64.b64decode(answer["packed"]), media_type="application/octet-stream", headers=plain)
 
 
-async def _ask(asked: Asking, verb: Verb, about: dict[str, Any]) -> dict[str, Any] | Response:
+async def _ask(asked: Asking, verb: str, about: dict[str, Any]) -> dict[str, Any] | Response:
     try:
         answer = await asked.house.looking.ask(asked.person, verb, about)
     except TooSlow:

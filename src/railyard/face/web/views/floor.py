@@ -13,6 +13,7 @@ from railyard.ask.deploy.cabling import plan_of
 from railyard.ask.observe.answer import links_of
 from railyard.cluster.names import node_name
 from railyard.face.web import dispatch
+from railyard.face.web.views import view
 from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_table
 from railyard.kit.errors import InputError
@@ -41,6 +42,7 @@ _Built = tuple["CablingPlan", "NDArray[np.float64] | None"]
 """A plan, and the load of every directed link where a run counted it."""
 
 
+@view("hall")
 def hall(question: dict[str, Any]) -> bytes:
     """Racks and devices of a run's variant, or of a scenario: what is drawn first.
 
@@ -89,6 +91,7 @@ def hall(question: dict[str, Any]) -> bytes:
     )
 
 
+@view("cables")
 def cables(question: dict[str, Any]) -> bytes:
     """Every cable with both ends, and the larger load of its two directions, -1 where the run counted none.
 
@@ -208,6 +211,7 @@ MOST_CABLES = 5000
 """Of one finding: a dead switch has a hundred or so."""
 
 
+@view("marks")
 def marks(question: dict[str, Any]) -> dict[str, Any]:
     """In the order of the answer: what to light.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.face.web.views import floor
+from railyard.face.web.views import floor, view
 from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_table
 from railyard.kit.errors import InputError
@@ -24,6 +24,7 @@ _RUNS = 2
 FULL = 255
 
 
+@view("load")
 def windows(question: dict[str, Any]) -> bytes:
     """When windows begin, how busy the network is in each, and every edge of the drawing in each.
 
@@ -60,6 +61,7 @@ def _over_step(load: NDArray[np.uint8], time_ps: NDArray[np.int64], end_ps: floa
     return np.asarray(span @ load / (FULL * max(float(span.sum()), 1.0)), np.float64)
 
 
+@view("load-cables")
 def cables(question: dict[str, Any]) -> bytes:
     """The load of every cable in some windows, the larger one of its two directions, in 255ths.
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard.face.web.views import view
 from railyard.measure.cost.assumptions import PRICES
 from railyard.work.study import folder as kept
 from railyard.work.study import repricing
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _RUNS = 20
 
 
+@view("prices")
 def repriced(question: dict[str, Any]) -> dict[str, Any]:
     """Every variant of some runs at other prices, and where the choice turns.
 

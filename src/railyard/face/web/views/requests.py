@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.face.web.views import view
 from railyard.face.web.views.packed import packed
 from railyard.kit.errors import InputError
 from railyard.kit.files import readable
@@ -29,6 +30,7 @@ POINTS = 201
 """Of a distribution, and of the time that a run takes."""
 
 
+@view("requests")
 def head(question: dict[str, Any]) -> bytes:
     """How many requests waited, were read and were answered over time, and the distributions of their latencies.
 
@@ -57,6 +59,7 @@ def head(question: dict[str, Any]) -> bytes:
     )
 
 
+@view("request-rows")
 def rows(question: dict[str, Any]) -> bytes:
     """Some requests with the parts of their time, seconds.
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from railyard.face.web.views import view
 from railyard.face.web.views.packed import packed
 from railyard.graph.parquet import read_record
 from railyard.graph.strips import Strips, strips_of
@@ -30,6 +31,7 @@ def _of(question: dict[str, Any]) -> tuple[Record, Strips]:
     return _opened(path, path.stat().st_mtime_ns)
 
 
+@view("strips")
 def head(question: dict[str, Any]) -> dict[str, Any]:
     """Lanes, looks and the end of a timeline.
 
@@ -45,6 +47,7 @@ def head(question: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@view("window")
 def window(question: dict[str, Any]) -> bytes:
     """The pixels of a window: columns `look` (int16, -1 for nothing) and `busy` (uint8), lane after lane.
 
@@ -64,6 +67,7 @@ def window(question: dict[str, Any]) -> bytes:
     return packed({"first": first, "count": len(lanes)}, {"look": look, "busy": busy})
 
 
+@view("slice")
 def slice_at(question: dict[str, Any]) -> dict[str, Any]:
     """The slice under the pointer, `{}` where there is none.
 
