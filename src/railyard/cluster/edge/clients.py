@@ -143,7 +143,6 @@ class Clients:
         presence: When they are there.
         mean_samples: Training samples of a client, mean.
         sample_spread: Standard deviation of the logarithm of them.
-        seed: Of everything that is a client's own.
         able: Whether each device has the memory to take part.
         network: What they share on their way to the server.
     """

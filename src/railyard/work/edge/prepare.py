@@ -34,10 +34,7 @@ class Place:
 
     Attributes:
         name: As in tables.
-        section: As written.
-        sites: That are up.
         server: At each site.
-        accelerator: Of the server.
         job: The serving job of one site, with its part of the load; None where the model does not fit.
         why_not: Why there is none.
     """
@@ -57,11 +54,7 @@ class NearUser:
 
     Attributes:
         variant: Its name, settings and scenario.
-        section: As written.
         catalog: Where servers, devices, links and prices stand.
-        model: That answers.
-        clients: Who asks.
-        transport: Over which protocol.
         places: That may answer, and each of several sites with one down.
     """
 

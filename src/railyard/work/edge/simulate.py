@@ -170,12 +170,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class EdgeRun:
-    """All places, each as if it answered all requests.
-
-    Attributes:
-        job: What was asked.
-        answers: By place.
-    """
+    """All places, each as if it answered all requests."""
 
     job: NearUser
     answers: tuple[Answers, ...]

@@ -38,7 +38,6 @@ class Drawn:
 
     Attributes:
         who: int64.
-        device: Index of the device.
         link: Index of the access link.
         region: Index of the region.
         samples: In an epoch.
@@ -271,7 +270,6 @@ class _Kept:
     """Of all clients, a row each.
 
     Attributes:
-        rows: What they are.
         part: What they take; what is of one round is left out.
         block: int64, during which their links give the same; `_NEVER`: not seen yet.
     """

@@ -37,7 +37,6 @@ class Curve:
 
     Attributes:
         name: Of the row.
-        algorithm: Of federated learning.
         work: Model, data and how it was spread over clients.
         participants: Clients a round.
         epochs: Of local work.
@@ -162,14 +161,9 @@ class Learning:
 
     Attributes:
         variant: Its name, settings and scenario.
-        section: As written.
         catalog: Where devices, links and prices stand.
-        clients: Who learns.
-        model: What is learned.
         scheme: How.
         sent: What a participant sends and computes.
-        selection: Who is selected.
-        transport: Over which protocol.
         curve: Published rounds to an accuracy; None where none was asked for.
     """
 
@@ -257,7 +251,6 @@ class Scheme:
     """How it is learned.
 
     Attributes:
-        algorithm: Of federated learning.
         compression: Of updates; None sends all of them.
         secrecy: Secure aggregation; None shows updates to the server.
         privacy: Noise; None adds none.

@@ -149,8 +149,7 @@ class Learned:
     """Rounds that were run.
 
     Attributes:
-        job: What was run.
-        told: What they told.
+        log: What happened in them.
     """
 
     job: Learning
@@ -199,7 +198,6 @@ class Server:
     """Who sums the updates of whom.
 
     Attributes:
-        clients: That it talks to.
         goal: Updates that it waits for.
         known: The same clients, round after round.
         region: Index of their first region among all.

@@ -36,8 +36,7 @@ class LocalRun:
     """One variant of local training, computed.
 
     Attributes:
-        job: What was computed.
-        met: What it came to.
+        times: What its steps and synchronizations take.
     """
 
     job: LocalJob

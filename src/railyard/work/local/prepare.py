@@ -166,9 +166,6 @@ class Site:
     """One kind of site.
 
     Attributes:
-        section: As written.
-        accelerator: Of its servers.
-        server: Its servers.
         step_s: An inner step alone.
         origin: `measured`, `MFU` or `simulated`.
         peak_flops: Of all its accelerators in 16 bits.
@@ -188,13 +185,8 @@ class LocalJob:
 
     Attributes:
         variant: Its name, settings and scenario.
-        section: As written.
-        catalog: Where servers and prices stand.
         parameters: Of the model.
         flop_per_token: Forward and backward.
-        method: How sites meet.
-        sites: A row a kind.
-        lines: What is between kinds.
     """
 
     variant: Variant

@@ -44,7 +44,6 @@ class BuiltHardware:
     """Devices of a stage, for the bill.
 
     Attributes:
-        cluster: Whole servers of them.
         count: Devices that the stage has.
         role: What they do.
         replicas: Copies that they hold.
@@ -101,10 +100,7 @@ class Site:
     """Where stages stand.
 
     Attributes:
-        draft: The scenario.
-        catalog: Of the scenario.
         network: Its cluster, whose network all stages are on.
-        memo: What has been made before.
     """
 
     draft: Draft
@@ -171,7 +167,6 @@ class Drafts:
 
     Attributes:
         drafting: What the engine runs.
-        hardware: Of the draft model.
         cost: An iteration of one copy of it.
     """
 
@@ -245,12 +240,6 @@ _SCORE_BYTES = 8.0
 
 def encoder(catalog: Catalog, section: EncodeStage, hardware: BuiltHardware, memo: Memo) -> Built:
     """An encoder: prompts only, which see all of their text unless the model is causal.
-
-    Args:
-        catalog: Of the scenario.
-        section: As written.
-        hardware: Its devices.
-        memo: What other variants have made.
 
     Raises:
         InputError: The model does not fit, or its texts are longer than a batch.

@@ -60,12 +60,7 @@ class PipelineTrial:
 
 @dataclass(frozen=True, eq=False)
 class Bench:
-    """Pipelines of one scenario.
-
-    Attributes:
-        draft: The scenario.
-        memo: What they share.
-    """
+    """Pipelines of one scenario."""
 
     draft: Draft
     memo: Memo = field(default_factory=Memo)
@@ -133,12 +128,7 @@ def objective_alone(job: PipelineJob, stages: PipelineSection, name: str) -> Obj
 
 
 def idle_usd_per_h(job: PipelineJob, hardware: BuiltHardware) -> float:
-    """Dollars of an hour of one replica, with its devices waiting, typical.
-
-    Args:
-        job: For its network and its assumptions.
-        hardware: Of the pool.
-    """
+    """Dollars of an hour of one replica, with its devices waiting, typical."""
     device = hardware.cluster.accelerator
     cost = deployment_cost(
         uses=[Use(device, hardware.count, device.idle_power_w)],

@@ -71,8 +71,6 @@ class Answer:
     """A language model as the stage engine runs it.
 
     Attributes:
-        section: As written.
-        job: The serving job that it is.
         nic_bps: Of a NIC of the replicas that compute prompts.
         drafting: Guesses from other accelerators; None without.
     """
@@ -299,10 +297,8 @@ class PipelineJob:
 
     Attributes:
         variant: Its name, settings and scenario.
-        section: The stages as written.
         network: The cluster of the scenario, whose network all stages are on.
         stages: By name, in order.
-        requests: What is asked.
         assumptions: Prices and rates.
     """
 
@@ -334,11 +330,6 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Pipe
 
 def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None) -> PipelineJob:
     """One variant, ready to run.
-
-    Args:
-        variant: With a pipeline.
-        memo: What other variants have made.
-        section: In place of the scenario's pipeline.
 
     Raises:
         InputError: It cannot be run; with the place in the scenario.

@@ -59,7 +59,6 @@ class StageTimes:
         forward_ps, backward_input_ps, backward_weight_ps, recompute_ps: Computation. Backward runs recompute, input and
             weight parts.
         flops: Of the forward matrix products.
-        collectives: What it exchanges within its own stage.
         host_forward_ps, host_backward_ps: What the host takes to launch a pass, computations and collectives; backward
             with what it computes again.
     """
@@ -98,8 +97,6 @@ class StageCosts:
     """What the layers of one job cost, found once for all of its virtual stages.
 
     Attributes:
-        training: The job.
-        columns: The same as a table of one row.
         passes: Of its layers, by kind.
         exchanges: What they send within their stage.
         host_bytes_s: Between the accelerator and its host, each way.

@@ -80,9 +80,6 @@ class Explanation:
     Attributes:
         name: Of the run.
         source: The file that was read.
-        variant: As the run has it.
-        engine: That found the timeline.
-        variants: Names of all variants of the run.
         tree: Where the step goes.
         remedies: What each change that a user can make gives, the most helpful first; impossible ones at the end.
         sensitivity: What hardware that nobody sells (1.25 times the FLOPS) would give, the most helpful first.
@@ -259,7 +256,6 @@ class _Trials:
 
     Attributes:
         remedied: Runs the job's later steps, with a remedy and without.
-        timeline: Its stored step.
         tree: Where that step goes.
         tax: Share of its tokens that the scale-out network takes.
         notify: Takes what is being done, and its share from 0 to 1.

@@ -99,9 +99,7 @@ class TimeTree:
     """Where the step of one variant goes.
 
     Attributes:
-        variant: Its name.
         step_ps: The step.
-        ranks: Over which amounts are summed.
         root: The step itself.
         notes: What a reader must know: what the engine leaves out of the parts, or what differs from the stored run.
     """
@@ -214,13 +212,7 @@ _CAUSES = {
 
 @dataclass(frozen=True)
 class Laws:
-    """Laws of one job on one cluster.
-
-    Attributes:
-        training: The job.
-        cluster: On which it runs.
-        engine: That found the timeline.
-    """
+    """Laws of one job on one cluster."""
 
     training: Training
     cluster: Cluster

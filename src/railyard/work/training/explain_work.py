@@ -72,13 +72,7 @@ class Subject:
 def distinguished(
     record: Record, cluster: Cluster, policy: CollectivePolicy | None
 ) -> tuple[Record, dict[str, Subject]]:
-    """The same record under finer labels, and what each phase of them stands for.
-
-    Args:
-        record: Of a step.
-        cluster: On which it ran.
-        policy: What was fixed about collectives.
-    """
+    """The same record under finer labels, and what each phase of them stands for."""
     graph = record.graph
     lowered = lower(graph, cluster, policy)
     bound, tiers = _bounds(lowered, cluster)

@@ -47,7 +47,6 @@ class ClosedFaults:
     """What faults leave of a cluster.
 
     Attributes:
-        cluster: With the rates that are left for good.
         ended: The first fault that ends the job, in words; empty where it goes on.
         lost_s: From the abort until the processes run again, without loading and repeated work; 0 where it goes on.
     """
@@ -230,7 +229,6 @@ class Tried:
     """One layout that may be the fastest.
 
     Attributes:
-        training: The job under it.
         step_s: Its step; where it was not simulated in closed form, with the error of its neighbours taken out.
         simulated: Whether it was.
     """
@@ -252,10 +250,6 @@ class Fastest:
     Attributes:
         cluster: On what the job runs, or for a layout the cluster with fewer ranks a domain.
         base: The cluster before hashes are drawn; variants that differ in money only share the object.
-        engine: That simulates a step.
-        policy: What is fixed about collectives.
-        graphs: Task graphs.
-        seed: Of what is random.
         earlier: Choices of other variants; one that was made for the same job on the same cluster holds for this one.
         tried: The fastest layout and its runners-up, the fastest first; those that were simulated before the others.
         found: The jobs that were chosen among.

@@ -98,11 +98,6 @@ def losses(training: Training, accelerator: Accelerator, machine: Machine) -> ND
 
     All that a network changes about the graph of a step.
 
-    Args:
-        training: The job.
-        accelerator: What computes.
-        machine: What it communicates with.
-
     Returns:
         float64[2 * parts, len(CONTENDERS)], the parts' forward passes, then their backward passes.
     """

@@ -142,12 +142,7 @@ class Search:
 
 
 def layouts(model: Model, search: Search) -> Iterator[Layout]:
-    """All layouts of a model that a search may try, valid ones only.
-
-    Args:
-        model: Architecture.
-        search: Sizes and what is given.
-    """
+    """All layouts of a model that a search may try, valid ones only."""
     for tp in _choices(search, "tp", _tensor_sizes(model, search)):
         for cp in _choices(search, "cp", _context_sizes(search)):
             for pp in _choices(search, "pp", _pipeline_sizes(model, search, tp * cp)):

@@ -33,7 +33,6 @@ class Likely:
     """The job with likely values of what was left out.
 
     Attributes:
-        training: The job.
         fastest, slowest: Steps of the likely layouts at the two ends, over that of the job.
     """
 

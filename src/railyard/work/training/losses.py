@@ -49,8 +49,6 @@ class Losses:
     Attributes:
         faults: Those of the job, sorted by effect.
         bench: Runs its steps; of the job with all its faults.
-        graph: Its step.
-        saved: What a checkpoint takes.
         steps: What is known already.
     """
 

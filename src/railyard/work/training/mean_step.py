@@ -33,7 +33,6 @@ class Around:
 
     Attributes:
         law: Of the device.
-        ranks: That go in lockstep.
         micro_batches: Of a step.
     """
 
@@ -126,12 +125,10 @@ class MeanStep:
     """A mean step; seconds.
 
     Attributes:
-        record: One step.
         shares: Where it goes.
         once_s: Its length; on a bench for trials, times the bench's scale.
         loading: How its samples are loaded; None where it reads none.
         meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
-        saved: What a checkpoint takes.
         saved_every: Steps between checkpoints.
         lost_s: What faults take from the whole job once.
         outage_s: What that is of each step.

@@ -39,12 +39,6 @@ class Prepared:
 
     Attributes:
         variant: Its name, settings and scenario.
-        catalog: Where its parts come from.
-        cluster: On what it runs.
-        training: What runs.
-        engine: How time is found.
-        policy: What is fixed about collectives.
-        faults: What goes wrong.
         jitter: Random differences in compute time.
         assumptions: Prices and rates.
         graphs: Task graphs, which variants share.
@@ -127,10 +121,6 @@ class Seats:
     """The cluster as layouts want its domains used.
 
     Attributes:
-        draft: The scenario.
-        catalog: Where its parts come from.
-        cluster: As it is.
-        memo: Of clusters that were built.
         key: Of this one.
     """
 

@@ -48,7 +48,6 @@ class Simulated:
         job: The variant in its later steps, with the cluster whose hashes gave the timeline.
         mean: The mean step, around the one under the seed whose step time is the median.
         samples_s: Step time under every seed.
-        tax: What networks cost.
         bottleneck: What would help.
         healthy: The same job without any fault; None where the scenario has none.
         faults: What each fault cost.
@@ -159,10 +158,8 @@ class _Stepped:
 
     Attributes:
         bench: Of its later steps, under the seed whose step is the median.
-        timeline: That step.
         samples_s: Steps under every seed.
         healthy: The job without any fault; None where there is none.
-        faults: Sorted by effect.
     """
 
     bench: StepRuns
@@ -266,7 +263,6 @@ class ClosedTrials:
     """Trials of resources in closed form: the simulated step changes by the ratio of two closed forms.
 
     Attributes:
-        job: The variant.
         step_s: Its simulated step.
         mean_s: Its mean step, with meetings and stalls.
         closed_s: Its step in closed form.

@@ -197,7 +197,6 @@ class OwnRun:
     """What one measured run says.
 
     Attributes:
-        device: That it ran on.
         name: Of the run.
         pace: By which a rank's part of the step took longer than predicted.
         spread: One standard deviation of its logarithm: what is the run's own.

@@ -42,11 +42,8 @@ class StepRuns:
     """Runs steps of one variant, changed in one thing at a time.
 
     Attributes:
-        job: The variant.
-        graphs: Task graphs.
         stop: Ends the run.
         done: Told of every simulation.
-        seed: Of what is random.
         scale: What step times of trials are multiplied by.
         stall_s: What checkpoints add to the mean step.
         lost_s: What faults take from the job once.

@@ -221,8 +221,6 @@ class _Saving:
     """Who saves how much.
 
     Attributes:
-        step: Under construction.
-        saved: How.
         space: One task a rank, or one for all ranks that hold the same part of the model.
         share: int64[pp], bytes that each saves.
     """

@@ -51,7 +51,6 @@ class Flows:
     """The writes of a checkpoint and nothing else.
 
     Attributes:
-        graph: One task a writing rank.
         bytes: Of all.
         writers: How many.
     """
@@ -106,7 +105,6 @@ class Loading:
 
     Attributes:
         load: Of one reading rank.
-        ranks: That read.
         read_s: For which a rank's bytes were on their way, mean.
         worker_s: What a step takes of one rank's workers besides.
         workers: Of a rank.

@@ -44,8 +44,6 @@ class Stepped:
     """A job on one step, with what a mean step has beyond it.
 
     Attributes:
-        job: What ran.
-        mean: Its mean step.
         cost: Money and power of it.
         best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
     """
@@ -95,7 +93,6 @@ class Remedied:
     Attributes:
         bench: Runs them; of the job in its later steps.
         whole: The job with all its faults.
-        faults: Sorted by effect.
     """
 
     bench: StepRuns

@@ -33,13 +33,9 @@ class Step:
     """One optimizer step.
 
     Attributes:
-        training: The job.
-        cluster: On which it runs.
         parts: What stages and their segments cost.
         emission: The operations of all pipeline ranks in one order.
-        plan: What data parallelism does.
         pieces: The operations, cut where data-parallel traffic wants it.
-        program: Takes the slots.
     """
 
     training: Training

@@ -31,7 +31,6 @@ class _Placed:
     """Slots in their order, and where their tasks stand.
 
     Attributes:
-        lattice: The spaces.
         names: Their names, by the number that slots give.
         slots: n slots, in order.
         widths: int64[n], tasks of each.

@@ -31,10 +31,7 @@ class Design:
 
     Attributes:
         row: Of the table.
-        job: The job.
-        training: What one worker of it does.
         asked: For what.
-        machine: On what it runs.
     """
 
     row: int

@@ -135,7 +135,6 @@ class Peers:
     """Ranks that hold the same parameters.
 
     Attributes:
-        ranks: How many.
         local: Of them in one scale-up domain.
         sharded: Each keeps a share of the sum (ZeRO 1 to 3); else all keep all of it.
     """
