@@ -20,7 +20,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import RailOptimized, ThreeTier
 from railyard.graph import Job
 from railyard.work.training import Machine, Training, auto, estimate, profiles
-from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.designs import DesignSite, evaluate
 from railyard.work.training.graphs import build as build_step
 from railyard.work.training.layout import Search, layouts
 from railyard.work.training.spec import Layout
@@ -59,7 +59,7 @@ def designs() -> tuple[list[Training], list[Machine]]:
     return [training for training, _ in pairs[:DESIGNS]], [each for _, each in pairs[:DESIGNS]]
 
 
-def networked() -> tuple[list[Training], list[Site]]:
+def networked() -> tuple[list[Training], list[DesignSite]]:
     """Layouts of a dense and an expert model on clusters of 1,024 to 16,384 H100 over different networks."""
     known = catalog.load()
     software = profiles.default(known.accelerator("h100-sxm"))
@@ -68,7 +68,7 @@ def networked() -> tuple[list[Training], list[Site]]:
         for topology in (RailOptimized(), ThreeTier(), ThreeTier(oversubscription=2), ThreeTier(oversubscription=4)):
             for fabric in ("roce", "spectrum-x"):
                 spec = ClusterSpec(ranks, "hgx-h100", NetworkSpec(topology, FabricSpec(fabric)))
-                site = Site.of(build(spec, known))
+                site = DesignSite.of(build(spec, known))
                 for model in (known.model("llama-3-70b"), known.model("mixtral-8x7b")):
                     search = Search(accelerators=ranks, domain=8, global_batch=ranks, seq_len=8192, fixed={})
                     found = list(layouts(model, search))

@@ -14,7 +14,7 @@ from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
 from railyard.work.training import Training, profiles
-from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.designs import DesignSite, evaluate
 from railyard.work.training.graphs import build as graph_of
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.spec import Layout
@@ -63,7 +63,7 @@ def row(name: str) -> None:
     engines = (engine.get("flow"), engine.get("analytic"), ALONE)
     steps = [[one.simulate([Job(graph)], draw).makespan_ps * 1e-12 for draw in draws] for one in engines]
     flow = float(np.mean(steps[0]))
-    found = evaluate([training], [Site.of(cluster)])
+    found = evaluate([training], [DesignSite.of(cluster)])
     others = [np.mean(steps[1]), np.mean(steps[2]), found.step.step_s[0], found.alone.step_s[0]]
     print(
         f"| {name} | {flow:.3f} | " + " | ".join(f"{100 * (each / flow - 1):+.1f} %" for each in others) + " |",

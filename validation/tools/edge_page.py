@@ -17,7 +17,7 @@ from edge_papaya import papaya
 
 from railyard.cluster.edge.transport import transfer_s, transports
 from railyard.work.federated.algorithm import algorithms
-from railyard.work.federated.messages import Model, Scheme, messages
+from railyard.work.federated.messages import LearnedModel, Scheme, messages
 from railyard.work.federated.updates import secrecies
 from railyard.work.local.method import BACKWARD, Synchronous
 from railyard.work.training.sync.local import DiLoCo, LocalUpdates, StreamingDiLoCo, utilization
@@ -257,7 +257,7 @@ def secrecy() -> list[str]:
     lines = []
     for users, numbers, theirs in ((2**10, 2**20, 1.73), (2**14, 2**24, 1.98)):
         scheme = Scheme(algorithms.get("fedavg")(), secrecy=secrecies.get("secagg")())
-        found = messages(Model(numbers, 1.0, 16, 16), scheme, users)
+        found = messages(LearnedModel(numbers, 1.0, 16, 16), scheme, users)
         total = found.up_bytes + sum(stage.up_bytes + stage.down_bytes for stage in (*found.before, *found.after))
         ours = total / (2.0 * numbers)
         lines.append(f"| {users:,} | {numbers:,} | {theirs} | {ours:.3f} | {error(ours, theirs)} |")

@@ -14,7 +14,7 @@ from railyard.model.machine import StorageRates
 from railyard.work.training.graphs import build
 from railyard.work.training.spec import Checkpoint, DataLoading
 from railyard.work.training.stored import checkpoint_bytes, cores_bps, data_s, file_bps, keys_s, stall_s
-from railyard.work.training.storing import Flows, protected_s, state_flows
+from railyard.work.training.storing import StateFlows, protected_s, state_flows
 
 GB = 1e9
 
@@ -239,7 +239,7 @@ def test_an_asynchronous_checkpoint_stalls_as_before(yard):
 def test_reading_back_asks_decrypts_and_checks(yard):
     saved = replace(PLAIN, encryption="aes-256-gcm", serialize_bps=10e9, keys="file", key_rate=100.0)
     graph = build(yard.training(None, saved, dp=16), yard.machine(16), checkpoint=True)
-    flows: Flows = state_flows(graph, 1)
+    flows: StateFlows = state_flows(graph, 1)
     assert flows.turned(Kind.READ).size_bytes.sum() == flows.bytes
     largest = flows.graph.size_bytes.max() * 8
     wrote, read = protected_s(saved, flows, 0.0, 0.0)

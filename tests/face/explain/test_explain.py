@@ -21,7 +21,7 @@ from railyard.work.study.study import prepare
 from railyard.work.training import Layout, Training
 from railyard.work.training.explain_leaf import Laws, TimeNode, TimeTree, shared_out
 from railyard.work.training.explain_tree import COMMUNICATION, COMPUTATION, HOST, OPTIMIZER, SPREAD, tree_of
-from railyard.work.training.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS, Work
+from railyard.work.training.explain_work import CAST, CORE, GAP, GEMM, GROUPED, PASS, TracedWork
 from railyard.work.training.graphs import Graphs
 from railyard.work.training.spec import SoftwareProfile
 
@@ -345,7 +345,7 @@ def law(kind, phase="forward", operator="up", precision="bf16"):
         precision=precision, software=SoftwareProfile(name="test"),
     )  # fmt: skip
     machine = cluster.build(cluster.ClusterSpec(accelerators=8, server="hgx-h100"), KNOWN)
-    found = Laws(job, machine, "flow").work(Work("MLP", kind, phase, operator, 0.37, 5.0))
+    found = Laws(job, machine, "flow").work(TracedWork("MLP", kind, phase, operator, 0.37, 5.0))
     return found.formula, [constant.name for constant in found.constants]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.work.federated.test_rounds import cohort, population
 from tests.work.federated.test_study import ROUNDS, SITES, refused, run
 
-from railyard.cluster.edge.clients import Network, SharedLink
+from railyard.cluster.edge.clients import AccessNetwork, SharedUplink
 from railyard.engine.rounds import Rule, Tree, close
 from railyard.work.study.distributed import Began, added_s, shared_of
 
@@ -27,11 +27,11 @@ class Rows:
 
 def networked(**network):
     clients = population(count=100_000)
-    return replace(clients, network=Network(**network))
+    return replace(clients, network=AccessNetwork(**network))
 
 
 def test_as_many_are_behind_a_concentrator_as_was_said():
-    clients = networked(concentrators=((50, SharedLink(1e9, 1e9)), None))
+    clients = networked(concentrators=((50, SharedUplink(1e9, 1e9)), None))
     rows = Rows(clients, 100_000)
     behind = clients.network.concentrators_of(clients, rows.who, rows.link, rows.region)
     assert (behind[rows.link == 1] == -1).all()
@@ -41,9 +41,9 @@ def test_as_many_are_behind_a_concentrator_as_was_said():
 
 
 def test_a_tree_has_its_tiers():
-    link = SharedLink(3e9, 4e9)
+    link = SharedUplink(3e9, 4e9)
     clients = networked(
-        concentrators=((50, link), None), sites=(4, SharedLink(1e9, 2e9)), backbones=(SharedLink(7e9, 8e9), None)
+        concentrators=((50, link), None), sites=(4, SharedUplink(1e9, 2e9)), backbones=(SharedUplink(7e9, 8e9), None)
     )
     rows = Rows(clients, 5_000)
     shared = shared_of(clients, rows, 25e9)
@@ -63,7 +63,7 @@ def test_a_tree_has_its_tiers():
 
 def test_what_a_tier_adds():
     # Four of 10 b/s send 80 b each: 8 s alone, 16 s for two behind a concentrator of 10 b/s, 32 s all on a line of 10.
-    clients = networked(concentrators=((50_000, SharedLink(10.0, 10.0)), None))
+    clients = networked(concentrators=((50_000, SharedUplink(10.0, 10.0)), None))
     rows = Rows(clients, 4)
     rows.link, rows.region = np.array([0, 0, 1, 1]), np.zeros(4, int)
     part = cohort(np.zeros(4), up_bits=80.0)

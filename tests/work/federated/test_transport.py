@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from railyard.cluster.edge.transport import carried_s, goodput_bps, transfer_s, transports
 from railyard.kit.errors import InputError
 from railyard.work.federated.algorithm import Candidates, algorithms, selections
-from railyard.work.federated.messages import Model, Privacy, Scheme, curve, curves, messages
+from railyard.work.federated.messages import LearnedModel, Privacy, Scheme, curve, curves, messages
 from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.local.method import BACKWARD, Synchronous
 from railyard.work.training.sync.local import DiLoCo, StreamingDiLoCo, utilization
@@ -120,7 +120,7 @@ def test_more_bytes_take_no_less(path, name):
 
 # Bytes and computation of participants, against the figures of papers.
 
-MODEL = Model(1e6, 6e6)
+MODEL = LearnedModel(1e6, 6e6)
 FEDAVG = algorithms.get("fedavg")()
 
 
@@ -131,7 +131,7 @@ def sent(algorithm="fedavg", clients=40, **more):
 @pytest.mark.parametrize(("users", "numbers", "expansion"), [(2**10, 2**20, 1.73), (2**14, 2**24, 1.98)])
 def test_secagg_as_published(users, numbers, expansion):
     # Bonawitz et al. 2017, abstract: 16-bit values, 1.73 and 1.98 times the bytes of data in the clear.
-    found = messages(Model(numbers, 1.0, 16, 16), Scheme(FEDAVG, secrecy=secrecies.get("secagg")()), users)
+    found = messages(LearnedModel(numbers, 1.0, 16, 16), Scheme(FEDAVG, secrecy=secrecies.get("secagg")()), users)
     total = found.up_bytes + sum(stage.up_bytes + stage.down_bytes for stage in (*found.before, *found.after))
     assert round(total / (2 * numbers), 2) == expansion
 

@@ -16,7 +16,7 @@ from railyard.face import api
 from railyard.graph import Job
 from railyard.work.training import Training, fastest, profiles
 from railyard.work.training import present as words
-from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.designs import DesignSite, evaluate
 from railyard.work.training.fastest import MOST, SURE, WORTH, ClosedError, _Search
 from railyard.work.training.graphs import build as graph_of
 from railyard.work.training.graphs import redrawn
@@ -265,18 +265,22 @@ def flow_s(training, cluster, seeds=1):
 )
 def test_steps_are_near_those_of_flow(training, where, seeds, off):
     cluster = machine(**where)
-    found = evaluate([training], [Site.of(cluster)])
+    found = evaluate([training], [DesignSite.of(cluster)])
     assert found.step.step_s[0] == pytest.approx(flow_s(training, cluster, seeds), rel=off)
 
 
 def test_what_there_is_to_find():
     """Sharded parameters of a job in shuffled servers at 4:1: alone it would take seven tenths as long."""
     training, cluster = job(zero=3, tp=1, pp=1), machine(place="scattered")
-    assert evaluate([training], [Site.of(cluster)]).alone.step_s[0] < 0.7 * flow_s(training, cluster)
+    assert evaluate([training], [DesignSite.of(cluster)]).alone.step_s[0] < 0.7 * flow_s(training, cluster)
 
 
 def test_many_designs_are_many_single_ones():
-    sites = [Site.of(machine()), Site.of(machine(fabric="roce", place="scattered")), Site.of(machine(ratio=1.0))]
+    sites = [
+        DesignSite.of(machine()),
+        DesignSite.of(machine(fabric="roce", place="scattered")),
+        DesignSite.of(machine(ratio=1.0)),
+    ]
     trainings = [job(), job("mixtral-8x7b", tp=4, pp=2, ep=8), job(tp=1, pp=4)]
     together = evaluate(trainings, sites)
     for row, (training, site) in enumerate(zip(trainings, sites, strict=True)):
@@ -287,7 +291,8 @@ def test_many_designs_are_many_single_ones():
 
 def test_more_oversubscription_is_slower():
     steps = [
-        evaluate([job()], [Site.of(machine(ratio, place="scattered"))]).step.step_s[0] for ratio in (1.0, 2.0, 4.0)
+        evaluate([job()], [DesignSite.of(machine(ratio, place="scattered"))]).step.step_s[0]
+        for ratio in (1.0, 2.0, 4.0)
     ]
     assert steps == sorted(steps)
     assert steps[2] > 1.05 * steps[0]
@@ -295,22 +300,22 @@ def test_more_oversubscription_is_slower():
 
 def test_a_change_of_the_network_needs_no_cluster():
     """Half the rate of all links between switches is what twice the oversubscription is."""
-    whole = Site.of(machine(2.0, place="scattered"))
+    whole = DesignSite.of(machine(2.0, place="scattered"))
     links = whole.tiers.link_bps * [1.0, 0.5]
     changed = replace(whole, tiers=replace(whole.tiers, link_bps=links))
-    built = Site.of(machine(4.0, place="scattered"))
+    built = DesignSite.of(machine(4.0, place="scattered"))
     steps = evaluate([job()] * 3, [whole, changed, built]).step.step_s
     assert steps[1] == pytest.approx(steps[2], rel=1e-9)
     assert steps[1] > steps[0]
 
 
 def test_without_links_between_switches_nothing_is_lost_to_them():
-    found = evaluate([job(tp=8, pp=1)], [Site.of(machine(fabric="ideal"))])
+    found = evaluate([job(tp=8, pp=1)], [DesignSite.of(machine(fabric="ideal"))])
     assert found.stretch.demand.shape == (1, len(CLASSES), 1)
     assert found.step.step_s[0] == pytest.approx(found.alone.step_s[0], rel=0.01)
 
 
 def test_other_jobs_make_a_step_longer():
-    site = Site.of(machine(place="scattered"))
+    site = DesignSite.of(machine(place="scattered"))
     busy = np.array([[0.0, 0.6]])
     assert evaluate([job()], [site], others=busy).step.step_s[0] > 1.02 * evaluate([job()], [site]).step.step_s[0]

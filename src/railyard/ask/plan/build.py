@@ -15,7 +15,7 @@ from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
-from railyard.work.training.designs import Site
+from railyard.work.training.designs import DesignSite
 from railyard.work.training.fastest import ClosedFaults, closed_faults
 from railyard.work.training.prepare import faults_of
 
@@ -52,7 +52,7 @@ class PlannedHardware:
 
     cluster: Cluster
     faulty: ClosedFaults
-    site: Site | None
+    site: DesignSite | None
     parts: tuple[CostPart, ...]
     names: frozenset[str]
     lead_s: Mapping[str, float]
@@ -76,7 +76,7 @@ class PlannedHardware:
         faulty, site = faulty or ClosedFaults(cluster), None
         if parts is None:
             with suppress(InputError):
-                site = Site.of(faulty.cluster)
+                site = DesignSite.of(faulty.cluster)
         bill = bill_of(cluster)
         bought = tuple(parts_of_rows(bill) if parts is None else parts)
         switches = [box for plan in cluster.plans.values() for box in plan.switches.values()]

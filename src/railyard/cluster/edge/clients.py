@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from railyard.cluster.edge import transport
-from railyard.cluster.edge.transport import Paths, paths
+from railyard.cluster.edge.transport import ClientPaths, paths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class Population(Protocol):
 
 
 @dataclass(frozen=True)
-class SharedLink:
+class SharedUplink:
     """A link that several clients share, less what others take of it.
 
     Attributes:
@@ -55,7 +55,7 @@ class SharedLink:
 
 
 @dataclass(frozen=True)
-class Network:
+class AccessNetwork:
     """What is shared between access links and the server's line: a tree.
 
     Attributes:
@@ -64,9 +64,9 @@ class Network:
         backbones: By region: its link to the server; None: never short.
     """
 
-    concentrators: tuple[tuple[int, SharedLink] | None, ...] = ()
-    sites: tuple[int, SharedLink] | None = None
-    backbones: tuple[SharedLink | None, ...] = ()
+    concentrators: tuple[tuple[int, SharedUplink] | None, ...] = ()
+    sites: tuple[int, SharedUplink] | None = None
+    backbones: tuple[SharedUplink | None, ...] = ()
 
     @property
     def shares(self) -> bool:
@@ -156,7 +156,7 @@ class Clients:
     sample_spread: float
     seed: int
     able: tuple[bool, ...] = ()
-    network: Network = field(default_factory=Network)
+    network: AccessNetwork = field(default_factory=AccessNetwork)
 
     @property
     def able_share(self) -> float:
@@ -193,7 +193,7 @@ class Clients:
         drawn = np.exp(sigma * transport.normal(self.seed, "samples", who) - sigma * sigma / 2.0)
         return np.maximum(np.rint(self.mean_samples * drawn), 1.0)
 
-    def paths(self, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp], at_s: float) -> Paths:
+    def paths(self, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp], at_s: float) -> ClientPaths:
         """Paths between clients and the server at a time, seconds."""
         far = np.array([region.far_s for region in self.regions])[regions]
         lost = np.array([region.loss for region in self.regions])[regions]
@@ -205,7 +205,7 @@ class Clients:
             for column, values in zip(found, (one.down_bps, one.up_bps, one.rtt_s, one.loss), strict=True):
                 column[rows] = values
         found[3] = 1.0 - (1.0 - found[3]) * (1.0 - lost)
-        return Paths(*found)
+        return ClientPaths(*found)
 
     def there(self, who: Ids, regions: NDArray[np.intp], now_s: float) -> NDArray[np.bool_]:
         """bool[clients], who is there at a time, seconds of UTC."""

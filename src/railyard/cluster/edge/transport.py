@@ -194,7 +194,7 @@ def score_of(link: AccessLink, seed: int, who: Ids, at_s: float | Floats) -> Flo
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
+class ClientPaths:
     """Paths between clients and a server; float64[clients] each.
 
     Attributes:
@@ -209,12 +209,12 @@ class Paths:
     rtt_s: Floats
     loss: Floats
 
-    def take(self, rows: NDArray[np.intp] | slice) -> Paths:
+    def take(self, rows: NDArray[np.intp] | slice) -> ClientPaths:
         """Of some clients."""
-        return Paths(self.down_bps[rows], self.up_bps[rows], self.rtt_s[rows], self.loss[rows])
+        return ClientPaths(self.down_bps[rows], self.up_bps[rows], self.rtt_s[rows], self.loss[rows])
 
 
-def paths(link: AccessLink, seed: int, who: Ids, at_s: float | Floats, far_s: Floats) -> Paths:
+def paths(link: AccessLink, seed: int, who: Ids, at_s: float | Floats, far_s: Floats) -> ClientPaths:
     """Paths of clients that have one kind of link.
 
     A good link is good both ways; its round trip is drawn by itself, since queues and rates need not agree.
@@ -228,7 +228,7 @@ def paths(link: AccessLink, seed: int, who: Ids, at_s: float | Floats, far_s: Fl
     """
     score = score_of(link, seed, who, at_s)
     near = at_score(link.rtt_ps, normal(seed, "link rtt", who)) * _PS
-    return Paths(
+    return ClientPaths(
         at_score(link.down_bps, score), at_score(link.up_bps, score), near + far_s, np.full(len(who), link.loss)
     )
 
@@ -244,7 +244,7 @@ _DEEP_BUFFER = 1.0
 
 
 @dataclass(frozen=True)
-class Transport:
+class WideAreaTransport:
     """A transport protocol with its congestion control.
 
     Attributes:
@@ -287,14 +287,14 @@ class Transport:
         )
 
 
-transports: Registry[Transport] = Registry("transport")
+transports: Registry[WideAreaTransport] = Registry("transport")
 
 for _name in ("cubic", "bbr"):
     _bbr = _name == "bbr"
-    transports.add(_name, Transport(_name, f"TCP with {_name.upper()} and TLS 1.3", 1448.0, 1500.0, 2.0, _bbr))
+    transports.add(_name, WideAreaTransport(_name, f"TCP with {_name.upper()} and TLS 1.3", 1448.0, 1500.0, 2.0, _bbr))
     transports.add(
         f"quic-{_name}",
-        Transport(
+        WideAreaTransport(
             f"quic-{_name}",
             f"QUIC with {_name.upper()}: datagrams of 1,200 bytes as RFC 9000 allows everywhere",
             1200.0 - _QUIC_BYTES,
@@ -316,7 +316,11 @@ def _columns(*values: ArrayLike) -> tuple[tuple[int, ...], list[Floats]]:
 
 
 def goodput_bps(
-    transport: Transport, rate_bps: ArrayLike, rtt_s: ArrayLike, loss: ArrayLike, buffer: ArrayLike = _DEEP_BUFFER
+    transport: WideAreaTransport,
+    rate_bps: ArrayLike,
+    rtt_s: ArrayLike,
+    loss: ArrayLike,
+    buffer: ArrayLike = _DEEP_BUFFER,
 ) -> Floats:
     """Bits of payload a second of one connection, once it has started.
 
@@ -334,7 +338,7 @@ def goodput_bps(
 
 
 def transfer_s(
-    transport: Transport,
+    transport: WideAreaTransport,
     size_bytes: ArrayLike,
     rate_bps: ArrayLike,
     rtt_s: ArrayLike,
@@ -358,7 +362,7 @@ def transfer_s(
 
 
 def carried_s(
-    transport: Transport,
+    transport: WideAreaTransport,
     size_bytes: ArrayLike,
     rate_bps: ArrayLike,
     rtt_s: ArrayLike,

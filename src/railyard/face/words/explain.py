@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from railyard.work.training.explain import Explanation, Tried
+    from railyard.work.training.explain import Explanation, TriedRemedy
     from railyard.work.training.explain_leaf import Law, TimeTree
 
 WIDTH = 80
@@ -174,7 +174,7 @@ def _sensitivity(found: Explanation) -> None:
     table.print()
 
 
-def _row(tried: Tried, found: Explanation) -> tuple[str, str, str, str, str]:
+def _row(tried: TriedRemedy, found: Explanation) -> tuple[str, str, str, str, str]:
     gain = 0.0 if tried.gain is None else tried.gain
     money = "-"
     if tried.cpmt_usd is not None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog, Model
     from railyard.catalog.types import Accelerator, Server
     from railyard.cluster.edge.clients import Clients
-    from railyard.cluster.edge.transport import Transport
+    from railyard.cluster.edge.transport import WideAreaTransport
     from railyard.work.edge.section import EdgeSection, PlaceSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
@@ -63,7 +63,7 @@ class NearUser:
     catalog: Catalog
     model: Model
     clients: Clients
-    transport: Transport
+    transport: WideAreaTransport
     places: tuple[Place, ...]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.edge.clients import Clients
-    from railyard.cluster.edge.transport import Paths
+    from railyard.cluster.edge.transport import ClientPaths
     from railyard.measure.result.section import Band
     from railyard.work.edge.prepare import NearUser, Place
 
@@ -109,7 +109,7 @@ def ways(job: NearUser, place: Place, asking: Questions) -> Ways:
     return Ways(up, back, answer, up_shared, late[0], np.maximum(*late))
 
 
-def _paths(job: NearUser, place: Place, asking: Questions) -> Paths:
+def _paths(job: NearUser, place: Place, asking: Questions) -> ClientPaths:
     paths = job.clients.paths(asking.who, asking.link, asking.region, NOON_S)
     if place.section.distance is None:
         return paths

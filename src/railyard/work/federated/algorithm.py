@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Algorithm(Ranged):
+class FederatedAlgorithm(Ranged):
     """A way of federated learning; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -53,12 +53,12 @@ class Algorithm(Ranged):
         return 1.0
 
 
-algorithms: Registry[type[Algorithm]] = Registry("federated algorithm")
+algorithms: Registry[type[FederatedAlgorithm]] = Registry("federated algorithm")
 
 
 @algorithms.register("fedavg")
 @dataclass(frozen=True)
-class FedAvg(Algorithm):
+class FedAvg(FederatedAlgorithm):
     """FedAvg: local epochs of SGD, and the mean of what came back."""
 
     kind: ClassVar[str] = "fedavg"
@@ -67,7 +67,7 @@ class FedAvg(Algorithm):
 
 @algorithms.register("fedasync")
 @dataclass(frozen=True)
-class FedAsync(Algorithm):
+class FedAsync(FederatedAlgorithm):
     """FedAsync: the server steps on every update that comes, however old; nobody waits for anybody."""
 
     kind: ClassVar[str] = "fedasync"
@@ -81,7 +81,7 @@ class FedAsync(Algorithm):
 
 @algorithms.register("fedbuff")
 @dataclass(frozen=True)
-class FedBuff(Algorithm):
+class FedBuff(FederatedAlgorithm):
     """FedBuff: the server steps when `size` updates have come; nobody waits for anybody.
 
     Attributes:
@@ -101,7 +101,7 @@ class FedBuff(Algorithm):
 
 @algorithms.register("fedprox")
 @dataclass(frozen=True)
-class FedProx(Algorithm):
+class FedProx(FederatedAlgorithm):
     """FedProx: FedAvg with a term that keeps clients near the server's model; slow ones may do part of the work.
 
     A client keeps the server's model too, to stay near it.
@@ -119,7 +119,7 @@ class FedProx(Algorithm):
 
 @algorithms.register("hierarchical")
 @dataclass(frozen=True)
-class Hierarchical(Algorithm):
+class Hierarchical(FederatedAlgorithm):
     """Hierarchical FedAvg: an edge server in every region averages its clients; edges meet in the cloud.
 
     Attributes:
@@ -141,7 +141,7 @@ class Hierarchical(Algorithm):
 
 @algorithms.register("scaffold")
 @dataclass(frozen=True)
-class Scaffold(Algorithm):
+class Scaffold(FederatedAlgorithm):
     """SCAFFOLD: control variates against drift travel with the model, so that twice the bytes go each way.
 
     A client keeps its own control variate and the server's.
@@ -156,7 +156,7 @@ class Scaffold(Algorithm):
 
 @algorithms.register("split")
 @dataclass(frozen=True)
-class Split(Algorithm):
+class SplitLearning(FederatedAlgorithm):
     """Split learning: the client has the first layers, activations cross to the server and gradients come back.
 
     All participants run at the same time, and their parts are averaged at the end of the round (SplitFed).
@@ -242,7 +242,7 @@ class Uniform(Selection):
 
 @selections.register("fastest")
 @dataclass(frozen=True)
-class Fastest(Selection):
+class FastestCandidates(Selection):
     """The fastest of a larger pool of candidates: shorter rounds, and slow clients are hardly heard.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from railyard.cluster.edge import transport
-from railyard.cluster.edge.transport import Paths, block_of, carried_s, transfer_s
+from railyard.cluster.edge.transport import ClientPaths, block_of, carried_s, transfer_s
 from railyard.engine.rounds import Cohort
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Drawn:
     region: NDArray[np.intp]
     samples: Floats
     flops: Floats
-    paths: Paths
+    paths: ClientPaths
 
     def __len__(self) -> int:
         return len(self.who)
@@ -153,7 +153,7 @@ def together(found: Sequence[Found]) -> Found:
     columns: dict[str, Any] = {}
     for one in fields(found[0]):  # type: ignore[arg-type]
         parts = [getattr(each, one.name) for each in found]
-        if isinstance(parts[0], Paths):
+        if isinstance(parts[0], ClientPaths):
             columns[one.name] = together(parts)
         else:
             columns[one.name] = None if parts[0] is None else np.concatenate(parts, axis=-1)
@@ -171,7 +171,9 @@ def expected_s(job: Learning, rows: Drawn) -> Floats:
     return out
 
 
-def _carried(job: Learning, size_bytes: float, rate: Floats, paths: Paths, *, first: bool) -> tuple[Floats, Floats]:
+def _carried(
+    job: Learning, size_bytes: float, rate: Floats, paths: ClientPaths, *, first: bool
+) -> tuple[Floats, Floats]:
     """Seconds that the bits of a message take at the steady goodput, and those it takes besides."""
     total, bits = carried_s(job.transport, size_bytes, rate, paths.rtt_s, paths.loss)
     setup = job.transport.setup_rtts * paths.rtt_s if first else 0.0
@@ -286,7 +288,9 @@ def _columns(record: Any) -> list[tuple[str, Any]]:
 def _empty(record: Any, count: int) -> Any:
     """A record with the columns of another, for so many rows."""
     made = {
-        name: _empty(value, count) if isinstance(value, Paths) else np.zeros((*value.shape[:-1], count), value.dtype)
+        name: _empty(value, count)
+        if isinstance(value, ClientPaths)
+        else np.zeros((*value.shape[:-1], count), value.dtype)
         for name, value in _columns(record)
     }
     return replace(record, **made)
@@ -294,7 +298,7 @@ def _empty(record: Any, count: int) -> Any:
 
 def _put(target: Any, rows: Ids, source: Any) -> None:
     for name, value in _columns(source):
-        if isinstance(value, Paths):
+        if isinstance(value, ClientPaths):
             _put(getattr(target, name), rows, value)
         else:
             getattr(target, name)[..., rows] = value
@@ -304,7 +308,7 @@ def _taken(record: Any, rows: Ids) -> Any:
     """Some rows of a record."""
     found = {}
     for name, value in _columns(record):
-        if isinstance(value, Paths):
+        if isinstance(value, ClientPaths):
             found[name] = _taken(value, rows)
         else:
             found[name] = _chosen(value, rows)

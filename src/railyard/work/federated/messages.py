@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster.edge.clients import Clients
-    from railyard.cluster.edge.transport import Transport
-    from railyard.work.federated.algorithm import Algorithm, Selection
+    from railyard.cluster.edge.transport import WideAreaTransport
+    from railyard.work.federated.algorithm import FederatedAlgorithm, Selection
     from railyard.work.federated.section import FederatedSection
     from railyard.work.federated.updates import SecAgg, UpdateCompression
     from railyard.work.scenario.variants import Variant
@@ -171,11 +171,11 @@ class Learning:
     section: FederatedSection
     catalog: Catalog
     clients: Clients
-    model: Model
+    model: LearnedModel
     scheme: Scheme
     sent: Messages
     selection: Selection
-    transport: Transport
+    transport: WideAreaTransport
     curve: Curve | None
 
     @property
@@ -230,7 +230,7 @@ AGGREGATE_FLOP = 2.0
 
 
 @dataclass(frozen=True)
-class Model:
+class LearnedModel:
     """What is learned.
 
     Attributes:
@@ -256,7 +256,7 @@ class Scheme:
         privacy: Noise; None adds none.
     """
 
-    algorithm: Algorithm
+    algorithm: FederatedAlgorithm
     compression: UpdateCompression | None = None
     secrecy: SecAgg | None = None
     privacy: Privacy | None = None
@@ -295,7 +295,7 @@ class Messages:
     state_bytes: float
 
 
-def messages(model: Model, scheme: Scheme, clients: int) -> Messages:
+def messages(model: LearnedModel, scheme: Scheme, clients: int) -> Messages:
     """What one of so many participants of a round sends and computes."""
     algorithm, secrecy = scheme.algorithm, scheme.secrecy
     mine = model.parameters * algorithm.client_share
@@ -326,7 +326,7 @@ def messages(model: Model, scheme: Scheme, clients: int) -> Messages:
     )
 
 
-def _state_bytes(parameters: float, algorithm: Algorithm, compression: UpdateCompression | None) -> float:
+def _state_bytes(parameters: float, algorithm: FederatedAlgorithm, compression: UpdateCompression | None) -> float:
     """Parameters, gradients and momentum in 32 bits, and whatever else is kept."""
     kept = 1.0 if compression is not None and compression.error_feedback else 0.0
     return 4.0 * parameters * (3.0 + algorithm.copies + kept)

@@ -14,7 +14,7 @@ from railyard.kit.quantities import format_memory
 from railyard.model.architecture import model_flops_per_token
 from railyard.work.federated.algorithm import algorithms, selections
 from railyard.work.federated.known import drawn, expected_s
-from railyard.work.federated.messages import Learning, Model, Privacy, Scheme, curve, messages
+from railyard.work.federated.messages import LearnedModel, Learning, Privacy, Scheme, curve, messages
 from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
@@ -73,14 +73,14 @@ def _scheme(draft: Draft, section: FederatedSection) -> Scheme:
     )
 
 
-def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> Model:
+def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> LearnedModel:
     if not isinstance(section.model, str):
-        return Model(section.model.parameters, section.model.flop_per_sample, section.bits, section.bits)
+        return LearnedModel(section.model.parameters, section.model.flop_per_sample, section.bits, section.bits)
     with blaming(draft, *PLACE):
         known = compose.model_of(draft.folder, section.model, catalog)
     sequence = section.sequence or 1
     flop = model_flops_per_token(known, sequence) * sequence
-    return Model(float(known.parameters()), flop, section.bits, section.bits)
+    return LearnedModel(float(known.parameters()), flop, section.bits, section.bits)
 
 
 def _possible(found: Learning) -> None:

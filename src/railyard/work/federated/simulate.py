@@ -182,7 +182,7 @@ def simulate(job: Learning, control: Control) -> Learned:
 def _waited(job: Learning, log: RoundLog, control: Control) -> None:
     now = job.section.start * HOUR_S
     edges = bool(job.scheme.algorithm.edge_rounds)
-    servers = _edges(job) if edges else [Server(job.clients, job.goal, Known(job, job.clients))]
+    servers = _edges(job) if edges else [RoundServer(job.clients, job.goal, Known(job, job.clients))]
     for number in range(job.section.rounds):
         begun = now
         now = _over_edges(job, servers, log, now, number) if edges else _one(job, servers[0], log, now, number)
@@ -194,7 +194,7 @@ def _waited(job: Learning, log: RoundLog, control: Control) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Server:
+class RoundServer:
     """Who sums the updates of whom.
 
     Attributes:
@@ -209,7 +209,7 @@ class Server:
     region: int = 0
 
 
-def _one(job: Learning, server: Server, log: RoundLog, now: float, number: int) -> float:
+def _one(job: Learning, server: RoundServer, log: RoundLog, now: float, number: int) -> float:
     """A round with a server that waits; when it ended."""
     clients, goal = server.clients, server.goal
     rows, began = _gathered(job, server, log, now, number)
@@ -238,7 +238,7 @@ def _one(job: Learning, server: Server, log: RoundLog, now: float, number: int) 
     return began + closed.took_s + server_s
 
 
-def _gathered(job: Learning, server: Server, log: RoundLog, now: float, number: int) -> tuple[Drawn, float]:
+def _gathered(job: Learning, server: RoundServer, log: RoundLog, now: float, number: int) -> tuple[Drawn, float]:
     """Participants of a round, and when enough of them were there."""
     clients, goal = server.clients, server.goal
     wanted = math.ceil(goal * (1.0 + job.section.round.over_selection) - 1e-9)
@@ -331,7 +331,7 @@ def _causes(log: RoundLog, closed: Closed) -> None:
     log.cause("waiting until the deadline" if closed.by_deadline else "waiting for clients that left", rest - staged)
 
 
-def _edges(job: Learning) -> list[Server]:
+def _edges(job: Learning) -> list[RoundServer]:
     """An edge server in every region, with its part of the clients."""
     total, found = sum(region.share for region in job.clients.regions), []
     for index, region in enumerate(job.clients.regions):
@@ -343,11 +343,11 @@ def _edges(job: Learning) -> list[Server]:
             network=replace(job.clients.network, backbones=()),
             seed=job.clients.seed + 7919 * (index + 1),
         )
-        found.append(Server(here, max(round(job.goal * share), 1), Known(job, here), index))
+        found.append(RoundServer(here, max(round(job.goal * share), 1), Known(job, here), index))
     return found
 
 
-def _over_edges(job: Learning, servers: Sequence[Server], log: RoundLog, now: float, number: int) -> float:
+def _over_edges(job: Learning, servers: Sequence[RoundServer], log: RoundLog, now: float, number: int) -> float:
     """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
     algorithm = job.scheme.algorithm
     ends, books = [], []

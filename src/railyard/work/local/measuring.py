@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from railyard.measure.cost.assumptions import of_entry
 from railyard.measure.result.distributed import CauseRow, EdgeRow, LocalFigures, SiteRow
 from railyard.measure.result.variants import LocalVariant
-from railyard.work.local.sync import SyncTimes, break_even_bps, relay_bps
+from railyard.work.local.sync import SiteSyncTimes, break_even_bps, relay_bps
 from railyard.work.study.distributed import HOUR_S, TERA, band, by_end, causes, cost, egress_of, pue_of, sources_of
 from railyard.work.study.kind import MeasuredVariant
 
@@ -40,7 +40,7 @@ class LocalRun:
     """
 
     job: LocalJob
-    times: SyncTimes
+    times: SiteSyncTimes
 
 
 def measure(run: LocalRun) -> MeasuredVariant[LocalVariant]:
@@ -78,12 +78,12 @@ def measure(run: LocalRun) -> MeasuredVariant[LocalVariant]:
     return MeasuredVariant(variant, tuple(_sources(job)), LEFT_OUT, tuple(_defaults(job)))
 
 
-def _causes(times: SyncTimes) -> tuple[CauseRow, ...]:
+def _causes(times: SiteSyncTimes) -> tuple[CauseRow, ...]:
     rows = [(name, seconds) for name, seconds in times.causes.items() if abs(seconds) > 1e-12 * times.step_s]
     return causes(rows, times.step_s)
 
 
-def _site(job: LocalJob, times: SyncTimes, number: int) -> SiteRow:
+def _site(job: LocalJob, times: SiteSyncTimes, number: int) -> SiteRow:
     site = job.sites[number]
     section = site.section
     rent = band(site.accelerator.rental_usd_per_h, section.accelerators * section.count)
@@ -106,7 +106,7 @@ def _mfu(job: LocalJob, tokens: float) -> float:
     return tokens * job.flop_per_token / peak
 
 
-def _edges(job: LocalJob, times: SyncTimes) -> Iterator[EdgeRow]:
+def _edges(job: LocalJob, times: SiteSyncTimes) -> Iterator[EdgeRow]:
     names = [site.section.name for site in job.sites]
     for i, j in times.pairs:
         yield EdgeRow(
@@ -146,7 +146,7 @@ def _joules(job: LocalJob, tokens: float, used: float) -> Band:
     return by_end(joules)
 
 
-def _warnings(job: LocalJob, times: SyncTimes) -> Iterator[str]:
+def _warnings(job: LocalJob, times: SiteSyncTimes) -> Iterator[str]:
     if times.lost > 0:
         yield f"{100 * times.lost:.1f} % of the work goes with sites that leave before they meet"
     if not job.method.published:

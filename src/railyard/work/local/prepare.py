@@ -162,7 +162,7 @@ _PS = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class TrainingSite:
     """One kind of site.
 
     Attributes:
@@ -195,7 +195,7 @@ class LocalJob:
     parameters: float
     flop_per_token: float
     method: LocalUpdates
-    sites: tuple[Site, ...]
+    sites: tuple[TrainingSite, ...]
     lines: Lines
 
     @property
@@ -237,7 +237,7 @@ def _size(draft: Draft, section: LocalSection, catalog: Catalog) -> tuple[float,
     return float(section.model.parameters), 6.0 * section.model.parameters if flop is None else flop
 
 
-def _site(draft: Draft, number: int, catalog: Catalog, flop: float, memo: Memo) -> Site:
+def _site(draft: Draft, number: int, catalog: Catalog, flop: float, memo: Memo) -> TrainingSite:
     section = draft.scenario.local
     written = section.sites[number]
     with blaming(draft, *PLACE, "sites", str(number)):
@@ -254,7 +254,7 @@ def _site(draft: Draft, number: int, catalog: Catalog, flop: float, memo: Memo) 
         else:
             key = [section.model, section.sequence, section.batch, written.server, written.accelerators]
             step_s, origin = memo.get("step", key, partial(simulated_step_s, draft, section, written)), "simulated"
-    return Site(written, accelerator, server, step_s, origin, peak)
+    return TrainingSite(written, accelerator, server, step_s, origin, peak)
 
 
 def simulated_step_s(draft: Draft, section: LocalSection, site: SiteSection) -> float:

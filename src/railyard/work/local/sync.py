@@ -26,7 +26,7 @@ _STOPS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class SyncTimes:
+class SiteSyncTimes:
     """Time per step of training on several sites that synchronize their parameters.
 
     Attributes:
@@ -54,7 +54,7 @@ class SyncTimes:
     lost: float
 
 
-def sync_times(job: LocalJob) -> SyncTimes:
+def sync_times(job: LocalJob) -> SiteSyncTimes:
     """Step time by the closed form of the way in which the method synchronizes."""
     kind = job.method.partners
     if kind == "server":
@@ -112,7 +112,7 @@ def _slowest(
     return found
 
 
-def _in_step(job: LocalJob, *, present: bool) -> SyncTimes:
+def _in_step(job: LocalJob, *, present: bool) -> SiteSyncTimes:
     """Everybody, or everybody who is there, waits for the slowest at every meeting."""
     method = job.method
     counts = np.array([site.section.count for site in job.sites], float)
@@ -129,7 +129,7 @@ def _in_step(job: LocalJob, *, present: bool) -> SyncTimes:
     tokens = counts * there * stays * job.step_tokens / cycle
     mean = float((counts * there * steps).sum() / (counts * there).sum())
     share = late / (sent + far) if sent + far > 0 else 0.0
-    return SyncTimes(
+    return SiteSyncTimes(
         step_s=cycle,
         compute_s=mean,
         causes={
@@ -149,7 +149,7 @@ def _in_step(job: LocalJob, *, present: bool) -> SyncTimes:
     )
 
 
-def _apart(job: LocalJob, exchange: list[tuple[float, float, float]], pairs: list[tuple[int, int]]) -> SyncTimes:
+def _apart(job: LocalJob, exchange: list[tuple[float, float, float]], pairs: list[tuple[int, int]]) -> SiteSyncTimes:
     """Nobody waits: each site's own cycle of H steps and an exchange (seconds of bits, unlost, of distance)."""
     method = job.method
     counts = np.array([site.section.count for site in job.sites], float)
@@ -160,7 +160,7 @@ def _apart(job: LocalJob, exchange: list[tuple[float, float, float]], pairs: lis
     mean, cycle = float((weight * steps).sum()), float((weight * cycles).sum())
     parts = [float((weight * np.array(column)).sum()) / method.inner_steps for column in zip(*exchange, strict=True)]
     sent, unlost, far = parts
-    return SyncTimes(
+    return SiteSyncTimes(
         step_s=cycle,
         compute_s=mean,
         causes={
@@ -222,7 +222,7 @@ def _mixed(job: LocalJob, site: int, took: Callable[[Lines], tuple[Floats, ...]]
     return [(1.0 - share) * direct + share * relayed for direct, relayed in zip(took(lines), took(relays), strict=True)]
 
 
-def relay_bps(job: LocalJob, times: SyncTimes) -> float:
+def relay_bps(job: LocalJob, times: SiteSyncTimes) -> float:
     """What all relays together carry one way, mean over time: each exchange of relayed pairs passes them once."""
     counts = [site.section.count for site in job.sites]
     kind = job.method.partners
@@ -263,7 +263,7 @@ def _stays(job: LocalJob, site: int, seconds: float) -> float:
     return 1.0 if present is None else math.exp(-seconds / present)
 
 
-def break_even_bps(job: LocalJob, times: SyncTimes) -> float | None:
+def break_even_bps(job: LocalJob, times: SiteSyncTimes) -> float | None:
     """Rate between sites, headers in, at which gradients of every step, sent under the backward pass, are as fast.
 
     Lines without loss; None where distance alone makes every rate too low, or where this is that method.

@@ -96,7 +96,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Site:
+class StageSite:
     """Where stages stand.
 
     Attributes:
@@ -183,7 +183,7 @@ class Drafts:
         return Use(device, count, drawn_w(device, watt * span_s, count, span_s), decode=busy)
 
 
-def drafts_of(section: DraftSection, job: ServingJob, site: Site) -> Drafts:
+def drafts_of(section: DraftSection, job: ServingJob, site: StageSite) -> Drafts:
     """From what is written.
 
     Raises:

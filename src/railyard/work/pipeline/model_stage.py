@@ -22,7 +22,7 @@ from railyard.measure.serving.journeys import DROPPED, served
 from railyard.work.pipeline.batched import (
     Built,
     BuiltHardware,
-    Site,
+    StageSite,
     draft_figures,
     drafts_of,
     encoder,
@@ -165,7 +165,7 @@ def _full_blocks(requests: RequestTable) -> dict[str, Any]:
     }
 
 
-def answer(name: str, section: ModelStage, site: Site) -> Built:
+def answer(name: str, section: ModelStage, site: StageSite) -> Built:
     """The stage of a language model, ready to run.
 
     Args:
@@ -214,7 +214,7 @@ def _notes(stage: Answer, requests: RequestTable, visited: Record) -> Iterator[s
     yield from thrashed(asked, visited.parts[SERVING])
 
 
-def _machine(section: ModelStage, site: Site) -> ClusterSection:
+def _machine(section: ModelStage, site: StageSite) -> ClusterSection:
     """The scenario's cluster with the stage's servers, as many as its pools need."""
     written = site.draft.scenario.cluster
     server = section.server or written.server
@@ -344,7 +344,7 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
     pipeline = section or scenario.pipeline
     asked = [dump(pipeline.requests), scenario.seed]
     requests: RequestTable = memo.get("requests", asked, lambda: requests_of(draft))
-    site = Site(draft, catalog, network, memo)
+    site = StageSite(draft, catalog, network, memo)
     stages = {name: _stage(name, section, site) for name, section in pipeline.stages.items()}
     used = sum(nics_of(one) for stage in stages.values() for one in stage.hardware)
     room = bill_of(network).count("nic")
@@ -375,7 +375,7 @@ def nics_of(hardware: BuiltHardware) -> float:
     return hardware.count * hardware.cluster.server.nics_per_accelerator
 
 
-def _stage(name: str, section: StageSection, site: Site) -> Built:
+def _stage(name: str, section: StageSection, site: StageSite) -> Built:
     with blaming(site.draft, *_STAGES, name):
         if isinstance(section, EncodeStage):
             devices = section.replicas * section.tp

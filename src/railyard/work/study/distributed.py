@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
-from railyard.cluster.edge.clients import Clients, Network, Region, SharedLink
+from railyard.cluster.edge.clients import AccessNetwork, Clients, Region, SharedUplink
 from railyard.cluster.edge.transport import Presence
 from railyard.engine import rounds
 from railyard.engine.rounds import Tree
@@ -103,7 +103,7 @@ class _Growing:
         self.first = np.zeros(clients, np.int32)
         self.links = 1
 
-    def add(self, tier: str, number: NDArray[np.int64], link: SharedLink) -> None:
+    def add(self, tier: str, number: NDArray[np.int64], link: SharedUplink) -> None:
         """A tier's links of one size, nearer to the clients: those with a number of -1 are behind none of them."""
         rows = np.flatnonzero(number >= 0)
         if not len(rows):
@@ -242,23 +242,23 @@ def _require_link(name: str, section: ClientsSection) -> None:
         )
 
 
-def network_of(section: ClientsSection) -> Network:
+def network_of(section: ClientsSection) -> AccessNetwork:
     """What clients share."""
     concentrators = []
     for name in section.links:
         one = section.network.concentrators.get(name)
         concentrators.append(None if one is None else (one.clients, _shared(one)))
     sites = section.network.sites
-    return Network(
+    return AccessNetwork(
         concentrators=tuple(concentrators),
         sites=None if sites is None else (sites.each_region, _shared(sites)),
         backbones=tuple(None if one.backbone is None else _shared(one.backbone) for one in section.regions),
     )
 
 
-def _shared(section: SharedLinkSection) -> SharedLink:
+def _shared(section: SharedLinkSection) -> SharedUplink:
     down = section.up if section.down is None else section.down
-    return SharedLink(section.up * (1.0 - section.busy), down * (1.0 - section.busy))
+    return SharedUplink(section.up * (1.0 - section.busy), down * (1.0 - section.busy))
 
 
 def presence_of(section: AvailableSection) -> Presence:

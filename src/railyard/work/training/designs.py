@@ -211,7 +211,7 @@ def _as_graphs(columns: Columns) -> Columns:
 
 
 @dataclass(frozen=True)
-class Site:
+class DesignSite:
     """A cluster as closed forms see it.
 
     Attributes:
@@ -223,7 +223,7 @@ class Site:
     tiers: Tiers
 
     @classmethod
-    def of(cls, cluster: Cluster) -> Site:
+    def of(cls, cluster: Cluster) -> DesignSite:
         """The plain numbers of a cluster.
 
         Raises:
@@ -247,7 +247,7 @@ class Designs:
     stretch: Stretch
 
 
-def evaluate(trainings: Sequence[Training], sites: Sequence[Site], *, others: F | None = None) -> Designs:
+def evaluate(trainings: Sequence[Training], sites: Sequence[DesignSite], *, others: F | None = None) -> Designs:
     """Steps of many designs.
 
     What jobs do about limits of the network (`Training.communication`) is timed without contention.
@@ -267,7 +267,7 @@ def evaluate(trainings: Sequence[Training], sites: Sequence[Site], *, others: F 
     return Designs(step, alone, stretch)
 
 
-def _networks(sites: Sequence[Site]) -> Networks:
+def _networks(sites: Sequence[DesignSite]) -> Networks:
     known: dict[int, int] = {}
     index = [known.setdefault(id(site.tiers), len(known)) for site in sites]
     first = {known[id(site.tiers)]: site.tiers for site in sites}

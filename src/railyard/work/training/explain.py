@@ -48,7 +48,7 @@ _PART_OF: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedRemedy:
     """What one remedy gave.
 
     Attributes:
@@ -91,8 +91,8 @@ class Explanation:
     engine: str
     variants: tuple[str, ...]
     tree: TimeTree
-    remedies: tuple[Tried, ...]
-    sensitivity: tuple[Tried, ...]
+    remedies: tuple[TriedRemedy, ...]
+    sensitivity: tuple[TriedRemedy, ...]
 
     def to_json(self, *, depth: int | None = None) -> dict[str, object]:
         """Format `railyard/explain-1`.
@@ -148,8 +148,8 @@ def explain(
     job = replace(job, cluster=redrawn(job.cluster, int(str(timeline.meta.get("seed", 0)))))
     added = _added(stored, timeline.makespan_ps * 1e-12)
     tree = tree_of(timeline, job.cluster, job.training, job.policy, variant=stored.name, added_ps=added)
-    remedies: tuple[Tried, ...] = ()
-    sensitivity: tuple[Tried, ...] = ()
+    remedies: tuple[TriedRemedy, ...] = ()
+    sensitivity: tuple[TriedRemedy, ...] = ()
     if with_remedies:
         lost_s = sum(fault.lost_s for fault in stored.faults or ())
         bench = replace(_bench(job), lost_s=lost_s, seed=int(str(timeline.meta.get("seed", 0))))
@@ -269,7 +269,7 @@ class _Trials:
     notify: Progress
     added_s: float
 
-    def all(self) -> tuple[tuple[Tried, ...], tuple[Tried, ...], tuple[str, ...]]:
+    def all(self) -> tuple[tuple[TriedRemedy, ...], tuple[TriedRemedy, ...], tuple[str, ...]]:
         """Every remedy, every resource made better, the most helpful first; and what a reader must know of them."""
         bench = self.remedied.bench
         job, seed = bench.job, bench.seed
@@ -293,8 +293,8 @@ class _Trials:
             notes.append(f"the same step now takes {base_s:.6g} s (stored: {stored_s:.6g} s); gains are against that")
         return _sorted(tried[: len(wanted)]), _sorted(tried[len(wanted) :]), tuple(notes)
 
-    def _remedy(self, remedy: Remedy, remedied: Remedied, plain: Stepped) -> Tried:
-        named = Tried(remedy.name, remedy.family, remedy.removes, remedy.assumes)
+    def _remedy(self, remedy: Remedy, remedied: Remedied, plain: Stepped) -> TriedRemedy:
+        named = TriedRemedy(remedy.name, remedy.family, remedy.removes, remedy.assumes)
         try:
             row = row_of(remedy, remedied(remedy), plain)
         except (InputError, SimulationError) as error:
@@ -302,7 +302,7 @@ class _Trials:
             return replace(named, reason=reason.splitlines()[0].partition("; nearest")[0])
         return replace(named, step_s=row.step_seconds, gain=row.gain, cpmt_usd=row.cpmt_usd)
 
-    def _resource(self, bench: StepRuns, resource: Resource, base_s: float) -> Tried:
+    def _resource(self, bench: StepRuns, resource: Resource, base_s: float) -> TriedRemedy:
         words = f"{bottleneck.FACTOR:g} x {resource.name}"
         if resource.shorter:
             words = f"{resource.name} / {bottleneck.FACTOR:g}"
@@ -310,8 +310,8 @@ class _Trials:
             words = f"jitter / {bottleneck.FACTOR:g}"
         mean_s = bench.better(resource, bottleneck.FACTOR) + self.added_s
         gain = 1 - mean_s / (base_s + self.added_s)
-        return Tried(words, "hardware", _PART_OF[resource.family], step_s=mean_s, gain=gain)
+        return TriedRemedy(words, "hardware", _PART_OF[resource.family], step_s=mean_s, gain=gain)
 
 
-def _sorted(tried: Sequence[Tried]) -> tuple[Tried, ...]:
+def _sorted(tried: Sequence[TriedRemedy]) -> tuple[TriedRemedy, ...]:
     return tuple(sorted(tried, key=lambda one: (one.gain is None, -(one.gain or 0.0), one.name)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from railyard.cluster import Cluster
-    from railyard.work.training.explain_work import Work
+    from railyard.work.training.explain_work import TracedWork
     from railyard.work.training.spec import Training
 
 
@@ -243,7 +243,7 @@ class Laws:
         source = origin.source if origin else "catalogue"
         return Constant(f"flops {name}", f"{accelerator.flops.get(name, 0.0):.4g} FLOP/s, dense", source)
 
-    def work(self, one: Work) -> Law:
+    def work(self, one: TracedWork) -> Law:
         """Of an operator, its casts or its gaps."""
         if one.kind == GAP:
             return Law("device gap between kernels x kernels (operators.py)", self._device("launch_ps"))
@@ -265,7 +265,7 @@ class Laws:
             )
         return self._gemm(one)
 
-    def _gemm(self, one: Work) -> Law:
+    def _gemm(self, one: TracedWork) -> Law:
         share = {"fp8": "fp8_fraction", "fp4": "fp4_fraction"}.get(self.training.precision, "gemm_fraction")
         if one.operator in ("logits", "router"):
             share = "gemm_fraction"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from railyard.graph import HOST as LAUNCHING
 from railyard.measure.decompose import decompose
 from railyard.work.training.explain_leaf import Laws, TimeNode, TimeTree, shared_out
-from railyard.work.training.explain_work import BACKWARD, FORWARD, RECOMPUTE, WEIGHT, Work, distinguished, work_of
+from railyard.work.training.explain_work import BACKWARD, FORWARD, RECOMPUTE, WEIGHT, TracedWork, distinguished, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ def _by_cause(rows: Sequence[TimeRow]) -> dict[str, list[TimeRow]]:
 
 
 def _computation(
-    rows: Sequence[TimeRow], subjects: Mapping[str, Subject], work: Sequence[Work], laws: Laws
+    rows: Sequence[TimeRow], subjects: Mapping[str, Subject], work: Sequence[TracedWork], laws: Laws
 ) -> tuple[TimeNode, list[TimeNode]]:
     """Computation by part of the model, and beside it the host, the optimizer, the fixed part and what ran slower."""
     leaves: dict[tuple[str, str, str], list[TimeNode]] = defaultdict(list)
@@ -141,7 +141,7 @@ def _computation(
     return TimeNode.of(COMPUTATION, _nested(leaves)), [TimeNode.of(name, nodes) for name, nodes in nodes_of.items()]
 
 
-def _placed(nominal_ps: int, work: Sequence[Work]) -> tuple[list[int], int]:
+def _placed(nominal_ps: int, work: Sequence[TracedWork]) -> tuple[list[int], int]:
     """Amounts of operators, and what is left for the host; where durations were given from outside, in proportion."""
     planned = sum(one.seconds for one in work)
     device = round(planned * 1e12)

@@ -190,7 +190,7 @@ _BLOCKS: dict[str, Block] = {
 
 
 @dataclass(frozen=True)
-class Work:
+class TracedWork:
     """Device time of one kind of work in one phase, as the formulas give it.
 
     Attributes:
@@ -210,7 +210,7 @@ class Work:
     kernels: float
 
 
-def work_of(training: Training, accelerator: Accelerator) -> list[Work]:
+def work_of(training: Training, accelerator: Accelerator) -> list[TracedWork]:
     """Every operator of a step, over all ranks; those of no time are left out."""
     times = _times(training, accelerator)
     total: dict[tuple[str, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -222,7 +222,7 @@ def work_of(training: Training, accelerator: Accelerator) -> list[Work]:
                 entry = total[part, kind, phase, name]
                 entry[0] += often * seconds
                 entry[1] += often * kernels
-    return [Work(*key, seconds, kernels) for key, (seconds, kernels) in total.items() if seconds > 0]
+    return [TracedWork(*key, seconds, kernels) for key, (seconds, kernels) in total.items() if seconds > 0]
 
 
 def _passes(training: Training, stage: VirtualStage) -> Iterator[tuple[str, str, float]]:

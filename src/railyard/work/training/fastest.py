@@ -22,7 +22,7 @@ from railyard.kit.errors import InputError, SimulationError
 from railyard.model.machine import Machine
 from railyard.work.study import compose
 from railyard.work.study.deaths import cut_off, cut_off_by, dead_links, parted, words
-from railyard.work.training.designs import Site, estimate, evaluate
+from railyard.work.training.designs import DesignSite, estimate, evaluate
 from railyard.work.training.layout import places
 from railyard.work.training.memory import memory
 
@@ -225,7 +225,7 @@ SURE = 2.0
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedLayout:
     """One layout that may be the fastest.
 
     Attributes:
@@ -264,7 +264,7 @@ class Fastest:
     seed: int = 0
     base: Cluster | None = None
     earlier: list[Fastest] = field(default_factory=list)
-    tried: list[Tried] = field(default_factory=list)
+    tried: list[TriedLayout] = field(default_factory=list)
     found: list[Training] = field(default_factory=list)
     simulated: int = 0
     most: int = MOST
@@ -286,7 +286,7 @@ class Fastest:
         same = self.base is not None and self.base is other.base and self.seed == other.seed
         return same and (self.engine, self.policy, self.found) == (other.engine, other.policy, other.found)
 
-    def _searched(self, found: Sequence[Training]) -> list[Tried]:
+    def _searched(self, found: Sequence[Training]) -> list[TriedLayout]:
         able = [job for job in found if compose.about_tasks(job) <= compose.MOST_TASKS]
         if not able:
             compose.check_step(found[0])
@@ -300,7 +300,7 @@ class Fastest:
                 break
             search.learn(number, self._step_s(able[number]))
         self.simulated = len(search.known)
-        return [Tried(able[number], step_s, number in search.known) for number, step_s in search.ranked()[:SHOWN]]
+        return [TriedLayout(able[number], step_s, number in search.known) for number, step_s in search.ranked()[:SHOWN]]
 
     def _step_s(self, job: Training) -> float:
         """Its step on the engine; endless where it cannot be run."""
@@ -316,7 +316,7 @@ class Fastest:
 def closed_s(jobs: Sequence[Training], cluster: Cluster) -> NDArray[np.float64]:
     """Steps in closed form, with contention where the topology has a closed form; without what waits for storage."""
     try:
-        site = Site.of(cluster)
+        site = DesignSite.of(cluster)
         site = replace(site, machine=replace(site.machine, storage=None))
     except InputError:
         machine = replace(Machine.of(cluster), storage=None)
@@ -377,7 +377,7 @@ def layout_figures(layout: Layout) -> LayoutFigures:
     return LayoutFigures(words=str(layout), parallelism=layout.parallelism())
 
 
-def layout_rows(tried: Sequence[Tried], accelerator: Accelerator) -> tuple[LayoutRow, ...]:
+def layout_rows(tried: Sequence[TriedLayout], accelerator: Accelerator) -> tuple[LayoutRow, ...]:
     """What `auto` chose among, as a result has it."""
     from railyard.measure.result.step import LayoutRow
 

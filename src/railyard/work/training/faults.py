@@ -44,7 +44,7 @@ def recovery_of(job: Prepared) -> Recovery:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedFault:
     """A fault on the cluster of a job.
 
     Attributes:
@@ -122,11 +122,11 @@ class JobFaults:
         stalling: End it though nothing is dead.
     """
 
-    slowing: tuple[Placed, ...] = ()
-    passing: tuple[Placed, ...] = ()
-    survived: tuple[Placed, ...] = ()
-    fatal: tuple[Placed, ...] = ()
-    stalling: tuple[Placed, ...] = ()
+    slowing: tuple[PlacedFault, ...] = ()
+    passing: tuple[PlacedFault, ...] = ()
+    survived: tuple[PlacedFault, ...] = ()
+    fatal: tuple[PlacedFault, ...] = ()
+    stalling: tuple[PlacedFault, ...] = ()
 
     @property
     def outcome(self) -> Literal["finished", "died", "stalled"]:
@@ -141,7 +141,7 @@ class JobFaults:
         return tuple(one.in_step for one in self.slowing)
 
     @property
-    def lasting(self) -> tuple[Placed, ...]:
+    def lasting(self) -> tuple[PlacedFault, ...]:
         """Deaths for good with which the job goes on."""
         return tuple(one for one in self.survived if one.spell_s is None)
 
@@ -200,7 +200,7 @@ def sorted_out(bench: StepRuns, graph: TaskGraph, step_s: float) -> JobFaults:
     return found
 
 
-def placed(job: Prepared, number: int, step_s: float) -> Placed:
+def placed(job: Prepared, number: int, step_s: float) -> PlacedFault:
     """One of a job's faults on its cluster.
 
     Raises:
@@ -209,7 +209,7 @@ def placed(job: Prepared, number: int, step_s: float) -> Placed:
     fault = job.faults[number]
     with blaming(job.variant.draft, "faults", str(number)):
         effects = tuple(fault.effects(ClusterPlaces.of(job.cluster)))
-    return Placed(fault, effects, _in_step(fault, effects, round(step_s / PS)))
+    return PlacedFault(fault, effects, _in_step(fault, effects, round(step_s / PS)))
 
 
 def _in_step(fault: Fault, effects: tuple[Effect, ...], step_ps: int) -> Fault:
@@ -221,7 +221,7 @@ def _in_step(fault: Fault, effects: tuple[Effect, ...], step_ps: int) -> Fault:
     return cast("Fault", replace(fault, at_ps=fault.at_ps % max(step_ps, 1)))
 
 
-def _judged(death: Placed, bench: StepRuns, graph: TaskGraph, found: JobFaults, step_s: float) -> Placed:
+def _judged(death: PlacedFault, bench: StepRuns, graph: TaskGraph, found: JobFaults, step_s: float) -> PlacedFault:
     """A death with the time at which the job hangs for it, if it does: in the step that it hits, or in the next one."""
     if death.kills:
         return replace(death, hung_s=death.phase_s, hung="the processes of its ranks")

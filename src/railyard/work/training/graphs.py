@@ -18,10 +18,10 @@ from railyard.work.training.parallel.communication import gather_for_passes, red
 from railyard.work.training.parallel.data import segments
 from railyard.work.training.parallel.finish import finish
 from railyard.work.training.parallel.parts import StageParts, alike, parts_of, rows_of
-from railyard.work.training.parallel.pieces import Step, compute, cut, launch, loss_table
+from railyard.work.training.parallel.pieces import StepBuilder, compute, cut, launch, loss_table
 from railyard.work.training.parameters import check_precision
 from railyard.work.training.passes import CONTENDERS, concurrent_passes, layer_passes
-from railyard.work.training.program import Lattice, Program, expand
+from railyard.work.training.program import Lattice, StepProgram, expand
 from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
 from railyard.work.training.storage import read_samples, save_state, wait_for_storage
 from railyard.work.training.sync.check import check_communication
@@ -85,10 +85,10 @@ def build(
     planned = training.replace(layout=beside)
     plan = data.DataPlan.of(planned, lattice, parts, splits_backward=schedule.splits_backward, reduce_ahead=ahead)
     pieces = cut(emission, parts, plan.split(emission))
-    program = Program(lattice, parts.stages, layout.micro_batches)
+    program = StepProgram(lattice, parts.stages, layout.micro_batches)
     if times_of is None:
         program.loss = _loss(training, cluster.accelerator, Machine.of(cluster), parts.rows)
-    step = Step(training, cluster, parts, emission, plan, pieces, program)
+    step = StepBuilder(training, cluster, parts, emission, plan, pieces, program)
     _fill(step, checkpoint=checkpoint, meeting=meeting)
     return expand(program)
 
@@ -124,7 +124,7 @@ def _loss(
     return loss_table(table[:, 0], table[:, 1])
 
 
-def _fill(step: Step, *, checkpoint: bool, meeting: bool) -> None:
+def _fill(step: StepBuilder, *, checkpoint: bool, meeting: bool) -> None:
     """Puts everything that a step does into its program."""
     compute(step.program, step.pieces, step.parts)
     launch(step.program, step.pieces, step.parts)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Fault
     from railyard.cluster.fault.recovery import Recovery
     from railyard.graph import TaskGraph
-    from railyard.work.training.faults import JobFaults, Placed
+    from railyard.work.training.faults import JobFaults, PlacedFault
     from railyard.work.training.spec import Training
     from railyard.work.training.step_runs import StepRuns
     from railyard.work.training.storing import Saved
@@ -30,7 +30,7 @@ _COSTS_NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
-class Steps:
+class FaultSteps:
     """Steps of one draw of hashes, s.
 
     Attributes:
@@ -56,7 +56,7 @@ class Losses:
     bench: StepRuns
     graph: TaskGraph
     saved: Saved
-    steps: Steps
+    steps: FaultSteps
 
     def figures(self) -> tuple[FaultFigures, ...]:
         """A row for every fault, in the order of time."""
@@ -94,7 +94,7 @@ class Losses:
 
     # Faults after which everything lives.
 
-    def _slowing(self, one: Placed) -> FaultFigures:
+    def _slowing(self, one: PlacedFault) -> FaultFigures:
         """Against the step without it: of the job's own engine where it is the only fault, else of the flow engine."""
         if len(self.faults.slowing) == 1 and not self.faults.lasting:
             with_s, without_s = self.steps.later_s, self.steps.without_s
@@ -104,7 +104,7 @@ class Losses:
         slower = max(with_s / without_s, 1.0)
         return self._figures(one, outcome=_slowed(slower), stall_s=(slower - 1.0) * self.steps.without_s, slower=slower)
 
-    def _passing(self, one: Placed) -> FaultFigures:
+    def _passing(self, one: PlacedFault) -> FaultFigures:
         every = self.faults.every_step
         slower = max(self._flow_s(*every, one.for_good) / self._flow_s(*every), 1.0)
         lasts_s = len(one.begins_s) * cast("float", one.spell_s)
@@ -118,7 +118,7 @@ class Losses:
 
     # Deaths that the job survives.
 
-    def _survived(self, death: Placed) -> FaultFigures:
+    def _survived(self, death: PlacedFault) -> FaultFigures:
         base_s = self._step_s(*self.faults.every_step)
         hit_s = self._step_s(*self.faults.every_step, death.in_step)
         slower = self._slower(death)
@@ -151,7 +151,7 @@ class Losses:
         """A step on the job's own engine, s."""
         return self.bench.step(self.graph, self._cluster, seed=self.bench.seed, faults=faults).makespan_ps * PS
 
-    def _slower(self, death: Placed) -> float:
+    def _slower(self, death: PlacedFault) -> float:
         """A later step, which begins with routes that know, over one without the death, in the flow engine."""
         every = self.faults.every_step
         try:
@@ -162,7 +162,7 @@ class Losses:
 
     # Faults that end the job.
 
-    def _ended(self, one: Placed, outcome: str, hung_s: float) -> FaultFigures:
+    def _ended(self, one: PlacedFault, outcome: str, hung_s: float) -> FaultFigures:
         """A job that is aborted, and starts again when what was wrong is repaired."""
         abort_s = self._recovery.process_s if one.kills else self._recovery.abort_s
         return self._figures(
@@ -188,7 +188,7 @@ class Losses:
 
     def _figures(
         self,
-        one: Placed,
+        one: PlacedFault,
         *,
         outcome: str,
         stall_s: float,
@@ -234,7 +234,7 @@ def _slowed(slower: float) -> str:
     return "slowed" if slower > 1.0 + _COSTS_NOTHING else "unnoticed"
 
 
-def _known_s(death: Placed, cluster: Cluster) -> float:
+def _known_s(death: PlacedFault, cluster: Cluster) -> float:
     """From the death until its traffic moves by other paths."""
     outages = outages_of(enumerate(death.effects), cluster)
     return min((one.withdrawn_ps - one.begin_ps) * PS for one in outages if one.withdrawn_ps is not None)

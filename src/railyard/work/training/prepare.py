@@ -15,7 +15,7 @@ from railyard.work.scenario.section import fault_of
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
 from railyard.work.training.conditions import engine_of, jitter_of, policy_of
-from railyard.work.training.fastest import MOST, Fastest, Tried
+from railyard.work.training.fastest import MOST, Fastest, TriedLayout
 from railyard.work.training.graphs import Graphs, redrawn
 from railyard.work.training.jitter import law_of
 
@@ -55,7 +55,7 @@ class Prepared:
     jitter: Jitter
     assumptions: Assumptions
     graphs: Graphs = field(default_factory=Graphs, compare=False, repr=False)
-    layouts: tuple[Tried, ...] = ()
+    layouts: tuple[TriedLayout, ...] = ()
 
     @property
     def seeds(self) -> range:

@@ -17,10 +17,10 @@ from railyard.work.scenario.load import blaming
 from railyard.work.study.compose import about_tasks
 from railyard.work.study.deaths import words
 from railyard.work.training import trying
-from railyard.work.training.designs import Site, evaluate
+from railyard.work.training.designs import DesignSite, evaluate
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import redrawn
-from railyard.work.training.losses import Losses, Steps
+from railyard.work.training.losses import FaultSteps, Losses
 from railyard.work.training.mean_step import MeanStep
 from railyard.work.training.step_runs import StepRuns
 
@@ -175,7 +175,7 @@ class _Stepped:
         seed, job, samples_s = self.bench.seed, whole.job, self.healthy.samples_s
         without_s = samples_s[job.seeds.index(seed) if len(samples_s) > 1 else 0]
         drawn = replace(whole, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
-        steps = Steps(without_s, self.timeline.makespan_ps * 1e-12)
+        steps = FaultSteps(without_s, self.timeline.makespan_ps * 1e-12)
         return Losses(self.faults, drawn, graph, saved, steps).figures()
 
 
@@ -279,14 +279,14 @@ class ClosedTrials:
         if job.faults or any(one.family in ("storage", "software") for one in found):
             return None
         try:
-            site = Site.of(job.cluster)
+            site = DesignSite.of(job.cluster)
         except InputError:  # its topology has none
             return None
         return cls(job, step_s, mean_s, float(evaluate([job.training], [site]).step.step_s[0]))
 
     def __call__(self, resource: Resource, factor: float) -> float:
         """Step time in seconds when one resource is better by a factor."""
-        better = evaluate([self.job.training], [Site.of(resource.scaled(self.job.cluster, factor))])
+        better = evaluate([self.job.training], [DesignSite.of(resource.scaled(self.job.cluster, factor))])
         return self.mean_s + self.step_s * (float(better.step.step_s[0]) / self.closed_s - 1.0)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncTimes:
+class GradientSyncTimes:
     """Seconds a step: exposed reductions and gathers, the optimizer, what hidden traffic takes from computation.
 
     `encoding` is what codes and decodes what is sent.
@@ -36,7 +36,7 @@ class SyncTimes:
 
 def sync_times(
     columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, times: RankTimes, around: AdaptedDesigns
-) -> SyncTimes:
+) -> GradientSyncTimes:
     """The once-a-step part on the rank that holds most."""
     largest = [
         np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
@@ -66,7 +66,7 @@ def sync_times(
     parameter = parameter * replicated
     taken = back * times.data_backward + ahead * times.data_forward
     optimizer = _optimizer_s(columns, dense, expert)
-    return SyncTimes(gradient, parameter, optimizer, taken * replicated, encoding * replicated)
+    return GradientSyncTimes(gradient, parameter, optimizer, taken * replicated, encoding * replicated)
 
 
 def _shared_embedding_s(columns: Columns, machine: MachineColumns) -> F:
@@ -192,7 +192,7 @@ _GATHER, _SCATTER, _REDUCE = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SC
 
 
 @dataclass(frozen=True)
-class Traffic:
+class DesignTraffic:
     """Of d designs and c classes, float64[d, c].
 
     Attributes:
@@ -217,7 +217,7 @@ class Traffic:
     hidden: F
 
 
-def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> Traffic:
+def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> DesignTraffic:
     """What one step of each design sends.
 
     Args:
@@ -237,7 +237,7 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     local = [groups[name].local(machine) for name in CLASSES]
     spanned = [np.ceil(groups[name].ranks / each) for name, each in zip(CLASSES, local, strict=True)]
     moved = [sent[name] for name in CLASSES]
-    return Traffic(
+    return DesignTraffic(
         domains=np.stack(spanned, axis=1),
         hop=np.stack([np.maximum(each / machine.domain, 1.0) for each in stride], axis=1),
         local=np.stack(local, axis=1),

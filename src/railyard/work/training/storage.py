@@ -31,7 +31,7 @@ from railyard.work.training.parallel.finish import behind, distinct_parameters
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.parallel.pieces import Step
+    from railyard.work.training.parallel.pieces import StepBuilder
     from railyard.work.training.spec import Checkpoint
 
 # Reads and paced writes start with the step, before everything else on their stream.
@@ -42,7 +42,7 @@ _LONGEST_S = 4000.0
 """An hour and more of a single task: nothing real, and what the core takes at most."""
 
 
-def read_samples(step: Step) -> list[NDArray[np.int64]]:
+def read_samples(step: StepBuilder) -> list[NDArray[np.int64]]:
     """Adds reading and preparing; returns what the end of the step waits for, if it does."""
     data, cluster = step.training.data, step.cluster
     if data is None:
@@ -63,7 +63,7 @@ def read_samples(step: Step) -> list[NDArray[np.int64]]:
     return []
 
 
-def _preparing(step: Step, load: Load, worker_s: float, least_s: float) -> list[NDArray[np.int64]]:
+def _preparing(step: StepBuilder, load: Load, worker_s: float, least_s: float) -> list[NDArray[np.int64]]:
     """Workers that load while the step computes; `least_s`: with all cores of the host at work."""
     workers = 1 if step.training.data is None else min(step.training.data.workers, max(1, load.stored_bytes))
     if worker_s <= 0:
@@ -78,11 +78,11 @@ def _preparing(step: Step, load: Load, worker_s: float, least_s: float) -> list[
     return slots
 
 
-def _space(step: Step) -> str:
+def _space(step: StepBuilder) -> str:
     return "rank" if step.training.data is not None and step.training.data.every_rank else "tp"
 
 
-def _reads(step: Step, size_bytes: int, requests: int, order: int) -> NDArray[np.int64]:
+def _reads(step: StepBuilder, size_bytes: int, requests: int, order: int) -> NDArray[np.int64]:
     return step.program.add(
         _space(step),
         Kind.READ,
@@ -96,7 +96,7 @@ def _reads(step: Step, size_bytes: int, requests: int, order: int) -> NDArray[np
     )
 
 
-def _prepares(step: Step, read: NDArray[np.int64], seconds: float) -> NDArray[np.int64]:
+def _prepares(step: StepBuilder, read: NDArray[np.int64], seconds: float) -> NDArray[np.int64]:
     slots = step.program.add(
         _space(step),
         Kind.COMPUTE,
@@ -127,14 +127,14 @@ def _picoseconds(seconds: NDArray[np.float64], key: str, what: str) -> NDArray[n
     return np.rint(seconds * 1e12).astype(np.int64)
 
 
-def state_share(step: Step) -> NDArray[np.int64]:
+def state_share(step: StepBuilder) -> NDArray[np.int64]:
     """int64[pp]: bytes of a checkpoint that each rank of a stage holds, when all hold different ones."""
     saved = step.training.checkpoint
     each = 0.0 if saved is None else saved.bytes_per_parameter
     return np.ceil(distinct_parameters(step) * each).astype(np.int64)
 
 
-def save_state(step: Step, end: NDArray[np.int64], *, checkpoint: bool) -> list[NDArray[np.int64]]:
+def save_state(step: StepBuilder, end: NDArray[np.int64], *, checkpoint: bool) -> list[NDArray[np.int64]]:
     """Adds what this step saves.
 
     Args:
@@ -161,7 +161,7 @@ def save_state(step: Step, end: NDArray[np.int64], *, checkpoint: bool) -> list[
     return [*awaited, saving.written(-(-saving.share // saved.interval_steps), _WRITES, "write part of checkpoint")]
 
 
-def _check(saved: Checkpoint, step: Step) -> None:
+def _check(saved: Checkpoint, step: StepBuilder) -> None:
     ranks, server = step.cluster.ranks, step.cluster.ranks_per_server
     together = 1 if saved.gathered else min(server, ranks)
     layout, most = step.training.layout, step.cluster.server.host_memory_bytes
@@ -197,7 +197,7 @@ def _check(saved: Checkpoint, step: Step) -> None:
         raise InputError.many(problems)
 
 
-def _copies_to_peers(step: Step, saved: Checkpoint) -> list[NDArray[np.int64]]:
+def _copies_to_peers(step: StepBuilder, saved: Checkpoint) -> list[NDArray[np.int64]]:
     """Parts of the copies in the memory of the next servers."""
     part = -(-state_share(step) // saved.memory_interval_steps)
     return [
@@ -225,13 +225,13 @@ class _Saving:
         share: int64[pp], bytes that each saves.
     """
 
-    step: Step
+    step: StepBuilder
     saved: Checkpoint
     space: str
     share: NDArray[np.int64]
 
     @staticmethod
-    def of(step: Step, saved: Checkpoint) -> _Saving:
+    def of(step: StepBuilder, saved: Checkpoint) -> _Saving:
         layout, share = step.training.layout, state_share(step)
         if saved.gathered:
             return _Saving(step, saved, "dp", share * layout.dp * layout.cp)
@@ -308,7 +308,7 @@ class _Saving:
         )
 
 
-def wait_for_storage(step: Step, reads: list[NDArray[np.int64]], saved: list[NDArray[np.int64]]) -> None:
+def wait_for_storage(step: StepBuilder, reads: list[NDArray[np.int64]], saved: list[NDArray[np.int64]]) -> None:
     """Ends the compute streams of ranks that wait for storage with a task of no length, so that the wait is seen."""
     if reads:
         _marker(step, np.zeros(1, np.int64), "data", reads)
@@ -316,7 +316,7 @@ def wait_for_storage(step: Step, reads: list[NDArray[np.int64]], saved: list[NDA
         _marker(step, np.arange(step.training.layout.pp), "checkpoint", saved)
 
 
-def _marker(step: Step, stage: NDArray[np.int64], phase: str, awaited: list[NDArray[np.int64]]) -> None:
+def _marker(step: StepBuilder, stage: NDArray[np.int64], phase: str, awaited: list[NDArray[np.int64]]) -> None:
     order = behind(step) + (2 if phase == "data" else 3)
     slots = step.program.add(
         "rank",

@@ -47,7 +47,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Flows:
+class StateFlows:
     """The writes of a checkpoint and nothing else.
 
     Attributes:
@@ -64,7 +64,7 @@ class Flows:
         return replace(self.graph, kind=np.full(len(self.graph), kind, np.uint8))
 
 
-def state_flows(graph: TaskGraph, parts: int) -> Flows:
+def state_flows(graph: TaskGraph, parts: int) -> StateFlows:
     """The writes of a graph, each `parts` times as large.
 
     Args:
@@ -88,10 +88,10 @@ def state_flows(graph: TaskGraph, parts: int) -> Flows:
         dep_ptr=np.zeros(count + 1, np.int64),
         labels=graph.labels,
     )
-    return Flows(alone, int(size.sum()), count)
+    return StateFlows(alone, int(size.sum()), count)
 
 
-def protected_s(section: Checkpoint, alone: Flows, write_s: float, read_s: float) -> tuple[float, float]:
+def protected_s(section: Checkpoint, alone: StateFlows, write_s: float, read_s: float) -> tuple[float, float]:
     """Seconds of a write and of a read with keys, and with what the largest file's cores do beside the flows."""
     largest = float(alone.graph.size_bytes.max()) * 8
     asked_s = stored.keys_s(section, alone.writers)

@@ -12,7 +12,7 @@ import numpy as np
 
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.work.training.parallel.data import Holding, bucket_count, initial, last_of, share_before
-from railyard.work.training.parallel.pieces import GATHER, REDUCE, SEND, STRIDE, Pending, Step
+from railyard.work.training.parallel.pieces import GATHER, REDUCE, SEND, STRIDE, Pending, StepBuilder
 from railyard.work.training.passes import CONTENDERS
 from railyard.work.training.program import NONE
 from railyard.work.training.schedule import Op
@@ -30,8 +30,8 @@ from railyard.work.training.sync.graph import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.parallel.pieces import Pieces, Step
-    from railyard.work.training.program import Program
+    from railyard.work.training.parallel.pieces import Pieces, StepBuilder
+    from railyard.work.training.program import StepProgram
     from railyard.work.training.schedule import Emission
 
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LATE = 16
 
 
-def reduce_gradients(step: Step) -> list[Pending]:
+def reduce_gradients(step: StepBuilder) -> list[Pending]:
     """Adds the reductions.
 
     Those that run beside the computation start when the gradients of their piece are complete. The others run on the
@@ -79,7 +79,7 @@ def reduce_gradients(step: Step) -> list[Pending]:
     return pending
 
 
-def _gradient_left_open(step: Step, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _gradient_left_open(step: StepBuilder, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which reductions start behind all passes, as the last of measured steps do: all but `gradient_overlap`.
 
     Reductions of every micro-batch start as soon as they may, and so do those whose rest goes under the next step.
@@ -91,14 +91,14 @@ def _gradient_left_open(step: Step, holding: Holding, wanted: NDArray[np.int64])
     return before > step.training.software.gradient_overlap
 
 
-def _ends(step: Step) -> NDArray[np.int64]:
+def _ends(step: StepBuilder) -> NDArray[np.int64]:
     """int64[pp], the last slot on the compute stream of each stage's passes."""
     last = np.full(step.training.layout.pp, NONE, np.int64)
     last[step.pieces.stage] = step.pieces.end
     return last
 
 
-def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
+def _late(step: StepBuilder, chosen: NDArray[np.int64]) -> list[Pending]:
     """Reductions of the step before, under all of this one: in a run of equal steps each meets exactly those."""
     pieces = step.pieces
     pending = []
@@ -110,19 +110,19 @@ def _late(step: Step, chosen: NDArray[np.int64]) -> list[Pending]:
     return pending
 
 
-def _order(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def _order(step: StepBuilder, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     if step.plan.reduce_overlapped or step.plan.reduce_each:
         return step.pieces.order[wanted] + REDUCE
     return _behind(step, wanted)
 
 
-def _behind(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def _behind(step: StepBuilder, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places behind all pieces."""
     return step.pieces.finish + step.pieces.virtual_stage[wanted].astype(np.int64) * STRIDE
 
 
 def _under_backward(
-    step: Step, holding: Holding, wanted: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64]
+    step: StepBuilder, holding: Holding, wanted: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Bytes and collectives that run under backward; by priority, the rest goes under the next forward pass.
 
@@ -139,7 +139,7 @@ def _under_backward(
 
 
 def _under_forward(
-    step: Step, holding: Holding, parts: NDArray[np.int64], ahead: NDArray[np.int64], cut: NDArray[np.int64]
+    step: StepBuilder, holding: Holding, parts: NDArray[np.int64], ahead: NDArray[np.int64], cut: NDArray[np.int64]
 ) -> None:
     """The rest of each layer's gradients in front of the first forward pass of that layer."""
     pieces = step.pieces
@@ -167,13 +167,15 @@ def _under_forward(
         step.program.wait(begun[wanted], slots)
 
 
-def _reduction(step: Step, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+def _reduction(
+    step: StepBuilder, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]
+) -> NDArray[np.int64]:
     kind = CollectiveKind.REDUCE_SCATTER if step.plan.sharded else CollectiveKind.ALL_REDUCE
     return _gradient_add(step, holding, wanted, order, space=holding.space, kind=kind, op=f"reduce {holding.name}")
 
 
 def _across_replicas(
-    step: Step, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]
+    step: StepBuilder, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Hybrid sharding: shards are summed over the groups that hold the same ones.
 
@@ -185,7 +187,7 @@ def _across_replicas(
 
 
 def _gradient_add(
-    step: Step,
+    step: StepBuilder,
     holding: Holding,
     wanted: NDArray[np.int64],
     order: NDArray[np.int64],
@@ -227,7 +229,7 @@ PREFETCH = 1
 _AHEAD = 0.5
 
 
-def gather_for_passes(step: Step) -> None:
+def gather_for_passes(step: StepBuilder) -> None:
     """Adds the gathers that passes wait for."""
     pieces, plan, asked = step.pieces, step.plan, asked_of(step.training)
     chosen = np.flatnonzero(plan.gathers(step.emission)[pieces.operation])
@@ -252,7 +254,7 @@ def gather_for_passes(step: Step) -> None:
             step.program.wait(begun[first], np.where(open_ & (first != wanted), slots, NONE))
 
 
-def _left_open(step: Step, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _left_open(step: StepBuilder, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Gathers of a whole step that its first pass waits for, as in measured steps: all but `gradient_overlap`."""
     pieces = step.pieces
     if step.training.layout.zero == 3 or not step.plan.gather_overlapped:
@@ -261,19 +263,19 @@ def _left_open(step: Step, holding: Holding, wanted: NDArray[np.int64]) -> NDArr
     return before < 1.0 - step.training.software.gradient_overlap
 
 
-def _firsts(step: Step) -> NDArray[np.int64]:
+def _firsts(step: StepBuilder) -> NDArray[np.int64]:
     """int64[pp], the first piece of each stage."""
     first = np.zeros(step.training.layout.pp, np.int64)
     first[step.pieces.stage[::-1]] = np.arange(len(step.pieces))[::-1]
     return first
 
 
-def _begins(step: Step) -> NDArray[np.int64]:
+def _begins(step: StepBuilder) -> NDArray[np.int64]:
     """int64[pp], the place of that piece."""
     return step.pieces.order[_firsts(step)]
 
 
-def _prefetch(step: Step) -> int:
+def _prefetch(step: StepBuilder) -> int:
     """Layers gathered ahead: none where the software gathers less than half of one."""
     ahead = step.training.software.prefetch_parameters
     held = sum(int(holding.parameters[: step.parts.stages].max()) for holding in step.plan.holdings)
@@ -281,7 +283,7 @@ def _prefetch(step: Step) -> int:
     return 0 if 0 < ahead < _AHEAD * layer else PREFETCH
 
 
-def _issued(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+def _issued(step: StepBuilder, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """The place of the piece under which each gather runs: under zero 3 the one before on its stage."""
     pieces = step.pieces
     if step.training.layout.zero < 3 or not step.plan.gather_overlapped or not _prefetch(step):
@@ -291,7 +293,7 @@ def _issued(step: Step, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _gather(
-    step: Step, holding: Holding, wanted: NDArray[np.int64], number: int, order: NDArray[np.int64]
+    step: StepBuilder, holding: Holding, wanted: NDArray[np.int64], number: int, order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The gathers for some pieces, all of them forward or all backward, at their places, and what decodes them."""
     pieces = step.pieces
@@ -314,7 +316,7 @@ def _ahead(stage: NDArray[np.int32], compute: NDArray[np.int64], distance: int) 
     return awaited
 
 
-def gather_behind_optimizer(step: Step, order: int) -> None:
+def gather_behind_optimizer(step: StepBuilder, order: int) -> None:
     """Adds the gathers that end a step, one a virtual stage, on the compute stream."""
     if not step.plan.gather_end:
         return
@@ -328,7 +330,7 @@ def gather_behind_optimizer(step: Step, order: int) -> None:
 
 
 def _add(
-    step: Step,
+    step: StepBuilder,
     holding: Holding,
     part: NDArray[np.int64],
     *,
@@ -364,7 +366,7 @@ def _add(
 _STREAMS = {Op.FORWARD: (Stream.FORWARD, "send activation"), Op.BACKWARD: (Stream.BACKWARD, "send gradient")}
 
 
-def connect(program: Program, pieces: Pieces, emission: Emission, size_bytes: int) -> None:
+def connect(program: StepProgram, pieces: Pieces, emission: Emission, size_bytes: int) -> None:
     """Adds the transfers between stages, and lets each operation wait for what it needs.
 
     Args:

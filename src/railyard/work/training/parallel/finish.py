@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.work.training.offload import Offload
-    from railyard.work.training.parallel.pieces import Pending, Step
+    from railyard.work.training.parallel.pieces import Pending, StepBuilder
     from railyard.work.training.spec import Training
 
 
@@ -38,7 +38,9 @@ class _Leg:
     order: int
     overlapped: bool
 
-    def add(self, step: Step, space: str, size: NDArray[np.int64], kind: CollectiveKind, op: str) -> NDArray[np.int64]:
+    def add(
+        self, step: StepBuilder, space: str, size: NDArray[np.int64], kind: CollectiveKind, op: str
+    ) -> NDArray[np.int64]:
         """Adds one collective a stage."""
         return step.program.add(
             space,
@@ -73,7 +75,7 @@ def meeting_steps(training: Training) -> float:
     return min(1.0, updates.fragments * max(1.0, updates.overlap) / updates.inner_steps)
 
 
-def meet(step: Step, order: int) -> None:
+def meet(step: StepBuilder, order: int) -> None:
     """The meeting of workers in this step: all of it at the end, or a step's share of it beside the computation."""
     asked = asked_of(step.training)
     updates = None if asked is None else asked.meets()
@@ -122,7 +124,7 @@ def meet(step: Step, order: int) -> None:
 
 
 def update_in_parts(
-    step: Step,
+    step: StepBuilder,
     offload: Offload,
     order: int,
     work: tuple[NDArray[np.float64], NDArray[np.int64]],
@@ -165,13 +167,13 @@ def update_in_parts(
     return updates
 
 
-def _moves(step: Step, kind: Kind, order: int, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
+def _moves(step: StepBuilder, kind: Kind, order: int, size_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Loads or stores of a part."""
     stream, op = (Stream.LOAD, "load state") if kind == Kind.LOAD else (Stream.STORE, "store state")
     return _add(step, kind, stream, order, op, size_bytes=size_bytes)
 
 
-def _add(step: Step, kind: Kind, stream: Stream, order: int, op: str, **columns: Any) -> NDArray[np.int64]:
+def _add(step: StepBuilder, kind: Kind, stream: Stream, order: int, op: str, **columns: Any) -> NDArray[np.int64]:
     stages = np.arange(step.training.layout.pp)
     orders = np.full(len(stages), order)
     return step.program.add("rank", kind, stream, stage=stages, order=orders, phase="optimizer", op=op, **columns)
@@ -208,7 +210,7 @@ def check_room(cluster: Cluster, rank_bytes: NDArray[np.float64]) -> None:
 NORM_BYTES = 4
 
 
-def finish(step: Step, pending: list[Pending], *, meeting: bool = False) -> NDArray[np.int64]:
+def finish(step: StepBuilder, pending: list[Pending], *, meeting: bool = False) -> NDArray[np.int64]:
     """Adds the end of the step.
 
     Args:
@@ -233,12 +235,12 @@ def finish(step: Step, pending: list[Pending], *, meeting: bool = False) -> NDAr
     return end
 
 
-def behind(step: Step) -> int:
+def behind(step: StepBuilder) -> int:
     """A place behind the end of the step, for what storage still does."""
     return step.tail + 12 + 2 * step.parts.stages
 
 
-def _latest(step: Step, pending: list[Pending]) -> list[NDArray[np.int64]]:
+def _latest(step: StepBuilder, pending: list[Pending]) -> list[NDArray[np.int64]]:
     """For each kind of pending slots the last one of every stage; int64[pp] each."""
     columns = []
     for kind in pending:
@@ -248,14 +250,14 @@ def _latest(step: Step, pending: list[Pending]) -> list[NDArray[np.int64]]:
     return columns
 
 
-def _overlapped(step: Step) -> list[NDArray[np.int64]]:
+def _overlapped(step: StepBuilder) -> list[NDArray[np.int64]]:
     """Collectives beside the last piece of every stage; int64[pp] each."""
     last = np.zeros(step.training.layout.pp, np.int64)
     last[step.pieces.stage] = np.arange(len(step.pieces))
     return [column[last] for column in step.pieces.overlapped_ends()]
 
 
-def _shared_embedding(step: Step, order: int, pending: list[Pending]) -> None:
+def _shared_embedding(step: StepBuilder, order: int, pending: list[Pending]) -> None:
     """The first and the last stage hold one embedding where input and output share it: they sum its gradients."""
     model, layout = step.training.model, step.training.layout
     if not model.tied_embeddings or layout.pp == 1:
@@ -275,7 +277,7 @@ def _shared_embedding(step: Step, order: int, pending: list[Pending]) -> None:
         step.program.wait(slot, latest[[-1]])
 
 
-def _split_norms(step: Step, order: int) -> None:
+def _split_norms(step: StepBuilder, order: int) -> None:
     """Under sequence parallelism each tp rank has seen some of the tokens: gradients of the norms are summed."""
     model, layout = step.training.model, step.training.layout
     if layout.tp == 1 or not layout.sequence_parallel:
@@ -296,7 +298,7 @@ def _split_norms(step: Step, order: int) -> None:
     )
 
 
-def _gradient_norm(step: Step, order: int) -> NDArray[np.int64] | None:
+def _gradient_norm(step: StepBuilder, order: int) -> NDArray[np.int64] | None:
     if step.program.lattice.communicator_size("world") == 1:
         return None
     return step.program.add(
@@ -312,7 +314,7 @@ def _gradient_norm(step: Step, order: int) -> NDArray[np.int64] | None:
     )
 
 
-def _optimizer(step: Step, order: int, clip: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _optimizer(step: StepBuilder, order: int, clip: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """The update of what each rank holds, or of what it keeps elsewhere, and the host's fixed time of a step.
 
     The buffer of gradients is passed over twice more, for its norm and to clear it. `optimizer_ps` counts parameters,
@@ -334,14 +336,14 @@ def _optimizer(step: Step, order: int, clip: list[NDArray[np.int64]]) -> NDArray
     return slots
 
 
-def _last_computed(step: Step) -> NDArray[np.int64]:
+def _last_computed(step: StepBuilder) -> NDArray[np.int64]:
     """int64[pp], the last computation of every stage's passes."""
     last = np.zeros(step.training.layout.pp, np.int64)
     last[step.pieces.stage] = step.pieces.compute
     return last
 
 
-def _on_all(step: Step, order: int, op: str, duration_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+def _on_all(step: StepBuilder, order: int, op: str, duration_ps: NDArray[np.int64]) -> NDArray[np.int64]:
     pp = step.training.layout.pp
     return step.program.add(
         "rank",
@@ -355,19 +357,19 @@ def _on_all(step: Step, order: int, op: str, duration_ps: NDArray[np.int64]) -> 
     )
 
 
-def updated_parameters(step: Step) -> NDArray[np.float64]:
+def updated_parameters(step: StepBuilder) -> NDArray[np.float64]:
     """float64[pp]: parameters that one rank of every stage updates, after sharding."""
     shards = {holding.name: holding.ranks for holding in step.plan.holdings} if step.plan.sharded else {}
     return _parameters(step, shards.get("dense", 1), shards.get("expert", 1))
 
 
-def distinct_parameters(step: Step) -> NDArray[np.float64]:
+def distinct_parameters(step: StepBuilder) -> NDArray[np.float64]:
     """float64[pp]: parameters of a stage, shared out evenly over the ranks that hold the same ones."""
     layout = step.training.layout
     return _parameters(step, layout.dp * layout.cp, layout.edp)
 
 
-def _parameters(step: Step, dense_ranks: int, expert_ranks: int) -> NDArray[np.float64]:
+def _parameters(step: StepBuilder, dense_ranks: int, expert_ranks: int) -> NDArray[np.float64]:
     stages = np.arange(step.parts.stages)
     rank, pp = stages % step.training.layout.pp, step.training.layout.pp
     dense = np.bincount(rank, step.parts.trained_dense[stages], pp) / dense_ranks

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.work.training.parallel.data import DataPlan
     from railyard.work.training.parallel.parts import StageParts, StageTraffic
-    from railyard.work.training.program import Program
+    from railyard.work.training.program import StepProgram
     from railyard.work.training.schedule import Emission
     from railyard.work.training.spec import Training
 
@@ -29,7 +29,7 @@ STRIDE = 16
 
 
 @dataclass(frozen=True)
-class Step:
+class StepBuilder:
     """One optimizer step.
 
     Attributes:
@@ -44,7 +44,7 @@ class Step:
     emission: Emission
     plan: DataPlan
     pieces: Pieces
-    program: Program
+    program: StepProgram
 
     @property
     def tail(self) -> int:
@@ -195,7 +195,7 @@ def _before(stage: NDArray[np.int32]) -> NDArray[np.int64]:
     return before
 
 
-def compute(program: Program, pieces: Pieces, parts: StageParts) -> None:
+def compute(program: StepProgram, pieces: Pieces, parts: StageParts) -> None:
     """Puts the computation of every piece on its stage's compute stream, what is computed again in front of it."""
     slots = np.full(len(pieces), NONE, np.int64)
     for op, phase in _PHASES.items():
@@ -221,7 +221,7 @@ def loss_row(part: NDArray[np.int64], number: int) -> NDArray[np.int64]:
 
 
 def _computation(
-    program: Program,
+    program: StepProgram,
     pieces: Pieces,
     chosen: NDArray[np.int64],
     *,
@@ -244,7 +244,7 @@ def _computation(
     )
 
 
-def launch(program: Program, pieces: Pieces, parts: StageParts) -> None:
+def launch(program: StepProgram, pieces: Pieces, parts: StageParts) -> None:
     """Puts the host's launches of every pass that waits for them on its stage's host."""
     part, both = pieces.part, pieces.full
     device = parts.time_ps[part, pieces.op] + both * parts.time_ps[part, Op.WEIGHT]
@@ -291,7 +291,7 @@ class Inner:
 inners: Registry[Inner] = Registry("split of a layer")
 
 
-def attach(program: Program, pieces: Pieces, traffic: tuple[StageTraffic, ...]) -> None:
+def attach(program: StepProgram, pieces: Pieces, traffic: tuple[StageTraffic, ...]) -> None:
     """Puts the collectives of all pieces on their streams; groups of one rank exchange nothing."""
     real = [t for t in traffic if program.lattice.communicator_size(t.group) > 1]
     for number, one in enumerate(real):
@@ -313,7 +313,7 @@ def _chosen(pieces: Pieces, traffic: StageTraffic, count: NDArray[np.int64]) -> 
 
 
 def _add(
-    program: Program,
+    program: StepProgram,
     pieces: Pieces,
     traffic: StageTraffic,
     chosen: NDArray[np.int64],
@@ -340,7 +340,7 @@ def _add(
     )
 
 
-def _open(program: Program, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
+def _open(program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
     chosen = _chosen(pieces, traffic, traffic.open_count)
     size, count = traffic.open_bytes, traffic.open_count
     pieces.end[chosen] = _add(
@@ -348,7 +348,7 @@ def _open(program: Program, pieces: Pieces, traffic: StageTraffic, place: int) -
     )
 
 
-def _uncovered(program: Program, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
+def _uncovered(program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
     """What would hide under another micro-batch is open where a pass has none beside it."""
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen[~pieces.together[chosen]]
@@ -359,7 +359,7 @@ def _uncovered(program: Program, pieces: Pieces, traffic: StageTraffic, place: i
 
 
 def _hidden(
-    program: Program, pieces: Pieces, traffic: StageTraffic, place: int, *, where: NDArray[np.bool_] | None = None
+    program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: int, *, where: NDArray[np.bool_] | None = None
 ) -> None:
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen if where is None else chosen[where[chosen]]

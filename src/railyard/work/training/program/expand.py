@@ -21,7 +21,7 @@ from railyard.work.training.program.slots import EMBEDDING, WORLD
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.training.program.slots import Lattice, Program, Slots
+    from railyard.work.training.program.slots import Lattice, Slots, StepProgram
 
 _LARGEST = np.iinfo(np.int32).max
 
@@ -64,7 +64,7 @@ class _Edges:
     per_task: NDArray[np.int64]
 
 
-def expand(program: Program) -> TaskGraph:
+def expand(program: StepProgram) -> TaskGraph:
     """The task graph of a program.
 
     Raises:

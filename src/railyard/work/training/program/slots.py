@@ -237,7 +237,7 @@ _DTYPES = {
 }
 
 
-class Program:
+class StepProgram:
     """Slots as they are added, family by family.
 
     Args:

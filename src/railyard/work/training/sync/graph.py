@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.training.parallel.data import Holding
-    from railyard.work.training.parallel.pieces import Step
+    from railyard.work.training.parallel.pieces import StepBuilder
     from railyard.work.training.spec import Training
     from railyard.work.training.sync.spec import Communication
 
@@ -51,7 +51,7 @@ class _Made:
 
 
 def reduce_coded(
-    step: Step,
+    step: StepBuilder,
     holding: Holding,
     chosen: NDArray[np.int64],
     *,
@@ -91,7 +91,7 @@ def reduce_coded(
     return [Pending(decoded, pieces.stage[chosen])]
 
 
-def _made(step: Step, holding: Holding, parts: NDArray[np.int64], counts: NDArray[np.int64]) -> _Made:
+def _made(step: StepBuilder, holding: Holding, parts: NDArray[np.int64], counts: NDArray[np.int64]) -> _Made:
     asked = asked_of(step.training)
     scheme = None if asked is None else asked.compression
     peers = Peers(holding.ranks, step.program.lattice.local(holding.space), step.plan.sharded)
@@ -105,7 +105,7 @@ def _made(step: Step, holding: Holding, parts: NDArray[np.int64], counts: NDArra
 
 
 def _code(
-    step: Step,
+    step: StepBuilder,
     chosen: NDArray[np.int64],
     work: list[KernelWork],
     count: NDArray[np.int64],
@@ -134,7 +134,7 @@ def _code(
 
 
 def _legs(
-    step: Step,
+    step: StepBuilder,
     holding: Holding,
     chosen: NDArray[np.int64],
     made: _Made,
@@ -169,7 +169,7 @@ def _legs(
     return found
 
 
-def gathered(step: Step, holding: Holding, op: NDArray[np.uint8] | None) -> tuple[float, str]:
+def gathered(step: StepBuilder, holding: Holding, op: NDArray[np.uint8] | None) -> tuple[float, str]:
     """Bytes of a gathered parameter over those of 16 bits, and over which ranks it is gathered.
 
     Args:
@@ -188,7 +188,13 @@ def gathered(step: Step, holding: Holding, op: NDArray[np.uint8] | None) -> tupl
 
 
 def decode_gathered(
-    step: Step, holding: Holding, chosen: NDArray[np.int64], slots: NDArray[np.int64], *, share: float, place: int
+    step: StepBuilder,
+    holding: Holding,
+    chosen: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    *,
+    share: float,
+    place: int,
 ) -> None:
     """Decoding of gathered parameters, on the compute stream in front of the pass that needs them."""
     if share == 1.0 or not len(chosen):
@@ -212,7 +218,7 @@ def decode_gathered(
     step.program.wait(decoded, slots)
 
 
-def sparse_sizes(step: Step, holding: Holding, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+def sparse_sizes(step: StepBuilder, holding: Holding, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Gradient bytes of every part, without those of a table that is sent as rows."""
     asked = asked_of(step.training)
     if asked is None or asked.sparse is None or holding.name != "dense":
@@ -224,7 +230,9 @@ def sparse_sizes(step: Step, holding: Holding, sizes: NDArray[np.int64]) -> NDAr
     return np.maximum(found, 1)
 
 
-def reduce_rows(step: Step, holding: Holding, chosen: NDArray[np.int64], order: NDArray[np.int64]) -> list[Pending]:
+def reduce_rows(
+    step: StepBuilder, holding: Holding, chosen: NDArray[np.int64], order: NDArray[np.int64]
+) -> list[Pending]:
     """The gather of touched rows behind the piece that ends with the embedding; their sum ends the step."""
     asked, pieces = asked_of(step.training), step.pieces
     if asked is None or asked.sparse is None or holding.name != "dense":
@@ -243,7 +251,7 @@ def reduce_rows(step: Step, holding: Holding, chosen: NDArray[np.int64], order: 
     return [Pending(added, pieces.stage[where])]
 
 
-def priority_share(step: Step, holding: Holding) -> tuple[float, int]:
+def priority_share(step: StepBuilder, holding: Holding) -> tuple[float, int]:
     """Share of each layer's gradients that is sent under backward, and the size of a piece; 1 and 0 without priority.
 
     With equal layers, pieces that are preempted by more urgent ones leave the same share of every layer behind: what
