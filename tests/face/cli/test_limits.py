@@ -136,7 +136,7 @@ def test_a_stdout_of_few_letters_gets_letters_that_it_has(encoding):
 def test_the_command_line_asks_for_such_letters(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     monkeypatch.setattr(sys, "stdout", stream)
-    monkeypatch.setattr(init, "template", lambda: print("└─ whole tree") or "")  # noqa: T201
+    monkeypatch.setattr(init, "template", lambda: "└─ whole tree")
     assert guard.run(["init"]) == 0
     assert stream.buffer.getvalue() == b"`- whole tree\n"
 

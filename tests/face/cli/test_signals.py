@@ -73,8 +73,8 @@ def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
     """
     file = tmp_path / "plan.yaml"
     file.write_text(yaml.to_text(PLAN), encoding="utf-8")
-    often = "from railyard.face.cli import plan_designs\nplan_designs._EVERY_S = 0.01\n" if after else ""
-    command = [sys.executable, "-c", f"{often}{PATIENT}", "plan", "", "--json", "--out", str(tmp_path / "runs")]
+    often = "from railyard.face.verb import verbs\nvars(verbs.get('plan designs'))['every_s'] = 0.01\n" if after else ""
+    command = [sys.executable, "-c", f"{often}{PATIENT}", "plan", str(file), "--json", "--out", str(tmp_path / "runs")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(0.0 if after else 1.0)
         while after and after not in process.stderr.readline():
