@@ -7,12 +7,13 @@ SCENARIO ?= examples/llama3-70b-1024-h100.yaml
 CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*.hpp' 2>/dev/null)
 
 FUZZ ?= --seconds 600
+SECONDS ?= 60
 
 # A package is installed only where its file has a hash that its lock file names, and none is built from source on the way.
 LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all:
 OURS := $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable
 
-.PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz docs fresh bench frontend wheel \
+.PHONY: FORCE help run test test-all lint types layers core-test sanitize digests fuzz swarm docs fresh bench frontend wheel \
   lock sbom audit release schemathesis clean
 
 help:
@@ -22,6 +23,7 @@ help:
 	@echo "make core-test  the C++ core's own tests under the address and undefined-behaviour sanitizers"
 	@echo "make sanitize   the same, the extension's tests under them, and runs on several threads under TSan"
 	@echo "make digests    the same results to the bit: GCC, Clang, 1, 2 and 16 threads; PYTHONS=python3.14 adds Pythons"
+	@echo "make swarm      random networks, fabrics, faults and flows on a core with its invariants: SECONDS=$(SECONDS), SEED=..."
 	@echo "make fuzz       looks for files that break a reader, as long as FUZZ says ($(FUZZ))"
 	@echo "make schemathesis  every operation of the API, asked with what fits its description and what does not"
 	@echo "make docs       build the documentation"
@@ -61,6 +63,9 @@ digests: $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	$(BIN)/python -m tests.fuzz.campaign $(FUZZ)
+
+swarm: $(VENV)/.dev
+	SWARM_SECONDS=$(SECONDS) SWARM_SEED=$(SEED) tools/sanitize swarm
 
 schemathesis: $(VENV)/.dev
 	$(BIN)/python -c 'import schemathesis' || { echo "Schemathesis is not installed: $(BIN)/pip install schemathesis" >&2; exit 1; }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "core/invariant.hpp"
 #include "flow/sharing.hpp"
 
 namespace railyard {
@@ -228,7 +229,13 @@ bool Sharing::expand(bool all_neighbours) {
 }
 
 void Sharing::commit() {
+  // No link carries more than it can, up to rounding.
+  for (const LocalLink& local : locals_) {
+    RAILYARD_INVARIANT(local.room >= -1e-6 * static_cast<double>(kFull));
+    static_cast<void>(local);
+  }
   for (const Member& member : members_) {
+    RAILYARD_INVARIANT(member.rate >= 0 && member.rate <= flows_[member.flow].max_rate);
     Flow& flow = flows_[member.flow];
     flow.bottleneck = member.bottleneck;
     if (std::abs(member.rate - flow.rate) <= kUnchanged * flow.rate) continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/big_vector.hpp"
+#include "core/invariant.hpp"
 
 namespace railyard::packet {
 
@@ -69,10 +70,15 @@ class Slab {
     if (free_ == kNone) grow();
     const std::uint32_t index = free_;
     free_ = packets_[index].next;
+    RAILYARD_INVARIANT(free_ == kNone || free_ < packets_.size());
+    RAILYARD_CHECKED_ONLY(taken_[index] = true;)
     return index;
   }
 
+  /// No packet is given back twice.
   void release(std::uint32_t index) {
+    RAILYARD_INVARIANT(taken_[index]);
+    RAILYARD_CHECKED_ONLY(taken_[index] = false;)
     packets_[index].next = free_;
     free_ = index;
   }
@@ -85,9 +91,11 @@ class Slab {
     const std::size_t before = packets_.size();
     const std::size_t after = before == 0 ? 1024 : before + before / 2;
     packets_.resize(after);
+    RAILYARD_CHECKED_ONLY(taken_.resize(after, true);)
     for (std::size_t index = after; index-- > before;) release(static_cast<std::uint32_t>(index));
   }
 
+  RAILYARD_CHECKED_ONLY(std::vector<bool> taken_;)
   BigVector<Packet> packets_;
   std::uint32_t free_ = kNone;
 };

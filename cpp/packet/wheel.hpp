@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/big_vector.hpp"
+#include "core/invariant.hpp"
 #include "core/time.hpp"
 
 namespace railyard::packet {
@@ -106,11 +107,13 @@ class Wheel {
       if (next_ < sorted_.size() && (late_.empty() || !late_.top().before(sorted_[next_]))) {
         if (sorted_[next_].time >= until) return false;
         due = sorted_[next_++];
+        check_order(due);
         return true;
       }
       if (!late_.empty()) {
         if (late_.top().time >= until) return false;
         due = late_.pop();
+        check_order(due);
         return true;
       }
       if (!open()) return false;
@@ -123,6 +126,14 @@ class Wheel {
   }
 
  private:
+  /// The clock never goes back.
+  void check_order(const Due& due) {
+    RAILYARD_INVARIANT(due.time >= clock_);
+    RAILYARD_CHECKED_ONLY(clock_ = due.time;)
+    static_cast<void>(due);
+  }
+
+  RAILYARD_CHECKED_ONLY(Ps clock_ = std::numeric_limits<Ps>::min();)
   static constexpr std::uint32_t kNone = 0xffffffffu;
   static constexpr std::size_t kChunk = 62;
   static constexpr std::size_t kFew = 24;

@@ -1,5 +1,7 @@
 #include "serving/kv_cache.hpp"
 
+#include "core/invariant.hpp"
+
 namespace railyard::serving {
 
 constexpr std::uint32_t kNone = HashIndex::kNone;
@@ -74,6 +76,7 @@ std::uint32_t KvCache::hold(std::uint64_t hash) {
 
 void KvCache::let_go(std::uint32_t unit) {
   Unit& freed = units_[unit];
+  RAILYARD_INVARIANT(freed.holders > 0);
   if (--freed.holders != 0) return;
   freed.before = last_;
   freed.after = kNone;
@@ -108,6 +111,7 @@ std::uint64_t KvCache::evict() {
   index_.erase(hash);
   free_.push_back(unit);
   blank_ += unit_blocks_;
+  RAILYARD_INVARIANT(idle_ >= 0 && available() <= total_);
   return hash;
 }
 

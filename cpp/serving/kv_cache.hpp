@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "core/invariant.hpp"
 #include "serving/hash_index.hpp"
 
 namespace railyard::serving {
@@ -62,8 +63,12 @@ class KvCache {
   void take(std::int64_t count, Evicted&& evicted) {
     while (blank_ < count) evicted(evict());
     blank_ -= count;
+    RAILYARD_INVARIANT(blank_ >= 0);
   }
-  void give_back(std::int64_t count) { blank_ += count; }
+  void give_back(std::int64_t count) {
+    blank_ += count;
+    RAILYARD_INVARIANT(available() <= total_);
+  }
   /// Makes unit_blocks() private blocks of the caller a unit that he holds; false, and nothing done, when the hash is here.
   bool publish(std::uint64_t hash, std::uint32_t& unit);
   /// Everything is lost. The private blocks must have been given back and the units let go.

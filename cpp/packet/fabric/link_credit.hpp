@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/invariant.hpp"
 #include "packet/context.hpp"
 #include "packet/event.hpp"
 #include "packet/fabric/destination_routes.hpp"
@@ -334,6 +335,8 @@ class CreditFabric {
   void take(std::uint32_t link, unsigned lane, std::int32_t count) {
     CreditInput& in = inputs_[input(link, lane)];
     in.granted -= count;
+    RAILYARD_INVARIANT(in.granted >= 0);  // a packet begins only with credit for all of it
+    check_buffer(in, input(link, lane));
     if (in.granted < mtu_blocks_ && in.freed > 0 && !in.pending) promise(in, input(link, lane));
   }
   void release(std::uint32_t link, unsigned lane, std::int32_t count, Ps at) {
@@ -350,6 +353,11 @@ class CreditFabric {
   }
   void promise(CreditInput& in, std::uint32_t index);
   void send_credit(std::uint32_t link, unsigned lane, std::int32_t count);
+  /// What is empty and what has been promised never exceeds the buffer.
+  void check_buffer(const CreditInput& in, std::uint32_t at) const {
+    RAILYARD_INVARIANT(in.freed >= 0 && in.later >= 0 && in.granted + in.freed + in.later <= buffer_[at / lanes_]);
+    static_cast<void>(in), static_cast<void>(at);
+  }
   void take_credit(std::uint32_t index);
 
   // Circles of lanes that wait for each other.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/invariant.hpp"
 #include "packet/context.hpp"
 #include "packet/draws.hpp"
 #include "packet/fabric/line.hpp"
@@ -71,6 +72,7 @@ class Ports {
     } else if (port.low_bytes + packet.size <= classes_[port.klass()].limit) {
       port.low.push(lines_, waiting);
       port.low_bytes += packet.size;
+      RAILYARD_INVARIANT(port.low_bytes <= classes_[port.klass()].limit);
     } else {
       overflow(port, link, waiting);
     }
@@ -169,6 +171,10 @@ class Ports {
     } else {
       port.high_bytes -= port.serving_size;
     }
+    // Bytes that came = bytes that left, were cut off or dropped, and those that wait.
+    RAILYARD_INVARIANT(port.low_bytes >= 0 && port.high_bytes >= 0);
+    RAILYARD_INVARIANT(!port.low.empty() || port.low_bytes == 0);
+    RAILYARD_INVARIANT(!port.high.empty() || port.high_bytes == 0);
     if (const PortClass& klass = classes_[port.klass()]; klass.prompt)
       context_.depart(static_cast<std::uint32_t>(&port - ports_.data()), port.serving, port.busy_until + klass.latency);
     port.serving = kNone;
@@ -201,6 +207,7 @@ class Ports {
     }
     port.high.push(lines_, waiting);
     port.high_bytes += size;
+    RAILYARD_INVARIANT(port.high_bytes <= classes_[port.klass()].control_limit);
   }
 
   void drop(std::uint32_t index) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/invariant.hpp"
 #include "core/time.hpp"
 #include "packet/fabric/pfc_options.hpp"
 
@@ -68,6 +69,7 @@ class BufferRules {
     } else {
       in.headroom += size;
     }
+    check(in, pool);
   }
 
   /// A packet has left; the headroom is emptied first.
@@ -77,6 +79,7 @@ class BufferRules {
     in.headroom -= spare;
     in.bytes -= size - spare;
     pool.used -= before - shared(in);
+    check(in, pool);
   }
 
   bool should_pause(const Ingress& in, const Pool& pool) const {
@@ -97,6 +100,13 @@ class BufferRules {
   }
 
  private:
+  /// Nobody gives more than was taken, and the shared part holds no more than there is of it.
+  void check(const Ingress& in, const Pool& pool) const {
+    RAILYARD_INVARIANT(in.bytes >= 0 && in.headroom >= 0 && pool.used >= 0);
+    RAILYARD_INVARIANT(fixed_ || pool.used <= pool.size);
+    static_cast<void>(in), static_cast<void>(pool);
+  }
+
   bool fixed_;
   std::int64_t xoff_, xon_, reserve_, resume_;
   double alpha_, lossy_alpha_;
