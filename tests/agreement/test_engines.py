@@ -13,7 +13,7 @@ from railyard.cluster import notes_of
 from railyard.cluster.reach import headroom_bytes
 from railyard.cluster.topology import LeafSpine, MultiSite, RailOptimized, ThreeTier
 from railyard.collective import CollectivePolicy
-from railyard.engine.background import Bursts, Flows, _entities, until
+from railyard.engine.background import BurstFlows, Bursts, _entities, until
 from railyard.engine.packet.engine import PacketEngine
 from railyard.graph import CollectiveKind, Job
 from railyard.graph import CollectiveKind as Kind
@@ -381,7 +381,7 @@ def test_an_incast_of_another_site_takes_so_many_times_as_long_in_flow():
     burst = Bursts("incast", 8, 8_000_000, 10**9)
     both = [sites("roce", 1000, links=4, border_switch=border) for border in (None, "7800R4")]
     bursts = [tuple(until(cluster, (burst,), 1)) for cluster in both]
-    short, full = (_entities(cluster, Flows.of(one)) for cluster, one in zip(both, bursts, strict=True))
+    short, full = (_entities(cluster, BurstFlows.of(one)) for cluster, one in zip(both, bursts, strict=True))
     moving = [entities.even_ps - entities.latency_ps for entities in (short, full)]
     assert (moving[0] / moving[1]).max() == pytest.approx(3.902, rel=0.01)
     assert (moving[0] / moving[1]).min() == pytest.approx(1.0, rel=0.01)  # those of the receiver's site

@@ -11,7 +11,7 @@ import pytest
 from railyard import catalog, cluster
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective.synthesis.bound import exchanges_us, gathers_us, lower_bound_us, sums_us
-from railyard.collective.synthesis.collectives import Ask, collectives, image_faults, whole, whole_faults
+from railyard.collective.synthesis.collectives import ScheduleRequest, collectives, image_faults, whole, whole_faults
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN
 from railyard.collective.synthesis.network import build
@@ -85,7 +85,7 @@ def test_a_schedule_and_its_images_are_sound(network, collective):
     """By the check of images; and, all sends written out, by the check that knows nothing of symmetry."""
     symmetry = symmetry_of(network)
     assert len(symmetry) == len(network.ranks)
-    kept = collectives.get(collective)(Ask(network, 1e6, 2, 0.3, symmetry))
+    kept = collectives.get(collective)(ScheduleRequest(network, 1e6, 2, 0.3, symmetry))
     assert image_faults(network, kept, collective, symmetry) == []
     every = whole(network, kept, collective, symmetry)
     assert len(every.sends) == len(kept.sends) * len(symmetry)
@@ -131,7 +131,7 @@ def test_rails_come_near_their_bound(collective):
 @pytest.mark.parametrize("network", [torus(3, 3), clos(2, 3, 2)])
 def test_a_schedule_played_backward_takes_as_long_and_adds_every_part_once(network):
     """Also where what stands last is what nobody waits for."""
-    ask = Ask(network, 1e6, 3, 0.3)
+    ask = ScheduleRequest(network, 1e6, 3, 0.3)
     up, down = (collectives.get(name)(ask) for name in ("reduce-scatter", "all-gather"))
     assert faults(network, up, "reduce-scatter") == []
     both = followed(up, down)
@@ -143,7 +143,7 @@ def test_a_schedule_played_backward_takes_as_long_and_adds_every_part_once(netwo
 def test_images_that_are_wrong_are_found():
     network = clos(3, 4, 4)
     symmetry = symmetry_of(network)
-    kept = collectives.get("all-reduce")(Ask(network, 1e6, 2, 0.3, symmetry))
+    kept = collectives.get("all-reduce")(ScheduleRequest(network, 1e6, 2, 0.3, symmetry))
     early = replace(kept, start_us=kept.start_us * 0)
     assert any("two sends at once" in fault for fault in image_faults(network, early, "all-reduce", symmetry))
     lost = replace(kept, sends=replace(kept.sends, reduce=np.zeros_like(kept.sends.reduce)))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard.collective.synthesis.bound import lower_bound_us
-from railyard.collective.synthesis.collectives import Ask, collectives
+from railyard.collective.synthesis.collectives import ScheduleRequest, collectives
 from railyard.collective.synthesis.network import SizeMeaning, build, read_network
 from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.search import synthesize
@@ -32,14 +32,14 @@ LINE = build(both([(0, 1, 1.0, 2.0), (1, 2, 1.0, 2.0)]), [])
 
 def test_a_line_by_hand():
     """3,000 bytes: rank 0's 1,000 are at 1 after 1 + 2 us and at 2 after twice that; what 1 sends to 2 goes before."""
-    schedule = collectives.get("all-gather")(Ask(LINE, 3000, 1, 1.0))
+    schedule = collectives.get("all-gather")(ScheduleRequest(LINE, 3000, 1, 1.0))
     assert schedule.finish_us == pytest.approx(6.0)
     assert lower_bound_us(LINE, "all-gather", 3000) == pytest.approx(4.0)  # latency; the rates alone want 2 us
 
 
 def test_pieces_hide_what_is_stored_on_the_way():
     """In four pieces the last 250 bytes of rank 0 are at 1 after 3 us and leave it then, at 2 after 5.25."""
-    schedule = collectives.get("all-gather")(Ask(LINE, 3000, 4, 1.0))
+    schedule = collectives.get("all-gather")(ScheduleRequest(LINE, 3000, 4, 1.0))
     assert schedule.finish_us == pytest.approx(5.25)
 
 
@@ -71,7 +71,7 @@ def test_a_switch_copies():
 @pytest.mark.parametrize("collective", list(collectives))
 def test_switches_add_nothing_and_packets_are_not_copied(collective, packets):
     star = replace(build(both([(0, rank, 1.0, 0.5) for rank in range(1, 5)]), None), packets=packets)
-    schedule = collectives.get(collective)(Ask(star, 400_000, 2, 0.3))
+    schedule = collectives.get(collective)(ScheduleRequest(star, 400_000, 2, 0.3))
     assert faults(star, schedule, collective) == []
     assert not schedule.sends.reduce[star.switch[star.target[schedule.sends.link]]].any()
 
@@ -83,7 +83,7 @@ def test_packets_go_through_a_switch_at_once_by_hand():
     links = [(0, 1, 1.0, 0.5), (1, 0, 2.0, 0.5), (2, 1, 1.0, 0.5), (1, 2, 2.0, 0.5)]
     stored = build(links, [1])
     passed = replace(stored, packets=True)
-    finish = [collectives.get("all-gather")(Ask(one, 2000, 1, 1.0)).finish_us for one in (stored, passed)]
+    finish = [collectives.get("all-gather")(ScheduleRequest(one, 2000, 1, 1.0)).finish_us for one in (stored, passed)]
     assert finish == pytest.approx([2.5, 2.0])
 
 
@@ -99,13 +99,13 @@ def test_every_schedule_is_sound(ranks, more, collective, cut, nearness):
     ring = both([(a, (a + 1) % ranks, 1.0, 0.3) for a in range(ranks)])
     extra = [(a % ranks, b % ranks, rate, late) for a, b, rate, late in more if a % ranks != b % ranks]
     network = build(ring + extra, [])
-    schedule = collectives.get(collective)(Ask(network, 1e5, cut, nearness))
+    schedule = collectives.get(collective)(ScheduleRequest(network, 1e5, cut, nearness))
     assert faults(network, schedule, collective) == []
     assert schedule.finish_us >= lower_bound_us(network, collective, 1e5) * (1 - 1e-9)
 
 
 def test_the_check_finds_what_is_wrong():
-    schedule = collectives.get("all-gather")(Ask(LINE, 3000, 2, 1.0))
+    schedule = collectives.get("all-gather")(ScheduleRequest(LINE, 3000, 2, 1.0))
     for column, wrong, words in (
         ("start_us", schedule.start_us * 0, "carries two sends at once"),
         ("arrive_us", schedule.arrive_us - 1.5, "arrives before it can"),
@@ -117,7 +117,7 @@ def test_the_check_finds_what_is_wrong():
 @pytest.mark.parametrize("collective", list(collectives))
 def test_a_last_piece_that_nobody_sends_is_found(collective):
     """Its number stands in no send: pieces are those of the schedule, not those that were sent."""
-    schedule = collectives.get(collective)(Ask(LINE, 3000, 1, 1.0))
+    schedule = collectives.get(collective)(ScheduleRequest(LINE, 3000, 1, 1.0))
     sends = schedule.sends
     more = replace(schedule, sends=replace(sends, pieces=2 * sends.pieces))
     assert any("ends without piece" in fault for fault in faults(LINE, more, collective))

@@ -22,7 +22,7 @@ from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
 from railyard.collective.pattern import Schedule, Send
 from railyard.collective.synthesis import of_cluster, written
-from railyard.collective.synthesis.collectives import Ask, collectives
+from railyard.collective.synthesis.collectives import ScheduleRequest, collectives
 from railyard.collective.synthesis.msccl import messages, msccl_xml
 from railyard.collective.synthesis.msccl_run import faults
 from railyard.collective.synthesis.mscclpp import mscclpp_json
@@ -200,7 +200,7 @@ STAR = build(both([(at, 4, 1.0) for at in range(4)]), [4])
 
 
 def text(network, collective, cut=2):
-    schedule = collectives.get(collective)(Ask(network, 1e6, cut, 0.3))
+    schedule = collectives.get(collective)(ScheduleRequest(network, 1e6, cut, 0.3))
     return msccl_xml(network, schedule, collective, cut)
 
 
@@ -220,7 +220,7 @@ def test_switches_are_passed_from_rank_to_rank(collective):
     found = text(STAR, collective)
     assert faults(found) == []
     assert len(list(ElementTree.fromstring(found))) == 4
-    schedule = collectives.get("all-gather")(Ask(STAR, 1e6, 1, 0.3))
+    schedule = collectives.get("all-gather")(ScheduleRequest(STAR, 1e6, 1, 0.3))
     sent = messages(STAR, schedule)
     assert sorted((one.source, one.target) for one in sent) == [(a, b) for a in range(4) for b in range(4) if a != b]
     assert all(one.after == () for one in sent)
@@ -265,7 +265,7 @@ MSCCLPP_STAR = build(both([(at, 4, 1.0) for at in range(4)]), [4])
 
 
 def mscclpp_text(network, collective, cut=2):
-    schedule = collectives.get(collective)(Ask(network, 1e6, cut, 0.3))
+    schedule = collectives.get(collective)(ScheduleRequest(network, 1e6, cut, 0.3))
     return mscclpp_json(network, schedule, collective, cut)
 
 

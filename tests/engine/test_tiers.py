@@ -16,7 +16,7 @@ from railyard.cluster.topology import LeafSpine, ThreeTier
 from railyard.collective import CollectivePolicy
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.engine.analytic import fullest
-from railyard.engine.designs import Classes, Networks, contention
+from railyard.engine.designs import Classes, DesignNetworks, contention
 from railyard.engine.flow import FREED, Conditions
 from railyard.engine.tiers import PATTERNS, Tiers
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
@@ -57,7 +57,7 @@ def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0, bes
 
 
 def met(network, work, step_s=1.0, others=None):
-    return contention(Networks.of([network], np.array([0])), work, np.array([step_s]), others)
+    return contention(DesignNetworks.of([network], np.array([0])), work, np.array([step_s]), others)
 
 
 def test_a_leaf_spine_is_its_leafs():
@@ -244,7 +244,7 @@ def test_rows_know_nothing_of_each_other():
         *(np.concatenate([getattr(each, name) for each in work]) for name in ("aggregated", "beside", "hidden")),
         lockstep=np.zeros(3, np.bool_),
     )
-    found = contention(Networks.of(networks, np.arange(3)), together, np.ones(3))
+    found = contention(DesignNetworks.of(networks, np.arange(3)), together, np.ones(3))
     for row, (network, each) in enumerate(zip(networks, work, strict=True)):
         assert found.outside[row] == pytest.approx(met(network, each).outside[0])
         assert found.inside[row] == pytest.approx(met(network, each).inside[0])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.graph import CollectiveKind
 
+
 MIB = 1 << 20
 BELOW, FROM = "below 1 MiB", "from 1 MiB"
 """Classes of size: what sets the time below is floors, above it rates."""
@@ -30,7 +31,7 @@ ANY = "any"
 
 
 @dataclass(frozen=True)
-class Band:
+class ModelErrorBand:
     """Where eight of ten measured times lie.
 
     Attributes:
@@ -60,7 +61,7 @@ class Band:
         """Half of its width, as a logarithm."""
         return math.log(self.high / self.low) / 2
 
-    def widened(self, times: float, beyond: tuple[str, ...]) -> Band:
+    def widened(self, times: float, beyond: tuple[str, ...]) -> ModelErrorBand:
         """So many times as wide about the same middle."""
         middle = math.sqrt(self.low * self.high)
         end = math.exp(times * self.scatter)
@@ -83,8 +84,8 @@ def band_of(
     ranks: int = 0,
     algorithm: str = "",
     architecture: str = "",
-    known: Mapping[tuple[str, str], Band] | None = None,
-) -> Band:
+    known: Mapping[tuple[str, str], ModelErrorBand] | None = None,
+) -> ModelErrorBand:
     """The band of a collective; wider where it lies beyond what was measured.
 
     Args:
@@ -116,14 +117,14 @@ def band_of(
 
 
 @cache
-def bands() -> dict[tuple[str, str], Band]:
+def bands() -> dict[tuple[str, str], ModelErrorBand]:
     """By kind of collective and class of size."""
     text = resources.files(__package__).joinpath("model_error.csv").read_text("utf-8")
     return {(row["kind"], row["size"]): _band(row) for row in csv.DictReader(text.splitlines())}
 
 
-def _band(row: dict[str, str]) -> Band:
-    return Band(
+def _band(row: dict[str, str]) -> ModelErrorBand:
+    return ModelErrorBand(
         low=float(row["low"]),
         high=float(row["high"]),
         rows=int(row["rows"]),

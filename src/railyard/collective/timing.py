@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from railyard.collective.algorithm import Algorithm, Steps
     from railyard.collective.machine import Case, CollectiveMachine
 
+
 KIB, MIB = 1 << 10, 1 << 20
 
 WIRE = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
@@ -128,7 +129,7 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
 
 
 @dataclass(frozen=True)
-class Pace:
+class TimingParts:
     """The same as `Timing` in parts, for engines that replay messages; us.
 
     Attributes:
@@ -154,13 +155,13 @@ class Pace:
     nic_share: float
 
 
-def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> Pace:
+def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> TimingParts:
     """Latencies of single messages whose sums along the algorithm's steps are those of `timing`; same arguments."""
     total = timing(case, algorithm, protocol, size_bytes)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     factor = case.machine.latency_factor
-    return Pace(
+    return TimingParts(
         start_us=total.latency_us
         - inside_us
         - _outside_us(case, algorithm, protocol, steps)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.collective.machine import CollectiveMachine, Shape
 
+
 _REDUCES = (CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER)
 _GATHERS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER)
 
@@ -72,14 +73,14 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     parts = _parts(shape)
     turns: list[tuple[Send, ...]] = []
     if kind in _REDUCES:
-        turns += _together([list(_reduce(shape, part, number)) for number, part in enumerate(parts)])
+        turns += _interleaved([list(_reduce(shape, part, number)) for number, part in enumerate(parts)])
     if kind in _GATHERS:
-        turns += _together([list(_gather(shape, part, number)) for number, part in enumerate(parts)])
+        turns += _interleaved([list(_gather(shape, part, number)) for number, part in enumerate(parts)])
     owner = tuple(range(shape.ranks)) * len(parts)
     return Schedule(kind, shape.ranks, shape.ranks * len(parts), tuple(turns), owner)
 
 
-def _together(parts: list[list[tuple[Send, ...]]]) -> list[tuple[Send, ...]]:
+def _interleaved(parts: list[list[tuple[Send, ...]]]) -> list[tuple[Send, ...]]:
     """Turn k of every part as one step."""
     return [tuple(send for part in parts for send in part[turn]) for turn in range(len(parts[0]))]
 

@@ -138,7 +138,7 @@ _PROTOCOLS = {"ll": "ll", "ll128": "ll128", "simple": "simple"}
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedChoices:
     """What is fixed about collectives.
 
     Attributes:

@@ -21,7 +21,7 @@ from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
-    from railyard.engine.fluid import Changes
+    from railyard.engine.fluid import FaultChanges
     from railyard.engine.lowering import Lowered
     from railyard.graph import Merged, Record, TaskGraph
 
@@ -295,7 +295,7 @@ class AnalyticEngine(FluidEngine):
         merged: Merged,
         lowered: Lowered,
         links: LinkTable,
-        changes: Changes,
+        changes: FaultChanges,
         *,
         seed: int,
         probes: Probes,

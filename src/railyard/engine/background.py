@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
 
     Ints = NDArray[np.int64]
-
     from railyard.cluster import CsrWeighted
     from railyard.engine.faults import Row
     from railyard.graph import Merged
@@ -172,7 +171,7 @@ def prioritized(lowered: Lowered, rows: Sequence[Row], merged: Merged) -> Lowere
 
 
 @dataclass(frozen=True)
-class Flows:
+class BurstFlows:
     """The flows of bursts in columns; f rows.
 
     Attributes:
@@ -191,10 +190,10 @@ class Flows:
     fan_in: NDArray[np.float64]
 
     @staticmethod
-    def of(bursts: Sequence[Burst]) -> Flows:
+    def of(bursts: Sequence[Burst]) -> BurstFlows:
         """All flows of some bursts, burst after burst."""
         counts = [len(burst.source) for burst in bursts]
-        return Flows(
+        return BurstFlows(
             np.concatenate([burst.source for burst in bursts]),
             np.concatenate([burst.target for burst in bursts]),
             np.repeat([burst.size_bytes for burst in bursts], counts),
@@ -220,7 +219,7 @@ def with_background(
         cluster: Whose back-end the bursts cross.
         bursts: At least one.
     """
-    flows = Flows.of(bursts)
+    flows = BurstFlows.of(bursts)
     graph = merged.graph
     ranks = np.arange(graph.ranks, dtype=np.int32)
     both = merge([Job(graph), Job(_graph(cluster, flows))], [ranks, np.arange(cluster.ranks, dtype=np.int32)])
@@ -252,7 +251,7 @@ def foreground(record: Record, merged: Merged) -> Record:
     )
 
 
-def _graph(cluster: Cluster, flows: Flows) -> TaskGraph:
+def _graph(cluster: Cluster, flows: BurstFlows) -> TaskGraph:
     count = len(flows.source)
     port, first = np.unique(cluster.back_end.port_of_rank, return_index=True)
     rank = (first // cluster.back_end.port_of_rank.shape[1]).astype(np.int32)
@@ -276,7 +275,7 @@ def _graph(cluster: Cluster, flows: Flows) -> TaskGraph:
     )
 
 
-def _entities(cluster: Cluster, flows: Flows) -> Entities:
+def _entities(cluster: Cluster, flows: BurstFlows) -> Entities:
     """One entity a flow, on the links of the job's own fabric."""
     network, fabric = cluster.back_end, cluster.fabric
     source, target = flows.source.astype(np.int32), flows.target.astype(np.int32)
@@ -300,7 +299,7 @@ def _entities(cluster: Cluster, flows: Flows) -> Entities:
     )
 
 
-def _charged(cluster: Cluster, usage: CsrWeighted, flows: Flows) -> NDArray[np.float64]:
+def _charged(cluster: Cluster, usage: CsrWeighted, flows: BurstFlows) -> NDArray[np.float64]:
     """float64[entries of usage], what a byte counts as: at the receiver by incast, before it by what is withheld.
 
     A flow that gets 1/n of a link's rate and withholds a share h of every link that it comes through counts there as
@@ -318,7 +317,7 @@ def _charged(cluster: Cluster, usage: CsrWeighted, flows: Flows) -> NDArray[np.f
     return charged * _sent_again(cluster, usage, flows)
 
 
-def _sent_again(cluster: Cluster, usage: CsrWeighted, flows: Flows) -> NDArray[np.float64]:
+def _sent_again(cluster: Cluster, usage: CsrWeighted, flows: BurstFlows) -> NDArray[np.float64]:
     """float64[entries of usage]: how often a byte of an incast is sent, for packets lost behind long links."""
     plan, network, rows = cluster.plans["back_end"], cluster.back_end, usage.rows()
     if plan.crowded_share == 1:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Networks:
+class DesignNetworks:
     """Networks of d designs; t tiers, those that a network lacks carry everything.
 
     Attributes:
@@ -52,7 +52,7 @@ class Networks:
     crossing: F
 
     @classmethod
-    def of(cls, tiers: Sequence[Tiers], index: NDArray[np.int64]) -> Networks:
+    def of(cls, tiers: Sequence[Tiers], index: NDArray[np.int64]) -> DesignNetworks:
         """Different networks side by side.
 
         Args:
@@ -154,7 +154,7 @@ class Stretch:
     utilization: F
 
 
-def contention(networks: Networks, classes: Classes, step_s: F, others: F | None = None) -> Stretch:
+def contention(networks: DesignNetworks, classes: Classes, step_s: F, others: F | None = None) -> Stretch:
     """What classes of traffic lose to one another, to collisions of hashed flows and to oversubscription.
 
     A class runs on all its accelerators at once, for a share of the step; it meets others for their shares. Classes of
@@ -200,7 +200,7 @@ class _Sent:
     demand: F
 
     @classmethod
-    def of(cls, networks: Networks, classes: Classes, patterns: NDArray[np.int64], step_s: F) -> _Sent:
+    def of(cls, networks: DesignNetworks, classes: Classes, patterns: NDArray[np.int64], step_s: F) -> _Sent:
         spread, most, full = _crossed(networks, classes, patterns)
         return cls(spread, _paced(_demand(networks, classes, patterns, most, full), classes, step_s))
 
@@ -251,7 +251,7 @@ def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:
     return slowdown(asked * (1.0 + met))
 
 
-def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -> tuple[F, F, F]:
+def _crossed(networks: DesignNetworks, classes: Classes, pattern: NDArray[np.int64]) -> tuple[F, F, F]:
     """float64[d, c, t], shares of the bytes of a class that leave their unit, on average and at most, and how many do.
 
     The last is the share of units that are as full as the fullest. Between counted sizes by logarithms.
@@ -269,7 +269,7 @@ def _crossed(networks: Networks, classes: Classes, pattern: NDArray[np.int64]) -
     return found[..., 0], found[..., 1], found[..., 2]
 
 
-def _between(networks: Networks, size: F) -> tuple[NDArray[np.int64], F]:
+def _between(networks: DesignNetworks, size: F) -> tuple[NDArray[np.int64], F]:
     """int64[d, c], the last counted size that is not larger, and the share of the logarithm to the next one."""
     sizes, wanted = networks.sizes[networks.index], np.log(np.maximum(size, 1.0))
     last = sizes.shape[1] - 1
@@ -283,7 +283,7 @@ def _weight(part: F, upper: int) -> F:
     return part if upper else 1.0 - part
 
 
-def _demand(networks: Networks, classes: Classes, pattern: NDArray[np.int64], crossed: F, full: F) -> F:
+def _demand(networks: DesignNetworks, classes: Classes, pattern: NDArray[np.int64], crossed: F, full: F) -> F:
     """float64[d, c, t], share of the busiest link of a tier that a class takes when all its accelerators send.
 
     The fullest link is one of the links up from, or down to, the units that are as full as the fullest one.

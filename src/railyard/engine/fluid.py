@@ -167,7 +167,7 @@ SHOWN = 8  # tasks named in a message
 
 
 @dataclass(frozen=True)
-class Changes:
+class FaultChanges:
     """What faults change in a run.
 
     Attributes:
@@ -221,7 +221,7 @@ class FluidEngine:
         found = rerouted(lowered, outages, merged.graph, known, policy) if outages else Rerouted(lowered)
         stalls = effects_of(drawn(merged, jitter, seed), ClusterPlaces.of(arranged)) if jitter.stalls else []
         rows = [*expand([*effects, *_unnumbered(stalls)], arranged.links, outages), *found.rows]
-        changes = Changes(tuple(rows), there)
+        changes = FaultChanges(tuple(rows), there)
         played = partial(
             self.played,
             links=arranged.links,
@@ -263,7 +263,7 @@ class FluidEngine:
         if any(isinstance(effect, LinkRate) and effect.factor == 0 for _, effect in effects):
             raise InputError("links that die ask for other paths, which `simulate` finds", key="faults")
         stalls = effects_of(drawn(merged, jitter, seed), places) if jitter.stalls else []
-        changes = Changes(tuple(expand([*effects, *_unnumbered(stalls)], links)), tuple(faults))
+        changes = FaultChanges(tuple(expand([*effects, *_unnumbered(stalls)], links)), tuple(faults))
         return self.played(merged, lowered, links, changes, seed=seed, probes=probes, jitter=jitter, progress=progress)
 
     def played(
@@ -271,7 +271,7 @@ class FluidEngine:
         merged: Merged,
         lowered: Lowered,
         links: LinkTable,
-        changes: Changes,
+        changes: FaultChanges,
         *,
         seed: int,
         probes: Probes,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class ClientTree:
     """Links that several clients share on their way to the server, parents first; the last on every way has none.
 
     Attributes:
@@ -34,13 +34,15 @@ class Tree:
     first: Links
 
     @staticmethod
-    def line(bps: float, clients: int) -> Tree:
+    def line(bps: float, clients: int) -> ClientTree:
         """One line, shared by all."""
         none = np.full(1, -1, np.int32)
-        return Tree(np.array([bps]), none, np.zeros(clients, np.int32))
+        return ClientTree(np.array([bps]), none, np.zeros(clients, np.int32))
 
 
-def finish_s(start_s: Floats, size_bits: Floats, own_bps: Floats, tree: Tree, stop_s: Floats | None = None) -> Floats:
+def finish_s(
+    start_s: Floats, size_bits: Floats, own_bps: Floats, tree: ClientTree, stop_s: Floats | None = None
+) -> Floats:
     """When each transfer ends; inf where it is given up before.
 
     Between two starts or ends rates are constant: the least of a transfer's limit and the levels of the links on its
@@ -95,15 +97,15 @@ class Cohort:
     before_s: Floats
     after_s: Floats
     leave_s: Floats
-    down: Tree | None = None
-    up: Tree | None = None
+    down: ClientTree | None = None
+    up: ClientTree | None = None
 
     def __len__(self) -> int:
         return len(self.compute_s)
 
 
 @dataclass(frozen=True)
-class Rule:
+class RoundEnd:
     """When a round ends.
 
     Attributes:
@@ -146,7 +148,7 @@ class Closed:
     queue_s: float
 
 
-def close(cohort: Cohort, rule: Rule) -> Closed:
+def close(cohort: Cohort, rule: RoundEnd) -> Closed:
     """Runs a round to its end."""
     staged, stages_s = _barriers(cohort.before_s, cohort.leave_s, len(cohort), 0.0)
     with np.errstate(invalid="ignore"):
@@ -172,14 +174,14 @@ def close(cohort: Cohort, rule: Rule) -> Closed:
     )
 
 
-def _finish_s(cohort: Cohort, start_s: Floats, bits: Floats, bps: Floats, tree: Tree | None) -> Floats:
+def _finish_s(cohort: Cohort, start_s: Floats, bits: Floats, bps: Floats, tree: ClientTree | None) -> Floats:
     """When the bits are through; who goes before takes nothing from the others any more."""
     if tree is None:
         return start_s + bits / bps
     return finish_s(start_s, bits, bps, tree, cohort.leave_s)
 
 
-def _unmasked(cohort: Cohort, used: NDArray[np.bool_], end_s: float, rule: Rule) -> tuple[bool, float]:
+def _unmasked(cohort: Cohort, used: NDArray[np.bool_], end_s: float, rule: RoundEnd) -> tuple[bool, float]:
     """Whether enough came and stayed through the stages behind the upload, and how long these take."""
     came = int(used.sum())
     if came < rule.least or came == 0:
@@ -210,7 +212,7 @@ def _barriers(stages_s: Floats, leave_s: Floats, needed: int, from_s: float) -> 
     return there, total
 
 
-def _end(finish: Floats, leave_s: Floats, rule: Rule) -> tuple[float, bool, NDArray[np.bool_]]:
+def _end(finish: Floats, leave_s: Floats, rule: RoundEnd) -> tuple[float, bool, NDArray[np.bool_]]:
     """When updates are no longer waited for, whether the deadline said so, and whose update counts."""
     known = np.sort(finish[np.isfinite(finish)])
     if len(known) >= rule.goal:
@@ -255,11 +257,6 @@ def exponential_order(count: int, rank: int, mean: float = 1.0) -> float:
     return float(mean * np.sum(1.0 / np.arange(count - rank + 1, count + 1)))
 
 
-def survivors(count: int, share: float) -> tuple[float, float]:
-    """Mean and variance of how many of so many stay, each with the same probability: a binomial number."""
-    return count * share, count * share * (1.0 - share)
-
-
 _MOST_IN_VAIN = 1000
 """Clients that begin for one that comes back, beyond which nobody is waited for."""
 _SPARE = 1.1
@@ -267,7 +264,7 @@ _SPARE = 1.1
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class ServerSteps:
     """Steps of the server.
 
     Attributes:
@@ -287,7 +284,7 @@ class Steps:
     cohort: Cohort
 
 
-def run(draw: Callable[[int], Cohort], concurrency: int, buffer: int, steps: int) -> Steps:
+def run(draw: Callable[[int], Cohort], concurrency: int, buffer: int, steps: int) -> ServerSteps:
     """Runs to a number of steps.
 
     Each of `concurrency` places takes one client after another, as each comes back or leaves. Transfers share the
@@ -317,7 +314,7 @@ def run(draw: Callable[[int], Cohort], concurrency: int, buffer: int, steps: int
     at_s = visits.end_s[rows][buffer - 1 :: buffer]
     version = np.searchsorted(at_s, visits.begun_s[rows], side="right")
     now = np.arange(wanted) // buffer
-    return Steps(at_s, rows, (now - version).astype(np.float64), len(visits.left), visits, cohort)
+    return ServerSteps(at_s, rows, (now - version).astype(np.float64), len(visits.left), visits, cohort)
 
 
 def _visits(cohort: Cohort, places: int, updates: int) -> _core.Visits:
@@ -341,6 +338,6 @@ def _column(values: Floats) -> Floats:
     return np.ascontiguousarray(values, np.float64)
 
 
-def _links(tree: Tree | None, clients: int) -> _core.SharedLinks:
-    known = Tree.line(np.inf, clients) if tree is None else tree
+def _links(tree: ClientTree | None, clients: int) -> _core.SharedLinks:
+    known = ClientTree.line(np.inf, clients) if tree is None else tree
     return _core.SharedLinks(first=known.first, capacity_bps=known.capacity_bps, parent=known.parent)

@@ -13,7 +13,7 @@ from railyard.ask.deploy.emit import collectives, configurations
 from railyard.ask.deploy.emit.collectives import NOTHING, collectives_of, differences, variables
 from railyard.ask.deploy.emit.configurations import LEFT, SYSTEMS, rendered
 from railyard.ask.deploy.system import systems
-from railyard.collective.tuner import Fixed
+from railyard.collective.tuner import FixedChoices
 from railyard.face.cli import guard
 from railyard.face.verbs.tune import write_configured
 from railyard.kit.errors import InputError
@@ -121,7 +121,7 @@ def test_a_schedule_for_other_ranks_is_noticed(scheduled, told):
 
 def test_nothing_fixed_leaves_the_libraries_alone():
     assert collectives.files(NOTHING, "A=1\n") == {"nccl.conf": "A=1\n"}
-    assert Fixed(connections=16, nics=8).channels == 64
+    assert FixedChoices(connections=16, nics=8).channels == 64
 
 
 def test_what_no_library_can_be_given_is_named():

@@ -22,7 +22,7 @@ from railyard.work.traffic.simulate import run as simulate_run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.traffic.played import Report
+    from railyard.work.traffic.played import PacketReport
 
 G400 = 400 * 10**9
 US = 1_000_000
@@ -311,12 +311,12 @@ def faults_of(path: Path, *rows: str) -> Path:
     return path
 
 
-def of(name: str, traffic: Path, faults: Path | None, *sets: str, seed: int = 0) -> Report:
+def of(name: str, traffic: Path, faults: Path | None, *sets: str, seed: int = 0) -> PacketReport:
     preset = fabric(name)
     return simulate_run(TrafficRun(traffic, None, preset, assign(preset.settings, sets), seed=seed, faults=faults))
 
 
-def counts(report: Report) -> dict[str, int]:
+def counts(report: PacketReport) -> dict[str, int]:
     return {**report.packets, **report.record.meta["packets"]}
 
 

@@ -16,7 +16,7 @@ from railyard.cluster.edge.clients import Clients, Region
 from railyard.cluster.edge.transport import SCORES, Presence, at_score, paths, score_of
 from railyard.engine import rounds as buffered
 from railyard.engine import rounds as waiting
-from railyard.engine.rounds import Cohort, Rule, close
+from railyard.engine.rounds import Cohort, RoundEnd, close
 
 
 def cohort(compute, leave=None, before=(), after=(), up_bits=0.0):
@@ -49,7 +49,7 @@ def test_order_statistics(count, rank, expected):
 @pytest.mark.parametrize(("selected", "goal"), [(40, 40), (13, 10), (52, 40)])
 def test_rounds_of_exponential_clients(selected, goal):
     random, rounds = np.random.default_rng(5), 3000
-    took = [close(cohort(random.exponential(2.0, selected)), Rule(goal, 1)).took_s for _ in range(rounds)]
+    took = [close(cohort(random.exponential(2.0, selected)), RoundEnd(goal, 1)).took_s for _ in range(rounds)]
     expected = buffered.exponential_order(selected, goal, 2.0)
     assert np.mean(took) == pytest.approx(expected, abs=5 * np.std(took) / rounds**0.5)
 
@@ -58,41 +58,42 @@ def test_dropouts_are_binomial():
     random = np.random.default_rng(6)
     # Leaves before it is done with probability 1 - exp(-1/4): work of 1 s, stays of 4 s on average.
     stays = [random.exponential(4.0, 60) for _ in range(400)]
-    left = [close(cohort(np.ones(60), one), Rule(60, 1)).gone.sum() for one in stays]
-    mean, variance = buffered.survivors(60, 1 - np.exp(-0.25))
+    left = [close(cohort(np.ones(60), one), RoundEnd(60, 1)).gone.sum() for one in stays]
+    share = 1 - np.exp(-0.25)
+    mean, variance = 60 * share, 60 * share * (1 - share)  # of a binomial number
     assert np.mean(left) == pytest.approx(mean, abs=5 * (variance / 400) ** 0.5)
     assert np.var(left) == pytest.approx(variance, rel=0.4)
 
 
 def test_a_deadline_ends_a_round():
-    closed = close(cohort([1.0, 2.0, 9.0, 4.0]), Rule(goal=4, least=3, deadline_s=5.0))
+    closed = close(cohort([1.0, 2.0, 9.0, 4.0]), RoundEnd(goal=4, least=3, deadline_s=5.0))
     assert (closed.took_s, closed.ok, closed.by_deadline, closed.critical) == (5.0, True, True, -1)
     assert closed.used.tolist() == [True, True, False, True]
-    assert not close(cohort([1.0, 2.0, 9.0, 8.0]), Rule(goal=4, least=3, deadline_s=5.0)).ok
+    assert not close(cohort([1.0, 2.0, 9.0, 8.0]), RoundEnd(goal=4, least=3, deadline_s=5.0)).ok
 
 
 def test_the_last_one_that_is_waited_for_is_critical():
-    closed = close(cohort([3.0, 1.0, 7.0, 2.0]), Rule(goal=3, least=1))
+    closed = close(cohort([3.0, 1.0, 7.0, 2.0]), RoundEnd(goal=3, least=1))
     assert (closed.took_s, closed.critical, int(closed.used.sum())) == (3.0, 0, 3)
 
 
 def test_all_come_or_go():
-    closed = close(cohort([1.0, 5.0, 2.0], leave=[np.inf, 4.0, np.inf]), Rule(goal=3, least=2))
+    closed = close(cohort([1.0, 5.0, 2.0], leave=[np.inf, 4.0, np.inf]), RoundEnd(goal=3, least=2))
     assert (closed.took_s, closed.ok, closed.gone.tolist()) == (4.0, True, [False, True, False])
 
 
 def test_stages_wait_for_all_who_are_there():
     # Stages of 1 and 3 s, then 2 and 2 s: both wait for the slowest; work of 1 s; a stage behind it, 2 of 2 needed.
     part = cohort([1.0, 1.5], before=[[1.0, 3.0], [2.0, 2.0]], after=[[0.5, 0.25]])
-    closed = close(part, Rule(goal=2, least=2, stay_share=1.0))
+    closed = close(part, RoundEnd(goal=2, least=2, stay_share=1.0))
     assert closed.took_s == pytest.approx(3.0 + 2.0 + 1.5 + 0.5)
     assert closed.stages_s == pytest.approx(5.5)
-    gone = close(cohort([1.0, 1.0], leave=[2.0, np.inf], before=[[1.0, 3.0]]), Rule(goal=2, least=1))
+    gone = close(cohort([1.0, 1.0], leave=[2.0, np.inf], before=[[1.0, 3.0]]), RoundEnd(goal=2, least=1))
     assert gone.gone.tolist() == [True, False]
 
 
 def line(bps, count):
-    return waiting.Tree.line(bps, count)
+    return waiting.ClientTree.line(bps, count)
 
 
 def test_a_line_is_shared_fairly():
@@ -157,10 +158,10 @@ def test_trees_are_shared_as_by_filling(rows, links, random):
             way.append(parent[way[-1]])
         ways.append(way)
     capacity = np.array([bps for _, bps in links])
-    tree = waiting.Tree(capacity, np.array(parent, np.int32), np.array(first, np.int32))
+    tree = waiting.ClientTree(capacity, np.array(parent, np.int32), np.array(first, np.int32))
     found = waiting.finish_s(start, size, own, tree)
     assert found == pytest.approx(played(start, size, own, ways, capacity), rel=1e-6)
-    wider = waiting.Tree(2 * capacity, tree.parent, tree.first)
+    wider = waiting.ClientTree(2 * capacity, tree.parent, tree.first)
     if len(links) == 1:
         assert (waiting.finish_s(start, size, own, wider) <= found * (1 + 1e-9)).all()
 
@@ -199,7 +200,7 @@ def test_places_that_share_a_line_are_a_closed_queue(places):
     work = random.exponential(4.0, 20_000)
 
     def draw(count):
-        return replace(cohort(work[:count], up_bits=10.0), up=waiting.Tree.line(10.0, count))
+        return replace(cohort(work[:count], up_bits=10.0), up=waiting.ClientTree.line(10.0, count))
 
     steps = buffered.run(draw, places, 10, 1_500)
     weights = [math.perm(places, busy) / 4.0**busy for busy in range(places + 1)]

@@ -10,7 +10,7 @@ from tests.work.federated.test_rounds import cohort, population
 from tests.work.federated.test_study import ROUNDS, SITES, refused, run
 
 from railyard.cluster.edge.clients import AccessNetwork, SharedUplink
-from railyard.engine.rounds import Rule, Tree, close
+from railyard.engine.rounds import ClientTree, RoundEnd, close
 from railyard.work.study.distributed import Began, added_s, shared_of
 
 
@@ -72,7 +72,7 @@ def test_what_a_tier_adds():
         (10.0, 32.0, {"concentrators": 4.0, "the server's line": 20.0}),
     ):
         shared = shared_of(clients, rows, line)
-        closed = close(replace(part, up=shared.up, down=shared.down), Rule(4, 1))
+        closed = close(replace(part, up=shared.up, down=shared.down), RoundEnd(4, 1))
         assert closed.took_s == pytest.approx(seconds)
         parts = closed.parts_s
         sent = Began(parts[0], parts[:4].sum(axis=0), part.leave_s, np.ones(4, bool))
@@ -107,8 +107,8 @@ def test_concentrators_of_a_link_that_nobody_has():
 
 def test_who_leaves_takes_nothing_any_more():
     # Two of 10 b/s on a line of 10: 5 each until 8, when one leaves; the other has 40 of 80 left, and sends them at 10.
-    part = replace(cohort(np.zeros(2), leave=[8.0, 99.0], up_bits=80.0), up=Tree.line(10.0, 2))
-    closed = close(part, Rule(1, 1))
+    part = replace(cohort(np.zeros(2), leave=[8.0, 99.0], up_bits=80.0), up=ClientTree.line(10.0, 2))
+    closed = close(part, RoundEnd(1, 1))
     assert closed.took_s == pytest.approx(12.0)
     assert closed.gone.tolist() == [True, False]
 

@@ -16,7 +16,7 @@ from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
 from railyard.face import api
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
-from railyard.work.serving.afd import Beat, Side, SideExchange, apart_cost, halves
+from railyard.work.serving.afd import MicroBatchSeconds, Side, SideExchange, apart_cost, halves
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import weight_bytes
@@ -59,7 +59,7 @@ def scheduled(beat, layers, micro_batches):
 )
 def test_the_law_is_a_schedule(times, layers, micro_batches):
     """Of micro-batches through four stations, layer after layer."""
-    beat = Beat(*(np.float64(seconds) for seconds in times))
+    beat = MicroBatchSeconds(*(np.float64(seconds) for seconds in times))
     law = float(beat.iteration_s(layers, micro_batches))
     assert law == pytest.approx(scheduled(beat, layers, micro_batches), rel=1e-9)
 
@@ -67,7 +67,7 @@ def test_the_law_is_a_schedule(times, layers, micro_batches):
 @pytest.mark.parametrize(("ffn", "network_s", "micro_batches"), [(1.0, 0.3, 3), (1.0, 0.9, 4), (0.7, 0.05, 3)])
 def test_megascale_infers_latency(ffn, network_s, micro_batches):
     """(T_a + T_f + 2 T_c) + T_f (m L - 1), with enough micro-batches and T_a = T_f."""
-    beat = Beat(*(np.float64(seconds) for seconds in (ffn, network_s, ffn, network_s)))
+    beat = MicroBatchSeconds(*(np.float64(seconds) for seconds in (ffn, network_s, ffn, network_s)))
     assert micro_batches >= 2 * (1 + network_s / ffn)
     law = float(beat.iteration_s(56, micro_batches))
     assert law == pytest.approx(2 * ffn + 2 * network_s + ffn * (micro_batches * 56 - 1))
@@ -76,7 +76,7 @@ def test_megascale_infers_latency(ffn, network_s, micro_batches):
 @pytest.mark.parametrize("ratio", [0.01, 0.3, 0.5, 0.51, 0.99])
 def test_megascale_infers_number_of_micro_batches(ratio):
     """m >= 2 (1 + T_c / T_f): 3 below a half, 4 above."""
-    beat = Beat(*(np.float64(seconds) for seconds in (1.0, ratio, 1.0, ratio)))
+    beat = MicroBatchSeconds(*(np.float64(seconds) for seconds in (1.0, ratio, 1.0, ratio)))
     assert int(beat.wanted) == math.ceil(2 * (1 + ratio) - 1e-9)
 
 
@@ -201,7 +201,7 @@ def test_gains_are_of_the_published_size():
 
 def test_micro_batches_hide_the_other_side():
     """Two micro-batches of the same size do nearly twice the work of one in the same time."""
-    beat = Beat(*(np.float64(seconds) for seconds in (1.0, 0.2, 1.0, 0.2)))
+    beat = MicroBatchSeconds(*(np.float64(seconds) for seconds in (1.0, 0.2, 1.0, 0.2)))
     once, twice = (float(beat.iteration_s(56, count)) for count in (1, 2))
     assert 1.8 < 2 * once / twice <= 2.0
     assert 3 * twice / (2 * float(beat.iteration_s(56, 3))) == pytest.approx(1.2, rel=0.02)

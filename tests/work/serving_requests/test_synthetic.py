@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from railyard.graph.request_table import joined
 from railyard.kit.errors import InputError
-from railyard.work.serving.arrivals import KINDS, Arrivals, Empirical, Fixed, LogNormal, Pairs
+from railyard.work.serving.arrivals import KINDS, Arrivals, Empirical, FixedLength, LogNormal, Pairs
 from railyard.work.serving.requests import RequestClass, Sessions, stream_synthetic, synthetic
 from railyard.work.serving.summary import autocorrelation, dispersion, gap_cv, repeated, scaled, summarize
 from railyard.work.serving.traces import read_trace
@@ -71,7 +71,7 @@ def test_found_lengths_stay_together() -> None:
     requests = synthetic(3000, rate_per_s=10, pairs=pairs)
     assert np.array_equal(requests.input_tokens, 10 * requests.output_tokens)
     assert np.bincount(requests.output_tokens)[1:] == pytest.approx([1000] * 3, rel=0.1)
-    alone = synthetic(3000, rate_per_s=10, input_tokens=Empirical(np.array([7, 9])), output_tokens=Fixed(2))
+    alone = synthetic(3000, rate_per_s=10, input_tokens=Empirical(np.array([7, 9])), output_tokens=FixedLength(2))
     assert set(alone.input_tokens.tolist()) == {7, 9}
 
 

@@ -12,7 +12,7 @@ from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.kit.errors import InputError
 from railyard.work.trace.builder import Failure
 from railyard.work.trace.htsim_matrix import read
-from railyard.work.traffic.htsim_topology import Tree, k_ary
+from railyard.work.traffic.htsim_topology import HtsimTree, k_ary
 from railyard.work.traffic.htsim_topology import read as htsim_topology_read
 from railyard.work.traffic.htsim_wiring import TreeNetwork, wire
 
@@ -230,7 +230,7 @@ def test_every_pair_is_joined_by_as_many_paths_as_the_tiers_give(file):
         assert len(found) == expected_paths(tree, source, target)
 
 
-def expected_paths(tree: Tree, source: int, target: int) -> int:
+def expected_paths(tree: HtsimTree, source: int, target: int) -> int:
     down = tree.tiers[0].down
     if source // down == target // down:
         return 1

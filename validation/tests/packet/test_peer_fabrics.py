@@ -12,13 +12,13 @@ from railyard.work.scenario.packet import assign, fabric
 from railyard.work.traffic.simulate import TrafficRun, run
 
 if TYPE_CHECKING:
-    from railyard.work.traffic.played import Report
+    from railyard.work.traffic.played import PacketReport
 
 DATA = Path(__file__).parents[3] / "tests" / "engine" / "packet" / "data"
 HTSIM_PAUSES = ("pfc_xoff=249000", "pfc_xon=199200")
 
 
-def of(name: str, matrix: str, *sets: str, seed: int = 0) -> Report:
+def of(name: str, matrix: str, *sets: str, seed: int = 0) -> PacketReport:
     preset = fabric(name)
     return run(TrafficRun(DATA / matrix, None, preset, assign(preset.settings, sets), seed=seed))
 

@@ -21,7 +21,7 @@ from railyard.model.machine import Machine
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.costing import copy_cost
 from railyard.work.serving.layout import Deployments, ServingLayout
-from railyard.work.serving.memory import Room, cache_tokens, divide
+from railyard.work.serving.memory import CacheRoom, cache_tokens, divide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -274,7 +274,7 @@ class ReplaySetting:
         )
         return int(capacity[0])
 
-    def room(self, state: float) -> Room:
+    def room(self, state: float) -> CacheRoom:
         """Cached tokens and sequences of one copy, where states of a sequence take the room of that many tokens."""
         run = self.run
         return divide(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.plan.build import DesignBench
     from railyard.ask.plan.price import DesignPrice
-    from railyard.engine.serving.closed_form import Expected, PoolTotals
+    from railyard.engine.serving.closed_form import ExpectedTimes, PoolTotals
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.prepare import ServingJob
 
@@ -107,7 +107,7 @@ def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]
     return replace(outcome, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
 
 
-def _seen(job: ServingJob, found: Expected) -> Served:
+def _seen(job: ServingJob, found: ExpectedTimes) -> Served:
     requests, none = job.requests, np.zeros(len(job.requests))
     arrival_s, ttft = np.asarray(requests.arrival_ps * 1e-12, np.float64), found.ttft_s + job.entry_ps * 1e-12
     return Served(

@@ -60,10 +60,10 @@ def tuner_table(tuned: TuneResult) -> str:
     return tuner.tuner_table(_fixed(tuned).tuner_rows(tuned.servers, tuned.ranks))
 
 
-def _fixed(tuned: TuneResult) -> tuner.Fixed:
+def _fixed(tuned: TuneResult) -> tuner.FixedChoices:
     settings = tuned.settings
     each = settings.get("collectives.connections")
-    return tuner.Fixed(
+    return tuner.FixedChoices(
         algorithm={key: str(word) for key, word in settings.get("collectives.algorithm", {}).items()},
         protocol={key: str(word) for key, word in settings.get("collectives.protocol", {}).items()},
         connections=None if each is None else int(each),

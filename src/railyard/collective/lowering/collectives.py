@@ -13,7 +13,14 @@ from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.chunks import window_s
 from railyard.collective.connections import communicators_of, opened
 from railyard.collective.lowering import routes
-from railyard.collective.lowering.paths import CommunicatorClass, Paths, edge_seconds, equal_sets, groups, left_over
+from railyard.collective.lowering.paths import (
+    CommunicatorClass,
+    DomainPaths,
+    edge_seconds,
+    equal_sets,
+    groups,
+    left_over,
+)
 from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
 from railyard.collective.machine import Case, machine_of
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Usage:
+class LinkUsage:
     """Loads of c communicators without a protocol's flags.
 
     Attributes:
@@ -54,7 +61,7 @@ def usage(
     name: str,
     kind: CollectiveKind,
     policy: CollectivePolicy,
-) -> Usage:
+) -> LinkUsage:
     """Lowers algorithm `name` for every communicator of a group."""
     algorithm = ALGORITHMS.get(name)
     if policy.pxn and group.shape.aligned and cluster.scale_up.kind != "none":
@@ -67,7 +74,7 @@ def usage(
         _batch(cluster, group.part(slice(begin, begin + batch)), pattern, each, policy, algorithm)
         for begin in range(0, len(group.members), batch)
     ]
-    return Usage(
+    return LinkUsage(
         links=stacked([part.links for part in parts]),
         fair_weight=np.concatenate([part.fair_weight for part in parts]),
         edge_s=np.concatenate([part.edge_s for part in parts]),
@@ -87,7 +94,7 @@ def _batch(  # noqa: PLR0917 - one communicator class, its edges, and how they a
     each: int,
     policy: CollectivePolicy,
     algorithm: Algorithm,
-) -> Usage:
+) -> LinkUsage:
     members, count = group.members, len(group.members)
     out = pattern.scale_out(group.shape)
     ranks = (pattern.source >= 0) & (pattern.target >= 0)
@@ -108,7 +115,7 @@ def _batch(  # noqa: PLR0917 - one communicator class, its edges, and how they a
     load = LinkLoads.joined(parts)
     links = CsrWeighted.gathered(count, load.entity, load.link, load.share)
     cycle = algorithm.route == "ring" and len(out_legs) > 0
-    return Usage(
+    return LinkUsage(
         links=links,
         fair_weight=_fair_weight(cluster, count, up_legs, out_legs, pattern),
         edge_s=edge_seconds(links, load, cluster.links.rate_bps) if cycle else np.zeros(count),
@@ -277,7 +284,7 @@ class _Lowering:
         if group.shape.ranks < 2:
             return
         wanted = self.wanted
-        paths = Paths.of(self.cluster, group)
+        paths = DomainPaths.of(self.cluster, group)
         machine = replace(
             self.machine, path_latency_ps=int(paths.mixed_ps.mean()), next_latency_ps=int(paths.next_ps.mean())
         )
@@ -319,7 +326,9 @@ class _Lowering:
             self.rate_cap_bps[rows] = time.rate_gbs[picked[at]] * 8e9
             self.exchanged_bps[rows] = exchanged_gbs(case, ALGORITHMS.get(algorithm)) * 8e9 / WIRE[protocol]
 
-    def _cross(self, case: Case, name: str, chosen: NDArray[np.int64], found: tuple[Paths, NDArray[np.int64]]) -> None:
+    def _cross(
+        self, case: Case, name: str, chosen: NDArray[np.int64], found: tuple[DomainPaths, NDArray[np.int64]]
+    ) -> None:
         """Adds the paths through the network, and caps rates at what slots of the library's buffers let across them.
 
         Args:

@@ -243,7 +243,7 @@ SAMPLE = 16
 
 
 @dataclass(frozen=True)
-class Paths:
+class DomainPaths:
     """Latencies between the domains of c communicators of one shape.
 
     Attributes:
@@ -257,17 +257,17 @@ class Paths:
     widest_ps: NDArray[np.float64]
 
     @staticmethod
-    def of(cluster: Cluster, group: CommunicatorClass) -> Paths:
+    def of(cluster: Cluster, group: CommunicatorClass) -> DomainPaths:
         """The paths between the first members of domains."""
         count, domains = len(group.members), group.shape.domains
         if domains == 1:
-            return Paths(np.zeros((count, 1), np.int64), np.zeros(count), np.zeros(count))
+            return DomainPaths(np.zeros((count, 1), np.int64), np.zeros(count), np.zeros(count))
         every = np.arange(domains)
         near_ps = _between(cluster, group, every, every + 1)
         some = np.unique(np.linspace(0, domains - 1, min(SAMPLE, domains)).astype(np.int64))
         far_ps = _between(cluster, group, some, some + max(1, domains // 2))
         widest_ps = np.maximum(near_ps.max(axis=1), far_ps.max(axis=1)).astype(np.float64)
-        return Paths(near_ps, (near_ps.mean(axis=1) + far_ps.mean(axis=1)) / 2, widest_ps)
+        return DomainPaths(near_ps, (near_ps.mean(axis=1) + far_ps.mean(axis=1)) / 2, widest_ps)
 
     @property
     def far_ps(self) -> NDArray[np.int64]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.synthesis.routes import Router
-from railyard.collective.synthesis.schedule import Schedule, SendList, Sends, link_faults, order_faults, timed
+from railyard.collective.synthesis.routes import PieceRouter
+from railyard.collective.synthesis.schedule import SendList, Sends, TimedSchedule, link_faults, order_faults, timed
 from railyard.collective.synthesis.symmetry import Symmetry, followed, mirrored, quotient
 from railyard.kit.registry import Registry
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     from collections.abc import Callable, Sequence
 
-    from railyard.collective.synthesis.routes import Hop
+    from railyard.collective.synthesis.routes import TreeLink
 
-    Build = Callable[["Ask"], Schedule]
+    Build = Callable[["ScheduleRequest"], TimedSchedule]
 
 
 _EPSILON = 1e-9
@@ -35,7 +35,7 @@ _AT_A_TIME = 4096
 """Pieces whose places are looked at together, of a schedule without symmetry."""
 
 
-def timed_images(network: LinkNetwork, sends: Sends, symmetry: Symmetry | None) -> Schedule:
+def timed_images(network: LinkNetwork, sends: Sends, symmetry: Symmetry | None) -> TimedSchedule:
     """Times of sends whose images go at the same times: what is on a link is on all of its orbit."""
     if symmetry is None:
         return timed(network, sends)
@@ -44,7 +44,7 @@ def timed_images(network: LinkNetwork, sends: Sends, symmetry: Symmetry | None) 
     return replace(found, sends=sends)
 
 
-def whole(network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry) -> Schedule:
+def whole(network: LinkNetwork, schedule: TimedSchedule, collective: str, symmetry: Symmetry) -> TimedSchedule:
     """All sends, pieces numbered as in a schedule without symmetry; image after image."""
     sends, count = schedule.sends, len(symmetry)
     number = np.full(network.nodes, -1, np.int64)
@@ -70,7 +70,7 @@ def whole(network: LinkNetwork, schedule: Schedule, collective: str, symmetry: S
         np.concatenate([[0], np.cumsum(np.tile(pointers, count))]),
         (moved + sends.after[None, :]).ravel().astype(np.int32),
     )
-    return Schedule(everything, np.tile(schedule.start_us, count), np.tile(schedule.arrive_us, count))
+    return TimedSchedule(everything, np.tile(schedule.start_us, count), np.tile(schedule.arrive_us, count))
 
 
 def _parts(network: LinkNetwork, collective: str, symmetry: Symmetry) -> int:
@@ -80,7 +80,7 @@ def _parts(network: LinkNetwork, collective: str, symmetry: Symmetry) -> int:
 
 
 def ends_of(
-    network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry, first: int = 0
+    network: LinkNetwork, schedule: TimedSchedule, collective: str, symmetry: Symmetry, first: int = 0
 ) -> tuple[Ints, Ints]:
     """int64[pieces], nodes where each piece begins (a sum: is to be), and in an all-to-all those which want it."""
     roots, ranks = np.array(symmetry.roots), np.array(network.ranks)
@@ -97,7 +97,7 @@ def ends_of(
 # ----------------------------------------------------------------------------------------------------------- checking
 
 
-def image_faults(network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry) -> list[str]:
+def image_faults(network: LinkNetwork, schedule: TimedSchedule, collective: str, symmetry: Symmetry) -> list[str]:
     """What is wrong with a schedule and its images: links, then the data of each image; nothing for sound ones."""
     found = [*_no_symmetry(network, symmetry), *_crowded(network, schedule, symmetry)]
     if found:
@@ -110,7 +110,7 @@ def image_faults(network: LinkNetwork, schedule: Schedule, collective: str, symm
     return []
 
 
-def whole_faults(network: LinkNetwork, schedule: Schedule, collective: str) -> list[str]:
+def whole_faults(network: LinkNetwork, schedule: TimedSchedule, collective: str) -> list[str]:
     """What is wrong with a schedule of many sends and no symmetry: links, then the data of some pieces at a time."""
     found = [*link_faults(schedule, network), *order_faults(schedule, network)]
     sends, nodes = schedule.sends, np.arange(network.nodes)
@@ -138,7 +138,7 @@ def whole_faults(network: LinkNetwork, schedule: Schedule, collective: str) -> l
             np.concatenate([[0], np.cumsum(waits)]),
             number[after].astype(np.int32),
         )
-        times = Schedule(part, schedule.start_us[rows], schedule.arrive_us[rows])
+        times = TimedSchedule(part, schedule.start_us[rows], schedule.arrive_us[rows])
         wrong = _Data(network, times, collective, alone, first).of(nodes)
         found += [] if wrong is None else [wrong]
     return found
@@ -155,7 +155,7 @@ def _no_symmetry(network: LinkNetwork, symmetry: Symmetry) -> list[str]:
     return []
 
 
-def _crowded(network: LinkNetwork, schedule: Schedule, symmetry: Symmetry) -> list[str]:
+def _crowded(network: LinkNetwork, schedule: TimedSchedule, symmetry: Symmetry) -> list[str]:
     """Whether any link has more to carry at a time than it can, by all images of all sends, orbit by orbit."""
     sends = schedule.sends
     takes = sends.piece_bytes / network.bytes_per_us[sends.link] * symmetry.together[symmetry.orbit[sends.link]]
@@ -177,7 +177,7 @@ class _Data:
     """Follows the pieces of one image after another; of some pieces of a schedule, `first` numbers the first."""
 
     def __init__(
-        self, network: LinkNetwork, schedule: Schedule, collective: str, symmetry: Symmetry, first: int = 0
+        self, network: LinkNetwork, schedule: TimedSchedule, collective: str, symmetry: Symmetry, first: int = 0
     ) -> None:
         self.network, self.schedule, self.collective = network, schedule, collective
         sends = schedule.sends
@@ -272,7 +272,7 @@ _FEW = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Ask:
+class ScheduleRequest:
     """What schedule is wanted.
 
     Attributes:
@@ -293,7 +293,7 @@ class Ask:
     cut: int
     nearness: float
     symmetry: Symmetry | None = None
-    kept: dict[tuple[float, str, int], list[Hop]] | None = None
+    kept: dict[tuple[float, str, int], list[TreeLink]] | None = None
     bound_us: float | None = None
     pieces: NDArray[np.int64] | None = None
 
@@ -304,18 +304,18 @@ class Ask:
 
     def router(
         self, piece: float, busy_us: list[float] | None = None, *, up: bool = False, copies: bool = True
-    ) -> Router:
+    ) -> PieceRouter:
         """For pieces over the links; `up` over the reversed ones."""
         network = self.network.reversed() if up else self.network
-        return Router(
+        return PieceRouter(
             network, piece, self.nearness, busy_us, symmetry=self.symmetry, copies=copies, bound_us=self.bound_us
         )
 
-    def timed(self, sends: Sends, *, up: bool = False) -> Schedule:
+    def timed(self, sends: Sends, *, up: bool = False) -> TimedSchedule:
         """Sends with their times; `up`: over the reversed links."""
         return timed_images(self.network.reversed() if up else self.network, sends, self.symmetry)
 
-    def tree(self, router: Router, number: int, purpose: str = "") -> list[Hop]:
+    def tree(self, router: PieceRouter, number: int, purpose: str = "") -> list[TreeLink]:
         """Of a piece, to all ranks; `purpose`: trees of one do for another that has the same."""
         root = self.roots[number % len(self.roots)]
         if self.kept is None:
@@ -325,7 +325,7 @@ class Ask:
             self.kept[key] = router.tree(root)
         return self.kept[key]
 
-    def path(self, router: Router, turn: int, ends: tuple[int, int]) -> list[Hop]:
+    def path(self, router: PieceRouter, turn: int, ends: tuple[int, int]) -> list[TreeLink]:
         """From a rank to another, the `turn`-th pair."""
         if self.kept is None:
             return router.tree(ends[0], [ends[1]])
@@ -338,12 +338,12 @@ class Ask:
 collectives: Registry[Build] = Registry("collective to synthesize")
 
 
-def _all_gather(ask: Ask) -> Schedule:
+def _all_gather(ask: ScheduleRequest) -> TimedSchedule:
     """Each rank's part along trees of its own, in `cut` pieces."""
     return ask.timed(_spread(ask))
 
 
-def _spread(ask: Ask, *, up: bool = False) -> Sends:
+def _spread(ask: ScheduleRequest, *, up: bool = False) -> Sends:
     """Each piece down a tree to all ranks; `up`: over the reversed links, where switches copy nothing."""
     piece = ask.size / len(ask.network.ranks) / ask.cut
     router = ask.router(piece, up=up, copies=not ask.network.packets and not up)
@@ -353,14 +353,14 @@ def _spread(ask: Ask, *, up: bool = False) -> Sends:
     return sends.done()
 
 
-def _broadcast(hops: list[Hop], piece: int, sends: SendList, first: list[int]) -> None:
+def _broadcast(hops: list[TreeLink], piece: int, sends: SendList, first: list[int]) -> None:
     """Sends down a tree; those that leave the root wait for `first`."""
     number: list[int] = []
     for hop in hops:
         number.append(sends.add(hop.link, piece, first if hop.above < 0 else [number[hop.above]]))
 
 
-def _reduce(network: LinkNetwork, hops: list[Hop], piece: int, sends: SendList) -> list[int]:
+def _reduce(network: LinkNetwork, hops: list[TreeLink], piece: int, sends: SendList) -> list[int]:
     """Sends up a tree whose links lead to the root, the lowest first; returns those that arrive there.
 
     What goes to a switch is passed on as it is; ranks add.
@@ -373,17 +373,17 @@ def _reduce(network: LinkNetwork, hops: list[Hop], piece: int, sends: SendList) 
     return arrived[-1]
 
 
-def _reduce_scatter(ask: Ask) -> Schedule:
+def _reduce_scatter(ask: ScheduleRequest) -> TimedSchedule:
     """An all-gather over the reversed links, played backward."""
     return mirrored(ask.network, ask.timed(_spread(ask, up=True), up=True))
 
 
-def _all_reduce(ask: Ask) -> Schedule:
+def _all_reduce(ask: ScheduleRequest) -> TimedSchedule:
     """Either each piece up a tree and down another, as soon as it is there; or all sums, and then all down."""
     return min(_in_stream(ask), followed(_reduce_scatter(ask), _all_gather(ask)), key=lambda one: one.finish_us)
 
 
-def _in_stream(ask: Ask) -> Schedule:
+def _in_stream(ask: ScheduleRequest) -> TimedSchedule:
     """Sums go down while others are still on their journey up: trees of both share the links."""
     network = ask.network
     piece = ask.size / len(network.ranks) / ask.cut
@@ -397,7 +397,7 @@ def _in_stream(ask: Ask) -> Schedule:
     return ask.timed(sends.done())
 
 
-def _all_to_all(ask: Ask) -> Schedule:
+def _all_to_all(ask: ScheduleRequest) -> TimedSchedule:
     """A path for each piece of each pair; what a rank keeps goes nowhere."""
     ranks = ask.network.ranks
     piece = ask.size / len(ranks) / ask.cut

@@ -16,9 +16,10 @@ import numpy as np
 
 if TYPE_CHECKING:
     from railyard.collective.synthesis.network import LinkNetwork
-    from railyard.collective.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.schedule import TimedSchedule
 
     Place = tuple[str, int]
+
 
 _NAMES = {
     "all-gather": "allgather",
@@ -55,7 +56,7 @@ class Message:
     after: tuple[int, ...]
 
 
-def messages(network: LinkNetwork, schedule: Schedule) -> list[Message]:
+def messages(network: LinkNetwork, schedule: TimedSchedule) -> list[Message]:
     """The sends of a schedule from rank to rank, in the order in which they leave."""
     sends, rank = schedule.sends, {node: number for number, node in enumerate(network.ranks)}
     first = np.arange(len(sends))
@@ -99,7 +100,7 @@ class _Gpu:
 
 
 @dataclass(frozen=True)
-class Layout:
+class BufferLayout:
     """Where pieces lie in the buffers of ranks.
 
     Attributes:
@@ -145,7 +146,7 @@ class Layout:
         return "s", scratch.setdefault(piece, len(scratch))
 
 
-def msccl_xml(network: LinkNetwork, schedule: Schedule, collective: str, cut: int, *, keeps: bool = True) -> str:
+def msccl_xml(network: LinkNetwork, schedule: TimedSchedule, collective: str, cut: int, *, keeps: bool = True) -> str:
     """A schedule as the file that MSCCL's interpreter reads.
 
     Args:
@@ -155,7 +156,7 @@ def msccl_xml(network: LinkNetwork, schedule: Schedule, collective: str, cut: in
         cut: Pieces of each part.
         keeps: Whether ranks have parts for themselves in an all-to-all; they have none in an uneven one.
     """
-    layout = Layout(collective, len(network.ranks), cut)
+    layout = BufferLayout(collective, len(network.ranks), cut)
     gpus = [_Gpu() for _ in network.ranks]
     received: list[tuple[int, int]] = []
     added: dict[tuple[int, int], tuple[int, int]] = {}
@@ -191,7 +192,7 @@ def _append(gpu: _Gpu, block: tuple[str, int], step: _Step, waits: list[tuple[in
     return number, len(steps) - 1
 
 
-def _text(layout: Layout, gpus: list[_Gpu]) -> str:
+def _text(layout: BufferLayout, gpus: list[_Gpu]) -> str:
     inputs, outputs = layout.chunks
     algo = ElementTree.Element(
         "algo",

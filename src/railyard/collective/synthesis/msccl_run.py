@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Content = frozenset[tuple[int, int]]
     Place = tuple[int, str, int]
 
+
 KINDS = {
     "allgather": CollectiveKind.ALL_GATHER,
     "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
@@ -41,7 +42,7 @@ MOST_RANKS = 4096
 
 
 @dataclass(frozen=True)
-class Step:
+class BlockStep:
     """A step of a thread block, as the file has it."""
 
     kind: str
@@ -52,7 +53,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Block:
+class ThreadBlock:
     """A thread block.
 
     Attributes:
@@ -68,11 +69,11 @@ class Block:
     to: int
     of: int
     channel: int
-    steps: tuple[Step, ...]
+    steps: tuple[BlockStep, ...]
 
 
 @dataclass(frozen=True)
-class Program:
+class MscclAlgorithm:
     """An algorithm.
 
     Attributes:
@@ -91,7 +92,7 @@ class Program:
     cut: int
     in_place: bool
     protocol: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[ThreadBlock, ...]
 
     def place(self, rank: int, buffer: str, offset: int) -> Place:
         """Where a chunk lies, with one name for what two buffers share."""
@@ -188,7 +189,7 @@ def faults(text: str, pieces: Ints | None = None) -> list[str]:
     return _run(parsed(text), pieces)[1]
 
 
-def _chunk(program: Program, content: Content) -> int:
+def _chunk(program: MscclAlgorithm, content: Content) -> int:
     """The number of what a message carries, as `Schedule` counts chunks."""
     rank, at = next(iter(content))
     if program.kind == "alltoall":
@@ -199,7 +200,7 @@ def _chunk(program: Program, content: Content) -> int:
 # ------------------------------------------------------------------------------------------------------------ reading
 
 
-def parsed(text: str) -> Program:
+def parsed(text: str) -> MscclAlgorithm:
     """What a file says.
 
     Raises:
@@ -220,7 +221,7 @@ def parsed(text: str) -> Program:
     in_place = algo.attrib.get("inplace", "0") == "1"
     name = algo.attrib.get("name", "msccl")
     protocol = algo.attrib.get("proto", "").lower()
-    return Program(name, kind, ranks, _cut(gpus, kind, ranks), in_place, protocol, tuple(_blocks(gpus, ranks)))
+    return MscclAlgorithm(name, kind, ranks, _cut(gpus, kind, ranks), in_place, protocol, tuple(_blocks(gpus, ranks)))
 
 
 def _cut(gpus: list[ElementTree.Element], kind: str, ranks: int) -> int:
@@ -234,17 +235,17 @@ def _cut(gpus: list[ElementTree.Element], kind: str, ranks: int) -> int:
     return size // ranks
 
 
-def _blocks(gpus: list[ElementTree.Element], ranks: int) -> Iterator[Block]:
+def _blocks(gpus: list[ElementTree.Element], ranks: int) -> Iterator[ThreadBlock]:
     for gpu in gpus:
         rank = int(gpu.attrib["id"])
         for element in gpu:
             to, of = (_number(element, name, -1, ranks - 1) for name in ("send", "recv"))
             steps = tuple(map(_step, element))
             number = _number(element, "id", 0, 1 << 16)
-            yield Block(rank, number, to, of, _number(element, "chan", 0, 1 << 16), steps)
+            yield ThreadBlock(rank, number, to, of, _number(element, "chan", 0, 1 << 16), steps)
 
 
-def _step(element: ElementTree.Element) -> Step:
+def _step(element: ElementTree.Element) -> BlockStep:
     kind = _word(element, "type", _TYPES)
     none = kind == "nop"
     source, target = (
@@ -253,7 +254,7 @@ def _step(element: ElementTree.Element) -> Step:
     )
     count = 0 if none else _number(element, "cnt", 1, 1 << 16)
     wait = _number(element, "depid", -1, 1 << 16), _number(element, "deps", -1, 1 << 24)
-    return Step(kind, source, target, count, wait)
+    return BlockStep(kind, source, target, count, wait)
 
 
 def _word(element: ElementTree.Element, name: str, allowed: tuple[str, ...]) -> str:
@@ -282,7 +283,7 @@ def _number(element: ElementTree.Element, name: str, least: int, most: int) -> i
 # ------------------------------------------------------------------------------------------------------------ running
 
 
-def _run(program: Program, pieces: Ints | None) -> tuple[_Machine, list[str]]:
+def _run(program: MscclAlgorithm, pieces: Ints | None) -> tuple[_Machine, list[str]]:
     """Runs all blocks as far as they go; the state then, and what is wrong."""
     machine = _Machine()
     every = program.ranks * program.cut
@@ -305,7 +306,7 @@ def _run(program: Program, pieces: Ints | None) -> tuple[_Machine, list[str]]:
     return machine, machine.problems or list(_wrong(machine, program, pieces))
 
 
-def _advanced(machine: _Machine, program: Program, block: Block) -> bool:
+def _advanced(machine: _Machine, program: MscclAlgorithm, block: ThreadBlock) -> bool:
     """Runs the next step of a thread block; whether it could."""
     done = machine.done[block.rank, block.number]
     if machine.problems or done == len(block.steps):
@@ -331,7 +332,9 @@ def _advanced(machine: _Machine, program: Program, block: Block) -> bool:
     return not machine.problems
 
 
-def _work(machine: _Machine, program: Program, block: Block, step: Step, taken: _Message | None) -> None:
+def _work(
+    machine: _Machine, program: MscclAlgorithm, block: ThreadBlock, step: BlockStep, taken: _Message | None
+) -> None:
     """Reads, adds, stores and sends what one step does."""
     rank, values = block.rank, []
     for at in range(step.count):
@@ -362,7 +365,7 @@ def _sum(machine: _Machine, rank: int, one: tuple[Content, int], other: tuple[Co
     return one[0] | other[0], max(one[1], other[1])
 
 
-def _wrong(machine: _Machine, program: Program, pieces: Ints | None) -> Iterator[str]:
+def _wrong(machine: _Machine, program: MscclAlgorithm, pieces: Ints | None) -> Iterator[str]:
     """Places that do not hold what they should at the end."""
     ranks, cut, kind = program.ranks, program.cut, program.kind
     for rank in range(ranks):
@@ -379,5 +382,5 @@ def _wrong(machine: _Machine, program: Program, pieces: Ints | None) -> Iterator
                 yield f"rank {rank} ends without chunk {chunk}"
 
 
-def _output(program: Program) -> Iterable[int]:
+def _output(program: MscclAlgorithm) -> Iterable[int]:
     return range(program.cut if program.kind == "reduce_scatter" else program.cut * program.ranks)

@@ -14,12 +14,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.collective.synthesis.msccl import Layout, messages
+from railyard.collective.synthesis.msccl import BufferLayout, messages
 
 if TYPE_CHECKING:
     from railyard.collective.synthesis.msccl import Message
     from railyard.collective.synthesis.network import LinkNetwork
-    from railyard.collective.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.schedule import TimedSchedule
 
     Op = dict[str, Any]
 
@@ -86,7 +86,9 @@ class _Arrivals:
     added: dict[tuple[int, int], int] = field(default_factory=dict)
 
 
-def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut: int, *, keeps: bool = True) -> str:
+def mscclpp_json(
+    network: LinkNetwork, schedule: TimedSchedule, collective: str, cut: int, *, keeps: bool = True
+) -> str:
     """A schedule as the file that MSCCL++'s executor reads.
 
     Args:
@@ -96,7 +98,7 @@ def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut:
         cut: Pieces of each part.
         keeps: Whether ranks have parts for themselves in an all-to-all; they have none in an uneven one.
     """
-    layout = Layout(collective, len(network.ranks), cut)
+    layout = BufferLayout(collective, len(network.ranks), cut)
     gpus = [_Gpu(rank) for rank in range(layout.ranks)]
     arrivals = _Arrivals()
     for number, message in enumerate(messages(network, schedule)):
@@ -116,7 +118,7 @@ def mscclpp_json(network: LinkNetwork, schedule: Schedule, collective: str, cut:
     return json.dumps(_plan(layout, gpus), indent=1) + "\n"
 
 
-def _send(gpus: list[_Gpu], layout: Layout, message: Message, arrivals: _Arrivals) -> None:
+def _send(gpus: list[_Gpu], layout: BufferLayout, message: Message, arrivals: _Arrivals) -> None:
     sender, taker = gpus[message.source], gpus[message.target]
     block = sender.block("send", message.target)
     for one in message.after:
@@ -132,14 +134,14 @@ def _send(gpus: list[_Gpu], layout: Layout, message: Message, arrivals: _Arrival
     block.ops += [put, _BARRIER, {"name": "signal", **_CHANNEL}]
 
 
-def _landing(layout: Layout, message: Message, taker: _Gpu) -> tuple[str, int]:
+def _landing(layout: BufferLayout, message: Message, taker: _Gpu) -> tuple[str, int]:
     """Where a piece is put: what is to be added into a slot of the scratch memory of its own."""
     if message.reduce:
         return "s", taker.slots
     return layout.place(message.target, message.piece, taker.scratch, sent=False)
 
 
-def _receive(gpus: list[_Gpu], layout: Layout, message: Message, arrivals: _Arrivals, number: int) -> None:
+def _receive(gpus: list[_Gpu], layout: BufferLayout, message: Message, arrivals: _Arrivals, number: int) -> None:
     taker = gpus[message.target]
     block = taker.block("receive", message.source)
     block.ops += [{"name": "wait", **_CHANNEL}, _BARRIER]
@@ -167,7 +169,7 @@ def _local(buffer: str, index: int) -> Op:
 # ------------------------------------------------------------------------------------------------------------ writing
 
 
-def _plan(layout: Layout, gpus: list[_Gpu]) -> dict[str, Any]:
+def _plan(layout: BufferLayout, gpus: list[_Gpu]) -> dict[str, Any]:
     return {
         "name": f"railyard-{layout.collective}",
         "collective": _NAMES[layout.collective],
@@ -183,7 +185,7 @@ def _plan(layout: Layout, gpus: list[_Gpu]) -> dict[str, Any]:
     }
 
 
-def _gpu(layout: Layout, gpu: _Gpu) -> dict[str, Any]:
+def _gpu(layout: BufferLayout, gpu: _Gpu) -> dict[str, Any]:
     inputs, outputs = layout.chunks
     edges = sorted({_edge(gpu.rank, block) for block in gpu.blocks.values() if block.peer is not None})
     buffers = sorted({buffer for block in gpu.blocks.values() for buffer in block.buffers})

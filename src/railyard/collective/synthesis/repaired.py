@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from railyard.collective.synthesis.bound import exchanges_us, gathers_us, lower_bound_us, sums_us
-from railyard.collective.synthesis.collectives import Ask, collectives, whole
-from railyard.collective.synthesis.routes import Router
+from railyard.collective.synthesis.collectives import ScheduleRequest, collectives, whole
+from railyard.collective.synthesis.routes import PieceRouter
 from railyard.collective.synthesis.schedule import SendList, Sends, timed
 from railyard.collective.synthesis.symmetry import Mended, followed, mended, mirrored, symmetry_of
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
-    from railyard.collective.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.schedule import TimedSchedule
     from railyard.collective.synthesis.symmetry import Symmetry
 
 
@@ -56,7 +56,7 @@ _LOOKED_AT = 48
 """Ranks that could send, of which the best is taken."""
 
 
-def repaired(broken: LinkNetwork, was: Mended, schedule: Schedule, *, paths: bool) -> Schedule:
+def repaired(broken: LinkNetwork, was: Mended, schedule: TimedSchedule, *, paths: bool) -> TimedSchedule:
     """A schedule over the links that are left.
 
     Args:
@@ -109,7 +109,7 @@ def _scattered(trees: list[tuple[int, Tree]]) -> list[tuple[int, Tree]]:
     return [trees[at] for at in np.argsort(turn, kind="stable").tolist()]
 
 
-def _trees(was: LinkNetwork, schedule: Schedule, met: NDArray[np.bool_]) -> Iterator[tuple[int, Tree]]:
+def _trees(was: LinkNetwork, schedule: TimedSchedule, met: NDArray[np.bool_]) -> Iterator[tuple[int, Tree]]:
     """Each piece that is met, with the branch of each rank that it comes to."""
     sends = schedule.sends
     rows = np.flatnonzero(met[sends.piece])
@@ -140,7 +140,7 @@ def _along(  # noqa: PLR0917
     """A path for the piece of a pair, which is laid on `busy`."""
     first = next(iter({branch.source for branch in tree.values()} - tree.keys()))
     last = next(iter(tree.keys() - {branch.source for branch in tree.values()}))
-    router = Router(network, piece_bytes, NEARNESS, busy)
+    router = PieceRouter(network, piece_bytes, NEARNESS, busy)
     planned = min(branch.leaves for branch in tree.values())
     after: list[int] = []
     for hop in router.tree(first, [last]):
@@ -315,7 +315,7 @@ class Broken:
             return max(before, sums_us(self.network, size))
         return max(before, gathers_us(self.network if collective == "all-gather" else self.network.reversed(), size))
 
-    def schedule(self, collective: str, size: float, cut: int) -> Schedule:
+    def schedule(self, collective: str, size: float, cut: int) -> TimedSchedule:
         """A schedule of all sends over the links that are left.
 
         Args:
@@ -329,7 +329,7 @@ class Broken:
         sums = mirrored(self.network, back._down("all-gather", size, cut))
         return sums if collective == "reduce-scatter" else followed(sums, self._down("all-gather", size, cut))
 
-    def _down(self, collective: str, size: float, cut: int) -> Schedule:
-        ask = Ask(self.was.network, size, cut, NEARNESS_OF_BROKEN, self.symmetry, {})
+    def _down(self, collective: str, size: float, cut: int) -> TimedSchedule:
+        ask = ScheduleRequest(self.was.network, size, cut, NEARNESS_OF_BROKEN, self.symmetry, {})
         every = whole(self.was.network, collectives.get(collective)(ask), collective, self.symmetry)
         return repaired(self.network, self.was, every, paths=collective == "all-to-all")

@@ -29,7 +29,7 @@ _SAME = 1 + 1e-12
 
 
 @dataclass(frozen=True)
-class Hop:
+class TreeLink:
     """A link of a tree.
 
     Attributes:
@@ -70,7 +70,7 @@ class _Costs:
         self.busy[self.slot[link]] -= self.takes[link]
 
 
-class Router:
+class PieceRouter:
     """Lays pieces of equal size over a network, one after another.
 
     Args:
@@ -115,7 +115,7 @@ class Router:
         # what one branch takes is felt by the next one, where both may want the same
         self._branches = symmetry is not None or (not copies and bool(network.switch.any()))
 
-    def tree(self, root: int, wanted: Sequence[int] | None = None) -> list[Hop]:
+    def tree(self, root: int, wanted: Sequence[int] | None = None) -> list[TreeLink]:
         """Links of a tree from a rank, each after the one above it.
 
         Args:
@@ -130,7 +130,7 @@ class Router:
             self._costs.lay(hop.link)
         return hops
 
-    def lift(self, hops: Sequence[Hop]) -> None:
+    def lift(self, hops: Sequence[TreeLink]) -> None:
         """Takes back what a tree laid on its links."""
         for hop in hops:
             self._costs.lift(hop.link)
@@ -176,7 +176,7 @@ class Router:
         dearer = exp(min(self._nearness * self._costs.load(link) / bound, _MOST_EXPONENT))
         return self._share[link] * dearer + self._latency[link] / bound
 
-    def _pruned(self, root: int, above: dict[int, tuple[int, int]], wanted: Sequence[int] | None) -> list[Hop]:
+    def _pruned(self, root: int, above: dict[int, tuple[int, int]], wanted: Sequence[int] | None) -> list[TreeLink]:
         """The links that lead to a rank that wants the piece, those above first."""
         needed: set[int] = set()
         for rank in self._network.ranks if wanted is None else wanted:
@@ -185,11 +185,11 @@ class Router:
                 needed.add(place)
                 place = above[place][1]
         number = {root: -1}
-        hops: list[Hop] = []
+        hops: list[TreeLink] = []
         for place, (link, before) in above.items():
             if place in needed:
                 number[place] = len(hops)
-                hops.append(Hop(link, number[before]))
+                hops.append(TreeLink(link, number[before]))
         return hops
 
 
@@ -260,12 +260,12 @@ class _Apart:
         self._version: dict[int, int] = {}
         self._free: dict[int, float] = {}
 
-    def tree(self, root: int) -> list[Hop]:
+    def tree(self, root: int) -> list[TreeLink]:
         """See `Router.tree`."""
         last = self._last
         last[root] = -1
         at = {root: 0.0}
-        hops: list[Hop] = []
+        hops: list[TreeLink] = []
         self._start(root, 0.0)
         while len(last) < len(self._network.ranks):
             cost, _, number = heappop(self._queue)
@@ -287,7 +287,7 @@ class _Apart:
                     self._offer(start, link, leg.arrives, leg)
                 continue
             for number, link in enumerate(self._branch(leg)):
-                hops.append(Hop(link, last[start] if number == 0 else len(hops) - 1))
+                hops.append(TreeLink(link, last[start] if number == 0 else len(hops) - 1))
             last[node], at[node] = len(hops) - 1, leg.arrives
             self._start(start, at[start])
             self._start(node, leg.arrives)

@@ -19,7 +19,7 @@ _EPSILON = 1e-9
 
 
 def faults(
-    network: LinkNetwork, schedule: Schedule, collective: str, pieces: NDArray[np.int64] | None = None
+    network: LinkNetwork, schedule: TimedSchedule, collective: str, pieces: NDArray[np.int64] | None = None
 ) -> list[str]:
     """What is wrong with a schedule; nothing for a sound one.
 
@@ -37,7 +37,7 @@ def faults(
     ]
 
 
-def link_faults(schedule: Schedule, network: LinkNetwork) -> list[str]:
+def link_faults(schedule: TimedSchedule, network: LinkNetwork) -> list[str]:
     """Two sends on a link at a time, or one that is faster than the link."""
     link, start = schedule.sends.link, schedule.start_us
     takes = schedule.sends.piece_bytes / network.bytes_per_us[link]
@@ -50,7 +50,7 @@ def link_faults(schedule: Schedule, network: LinkNetwork) -> list[str]:
     return found
 
 
-def order_faults(schedule: Schedule, network: LinkNetwork) -> list[str]:
+def order_faults(schedule: TimedSchedule, network: LinkNetwork) -> list[str]:
     """A send that leaves before what it waits for is there."""
     sends = schedule.sends
     owner = np.repeat(np.arange(len(sends)), np.diff(sends.after_ptr))
@@ -63,7 +63,9 @@ def order_faults(schedule: Schedule, network: LinkNetwork) -> list[str]:
     return [f"send {owner[at]} leaves before {sends.after[at]} has arrived" for at in np.flatnonzero(early)[:3]]
 
 
-def _data(schedule: Schedule, network: LinkNetwork, collective: str, home: list[tuple[int, list[int]]]) -> list[str]:
+def _data(
+    schedule: TimedSchedule, network: LinkNetwork, collective: str, home: list[tuple[int, list[int]]]
+) -> list[str]:
     """Every piece at its end, with every rank's part in it once."""
     ranks = network.ranks
     has: dict[tuple[int, int], frozenset[int]] = {}
@@ -83,7 +85,7 @@ def _data(schedule: Schedule, network: LinkNetwork, collective: str, home: list[
     return found[:3]
 
 
-def _moved(schedule: Schedule, network: LinkNetwork, has: dict[tuple[int, int], frozenset[int]]) -> str | None:
+def _moved(schedule: TimedSchedule, network: LinkNetwork, has: dict[tuple[int, int], frozenset[int]]) -> str | None:
     """Lets every send leave with what its source has then, and arrive; what is wrong, or None."""
     sends = schedule.sends
     count = len(sends)
@@ -107,7 +109,7 @@ def _moved(schedule: Schedule, network: LinkNetwork, has: dict[tuple[int, int], 
     return None
 
 
-def _passed(schedule: Schedule, network: LinkNetwork, carried: list[frozenset[int]], send: int) -> frozenset[int]:
+def _passed(schedule: TimedSchedule, network: LinkNetwork, carried: list[frozenset[int]], send: int) -> frozenset[int]:
     """What a send from a switch carries: that of the one send to it that it waits for; nothing where there is none."""
     sends = schedule.sends
     before = sends.after[sends.after_ptr[send] : sends.after_ptr[send + 1]].tolist()
@@ -118,7 +120,7 @@ def _passed(schedule: Schedule, network: LinkNetwork, carried: list[frozenset[in
     )
 
 
-def _homes(schedule: Schedule, network: LinkNetwork, collective: str) -> list[tuple[int, list[int]]]:
+def _homes(schedule: TimedSchedule, network: LinkNetwork, collective: str) -> list[tuple[int, list[int]]]:
     """Where each piece begins (for sums: is to be), and the ranks that want it."""
     ranks, pieces = network.ranks, schedule.sends.pieces
     if collective == "all-to-all":
@@ -197,7 +199,7 @@ class SendList:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class TimedSchedule:
     """Sends with their times.
 
     Attributes:
@@ -216,7 +218,7 @@ class Schedule:
         return float(self.arrive_us.max())
 
 
-def timed(network: LinkNetwork, sends: Sends, planned_us: NDArray[np.float64] | None = None) -> Schedule:
+def timed(network: LinkNetwork, sends: Sends, planned_us: NDArray[np.float64] | None = None) -> TimedSchedule:
     """Lets every link send what waits for it, that with the longest way to go first.
 
     Pieces are stored and forwarded: a node passes a piece on when all of it is there; switches that pass on packets do
@@ -235,7 +237,7 @@ def timed(network: LinkNetwork, sends: Sends, planned_us: NDArray[np.float64] | 
     _core.synthesis_starts_us(
         sends.link, takes, late, sends.after_ptr, sends.after, plan, len(network.source), start_us
     )
-    return Schedule(sends, start_us, start_us + arrives)
+    return TimedSchedule(sends, start_us, start_us + arrives)
 
 
 def _passed_on(network: LinkNetwork, sends: Sends, takes: NDArray[np.float64]) -> NDArray[np.float64]:

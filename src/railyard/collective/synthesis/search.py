@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from railyard.collective.synthesis.bound import lower_bound_us, need_solver
-from railyard.collective.synthesis.collectives import Ask, collectives, image_faults, whole, whole_faults
+from railyard.collective.synthesis.collectives import ScheduleRequest, collectives, image_faults, whole, whole_faults
 from railyard.collective.synthesis.repaired import NEARNESS_OF_BROKEN, Broken
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.schedule import faults
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
-    from railyard.collective.synthesis.routes import Hop
-    from railyard.collective.synthesis.schedule import Schedule
+    from railyard.collective.synthesis.routes import TreeLink
+    from railyard.collective.synthesis.schedule import TimedSchedule
     from railyard.collective.synthesis.symmetry import Symmetry
 
 _CUTS = (1, 2, 4, 8, 16, 32, 64)
@@ -49,7 +49,7 @@ MOST_ALONE = 256
 class Try:
     """A schedule and how it was made."""
 
-    schedule: Schedule
+    schedule: TimedSchedule
     cut: int
     nearness: float
 
@@ -73,7 +73,7 @@ class Synthesized:
 
     network: LinkNetwork
     collective: str
-    kept: Schedule
+    kept: TimedSchedule
     cut: int
     nearness: float
     lower_bound_us: float
@@ -98,7 +98,7 @@ class Synthesized:
         return len(self.kept.sends) * self.images
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> TimedSchedule:
         """All sends."""
         return self.kept if self.symmetry is None else whole(self.network, self.kept, self.collective, self.symmetry)
 
@@ -146,12 +146,12 @@ def synthesize(
         return _mended(network, collective, size, MOST_WHOLE if most_whole is None else most_whole, enough, progress)
     bound = lower_bound_us(network, collective, size, symmetry)
     most = most_sends if most_whole is None else min(most_sends, most_whole // (len(symmetry) if symmetry else 1))
-    kept: dict[tuple[float, str, int], list[Hop]] | None = {} if len(network.ranks) >= MANY else None
+    kept: dict[tuple[float, str, int], list[TreeLink]] | None = {} if len(network.ranks) >= MANY else None
 
     def tries(found: list[Try]) -> Iterator[Try]:
         for cut in _cuts(found, bound * enough, most, progress):
             for nearness in _nearness(found, cut, many=kept is not None):
-                yield Try(build(Ask(network, size, cut, nearness, symmetry, kept)), cut, nearness)
+                yield Try(build(ScheduleRequest(network, size, cut, nearness, symmetry, kept)), cut, nearness)
 
     best, stopped = best_of(tries)
     took = time.process_time() - begin

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.synthesis.schedule import Schedule, Sends
+from railyard.collective.synthesis.schedule import Sends, TimedSchedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-def mirrored(network: LinkNetwork, spread: Schedule) -> Schedule:
+def mirrored(network: LinkNetwork, spread: TimedSchedule) -> TimedSchedule:
     """The sums of a schedule over the reversed links of a network.
 
     Args:
@@ -55,10 +55,10 @@ def mirrored(network: LinkNetwork, spread: Schedule) -> Schedule:
         before[order].astype(np.int32),
     )
     end = spread.finish_us
-    return Schedule(back, end - spread.arrive_us[::-1], end - spread.start_us[::-1])
+    return TimedSchedule(back, end - spread.arrive_us[::-1], end - spread.start_us[::-1])
 
 
-def followed(up: Schedule, down: Schedule) -> Schedule:
+def followed(up: TimedSchedule, down: TimedSchedule) -> TimedSchedule:
     """An all-reduce: sums, and once all are there what spreads them.
 
     Args:
@@ -89,7 +89,7 @@ def followed(up: Schedule, down: Schedule) -> Schedule:
         np.concatenate([first.after, after]).astype(np.int32),
     )
     moved = up.finish_us
-    return Schedule(
+    return TimedSchedule(
         sends,
         np.concatenate([up.start_us, down.start_us + moved]),
         np.concatenate([up.arrive_us, down.arrive_us + moved]),

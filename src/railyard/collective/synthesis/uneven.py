@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.synthesis.bound import need_solver, uneven_bound_us
-from railyard.collective.synthesis.collectives import Ask, collectives
+from railyard.collective.synthesis.collectives import ScheduleRequest, collectives
 from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_of, best_two
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
@@ -147,7 +147,7 @@ def synthesize_uneven(
             if found and (_ends(found, bound * enough) or _sends(found, pieces) > most_sends):
                 return
             for nearness in _tried(found, pieces):
-                ask = Ask(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
+                ask = ScheduleRequest(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
                 yield Try(collectives.get(COLLECTIVE)(ask), cut, nearness)
             if progress is not None:
                 progress((number + 1) / len(_CHUNKS))

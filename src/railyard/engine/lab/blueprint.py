@@ -170,7 +170,7 @@ FIRST_LISTENING = 5000
 
 
 @dataclass(frozen=True)
-class Port:
+class LabPort:
     """One end of a cable.
 
     Attributes:
@@ -191,7 +191,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Node:
+class LabNode:
     """A host or a switch: a network namespace.
 
     Attributes:
@@ -219,9 +219,9 @@ class Wires:
         routing: `static`, or `frr`: BGP unnumbered by FRR's daemons.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[LabNode, ...]
     hosts: int
-    ports: tuple[Port, ...]
+    ports: tuple[LabPort, ...]
     mtu: int
     routing: str = "static"
 
@@ -264,7 +264,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Step:
+class RankStep:
     """A task as one rank sees it.
 
     Attributes:
@@ -297,7 +297,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Program:
+class RankProgram:
     """What one rank does.
 
     Attributes:
@@ -314,7 +314,7 @@ class Program:
 
     rank: int
     host: int
-    steps: tuple[Step, ...]
+    steps: tuple[RankStep, ...]
     scripts: tuple[Script, ...]
     arrives: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     notes: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -354,7 +354,7 @@ class Blueprint:
 
     wires: Wires
     connections: tuple[Connection, ...] = ()
-    programs: tuple[Program, ...] = ()
+    programs: tuple[RankProgram, ...] = ()
     commands: tuple[Command, ...] = ()
     window_bytes: int = 1 << 18
     sample_s: float = 0.02

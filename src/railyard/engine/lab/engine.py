@@ -15,7 +15,7 @@ from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
 from railyard.engine.lab import blueprint
 from railyard.engine.lab.blueprint import Blueprint, played
-from railyard.engine.lab.program import PIECE_S, PS, Pace, Work, programs
+from railyard.engine.lab.program import PIECE_S, PS, LabWork, TimeScale, programs
 from railyard.engine.lab.wiring import Connections, laid_out
 from railyard.engine.lowering import lower
 from railyard.graph import Kind, Record, Stream
@@ -43,7 +43,7 @@ STARVED = 0.03
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class LabRun:
     """What was run.
 
     Attributes:
@@ -61,7 +61,7 @@ class Played:
     dilation: float
 
 
-def record_of(played: Played, ran: Ran, meta: dict[str, object]) -> Record:
+def record_of(played: LabRun, ran: Ran, meta: dict[str, object]) -> Record:
     """What happened, in the cluster's time.
 
     Args:
@@ -230,7 +230,7 @@ class LabEngine:
         pace = self._pace(arranged, effects)
         plan = Blueprint(
             lab.wires,
-            programs=programs(Work(merged.graph, lowered, arranged, policy), connections, pace),
+            programs=programs(LabWork(merged.graph, lowered, arranged, policy), connections, pace),
             window_bytes=max(1 << 17, round(self._nic_bps(arranged) / 8 * WINDOW_S)),
             sample_s=SAMPLES_S if probes.full else 0.0,
             limit_s=60 + 5 * expected_s,
@@ -247,7 +247,7 @@ class LabEngine:
             "dilation": self.dilation,
             "expected_s": expected_s / self.dilation,
         }
-        return record_of(Played(merged, lowered, arranged, plan, self.dilation), ran, meta)
+        return record_of(LabRun(merged, lowered, arranged, plan, self.dilation), ran, meta)
 
     def _nic_bps(self, cluster: Cluster) -> float:
         """The slowest NIC's link, in the lab."""
@@ -271,7 +271,7 @@ class LabEngine:
             rate[effect.link] *= effect.factor
         return np.asarray(rate, np.float64)
 
-    def _pace(self, cluster: Cluster, effects: Sequence[Effect]) -> Pace:
+    def _pace(self, cluster: Cluster, effects: Sequence[Effect]) -> TimeScale:
         slower: dict[int, float] = {}
         late: dict[int, tuple[tuple[float, float], ...]] = {}
         for effect in effects:
@@ -282,7 +282,7 @@ class LabEngine:
             elif isinstance(effect, RankDelay):
                 span = (effect.at_ps * PS * self.dilation, effect.by_ps * PS * self.dilation)
                 late[effect.rank] = (*late.get(effect.rank, ()), span)
-        return Pace(self.dilation, self._nic_bps(cluster) / 8 * PIECE_S, slower, late)
+        return TimeScale(self.dilation, self._nic_bps(cluster) / 8 * PIECE_S, slower, late)
 
     def _expected_s(
         self, jobs: Sequence[Job], cluster: Cluster, policy: CollectivePolicy, faults: Sequence[Fault], seed: int

@@ -32,7 +32,7 @@ from railyard.kit.files import die_with_parent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from railyard.engine.lab.blueprint import Blueprint, Connection, Port, Wires
+    from railyard.engine.lab.blueprint import Blueprint, Connection, LabPort, Wires
 
 CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -103,7 +103,7 @@ class Keeper:
         for number, port in enumerate(self.wires.ports):
             if number < port.peer:
                 self._cable(port, self.wires.ports[port.peer])
-        by_node: dict[int, list[Port]] = {}
+        by_node: dict[int, list[LabPort]] = {}
         for port in self.wires.ports:
             by_node.setdefault(port.node, []).append(port)
         for number in range(len(self.wires.nodes)):
@@ -127,10 +127,10 @@ class Keeper:
         """Bytes sent, packets that wait, packets dropped, by port."""
         return {port: rest for watch in self.watches for port, *rest in watch.read()}  # type: ignore[misc]
 
-    def _number(self, port: Port) -> int:
+    def _number(self, port: LabPort) -> int:
         return self.wires.ports[port.peer].peer
 
-    def _cable(self, one: Port, other: Port) -> None:
+    def _cable(self, one: LabPort, other: LabPort) -> None:
         self.enter(one.node)
         mtu = self.wires.mtu
         there = f"/proc/{os.getpid()}/fd/{self.spaces[other.node]}"
@@ -142,7 +142,7 @@ class Keeper:
             ],
         )
 
-    def _addresses(self, node: int, ports: list[Port]) -> Iterable[str]:
+    def _addresses(self, node: int, ports: list[LabPort]) -> Iterable[str]:
         """Commands of `ip` for one node: addresses, neighbours that are known without asking, routes."""
         mine = self.wires.nodes[node]
         yield "link set dev lo up"
@@ -195,7 +195,7 @@ def _turn_bytes(rate_bps: float) -> int:
     return math.ceil(rate_bps / 8 * BURST_S)
 
 
-def shaped(port: Port, mtu: int, crossing: Sequence[Connection] | None) -> list[str]:
+def shaped(port: LabPort, mtu: int, crossing: Sequence[Connection] | None) -> list[str]:
     """Commands of `tc` for a port: its rate, and fair turns among the connections that cross it, where these are known.
 
     Turns stand in for what congestion control does on a fabric: whoever shares a link shares it fairly. Other packets,

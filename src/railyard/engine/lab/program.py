@@ -15,7 +15,7 @@ from railyard.collective.connections import communicators_of, opened, pair_of_ra
 from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
 from railyard.collective.timing import WIRE
-from railyard.engine.lab.blueprint import Program, Script, Step
+from railyard.engine.lab.blueprint import RankProgram, RankStep, Script
 from railyard.graph import CollectiveKind, Kind, Stream
 from railyard.kit.errors import InputError
 
@@ -35,7 +35,7 @@ MOST_PIECES = 32
 
 
 @dataclass(frozen=True)
-class Part:
+class CollectivePart:
     """One member's part of a collective.
 
     Attributes:
@@ -73,7 +73,7 @@ class LibraryCall:
 
 
 @lru_cache(maxsize=256)
-def parts(call: LibraryCall) -> tuple[Part, ...]:
+def parts(call: LibraryCall) -> tuple[CollectivePart, ...]:
     """The part of each member, by position.
 
     Raises:
@@ -102,8 +102,8 @@ class _Member:
         self.to: dict[tuple[int, int], int] = {}
         self.of: dict[tuple[int, int], int] = {}
 
-    def part(self, rounds: int) -> Part:
-        return Part(Script(tuple(self.sends), tuple(self.receives), rounds), tuple(self.to), tuple(self.of))
+    def part(self, rounds: int) -> CollectivePart:
+        return CollectivePart(Script(tuple(self.sends), tuple(self.receives), rounds), tuple(self.to), tuple(self.of))
 
 
 def _lay_out(members: list[_Member], schedule: Schedule, call: LibraryCall, lane: int) -> None:
@@ -157,7 +157,7 @@ two), short against a step of a ring of 4 MiB over 8 ranks at 500 Mb/s (8 ms).""
 
 
 @dataclass(frozen=True)
-class Pace:
+class TimeScale:
     """How the lab's time stands to the cluster's.
 
     Attributes:
@@ -174,7 +174,7 @@ class Pace:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class LabWork:
     """What is to be run.
 
     Attributes:
@@ -190,7 +190,7 @@ class Work:
     policy: CollectivePolicy
 
 
-def programs(work: Work, connections: Connections, pace: Pace) -> tuple[Program, ...]:
+def programs(work: LabWork, connections: Connections, pace: TimeScale) -> tuple[RankProgram, ...]:
     """What each rank does.
 
     Args:
@@ -219,26 +219,26 @@ def _check(graph: TaskGraph) -> None:
 class _Writer:
     """The programs of all ranks while they are written."""
 
-    def __init__(self, work: Work, connections: Connections, pace: Pace) -> None:
+    def __init__(self, work: LabWork, connections: Connections, pace: TimeScale) -> None:
         self.graph, self.lowered, self.cluster, self.policy = work.graph, work.lowered, work.cluster, work.policy
         cluster = work.cluster
         self.connections, self.pace = connections, pace
-        self.steps: list[list[Step]] = [[] for _ in range(cluster.ranks)]
+        self.steps: list[list[RankStep]] = [[] for _ in range(cluster.ranks)]
         self.scripts: list[dict[Script, int]] = [{} for _ in range(cluster.ranks)]
         self.arrives: list[dict[int, tuple[int, int, int]]] = [{} for _ in range(cluster.ranks)]
         self.notes: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(cluster.ranks)]
         self.noted = [0] * cluster.ranks
         self.shapes: dict[int, tuple[int, ...]] = {}
 
-    def written(self) -> tuple[Program, ...]:
+    def written(self) -> tuple[RankProgram, ...]:
         """All programs."""
         for task in range(len(self.graph)):
             for rank, step in self._steps(task):
                 self.steps[rank].append(step)
         return tuple(self._program(rank) for rank in range(self.cluster.ranks))
 
-    def _program(self, rank: int) -> Program:
-        return Program(
+    def _program(self, rank: int) -> RankProgram:
+        return RankProgram(
             rank=rank,
             host=rank // self.cluster.ranks_per_server,
             steps=tuple(self.steps[rank]),
@@ -265,7 +265,7 @@ class _Writer:
         peer = int(self.graph.peer[task])
         return (*self._members(task), peer) if self.graph.kind[task] == Kind.TRANSFER else self._members(task)
 
-    def _steps(self, task: int) -> Iterable[tuple[int, Step]]:
+    def _steps(self, task: int) -> Iterable[tuple[int, RankStep]]:
         members = self._members(task)
         waits = self._waits(task, members)
         every = {rank: self._step(task, tuple(waits[rank])) for rank in members}
@@ -294,10 +294,10 @@ class _Writer:
             self.notes[source][task].append(target)
             self.noted[target] += 1
 
-    def _step(self, task: int, waits: tuple[int, ...]) -> Step:
+    def _step(self, task: int, waits: tuple[int, ...]) -> RankStep:
         graph, slower = self.graph, self.pace.dilation * PS
         need = len(waits) if graph.need is None else min(int(graph.need[task]), len(waits))
-        return Step(
+        return RankStep(
             task=task,
             stream=-1 if graph.stream[task] == Stream.FREE else int(graph.stream[task]),
             waits=waits,
@@ -307,7 +307,7 @@ class _Writer:
             delay_s=0.0 if graph.delay_ps is None else float(graph.delay_ps[task]) * slower,
         )
 
-    def _transfer(self, task: int, step: Step) -> Step:
+    def _transfer(self, task: int, step: RankStep) -> RankStep:
         graph = self.graph
         source, target = int(graph.rank[task]), int(graph.peer[task])
         if source == target:
@@ -324,7 +324,9 @@ class _Writer:
     def _apart(self, source: int, target: int) -> bool:
         return source // self.cluster.ranks_per_server != target // self.cluster.ranks_per_server
 
-    def _collective(self, task: int, members: tuple[int, ...], every: dict[int, Step]) -> list[tuple[int, Step]]:
+    def _collective(
+        self, task: int, members: tuple[int, ...], every: dict[int, RankStep]
+    ) -> list[tuple[int, RankStep]]:
         graph, entity = self.graph, int(self.lowered.entity[task])
         name = str(self.lowered.algorithm[entity])
         if int(graph.size_bytes[task]) == 0:
@@ -351,7 +353,7 @@ class _Writer:
         return found
 
     def _ends(
-        self, part: Part, position: int, members: tuple[int, ...], communicator: int, use: tuple[int, int]
+        self, part: CollectivePart, position: int, members: tuple[int, ...], communicator: int, use: tuple[int, int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Numbers of the connections out of a member and into it."""
         number = self.connections.number
@@ -360,5 +362,5 @@ class _Writer:
         return out, tuple(number(members[of], mine, communicator, lane, use) for of, lane in part.of)
 
 
-def _replaced(step: Step, **values: object) -> Step:
-    return Step(**{**step.__dict__, **values})
+def _replaced(step: RankStep, **values: object) -> RankStep:
+    return RankStep(**{**step.__dict__, **values})

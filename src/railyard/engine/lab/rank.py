@@ -20,7 +20,7 @@ from railyard.engine.lab.blueprint import FIRST_LISTENING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.engine.lab.blueprint import Blueprint, Connection, Program, Step
+    from railyard.engine.lab.blueprint import Blueprint, Connection, RankProgram, RankStep
 
 WORD = struct.Struct("=q")
 """What goes before a transfer: the number of its task."""
@@ -89,7 +89,7 @@ class _Run:
         unblocks: By receive: sends that wait for it.
     """
 
-    def __init__(self, step: Step, rounds: int) -> None:
+    def __init__(self, step: RankStep, rounds: int) -> None:
         self.step, self.rounds, self.left = step, rounds, 0
         self.unblocks: dict[int, list[tuple[int, _Sending]]] = {}
 
@@ -97,7 +97,9 @@ class _Run:
 class Rank:
     """One rank while it runs."""
 
-    def __init__(self, plan: Blueprint, program: Program, listener: socket.socket, inboxes: Sequence[Inbox]) -> None:
+    def __init__(
+        self, plan: Blueprint, program: RankProgram, listener: socket.socket, inboxes: Sequence[Inbox]
+    ) -> None:
         self.plan, self.program, self.listener, self.inboxes = plan, program, listener, inboxes
         self.inbox = inboxes[program.rank][0]
         self.parts: dict[int, int] = defaultdict(int)
@@ -206,7 +208,7 @@ class Rank:
         if queue:
             self._try(self.steps[queue[0]])
 
-    def _try(self, step: Step) -> None:
+    def _try(self, step: RankStep) -> None:
         """Starts a step whose turn it is and whose waits are over."""
         if self.left[step.task] > 0 or step.task in self.begun:
             return
@@ -219,7 +221,7 @@ class Rank:
         else:
             self._begin(step)
 
-    def _begin(self, step: Step) -> None:
+    def _begin(self, step: RankStep) -> None:
         now = self._now()
         self.times[step.task] = now, -1
         if step.script >= 0:
@@ -233,7 +235,7 @@ class Rank:
                 took += self.late.pop(0)[1]
             self._at(self.begin_ns + now + took, lambda: self._computed(step, now + took))
 
-    def _computed(self, step: Step, due: int) -> None:
+    def _computed(self, step: RankStep, due: int) -> None:
         """A computation is over when it is due, as a device would note it; this process wakes up a little later."""
         self.times[step.task] = self.times[step.task][0], due
         self._end(step)
@@ -242,7 +244,7 @@ class Rank:
         """This rank saw the end of a communication."""
         self.times[task] = self.times.get(task, (-1, -1))[0], self._now()
 
-    def _end(self, step: Step) -> None:
+    def _end(self, step: RankStep) -> None:
         self._ended(step.task)
         if step.stream >= 0:
             self.streams[step.stream].popleft()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from railyard.cluster import Cluster
-    from railyard.engine.lab.blueprint import Node, Wires
+    from railyard.engine.lab.blueprint import LabNode, Wires
 
 
 PORT = 29_500
@@ -41,7 +41,7 @@ SAMPLE_S = 0.02
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkCounts:
     """What a link did meanwhile.
 
     Attributes:
@@ -67,7 +67,7 @@ class Executed:
     """
 
     statuses: tuple[int, ...]
-    links: tuple[Link, ...]
+    links: tuple[LinkCounts, ...]
 
 
 def execute(
@@ -115,7 +115,7 @@ def execute(
     )
     ran = played(Blueprint(lab.wires, commands=commands, sample_s=SAMPLE_S, limit_s=LONGEST_S), poll)
     links = [
-        Link(link_name(cluster, port.link), port.rate_bps, sent, full)
+        LinkCounts(link_name(cluster, port.link), port.rate_bps, sent, full)
         for port, sent, full in zip(lab.wires.ports, ran.counted.bytes, ran.counted.full_s, strict=True)
         if sent
     ]
@@ -325,7 +325,7 @@ def _interfaces(route: dict[str, object]) -> tuple[str, ...]:
     return (str(route.get("dev", "")),)
 
 
-def missing(node: Node, there: dict[str, tuple[str, ...]]) -> str:
+def missing(node: LabNode, there: dict[str, tuple[str, ...]]) -> str:
     """The first route that is not as it should be, in words; empty: all are.
 
     Args:

@@ -13,7 +13,7 @@ from railyard.cluster.names import node_name
 from railyard.cluster.routes import subflow
 from railyard.collective.connections import connection_keys
 from railyard.collective.lowering.routes import rail_of_local
-from railyard.engine.lab.blueprint import FIRST_LISTENING, Connection, Node, Port, Wires
+from railyard.engine.lab.blueprint import FIRST_LISTENING, Connection, LabNode, LabPort, Wires
 from railyard.kit.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def laid_out(cluster: Cluster, rate_bps: NDArray[np.float64], routing: str = "st
     hosts = len(addresses)
     seeds = {int(node_of[switch]): seed for switch, seed in seed_of.items()}
     nodes = tuple(
-        Node(name, seeds.get(number, 0), tuple(addresses[number]), tuple(routes[number]))
+        LabNode(name, seeds.get(number, 0), tuple(addresses[number]), tuple(routes[number]))
         for number, name in enumerate(names)
     )
     return Lab(Wires(nodes, hosts, tuple(ports), MTU, routing), node_of, choices, seed_of)
@@ -140,7 +140,7 @@ def _namespaces(cluster: Cluster, used: NDArray[np.int64]) -> tuple[NDArray[np.i
     return node_of, names
 
 
-def _ports(cluster: Cluster, rate_bps: NDArray[np.float64], node_of: NDArray[np.int64]) -> list[Port]:
+def _ports(cluster: Cluster, rate_bps: NDArray[np.float64], node_of: NDArray[np.int64]) -> list[LabPort]:
     """Both ends of each cable between namespaces: the links of one direction joined to those of the other."""
     network, wiring = cluster.back_end, cluster.back_end.wiring
     waiting: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -154,7 +154,7 @@ def _ports(cluster: Cluster, rate_bps: NDArray[np.float64], node_of: NDArray[np.
             waiting[near, far].append(link)
     if any(waiting.values()):
         raise InputError("the lab's cables carry both directions", key="cluster.back_end.topology")
-    ports: list[Port] = []
+    ports: list[LabPort] = []
     count: dict[int, int] = defaultdict(int)
     for pair in pairs:
         for side, link in enumerate(pair):
@@ -163,7 +163,7 @@ def _ports(cluster: Cluster, rate_bps: NDArray[np.float64], node_of: NDArray[np.
             _check_rate(rate)
             mac = f"02:59:{number >> 24 & 255:02x}:{number >> 16 & 255:02x}:{number >> 8 & 255:02x}:{number & 255:02x}"
             peer = number + 1 - 2 * side
-            ports.append(Port(node, f"eth{count[node]}", mac, peer, network.link_offset + link, rate))
+            ports.append(LabPort(node, f"eth{count[node]}", mac, peer, network.link_offset + link, rate))
             count[node] += 1
     return ports
 

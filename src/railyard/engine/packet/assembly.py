@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.placing import PlacedNetwork
     from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]
@@ -50,7 +50,7 @@ def samples_of(links: int) -> int:
 
 
 def full_ps(
-    found: Record, placed: Placed, sampled: NDArray[np.int64], links: int, packet_bytes: int
+    found: Record, placed: PlacedNetwork, sampled: NDArray[np.int64], links: int, packet_bytes: int
 ) -> NDArray[np.int64]:
     """int64[links of the cluster], how long each was full, in the time of the run.
 
@@ -71,7 +71,7 @@ def full_ps(
 
 
 def load_windows(
-    found: Record, placed: Placed, sampled: NDArray[np.int64], links: int, *, most: int, factor: float
+    found: Record, placed: PlacedNetwork, sampled: NDArray[np.int64], links: int, *, most: int, factor: float
 ) -> dict[str, NDArray[Any]]:
     """The load of every link in windows of time, as `link_windows` has it; of links that were not sampled none.
 
@@ -137,7 +137,7 @@ class HostNames:
 def flows_of(
     lowered: LoweredTraffic,
     found: Record,
-    placed: Placed,
+    placed: PlacedNetwork,
     cluster: Cluster,
     sampled: NDArray[np.int64],
     *,
@@ -229,7 +229,7 @@ class LoweredTraffic:
 
 
 def assemble(
-    lowering: Lowering, placed: Placed, blocks: Sequence[TaskFlows], slicing: Slicing, alone_ps: Ints
+    lowering: Lowering, placed: PlacedNetwork, blocks: Sequence[TaskFlows], slicing: Slicing, alone_ps: Ints
 ) -> LoweredTraffic:
     """All rows of a graph.
 

@@ -29,7 +29,7 @@ from railyard.engine.packet.assembly import (
 from railyard.engine.packet.fabrics import classed, following, settings_of, unclassed
 from railyard.engine.packet.faults import link_faults
 from railyard.engine.packet.lowering import Lowering
-from railyard.engine.packet.placing import Placed, crossing, lost, place, sent_share
+from railyard.engine.packet.placing import PlacedNetwork, crossing, lost, place, sent_share
 from railyard.engine.packet.plan import Slicing
 from railyard.engine.packet.running import alone, run, with_background
 from railyard.engine.packet.slices import (
@@ -87,7 +87,7 @@ class _Case:
     merged: Merged
     lowering: Lowering
     healthy: PacketNetwork
-    placed: Placed
+    placed: PlacedNetwork
     effects: list[Effect]
     settings: Settings
     left_out: list[str]
@@ -295,7 +295,7 @@ class PacketEngine:
             jobs=() if graph is case.merged.jobs[0].work else case.merged.jobs,
         )
 
-    def _sampled(self, lowering: Lowering, placed: Placed, *, everywhere: bool = False) -> NDArray[np.int64]:
+    def _sampled(self, lowering: Lowering, placed: PlacedNetwork, *, everywhere: bool = False) -> NDArray[np.int64]:
         """The links whose queues are sampled: those that would be busiest, in the packet network's numbers."""
         if self.samples == 0 and not everywhere:
             return np.empty(0, np.int64)
@@ -346,7 +346,7 @@ def _is_of_all_time(effect: Effect) -> bool:
     return spell is not None and spell.begin_ps == 0 and spell.end_ps is None
 
 
-def _degraded(placed: Placed, cluster: Cluster, effects: Sequence[Effect]) -> Placed:
+def _degraded(placed: PlacedNetwork, cluster: Cluster, effects: Sequence[Effect]) -> PlacedNetwork:
     """The network with the rates of links that are degraded during the entire run."""
     if not effects:
         return placed
@@ -393,7 +393,7 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     return FLOW.run(Merged.of(measured_graph), Lowered(entities, entity), no_links)
 
 
-def _link_bytes(placed: Placed, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:
+def _link_bytes(placed: PlacedNetwork, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:
     """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
     links, known = lowering.cluster.links, placed.link >= 0
     packets = result.table("links")["bytes"][known] * slicing.factor

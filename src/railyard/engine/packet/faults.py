@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.fault import Effect
-    from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.placing import PlacedNetwork
     from railyard.engine.packet.records import PacketNetwork
 
 
@@ -121,7 +121,7 @@ def columns(
     )
 
 
-def link_faults(effects: Sequence[Effect], placed: Placed, slices: float) -> tuple[LinkFault, ...]:
+def link_faults(effects: Sequence[Effect], placed: PlacedNetwork, slices: float) -> tuple[LinkFault, ...]:
     """What happens to the links of a cluster's network of packets.
 
     Args:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from railyard.engine.lowering import Lowered
     from railyard.engine.packet.legs import PlanLegs
     from railyard.engine.packet.pacing import Class
-    from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.placing import PlacedNetwork
     from railyard.engine.packet.plan import Slicing
     from railyard.graph import TaskGraph
 
@@ -93,13 +93,13 @@ class Lowering:
         ]
         _check_paths(cluster, self.classes, policy)
 
-    def blocks(self, placed: Placed, slicing: Slicing) -> list[TaskFlows]:
+    def blocks(self, placed: PlacedNetwork, slicing: Slicing) -> list[TaskFlows]:
         """The flows of all communications that are sent as packets."""
         wanted = [one for one in self.classes if slicing.packets or one.shape.domains > 1]
         made = [self._block(one, placed, slicing) for one in wanted]
         return [*made, *storage_flows(self.graph, self.cluster, placed, slicing)]
 
-    def _block(self, one: Class, placed: Placed, slicing: Slicing) -> TaskFlows:
+    def _block(self, one: Class, placed: PlacedNetwork, slicing: Slicing) -> TaskFlows:
         grain = self._grain(one, slicing)
         legs = self._legs(one, grain)
         members = one.members[:1]
@@ -320,7 +320,7 @@ class Lowering:
             path[:, np.isin(legs.kind, (UP, TO_SWITCH, FROM_SWITCH))] = cluster.scale_up.latency_ps
         return path
 
-    def _hosts(self, legs: PlanLegs, one: Class, placed: Placed, local: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    def _hosts(self, legs: PlanLegs, one: Class, placed: PlacedNetwork, local: NDArray[np.bool_]) -> tuple[Ints, Ints]:
         """Hosts of all legs of all tasks, flat."""
         source, target = self._ranks(legs, one.members)
         out, into = self._ports(legs, one.members)

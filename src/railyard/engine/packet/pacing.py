@@ -10,7 +10,7 @@ import numpy as np
 from railyard.collective import ALGORITHMS, Case, Shape, machine_of
 from railyard.collective.chunks import load_of, loop_bytes
 from railyard.collective.connections import communicators_of, pair_of_ranks
-from railyard.collective.lowering.paths import Paths, groups
+from railyard.collective.lowering.paths import DomainPaths, groups
 from railyard.collective.lowering.routes import scale_up_efficiency
 from railyard.collective.timing import WIRE, pace, transfer_us
 from railyard.engine.packet.legs import FROM_NETWORK, FROM_SWITCH, OUT, TO_NETWORK, TO_SWITCH, UP
@@ -224,7 +224,7 @@ def collective_classes(
         place[group.index] = np.arange(len(group.index))
         row = place[graph.rank[tasks]]
         mine = np.flatnonzero(row >= 0)
-        paths = Paths.of(cluster, group)
+        paths = DomainPaths.of(cluster, group)
         here = replace(machine, path_latency_ps=int(paths.mixed_ps.mean()), next_latency_ps=int(paths.next_ps.mean()))
         key = np.stack(
             [
@@ -249,7 +249,7 @@ def _collective(
     cluster: Cluster,
     policy: CollectivePolicy,
     case: Case,
-    found: tuple[Ints, Ints, str, Paths],
+    found: tuple[Ints, Ints, str, DomainPaths],
 ) -> Class:
     tasks, members, word, paths = found
     mixed = float(paths.mixed_ps.mean())

@@ -150,7 +150,7 @@ def _nic_load(cluster: Cluster, share: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class PlacedNetwork:
     """A cluster's network of packets and who is where in it.
 
     Attributes:
@@ -174,7 +174,7 @@ class Placed:
     left_out: tuple[str, ...] = field(default=())
 
 
-def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: int) -> Placed:
+def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: int) -> PlacedNetwork:
     """Builds the network of packets.
 
     Args:
@@ -207,7 +207,7 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
         for part in (back_end, away)
         if part is not None and part.wiring.detour is not None
     ]
-    return Placed(
+    return PlacedNetwork(
         network=network,
         link=link,
         storage=storage,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class QueuePairSplit:
     """Flows over queue pairs.
 
     Attributes:
@@ -88,7 +88,7 @@ def _gathered(
     return column
 
 
-def split(traffic: Traffic, pairs: int, payload_bytes: int) -> Split:
+def split(traffic: Traffic, pairs: int, payload_bytes: int) -> QueuePairSplit:
     """Splits every flow over as many queue pairs, or as many as it has packets, in whole packets as evenly as can be.
 
     Args:
@@ -109,7 +109,7 @@ def split(traffic: Traffic, pairs: int, payload_bytes: int) -> Split:
     holds_last = (packets[flow_of] - 1) % count[flow_of] == place
     size = share * payload_bytes - np.where(holds_last, short, 0)
     parts = _Parts(cut, flow_of, size)
-    return Split(_rewired(traffic, parts), rows, flow_of.astype(np.int64))
+    return QueuePairSplit(_rewired(traffic, parts), rows, flow_of.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
     from railyard.collective import CollectivePolicy
     from railyard.engine.packet.assembly import LoweredTraffic
-    from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.placing import PlacedNetwork
     from railyard.engine.packet.plan import TaskFlows
     from railyard.engine.packet.settings import Settings
     from railyard.graph import Record
@@ -87,7 +87,7 @@ class IdleNetwork:
     """Runs single communications on an empty network."""
 
     cluster: Cluster
-    placed: Placed
+    placed: PlacedNetwork
     settings: Settings
     policy: CollectivePolicy
 
@@ -261,7 +261,7 @@ MODELLED = ("storage read", "storage write", *POOL_TIERS)
 
 
 def sliced(
-    lowering: Lowering, placed: Placed, whole: Slicing, budgets: tuple[float, int]
+    lowering: Lowering, placed: PlacedNetwork, whole: Slicing, budgets: tuple[float, int]
 ) -> tuple[Slicing, list[TaskFlows]]:
     """The finest slicing within the budgets, and its flows.
 

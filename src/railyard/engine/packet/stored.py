@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster, Network
     from railyard.engine.lowering import Lowered
-    from railyard.engine.packet.placing import Placed
+    from railyard.engine.packet.placing import PlacedNetwork
     from railyard.engine.packet.plan import Slicing
     from railyard.graph import Merged, TaskGraph
 
@@ -29,7 +29,7 @@ STORAGE_CLASS = 1
 """Traffic class of storage, beside the collectives' class 0."""
 
 
-def storage_flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing) -> Iterator[TaskFlows]:
+def storage_flows(graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, slicing: Slicing) -> Iterator[TaskFlows]:
     """Flows of the reads and writes that cross a network, by direction and size; local disks are no network."""
     servers, pool = cluster.storage_servers, cluster.memory_pool
     if servers is not None and cluster.storage is not None:
@@ -68,7 +68,9 @@ class _Stored:
     kinds: tuple[Kind, Kind]
 
 
-def _flows(graph: TaskGraph, cluster: Cluster, placed: Placed, slicing: Slicing, about: _Stored) -> Iterator[TaskFlows]:
+def _flows(
+    graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, slicing: Slicing, about: _Stored
+) -> Iterator[TaskFlows]:
     network, first = about.network, 0 if about.network is cluster.back_end else placed.storage
     for kind in about.kinds:
         every = np.flatnonzero(graph.kind == kind)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     F = NDArray[np.float64]
     Numbers = NDArray[np.int64]
 
+
 _DEALS = 2
 """Times that requests are dealt to replicas, by what is known of their ends then."""
 
@@ -76,7 +77,7 @@ class PoolTotals:
 
 
 @dataclass(frozen=True, eq=False)
-class Expected:
+class ExpectedTimes:
     """What is expected of each request, in the order of arrival, seconds.
 
     Attributes:
@@ -107,7 +108,7 @@ def unknown_of(deployment: Deployment) -> str:
     return ""
 
 
-def expected(requests: RequestTable, deployment: Deployment) -> Expected:
+def expected(requests: RequestTable, deployment: Deployment) -> ExpectedTimes:
     """What a deployment makes of requests.
 
     Args:
@@ -120,15 +121,15 @@ def expected(requests: RequestTable, deployment: Deployment) -> Expected:
     unknown = unknown_of(deployment)
     if unknown:
         raise InputError(f"there is no closed form of {unknown}")
-    asked = _Asked.of(requests)
+    asked = _Requests.of(requests)
     by_role = {pool.role: pool for pool in deployment.pools}
     if "both" in by_role:
-        return _together(asked, by_role["both"], deployment.router)
-    return _apart(asked, by_role["prefill"], by_role["decode"], deployment)
+        return _colocated(asked, by_role["both"], deployment.router)
+    return _disaggregated(asked, by_role["prefill"], by_role["decode"], deployment)
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Requests:
     """Requests: arrivals, lengths of prompts, tokens behind the first; each f64[n]."""
 
     arrival_s: F
@@ -136,7 +137,7 @@ class _Asked:
     steps: F
 
     @classmethod
-    def of(cls, requests: RequestTable) -> _Asked:
+    def of(cls, requests: RequestTable) -> _Requests:
         lengths = (requests.input_tokens, requests.output_tokens - 1)
         return cls(np.asarray(requests.arrival_ps * 1e-12, np.float64), *(each.astype(np.float64) for each in lengths))
 
@@ -150,12 +151,12 @@ class _Asked:
         """Keys that a decoding request looks at, mean over its answer."""
         return self.prompt + 1.0 + self.steps / 2.0
 
-    def take(self, rows: Numbers) -> _Asked:
+    def take(self, rows: Numbers) -> _Requests:
         """Those, in that order."""
-        return _Asked(self.arrival_s[rows], self.prompt[rows], self.steps[rows])
+        return _Requests(self.arrival_s[rows], self.prompt[rows], self.steps[rows])
 
 
-class _Law:
+class _IterationLaw:
     """A replica's iteration as a function of what is in it."""
 
     def __init__(self, pool: Pool) -> None:
@@ -241,7 +242,7 @@ def _dealt(router: Router, asked_s: F, there_s: F, end_s: F, replicas: int) -> N
     return np.array(found, np.int64)
 
 
-class _Seats:
+class _ByReplica:
     """Requests of a pool in order of their replica, then of their arrival there: sums over those of the same replica.
 
     Replicas lie far apart on one axis of time, so that one search finds the place of a time among its replica's own.
@@ -318,7 +319,7 @@ class _Seats:
         return found
 
 
-def _slots(pool: Pool, asked: _Asked) -> int:
+def _slots(pool: Pool, asked: _Requests) -> int:
     """Sequences that a replica holds at once: as many as fit of those that are met there, the long ones more often."""
     while_there = float(np.average(asked.context, weights=asked.steps + 1.0))
     room = pool.kv_blocks * pool.block_tokens / while_there
@@ -334,7 +335,7 @@ class _Pace:
     iteration_s: F
 
 
-def _pace(seats: _Seats, law: _Law, asked: _Asked, start_s: F, end_s: F) -> _Pace:
+def _pace(seats: _ByReplica, law: _IterationLaw, asked: _Requests, start_s: F, end_s: F) -> _Pace:
     span = np.maximum(end_s - start_s, 1e-9)
     there, keys = seats.areas(start_s, np.maximum(end_s, start_s), (np.ones_like(start_s), asked.context))
     batch = np.maximum(there / span, 1.0)
@@ -345,19 +346,21 @@ def _pace(seats: _Seats, law: _Law, asked: _Asked, start_s: F, end_s: F) -> _Pac
     return _Pace(batch, keys, np.asarray(seconds * slow))
 
 
-def _together(asked: _Asked, pool: Pool, router: Router) -> Expected:
+def _colocated(asked: _Requests, pool: Pool, router: Router) -> ExpectedTimes:
     """Prompts and answers on the same replicas."""
-    law, slots = _Law(pool), _slots(pool, asked)
+    law, slots = _IterationLaw(pool), _slots(pool, asked)
     end_s = asked.arrival_s + (asked.steps + 1.0) / law.yields * law.decode_s(np.ones_like(asked.steps), asked.context)
     for _ in range(_DEALS):
-        seats = _Seats(_dealt(router, *(asked.arrival_s,) * 2, end_s, pool.replicas), asked.arrival_s)
+        seats = _ByReplica(_dealt(router, *(asked.arrival_s,) * 2, end_s, pool.replicas), asked.arrival_s)
         mine = asked.take(seats.order)
-        first_s, last_s, found = _beside(seats, law, mine, end_s[seats.order], slots)
+        first_s, last_s, found = _mixed_batches(seats, law, mine, end_s[seats.order], slots)
         end_s = last_s[seats.back]
     return _found(asked, (first_s - mine.arrival_s)[seats.back], first_s[seats.back], end_s, (found,))
 
 
-def _beside(seats: _Seats, law: _Law, asked: _Asked, end_s: F, slots: int) -> tuple[F, F, PoolTotals]:
+def _mixed_batches(
+    seats: _ByReplica, law: _IterationLaw, asked: _Requests, end_s: F, slots: int
+) -> tuple[F, F, PoolTotals]:
     """Prompts and answers of requests that have their replicas: first tokens, ends, and what that takes."""
     wave = (seats.order * _GOLDEN) % 1.0
     empty, rate = law.empty_s, law.prompt_rate
@@ -384,13 +387,13 @@ def _nearer(number: int, end_s: F, first_s: F, length_s: F) -> F:
     return found if number < _ROUNDS // 2 else np.asarray(0.5 * (np.maximum(end_s, first_s) + found))
 
 
-def _apart(asked: _Asked, ahead: Pool, behind: Pool, deployment: Deployment) -> Expected:
+def _disaggregated(asked: _Requests, ahead: Pool, behind: Pool, deployment: Deployment) -> ExpectedTimes:
     """Prompts and answers on replicas of their own."""
-    law, none = _Law(ahead), np.zeros_like(asked.prompt)
+    law, none = _IterationLaw(ahead), np.zeros_like(asked.prompt)
     out_s = asked.arrival_s + law.empty_s
     for _ in range(_DEALS):
         replica = _dealt(deployment.router, *(asked.arrival_s,) * 2, out_s, ahead.replicas)
-        seats = _Seats(replica, asked.arrival_s)
+        seats = _ByReplica(replica, asked.arrival_s)
         mine, wait_s = asked.take(seats.order), none
         for _ in range(_ROUNDS):
             prompt_s, count = law.prompts_s(mine.prompt, mine.pairs, none, wait_s * law.prompt_rate)
@@ -405,15 +408,15 @@ def _apart(asked: _Asked, ahead: Pool, behind: Pool, deployment: Deployment) -> 
     return _found(asked, there_s - asked.arrival_s, there_s, end_s, (PoolTotals(busy_s, busy_s, *sums), totals))
 
 
-def _answers(asked: _Asked, pool: Pool, router: Router, sent: tuple[F, F]) -> tuple[F, PoolTotals]:
+def _answers(asked: _Requests, pool: Pool, router: Router, sent: tuple[F, F]) -> tuple[F, PoolTotals]:
     """Answers whose prompts come from elsewhere, sent and there at these times: when each ends."""
-    (out_s, there_s), law, slots = sent, _Law(pool), _slots(pool, asked)
+    (out_s, there_s), law, slots = sent, _IterationLaw(pool), _slots(pool, asked)
     order = np.argsort(out_s, kind="stable")
     replica = np.empty(len(order), np.int64)
     end_s = there_s + asked.steps / law.yields * law.decode_s(np.ones_like(there_s), asked.context)
     for _ in range(_DEALS):
         replica[order] = _dealt(router, out_s[order], there_s[order], end_s[order], pool.replicas)
-        seats = _Seats(replica, there_s)
+        seats = _ByReplica(replica, there_s)
         mine, ready_s, last_s = asked.take(seats.order), there_s[seats.order], end_s[seats.order]
         wave = (seats.order * _GOLDEN) % 1.0
         start_s, pace = ready_s, _pace(seats, law, mine, ready_s, last_s)
@@ -428,7 +431,7 @@ def _answers(asked: _Asked, pool: Pool, router: Router, sent: tuple[F, F]) -> tu
     return end_s, _totals(law, mine, pace, nothing, nothing)
 
 
-def _way_s(asked: _Asked, ahead: Pool, links: Links, overlap: float) -> F:
+def _way_s(asked: _Requests, ahead: Pool, links: Links, overlap: float) -> F:
     """Seconds that the keys and values of each request take to the pool that decodes, each link under its mean load."""
     ways = np.flatnonzero((links.from_replica >= 0) & (links.to_replica >= ahead.replicas))
     if not len(ways):
@@ -445,13 +448,13 @@ def _way_s(asked: _Asked, ahead: Pool, links: Links, overlap: float) -> F:
     return np.asarray(bits * slowest[ways].mean() + links.latency_ps[ways].mean() * 1e-12)
 
 
-def _found(asked: _Asked, ttft_s: F, first_s: F, end_s: F, pools: tuple[PoolTotals, ...]) -> Expected:
+def _found(asked: _Requests, ttft_s: F, first_s: F, end_s: F, pools: tuple[PoolTotals, ...]) -> ExpectedTimes:
     with np.errstate(invalid="ignore", divide="ignore"):
         tpot = np.where(asked.steps > 0, np.maximum(end_s - first_s, 0.0) / asked.steps, np.nan)
-    return Expected(ttft_s, tpot, np.where(asked.steps > 0, end_s, first_s), pools)
+    return ExpectedTimes(ttft_s, tpot, np.where(asked.steps > 0, end_s, first_s), pools)
 
 
-def _totals(law: _Law, asked: _Asked, pace: _Pace, prompt_s: F, count: F) -> PoolTotals:
+def _totals(law: _IterationLaw, asked: _Requests, pace: _Pace, prompt_s: F, count: F) -> PoolTotals:
     """What answers take, and the prompts where they are computed there too.
 
     Every request takes its part of each iteration that it is in; of a pipeline's iterations several are under way.

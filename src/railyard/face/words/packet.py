@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.packet.settings import PacketSettings
-    from railyard.work.traffic.played import Report
+    from railyard.work.traffic.played import PacketReport
 
 _SHOWN = 3
 
@@ -52,7 +52,7 @@ def packet(
     )
     with Progress(wanted=not quiet) as shown:
         finished = study.run(given, out=out, faces=[_page], progress=shown)
-    report: Report = finished.measured[0].report
+    report: PacketReport = finished.measured[0].report
     if flows_to is not None:
         report.write_flows(flows_to)
     written = [] if report_to is None else [_write_page(finished.result, report_to)]
@@ -104,7 +104,7 @@ def _write_page(result: Result, path: Path) -> Path:
     return path
 
 
-def _warn(report: Report) -> None:
+def _warn(report: PacketReport) -> None:
     never = report.never
     if never:
         lines = ", ".join(map(str, never[:_SHOWN])) + (", ..." if len(never) > _SHOWN else "")
@@ -114,7 +114,7 @@ def _warn(report: Report) -> None:
         say(f"{left} flows had not finished when the run ended", "yellow")
 
 
-def _show(report: Report) -> None:
+def _show(report: PacketReport) -> None:
     found = report.to_dict()
     table = Table(("", "min", "mean", "p50", "p99", "max"), right=(1, 2, 3, 4, 5))
     times = found["fct_us"].values()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import Floats, Ids
-    from railyard.engine.rounds import Tree
+    from railyard.engine.rounds import ClientTree
     from railyard.work.federated.messages import Learning
     from railyard.work.federated.updates import SecrecyStage
 
@@ -88,7 +88,9 @@ def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
     )
 
 
-def cohort(job: Learning, clients: Clients, rows: Drawn, number: int, trees: tuple[Tree, Tree] | None = None) -> Cohort:
+def cohort(
+    job: Learning, clients: Clients, rows: Drawn, number: int, trees: tuple[ClientTree, ClientTree] | None = None
+) -> Cohort:
     """The seconds of each part of a round.
 
     Args:
@@ -237,7 +239,7 @@ class Known:
         found: Drawn = _taken(self._renewed(who, at_s).rows, who)
         return found
 
-    def cohort(self, rows: Drawn, number: int, trees: tuple[Tree, Tree]) -> Cohort:
+    def cohort(self, rows: Drawn, number: int, trees: tuple[ClientTree, ClientTree]) -> Cohort:
         """As `participants.cohort`, of clients that were drawn last."""
         if self._kept is None:
             return cohort(self.job, self.clients, rows, number, trees)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.edge.clients import Clients
-    from railyard.engine.rounds import Closed, Cohort, Steps
+    from railyard.engine.rounds import Closed, Cohort, ServerSteps
     from railyard.work.federated.known import Drawn
     from railyard.work.federated.messages import Learning
     from railyard.work.study.tasks import Control
@@ -92,7 +92,7 @@ def run(job: Learning, log: RoundLog) -> None:
     log.server_s = len(steps.row) * job.sent.server_flop / job.section.server.flops
 
 
-def _parts(steps: Steps) -> NDArray[np.float64]:
+def _parts(steps: ServerSteps) -> NDArray[np.float64]:
     """float64[5, updates], seconds of each of `PARTS`, sharing in them."""
     part, visits, row = steps.cohort, steps.visits, steps.row
     return np.stack(
@@ -106,7 +106,7 @@ def _parts(steps: Steps) -> NDArray[np.float64]:
     )
 
 
-def _time(job: Learning, log: RoundLog, steps: Steps, parts: NDArray[np.float64]) -> None:
+def _time(job: Learning, log: RoundLog, steps: ServerSteps, parts: NDArray[np.float64]) -> None:
     """When each step came, and what the places did until the last."""
     count, concurrency = len(steps.at_s), job.section.round.concurrency or 1
     began = np.concatenate([[0.0], steps.at_s[:-1]])
@@ -121,13 +121,13 @@ def _time(job: Learning, log: RoundLog, steps: Steps, parts: NDArray[np.float64]
     log.cause("clients that left, and the start", float(steps.at_s[-1]) - float(parts.sum()) / concurrency)
 
 
-def _waitless_count(log: RoundLog, rows: Drawn, steps: Steps) -> None:
+def _waitless_count(log: RoundLog, rows: Drawn, steps: ServerSteps) -> None:
     log.selected = len(steps.row) + steps.wasted
     for of, column in (("device", rows.device), ("link", rows.link), ("region", rows.region)):
         log.counts[of] += np.bincount(column[steps.row], minlength=log.counts[of].shape[1])
 
 
-def _sharing(job: Learning, log: RoundLog, drawing: _Drawing, steps: Steps, parts: NDArray[np.float64]) -> None:
+def _sharing(job: Learning, log: RoundLog, drawing: _Drawing, steps: ServerSteps, parts: NDArray[np.float64]) -> None:
     """What sharing adds to an update, in all and by tier."""
     part, row, visits, count = steps.cohort, steps.row, steps.visits, len(steps.at_s)
     alone = part.down_bits / part.down_bps + part.down_lag_s + part.up_bits / part.up_bps + part.up_lag_s
@@ -216,7 +216,7 @@ def _one(job: Learning, server: RoundServer, log: RoundLog, now: float, number: 
     section = job.section
     shared = shared_of(clients, rows, section.server.line)
     part = server.known.cohort(rows, number, (shared.down, shared.up))
-    rule = rounds.Rule(
+    rule = rounds.RoundEnd(
         goal=goal,
         least=max(math.ceil(goal * section.round.least - 1e-9), 1),
         deadline_s=math.inf if section.round.deadline is None else section.round.deadline,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.work.study.tasks import Control
-    from railyard.work.traffic.played import Report
+    from railyard.work.traffic.played import PacketReport
     from railyard.work.traffic.simulate import TrafficRun
 
 
@@ -26,7 +26,7 @@ class Sent:
     """
 
     traffic: TrafficRun
-    report: Report
+    report: PacketReport
 
 
 def _run(traffic: TrafficRun, control: Control) -> Sent:

@@ -220,7 +220,7 @@ class SideExchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class MicroBatchSeconds:
     """Seconds of one micro-batch in a mean layer."""
 
     attention: F
@@ -269,14 +269,14 @@ class ApartCost(IterationCost):
     overlapped_s: F
     layers: int
     micro_batches: int
-    beat: Beat
+    beat: MicroBatchSeconds
     attention_per_kv_s: float
 
-    def at(self, tokens: float, kv_tokens: float) -> Beat:
+    def at(self, tokens: float, kv_tokens: float) -> MicroBatchSeconds:
         """A micro-batch of an iteration of so many tokens over so many cached ones."""
         attention, *others = (np.interp(tokens, self.tokens, column) for column in astuple(self.beat))
         read = self.attention_per_kv_s * kv_tokens / self.micro_batches / self.layers
-        return Beat(attention + read, *others)
+        return MicroBatchSeconds(attention + read, *others)
 
     def seconds(self, tokens: F, sequences: F, kv_tokens: F, pairs: F) -> F:
         """Seconds of an iteration, vectorised; see `IterationCost.seconds`."""
@@ -354,7 +354,7 @@ def apart_cost(
     )
 
 
-def _beat(one: Half, other: Half, exchange: SideExchange, tokens: F, per_sequence_s: float) -> Beat:
+def _beat(one: Half, other: Half, exchange: SideExchange, tokens: F, per_sequence_s: float) -> MicroBatchSeconds:
     """Micro-batches of so many tokens, all of sequences that decode, without their cached tokens."""
     attention = np.array([one.layer_s(float(count)) for count in tokens]) + per_sequence_s * tokens
     ffn = np.array([other.layer_s(float(count)) for count in tokens])
@@ -364,10 +364,10 @@ def _beat(one: Half, other: Half, exchange: SideExchange, tokens: F, per_sequenc
     latency = exchange.latency_s + one.side.software.exchange_s + (_PROGRESS_S if exchange.far else 0.0)
     dispatch = latency + vectors * there * exchange.dispatch_s_per_byte
     combine = latency + vectors * _COMBINE_BYTES * exchange.combine_s_per_byte
-    return Beat(attention, dispatch, ffn, combine)
+    return MicroBatchSeconds(attention, dispatch, ffn, combine)
 
 
-def _exposed(beat: Beat, cached_s: F, layers: int, m: int) -> F:
+def _exposed(beat: MicroBatchSeconds, cached_s: F, layers: int, m: int) -> F:
     """What the network adds to an iteration in which attention of a micro-batch reads for `cached_s` in a layer."""
     usual = replace(beat, attention=beat.attention + cached_s)
     none = np.zeros_like(cached_s)
@@ -376,7 +376,7 @@ def _exposed(beat: Beat, cached_s: F, layers: int, m: int) -> F:
     return added
 
 
-def _lines(beat: Beat, layers: int, m: int) -> tuple[F, F]:
+def _lines(beat: MicroBatchSeconds, layers: int, m: int) -> tuple[F, F]:
     """The iteration as the longest of lines in x, the time by which cached tokens lengthen attention in a layer.
 
     A sum of maxima is the maximum over all choices of their terms; choices that are never the longest are left out.

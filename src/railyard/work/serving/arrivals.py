@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedLength:
     """Always the same."""
 
     tokens: int
@@ -134,7 +134,7 @@ class Pairs:
         return np.asarray(self.input_tokens, np.int64)[rows], np.asarray(self.output_tokens, np.int64)[rows]
 
 
-LengthLaw = Fixed | LogNormal | Empirical
+LengthLaw = FixedLength | LogNormal | Empirical
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -207,7 +207,7 @@ class Arrivals:
 
 
 @dataclass
-class Clock:
+class ArrivalClock:
     """Draws arrivals one after another.
 
     Args:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.work.serving.afd import SideExchange
     from railyard.work.serving.cost import IterationCost, Role
     from railyard.work.serving.layout import ServingLayout
-    from railyard.work.serving.networks import Networks
+    from railyard.work.serving.networks import ServingNetworks
     from railyard.work.serving.placing import Ffn, PlacedPool
     from railyard.work.serving.software import Profiles, ServingSoftware
     from railyard.work.study.provenance import Memo
@@ -98,7 +98,7 @@ def copy_cost(
 
 def costs_of(
     model: Model,
-    networks: Networks,
+    networks: ServingNetworks,
     pools: tuple[PlacedPool, ...],
     software: tuple[ServingSoftware, ...],
     *,
@@ -136,7 +136,7 @@ def costs_of(
             cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
             rate = rates(networks, pools)[start : start + len(cluster.links)]
             exchange = exchange_of(cluster, (pool.ranks, pool.ffn.ranks), rate, _weights(sides[1], skew))
-            found.append(_apart(model, pool, sides, exchange, requests))
+            found.append(_separate_ffn(model, pool, sides, exchange, requests))
         except InputError as error:
             raise InputError.many(
                 replace(problem, key=".".join(filter(None, ("pools", pool.role, _key(problem.key)))))
@@ -231,7 +231,7 @@ def _weights(side: Side, skew: float) -> NDArray[np.float64]:
     return np.repeat([most, *rest], each) / (groups * each)
 
 
-def _apart(
+def _separate_ffn(
     model: Model, pool: PlacedPool, sides: tuple[Side, Side], exchange: SideExchange, requests: RequestTable
 ) -> IterationCost:
     return apart_cost(

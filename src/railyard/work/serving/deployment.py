@@ -25,7 +25,7 @@ from railyard.engine.serving.deployment import LOADS
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build, fault_of
-from railyard.work.serving.memory import Room, divide
+from railyard.work.serving.memory import CacheRoom, divide
 from railyard.work.study.deaths import cut_off, words
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, re
     )
 
 
-def _room(pool: PlacedPool, cost: Any, requests: RequestTable) -> Room:
+def _room(pool: PlacedPool, cost: Any, requests: RequestTable) -> CacheRoom:
     """Cached tokens and sequences of a replica; without recurrences all that fits, and as the section says."""
     answers = 0.0 if pool.role == "prefill" else float(requests.output_tokens.mean())
     return divide(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
-    from railyard.work.serving.networks import Networks
+    from railyard.work.serving.networks import ServingNetworks
     from railyard.work.serving.section import Nics
 
     Ints = NDArray[np.int64]
@@ -68,7 +68,7 @@ class Lanes:
 class StageLinks:
     """Links of ways, gathered stage by stage."""
 
-    def __init__(self, networks: Networks, lanes: int, policy: CollectivePolicy) -> None:
+    def __init__(self, networks: ServingNetworks, lanes: int, policy: CollectivePolicy) -> None:
         """Of so many ways, none of which uses a link yet."""
         self.networks, self._lanes, self._policy = networks, lanes, policy
         self._key: list[Ints] = []
@@ -201,7 +201,7 @@ def _to_ports(usage: StageLinks, home: int, lanes: Lanes, ranks: Ints, port: Int
 
 
 def with_collectives(
-    links: Links | None, networks: Networks, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]
+    links: Links | None, networks: ServingNetworks, pools: tuple[PlacedPool, ...], costs: tuple[Any, ...]
 ) -> Links | None:
     """The links with what collectives of each replica take of its NICs, those of all its ranks alike.
 
@@ -228,7 +228,9 @@ def with_collectives(
     )
 
 
-def _nics(networks: Networks, home: int, ranks: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def _nics(
+    networks: ServingNetworks, home: int, ranks: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Links of the NICs of some ranks, out and in, and the wire bytes on each of a byte of them all."""
     cluster = networks.clusters[home]
     network = cluster.back_end
@@ -245,7 +247,7 @@ _MOST_LANES = 1 << 18
 
 
 def replica_links(
-    networks: Networks,
+    networks: ServingNetworks,
     pools: tuple[PlacedPool, ...],
     nics: Nics = "rail",
     *,
@@ -311,7 +313,7 @@ def _neighbours(pool: PlacedPool) -> tuple[Ints, Ints]:
 
 
 def _between(
-    networks: Networks,
+    networks: ServingNetworks,
     pools: tuple[PlacedPool, ...],
     ends: tuple[PlacedPool, PlacedPool],
     pairs: tuple[Ints, Ints],
@@ -354,7 +356,7 @@ def lanes_between(send: PlacedPool, take: PlacedPool, a: Ints, b: Ints, turns: i
     return Lanes(np.repeat(np.arange(len(a)), lanes), source.ravel(), target.ravel(), share)
 
 
-def rates(networks: Networks, pools: tuple[PlacedPool, ...]) -> NDArray[np.float64]:
+def rates(networks: ServingNetworks, pools: tuple[PlacedPool, ...]) -> NDArray[np.float64]:
     """Rates of all links; those at the NICs of a pool with servers of its own are at most those NICs' rates."""
     rate, cluster = networks.rate_bps(), networks.clusters[0]
     network = cluster.back_end
@@ -380,7 +382,7 @@ def loads_from(serving: ServingSection, pools: tuple[PlacedPool, ...]) -> set[st
 
 
 def with_storage(
-    links: Links | None, networks: Networks, pools: tuple[PlacedPool, ...], serving: ServingSection
+    links: Links | None, networks: ServingNetworks, pools: tuple[PlacedPool, ...], serving: ServingSection
 ) -> Links | None:
     """The links with ways to storage, where something goes over them.
 
@@ -431,7 +433,7 @@ def _pool_lowerer(cluster: Cluster, capacity_bytes: int) -> Lowerer:
 
 
 def _storage_links(
-    networks: Networks, pools: tuple[PlacedPool, ...], other: int, *, write: bool, lower: Lowerer = lower_storage
+    networks: ServingNetworks, pools: tuple[PlacedPool, ...], other: int, *, write: bool, lower: Lowerer = lower_storage
 ) -> Links:
     """From storage or the memory pool to each replica or back; every rank moves its part."""
     away = [pool.role for pool in pools if pool.home != 0]

@@ -141,7 +141,7 @@ def _token_bytes_of_rank(deployments: Deployments) -> F:
 
 
 @dataclass(frozen=True)
-class Room:
+class CacheRoom:
     """How the memory of a replica is divided between tokens and the states of sequences.
 
     Attributes:
@@ -153,7 +153,7 @@ class Room:
     sequences: int
 
 
-def divide(capacity: float, state: float, lengths: F, *, context: float, most: int) -> Room:
+def divide(capacity: float, state: float, lengths: F, *, context: float, most: int) -> CacheRoom:
     """Divides a replica's memory, so that tokens x their bytes + sequences x their states' bytes fit.
 
     Engines reserve states beside the cache (SGLang, `max_mamba_cache_size`) or take both from one pool (vLLM's hybrid
@@ -168,12 +168,12 @@ def divide(capacity: float, state: float, lengths: F, *, context: float, most: i
         most: Sequences at most, as the engine is set.
     """
     if state <= 0.0:
-        return Room(capacity, most)
+        return CacheRoom(capacity, most)
     fitting = lengths[lengths + state <= capacity]
     longest = float(fitting.max()) if len(fitting) else 0.0
     bound = min(capacity / (state + max(context, 1.0)), (capacity - longest) / state)
     running = min(most, max(int(bound), 1))
-    return Room(max(capacity - running * state, 0.0), running)
+    return CacheRoom(max(capacity - running * state, 0.0), running)
 
 
 def sequences(deployments: Deployments, context: F, limit: F | float = np.inf) -> F:

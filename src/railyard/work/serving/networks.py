@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Networks:
+class ServingNetworks:
     """Clusters side by side.
 
     Attributes:
@@ -83,7 +83,7 @@ class Networks:
 
 def networks_of(
     serving: ServingSection, catalog: Catalog, cluster: Cluster, needs: dict[str, tuple[int, ...]]
-) -> Networks:
+) -> ServingNetworks:
     """The networks of a scenario.
 
     Args:
@@ -103,7 +103,7 @@ def networks_of(
                 key="gateway",
                 hint="give a pool its `network`, or leave `gateway` out",
             )
-        return Networks((cluster,), ("",))
+        return ServingNetworks((cluster,), ("",))
     if gateway is None and {"prefill", "decode"} & set(needs):
         raise InputError(
             "prefill and decode lie on different networks: say what joins them",
@@ -122,7 +122,7 @@ def networks_of(
             built.append(_separate(getattr(serving.pools, role), catalog, cluster, sides, ports))
         except InputError as error:
             raise _described(error, f"pools.{role}.network", ports) from None
-    return Networks(tuple(built), ("", *needs), gateway)
+    return ServingNetworks(tuple(built), ("", *needs), gateway)
 
 
 def _described(error: InputError, key: str, ports: int) -> InputError:

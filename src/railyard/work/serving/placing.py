@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
     from railyard.engine.serving.deployment import Role
-    from railyard.work.serving.networks import Networks
+    from railyard.work.serving.networks import ServingNetworks
     from railyard.work.serving.section import PoolSection, ServingSection
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "both")
@@ -120,7 +120,7 @@ def check_pools(serving: ServingSection, catalog: Catalog) -> None:
     wrong.raise_all()
 
 
-def place(serving: ServingSection, catalog: Catalog, networks: Networks) -> tuple[PlacedPool, ...]:
+def place(serving: ServingSection, catalog: Catalog, networks: ServingNetworks) -> tuple[PlacedPool, ...]:
     """Puts the replicas of every pool on ranks, pool after pool, none across scale-up domains that it fits into.
 
     Raises:

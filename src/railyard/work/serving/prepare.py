@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.variants import Variant
     from railyard.work.serving.cost import IterationCost
     from railyard.work.serving.deployment import ReplicaDeath
-    from railyard.work.serving.networks import Networks
+    from railyard.work.serving.networks import ServingNetworks
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.section import ServingSection
     from railyard.work.serving.software import Profiles
@@ -78,7 +78,7 @@ class ServingJob:
     section: ServingSection
     model: Model
     cluster: Cluster
-    networks: Networks
+    networks: ServingNetworks
     pools: tuple[PlacedPool, ...]
     costs: tuple[Any, ...]
     software: tuple[Any, ...]
@@ -281,7 +281,7 @@ def handover_ps(pools: tuple[PlacedPool, ...], software: tuple[Any, ...]) -> int
 
 def links_of(
     serving: ServingSection,
-    networks: Networks,
+    networks: ServingNetworks,
     pools: tuple[PlacedPool, ...],
     costs: tuple[Any, ...],
     software: tuple[Any, ...],
@@ -319,7 +319,7 @@ def crosses(job: ServingJob) -> bool:
     return spans or (links is not None and bool((~_inside(job.networks)[links.link]).any()))
 
 
-def _inside(networks: Networks) -> NDArray[np.bool_]:
+def _inside(networks: ServingNetworks) -> NDArray[np.bool_]:
     """bool[links of all networks]: those of scale-up domains."""
     found = np.zeros(networks.width, np.bool_)
     for cluster, start in zip(networks.clusters, networks.offsets, strict=False):

@@ -26,9 +26,9 @@ from railyard.graph.request_table import MOST_TOKENS, NO_SESSION, PS_PER_S, Requ
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming
 from railyard.work.serving.arrivals import (
+    ArrivalClock,
     Arrivals,
-    Clock,
-    Fixed,
+    FixedLength,
     Kind,
     LengthLaw,
     LogNormal,
@@ -215,7 +215,7 @@ class _Maker:
         self.bounds = np.cumsum(shares)[:-1] / shares.sum()
         turns = self.sessions.turns if self.sessions else 1.0
         process = {name: getattr(self.arrivals, name) for name in ("kind", "cv", "period_s", "swing", "on_s", "off_s")}
-        self.clock = Clock(Arrivals(self.arrivals.rate_per_s / turns, **process), self.seed)
+        self.clock = ArrivalClock(Arrivals(self.arrivals.rate_per_s / turns, **process), self.seed)
         self.origin = self._origin()
         self.choice, self.turns, self.thinking, self.prompts = (generator(self.seed, n) for n in (2, 3, 4, 5))
         self.lengths = [
@@ -317,7 +317,7 @@ def _since(values: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _law(length: LengthLaw | int) -> LengthLaw:
-    return Fixed(length) if isinstance(length, int) else length
+    return FixedLength(length) if isinstance(length, int) else length
 
 
 def requests_of(draft: Draft) -> RequestTable:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from railyard.work.serving.layout import Deployments
     from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
 
+
 _ROUNDS = 6
 # Halvings that find a batch within a percent of a percent, of up to 10^6.
 _HALVINGS = 24
@@ -73,7 +74,7 @@ class ServingDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class Steady:
+class SteadyState:
     """The steady state.
 
     Attributes:
@@ -181,7 +182,7 @@ def arrival_s(software: ServingSoftware | ServingSoftwareColumns, prompt: F | fl
     return software.prompt_s + software.prompt_token_s * prompt
 
 
-def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
+def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> SteadyState:
     """The steady state of the users of one replica that does both prompts and decoding."""
     batch = np.minimum(traffic.users, traffic.most)
     steps, yields = traffic.steps, accepted(software, traffic)
@@ -200,18 +201,20 @@ def closed_loop(deployments: Deployments, software: ServingSoftwareColumns, traf
     rate = batch / (decoding + alone)
     middle = np.maximum(rate * found.total_s - _OFTEN, 0.0) * extra + found.total_s / yields
     tpot = np.where(traffic.middle > 0, np.minimum(middle, tpot), tpot)
-    return Steady(tpot, alone + wait + queued + arrival_s(software, traffic.prompt), rate, batch * share, found, alone)
+    return SteadyState(
+        tpot, alone + wait + queued + arrival_s(software, traffic.prompt), rate, batch * share, found, alone
+    )
 
 
-def decode_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
+def decode_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> SteadyState:
     """A replica that decodes only and gets its prompts' caches from elsewhere, as full as users or memory make it."""
     batch = np.minimum(traffic.users, traffic.most)
     found = decode_parts(deployments, software, batch, traffic)
     tpot = found.total_s / accepted(software, traffic)
-    return Steady(tpot, np.zeros_like(tpot), batch / (traffic.steps * tpot), batch, found, np.zeros_like(tpot))
+    return SteadyState(tpot, np.zeros_like(tpot), batch / (traffic.steps * tpot), batch, found, np.zeros_like(tpot))
 
 
-def paced_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
+def paced_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> SteadyState:
     """A replica that decodes only, for as many sequences as each still gets its tokens/s, and as memory holds."""
     wanted = accepted(software, traffic) / traffic.rate_per_s
     low, high = np.ones_like(wanted), np.maximum(traffic.most, 1.0)
@@ -228,7 +231,7 @@ def split_loop(
     software: ServingSoftwareColumns,
     traffic: ServingDemand,
     workers: tuple[F, F],
-) -> Steady:
+) -> SteadyState:
     """The steady state where some replicas compute prompts and others decode.
 
     Args:
@@ -255,10 +258,10 @@ def split_loop(
     needed = np.where(workers[1] > 0, workers[1], np.ceil(rate * each))
     wait = wave_s(users, each / needed, steps * tpot, software.split_wave_share)
     ttft = np.maximum(users / rate - steps * tpot, alone + wait) + arrival_s(software, traffic.prompt)
-    return Steady(tpot, ttft + software.handover_s, rate, batch, found, alone)
+    return SteadyState(tpot, ttft + software.handover_s, rate, batch, found, alone)
 
 
-def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> Steady:
+def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffic: ServingDemand) -> SteadyState:
     """The steady state under Poisson arrivals at one replica; an overload holds as many sequences as there is room."""
     one = np.ones_like(traffic.rate_per_s)
     steps, yields = traffic.steps, accepted(software, traffic)
@@ -276,7 +279,7 @@ def open_loop(deployments: Deployments, software: ServingSoftwareColumns, traffi
     ttft = alone + wait + arrival_s(software, traffic.prompt)
     # A run that ends serves its last requests with an ever emptier engine.
     mean = 1.0 / (1.0 / served + 0.5 * steps * tpot / traffic.count)
-    return Steady(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, alone)
+    return SteadyState(tpot, ttft, np.where(served < 0.98 * traffic.rate_per_s, mean, served), batch, found, alone)
 
 
 def _overload_s(traffic: ServingDemand, iteration: F, extra: F, tpot: F) -> F:

@@ -12,7 +12,7 @@ import numpy as np
 from railyard.cluster.edge.clients import AccessNetwork, Clients, Region, SharedUplink
 from railyard.cluster.edge.transport import Presence
 from railyard.engine import rounds
-from railyard.engine.rounds import Tree
+from railyard.engine.rounds import ClientTree
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.measure.cost.assumptions import Assumptions, of_entry
 from railyard.measure.result.distributed import CauseRow, CostFigures, SpreadRow
@@ -84,14 +84,14 @@ class Shared:
     tier: NDArray[np.int64]
 
     @property
-    def up(self) -> Tree:
+    def up(self) -> ClientTree:
         """Towards the server."""
-        return Tree(self.up_bps, self.parent, self.first)
+        return ClientTree(self.up_bps, self.parent, self.first)
 
     @property
-    def down(self) -> Tree:
+    def down(self) -> ClientTree:
         """Towards the clients."""
-        return Tree(self.down_bps, self.parent, self.first)
+        return ClientTree(self.down_bps, self.parent, self.first)
 
 
 class _Growing:
@@ -182,7 +182,7 @@ def added_s(cohort: Cohort, shared: Shared, sent: Began) -> dict[str, float]:
             (sent.down_s, cohort.down_bits, cohort.down_bps, shared.down_bps),
             (sent.up_s, cohort.up_bits, cohort.up_bps, shared.up_bps),
         ):
-            tree = Tree(np.where(kept, rates, np.inf), shared.parent, shared.first)
+            tree = ClientTree(np.where(kept, rates, np.inf), shared.parent, shared.first)
             took = rounds.finish_s(start, bits, bps, tree, sent.stop_s)[sent.counted] - start[sent.counted]
             total += float((took - (bits / bps)[sent.counted]).mean())
         found[TIERS[tier]] = total - last

@@ -31,7 +31,7 @@ from railyard.work.trace.chakra_order import (
     RECV,
     SEND,
     CollectiveCall,
-    Member,
+    CollectiveEnds,
     add_collective,
     waits_of,
 )
@@ -368,7 +368,7 @@ def _add_together(reading: _Reading, group: str, places: list[_Place]) -> None:
     if len(places) < 2:
         reading.lacks.note(ALONE)
         return
-    members = [Member(place.rank, place.begin, place.task) for place in places]
+    members = [CollectiveEnds(place.rank, place.begin, place.task) for place in places]
     root = places[0].node.number("root_rank", default=places[0].rank)
     at = next((number for number, place in enumerate(places) if place.rank == root), 0)
     add_collective(

@@ -110,7 +110,7 @@ class CollectiveCall(NamedTuple):
     size_bytes: int
 
 
-class Member(NamedTuple):
+class CollectiveEnds(NamedTuple):
     """Where a collective begins and ends on a rank.
 
     Attributes:
@@ -125,7 +125,10 @@ class Member(NamedTuple):
 
 
 def add_collective(
-    builder: GraphBuilder, shape: CollectiveCall, from_root: Sequence[Member], in_order: Sequence[Member]
+    builder: GraphBuilder,
+    shape: CollectiveCall,
+    from_root: Sequence[CollectiveEnds],
+    in_order: Sequence[CollectiveEnds],
 ) -> None:
     """Adds a collective.
 
@@ -150,7 +153,9 @@ def add_collective(
         builder.wait(member.end, [(task, AT_RECEIVER)])
 
 
-def _add_spoke(builder: GraphBuilder, shape: CollectiveCall, root: Member, member: Member, count: int) -> None:
+def _add_spoke(
+    builder: GraphBuilder, shape: CollectiveCall, root: CollectiveEnds, member: CollectiveEnds, count: int
+) -> None:
     """Adds what a root sends a member of a scatter, or gets from one of a gather."""
     down = shape.kind == "SCATTER"
     source, target = (root, member) if down else (member, root)

@@ -51,7 +51,7 @@ _PS_PER_NS = 1000
 
 
 @dataclass
-class Operation:
+class GoalOperation:
     """One operation of a rank.
 
     Attributes:
@@ -73,7 +73,7 @@ class Operation:
     irequires: list[int] = field(default_factory=list)
 
 
-def tasks(ranks: list[list[Operation]]) -> Trace:
+def tasks(ranks: list[list[GoalOperation]]) -> Trace:
     """The tasks of a schedule, a list of operations a rank.
 
     Raises:
@@ -97,7 +97,7 @@ def tasks(ranks: list[list[Operation]]) -> Trace:
     return builder.build(left_out=LEFT_OUT)
 
 
-def _gates(builder: GraphBuilder, rank: int, operations: list[Operation], rows: list[int]) -> dict[int, int]:
+def _gates(builder: GraphBuilder, rank: int, operations: list[GoalOperation], rows: list[int]) -> dict[int, int]:
     """A row for the beginning of every operation whose beginning matters: it waits in the operation's place."""
     gates = {}
     for place in sorted({other for operation in operations for other in operation.irequires}):
@@ -106,7 +106,7 @@ def _gates(builder: GraphBuilder, rank: int, operations: list[Operation], rows: 
     return gates
 
 
-def _peer(operation: Operation, rank: int, ranks: int) -> None:
+def _peer(operation: GoalOperation, rank: int, ranks: int) -> None:
     if (operation.kind, operation.size, operation.peer) == (SEND, 0, MARKER):
         operation.kind, operation.peer = CALC, 0
     wild = operation.kind == RECV and operation.peer == ANY
@@ -116,7 +116,7 @@ def _peer(operation: Operation, rank: int, ranks: int) -> None:
         raise InputError(f"rank {rank} sends to itself", line=operation.line or None)
 
 
-def _begin(builder: GraphBuilder, rank: int, operation: Operation) -> int:
+def _begin(builder: GraphBuilder, rank: int, operation: GoalOperation) -> int:
     """The row of an operation: a flow of a send, local work otherwise."""
     if operation.kind == SEND:
         return builder.transfer(rank, operation.peer, max(operation.size, 1), line=operation.line)
@@ -125,15 +125,15 @@ def _begin(builder: GraphBuilder, rank: int, operation: Operation) -> int:
     return builder.work(rank, 0, op="receive", line=operation.line)
 
 
-def _match(ranks: list[list[Operation]]) -> dict[tuple[int, int], tuple[int, int]]:
+def _match(ranks: list[list[GoalOperation]]) -> dict[tuple[int, int], tuple[int, int]]:
     """The send that every receive takes, by rank and place of both; receives that take anything choose last.
 
     Raises:
         InputError: Something is left over.
     """
     sent: defaultdict[int, defaultdict[tuple[int, int], deque[int]]] = defaultdict(lambda: defaultdict(deque))
-    exact: list[tuple[int, int, Operation]] = []
-    wild: list[tuple[int, int, Operation]] = []
+    exact: list[tuple[int, int, GoalOperation]] = []
+    wild: list[tuple[int, int, GoalOperation]] = []
     for rank, operations in enumerate(ranks):
         for place, operation in enumerate(operations):
             if operation.kind == SEND:
@@ -148,7 +148,7 @@ def _match(ranks: list[list[Operation]]) -> dict[tuple[int, int], tuple[int, int
     return taken
 
 
-def _take(waiting: defaultdict[tuple[int, int], deque[int]], operation: Operation, rank: int) -> tuple[int, int]:
+def _take(waiting: defaultdict[tuple[int, int], deque[int]], operation: GoalOperation, rank: int) -> tuple[int, int]:
     """The first message that suits a receive, taken off the list."""
     exact = operation.peer, operation.tag
     for sender, tag in waiting if ANY in exact else (exact,):
@@ -204,11 +204,11 @@ class _Text:
             line += match[0].count("\n")
         self.tokens.append(("", line))
 
-    def ranks(self) -> list[list[Operation]]:
+    def ranks(self) -> list[list[GoalOperation]]:
         """The operations of every rank."""
         self._expect("num_ranks")
         count = self._number("num_ranks", low=1, high=MOST_HOSTS)
-        ranks: dict[int, list[Operation]] = {}
+        ranks: dict[int, list[GoalOperation]] = {}
         while self.tokens[self.at][0]:
             self._expect("rank")
             line = self.tokens[self.at][1]
@@ -219,8 +219,8 @@ class _Text:
             ranks[rank] = self._rank()
         return [ranks.get(rank, []) for rank in range(count)]
 
-    def _rank(self) -> list[Operation]:
-        operations: list[Operation] = []
+    def _rank(self) -> list[GoalOperation]:
+        operations: list[GoalOperation] = []
         labels: dict[str, int] = {}
         links: list[tuple[str, str, str, int]] = []
         while (token := self._next())[0] != "}":
@@ -255,8 +255,8 @@ class _Text:
         if not re.fullmatch(r"[A-Za-z_]\w*", word):
             raise InputError("unexpected word", line=line, found=word, allowed=(*_KINDS, "a label", "}"))
 
-    def _operation(self, kind: int, line: int) -> Operation:
-        operation = Operation(kind, self._number("the size", high=MOST // 1000), line=line)
+    def _operation(self, kind: int, line: int) -> GoalOperation:
+        operation = GoalOperation(kind, self._number("the size", high=MOST // 1000), line=line)
         if kind != CALC:
             self._expect("b")
             self._expect(_PEER[kind])
@@ -289,7 +289,7 @@ class _Text:
 
 
 def _link(
-    operations: list[Operation], labels: dict[str, int], relation: str, words: tuple[str, str], line: int
+    operations: list[GoalOperation], labels: dict[str, int], relation: str, words: tuple[str, str], line: int
 ) -> None:
     for word in words:
         if word not in labels:
@@ -297,7 +297,7 @@ def _link(
     getattr(operations[labels[words[0]]], relation).append(labels[words[1]])
 
 
-def _binary(data: bytes) -> list[list[Operation]]:
+def _binary(data: bytes) -> list[list[GoalOperation]]:
     """The operations of every rank of the binary form.
 
     Raises:
@@ -311,7 +311,7 @@ def _binary(data: bytes) -> list[list[Operation]]:
     return [_binary_rank(data, base + int(start), rank) for rank, (start, _) in enumerate(table)]
 
 
-def _binary_rank(data: bytes, start: int, rank: int) -> list[Operation]:
+def _binary_rank(data: bytes, start: int, rank: int) -> list[GoalOperation]:
     count, roots = (int(value) for value in _array(data, start, 2, "<u4"))
     first = start + 8 + 4 * roots
     nodes = _array(data, first, count, _NODE)
@@ -324,7 +324,7 @@ def _binary_rank(data: bytes, start: int, rank: int) -> list[Operation]:
     if (nodes["size"] > MOST // 1000).any():
         raise InputError(f"rank {rank} has an operation that is too large", found=int(nodes["size"].max()))
     operations = [
-        Operation(int(node["kind"]), int(node["size"]), int(node["peer"]), int(node["tag"])) for node in nodes
+        GoalOperation(int(node["kind"]), int(node["size"]), int(node["peer"]), int(node["tag"])) for node in nodes
     ]
     for relation, name in (("requires", "after"), ("irequires", "begun")):
         for place, node in enumerate(nodes):

@@ -26,6 +26,7 @@ from railyard.work.trace.builder import MOST_HOSTS, integer, lines
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 _HEADER = {"nodes": "Nodes", "tiers": "Tiers", "podsize": "Podsize"}
 _TIER = {
     "downlink_speed_gbps": "rate_gbps",
@@ -65,7 +66,7 @@ class TreeTier:
 
 
 @dataclass(frozen=True)
-class Tree:
+class HtsimTree:
     """A fat tree of two or three tiers.
 
     Attributes:
@@ -177,7 +178,7 @@ class _Sheet:
         at[key] = line
 
 
-def read(path: Path) -> Tree:
+def read(path: Path) -> HtsimTree:
     """The tree that a `.topo` file describes.
 
     Raises:
@@ -194,7 +195,7 @@ def read(path: Path) -> Tree:
     return _tree(sheet, path)
 
 
-def _tree(sheet: _Sheet, path: Path) -> Tree:
+def _tree(sheet: _Sheet, path: Path) -> HtsimTree:
     for key, name in _HEADER.items():
         if key not in sheet.header:
             raise InputError(f"the header lacks `{name}`", file=path)
@@ -228,7 +229,7 @@ def _tier(text: _TierText, path: Path, *, top: bool) -> TreeTier:
     )
 
 
-def shape(hosts: int, pod_hosts: int, tiers: tuple[TreeTier, ...]) -> Tree:
+def shape(hosts: int, pod_hosts: int, tiers: tuple[TreeTier, ...]) -> HtsimTree:
     """The tree of so many hosts, once its numbers are seen to fit.
 
     Raises:
@@ -252,12 +253,12 @@ def shape(hosts: int, pod_hosts: int, tiers: tuple[TreeTier, ...]) -> Tree:
     wanted = pod_hosts // tor.down * agg.bundle
     _fit(agg.down == wanted, 1, f"`Radix_Down` is {agg.down}, but a pod needs {wanted}: its ToRs times `Bundle`")
     if len(tiers) == 2:
-        return Tree(hosts, 1, aggs, 0, tiers)
+        return HtsimTree(hosts, 1, aggs, 0, tiers)
     core = tiers[2]
     _fit(agg.up % core.bundle == 0, 2, f"{agg.up} uplinks of a switch do not make bundles of {core.bundle}")
     per_agg = agg.up // core.bundle
     _fit(core.down == pods * core.bundle, 2, f"`Radix_Down` is {core.down}, but {pods} pods need {pods * core.bundle}")
-    return Tree(hosts, pods, aggs, per_agg * aggs, tiers)
+    return HtsimTree(hosts, pods, aggs, per_agg * aggs, tiers)
 
 
 def _fit(fits: bool, tier: int, message: str) -> None:
@@ -265,7 +266,9 @@ def _fit(fits: bool, tier: int, message: str) -> None:
         raise InputError(message, key=f"tier {tier}")
 
 
-def k_ary(hosts: int, *, rate_bps: int, latency_ps: int = 10**6, switch_latency_ps: int = 0, tiers: int = 3) -> Tree:
+def k_ary(
+    hosts: int, *, rate_bps: int, latency_ps: int = 10**6, switch_latency_ps: int = 0, tiers: int = 3
+) -> HtsimTree:
     """The tree that htsim builds without a file: K-ary of three tiers (K^3/4 hosts) or two (K^2/2).
 
     Raises:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.trace.builder import Failure
-    from railyard.work.traffic.htsim_topology import Tree
+    from railyard.work.traffic.htsim_topology import HtsimTree
 
 SLOW = 0.25
 """What `-failed` leaves of a link: rate, queue and marking thresholds (`_failed_link_ratio` of htsim)."""
@@ -64,7 +64,7 @@ class _Links:
     down: tuple[NDArray[np.int64], ...]
 
 
-def wire(tree: Tree, *, slow_links: int = 0, failures: Sequence[Failure] = ()) -> TreeNetwork:
+def wire(tree: HtsimTree, *, slow_links: int = 0, failures: Sequence[Failure] = ()) -> TreeNetwork:
     """Lays the links of a tree and finds its routes.
 
     Args:
@@ -88,7 +88,7 @@ def wire(tree: Tree, *, slow_links: int = 0, failures: Sequence[Failure] = ()) -
     return TreeNetwork(tree.hosts, nodes, source, target, rate, latency, slow, tier, routes)
 
 
-def _ends(tree: Tree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _ends(tree: HtsimTree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Source and target nodes of the links: each tier upwards, then downwards."""
     host = np.arange(tree.hosts)
     tors, aggs = tree.pods * tree.tors, tree.pods * tree.aggs
@@ -104,7 +104,7 @@ def _ends(tree: Tree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     return [pair for low, high in below for pair in ((low, high), (high, low))]
 
 
-def _number(tree: Tree) -> _Links:
+def _number(tree: HtsimTree) -> _Links:
     shapes: list[tuple[int, ...]] = [(tree.hosts,), (tree.pods * tree.tors, tree.aggs, tree.tiers[1].bundle)]
     if tree.cores:
         shapes.append((tree.pods * tree.aggs, tree.cores // tree.aggs, tree.tiers[2].bundle))
@@ -118,7 +118,7 @@ def _number(tree: Tree) -> _Links:
 
 
 def _speeds(
-    tree: Tree, ends: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
+    tree: HtsimTree, ends: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     rate, latency = [], []
     for number, tier in enumerate(tree.tiers):
@@ -129,7 +129,7 @@ def _speeds(
     return np.concatenate(rate).astype(np.int64), np.concatenate(latency).astype(np.int64)
 
 
-def _slowed(tree: Tree, links: _Links, count: int) -> NDArray[np.int64]:
+def _slowed(tree: HtsimTree, links: _Links, count: int) -> NDArray[np.int64]:
     """The links that htsim's `-failed` slows down."""
     if not tree.cores:
         both = [part[1][:, :count].ravel() for part in (links.up, links.down)]
@@ -139,7 +139,7 @@ def _slowed(tree: Tree, links: _Links, count: int) -> NDArray[np.int64]:
     return links.down[2][slot + agg * tree.aggs < count].ravel()
 
 
-def _gone(tree: Tree, links: _Links, failures: Iterable[Failure]) -> set[int]:
+def _gone(tree: HtsimTree, links: _Links, failures: Iterable[Failure]) -> set[int]:
     """Uplinks that are gone, by number.
 
     Raises:
@@ -158,7 +158,7 @@ def _gone(tree: Tree, links: _Links, failures: Iterable[Failure]) -> set[int]:
     return gone
 
 
-def _routes(tree: Tree, links: _Links, gone: set[int]) -> RouteBuilder:
+def _routes(tree: HtsimTree, links: _Links, gone: set[int]) -> RouteBuilder:
     builder = RouteBuilder(tree.hosts)
     hosts, pods, tors, aggs = tree.hosts, tree.pods, tree.tors, tree.aggs
     host = np.arange(hosts)
@@ -193,13 +193,13 @@ def _routes(tree: Tree, links: _Links, gone: set[int]) -> RouteBuilder:
     return builder
 
 
-def _hurt(tree: Tree, links: _Links, gone: set[int]) -> set[int]:
+def _hurt(tree: HtsimTree, links: _Links, gone: set[int]) -> set[int]:
     """Places in a pod whose aggregation switches must route around what is gone."""
     flat = links.up[2].reshape(tree.pods * tree.aggs, -1)
     return {int(np.flatnonzero((flat == link).any(axis=1))[0]) % tree.aggs for link in gone}
 
 
-def _detours(builder: RouteBuilder, tree: Tree, links: _Links, gone: set[int], agg: int) -> None:
+def _detours(builder: RouteBuilder, tree: HtsimTree, links: _Links, gone: set[int], agg: int) -> None:
     """Routes upwards of one aggregation switch, by ranges of pods that the same cores reach.
 
     Raises:

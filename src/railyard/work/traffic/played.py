@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.graph.record import Table
     from railyard.measure.network import Probed
-    from railyard.work.traffic.htsim_topology import Tree
+    from railyard.work.traffic.htsim_topology import HtsimTree
     from railyard.work.traffic.htsim_wiring import TreeNetwork
 
 
@@ -44,7 +44,7 @@ def _not_probed() -> Probed:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class PacketReport:
     """Figures of a run.
 
     Attributes:
@@ -169,7 +169,7 @@ LEAST = 1.1
 _PS_PER_US = 1e6
 
 
-def storm(played: Played) -> StormFigures | None:
+def storm(played: PacketRun) -> StormFigures | None:
     """The object `storm` of a packet result; None where nothing was paused."""
     links, name = played.first.table("links"), played.names.link
     if "paused_ps" not in links or not links["paused_ps"].any():
@@ -194,12 +194,12 @@ def storm(played: Played) -> StormFigures | None:
     )
 
 
-def _origin(played: Played, link: int) -> str:
+def _origin(played: PacketRun, link: int) -> str:
     origin = int(played.first.table("links")["pause_origin"][link])
     return played.names.link(origin) if origin >= 0 else "unknown"
 
 
-def _victims(played: Played) -> tuple[Victim, ...]:
+def _victims(played: PacketRun) -> tuple[Victim, ...]:
     """Flows that were slowed by others which send to where pauses began; they themselves do not."""
     first, traffic = played.first, played.traffic
     rows = _innocent(played)
@@ -222,7 +222,7 @@ def _victims(played: Played) -> tuple[Victim, ...]:
     )
 
 
-def _innocent(played: Played) -> NDArray[np.int64]:
+def _innocent(played: PacketRun) -> NDArray[np.int64]:
     """Finished flows that send to no host behind a link where pauses began."""
     first, traffic = played.first, played.traffic
     origin = first.table("links")["pause_origin"]
@@ -232,7 +232,7 @@ def _innocent(played: Played) -> NDArray[np.int64]:
     return np.flatnonzero(innocent)
 
 
-def _stopper(played: Played, source: int) -> str:
+def _stopper(played: PacketRun, source: int) -> str:
     """Who stopped the host's own link longest, else the one who stopped most of the fabric."""
     paused = played.first.table("links")["paused_ps"]
     paused_links = np.flatnonzero((played.network.link_source == source) & (paused > 0))
@@ -253,7 +253,7 @@ FLOWS = 8
 """Flows that are told: the slowest, the fastest, and some between."""
 
 
-def probe(played: Played) -> tuple[Probed, dict[str, Table]]:
+def probe(played: PacketRun) -> tuple[Probed, dict[str, Table]]:
     """Queues and senders over time, and pauses.
 
     Returns:
@@ -290,7 +290,7 @@ def some_flows(first: Record, traffic: Traffic) -> NDArray[np.int64]:
     return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, FLOWS).astype(np.int64))])
 
 
-def _queues(samples: Table, links: NDArray[np.int64], played: Played) -> tuple[QueueSeries, dict[str, Table]]:
+def _queues(samples: Table, links: NDArray[np.int64], played: PacketRun) -> tuple[QueueSeries, dict[str, Table]]:
     time = samples["time_ps"][1:]  # the first sample is taken at the start, where nothing has happened yet
     step = np.diff(samples["time_ps"])[:, None].astype(float)
     carried, marks, paused = (
@@ -345,7 +345,7 @@ class LinkNames:
         tiers: Names of tiers.
     """
 
-    def __init__(self, tree: Tree, wired: TreeNetwork, tiers: tuple[str, ...]) -> None:
+    def __init__(self, tree: HtsimTree, wired: TreeNetwork, tiers: tuple[str, ...]) -> None:
         counts = {"h": tree.hosts, "leaf": tree.pods * tree.tors, "spine": tree.pods * tree.aggs, "core": tree.cores}
         self._kinds = tuple(counts)
         self._first = np.cumsum([0, *counts.values()])
@@ -391,7 +391,7 @@ class LinkNames:
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class PacketRun:
     """A run.
 
     Attributes:

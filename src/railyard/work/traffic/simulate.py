@@ -15,7 +15,7 @@ from railyard.measure.cost.assumptions import Source
 from railyard.work.trace.importer import format_of, importers, read
 from railyard.work.traffic import htsim_topology
 from railyard.work.traffic.htsim_wiring import LINK_TIERS, wire
-from railyard.work.traffic.played import LinkNames, Played, Report
+from railyard.work.traffic.played import LinkNames, PacketReport, PacketRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from railyard.work.scenario.packet.settings import PacketSettings, Preset
     from railyard.work.trace.builder import Trace
     from railyard.work.traffic.hosts import HostTraffic
-    from railyard.work.traffic.htsim_topology import Tree
+    from railyard.work.traffic.htsim_topology import HtsimTree
     from railyard.work.traffic.htsim_wiring import TreeNetwork
 
 
-def write_files(folder: Path, report: Report) -> None:
+def write_files(folder: Path, report: PacketReport) -> None:
     """Writes every flow as Parquet and as CSV, and a trace for Perfetto."""
     sent = report.sent
     parquet.write_record(with_figures(sent), folder / "flows.parquet")
@@ -67,7 +67,7 @@ class MeasuredTraffic:
     """
 
     traffic: TrafficRun
-    report: Report
+    report: PacketReport
     defaults: tuple[str, ...] = ()
 
     @cached_property
@@ -115,7 +115,7 @@ def changed(traffic: TrafficRun) -> dict[str, object]:
     return {"fabric": traffic.preset.name, **differing}
 
 
-def section(report: Report) -> PacketFigures:
+def section(report: PacketReport) -> PacketFigures:
     """The object `packet` of the variant."""
     from railyard.measure.network import packet_section
 
@@ -171,7 +171,7 @@ class TrafficRun:
         return self.preset.name
 
 
-def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None) -> Report:
+def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None) -> PacketReport:
     """Reads, builds, runs and reports.
 
     Args:
@@ -206,9 +206,9 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     play = partial(simulate, links, threads=given.threads, progress=progress)
     result = play(sent.traffic, settings)
     cpu_s = _cpu_s() - begin
-    played = Played(play, links, sent.traffic, settings, result, names)
+    played = PacketRun(play, links, sent.traffic, settings, result, names)
     probed, tables = _probed(played) if given.probe else ({}, {})
-    return Report(
+    return PacketReport(
         flows=sent.traffic,
         never=trace.never,
         record=_recorded(result, sent, trace, tables),
@@ -220,7 +220,7 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     )
 
 
-def _probed(played: Played) -> tuple[Probed, dict[str, Table]]:
+def _probed(played: PacketRun) -> tuple[Probed, dict[str, Table]]:
     from railyard.work.traffic.played import probe  # what it imports, a run that is not sampled has no use for
 
     return probe(played)
@@ -257,7 +257,7 @@ def _cpu_s() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
-def _tree(given: TrafficRun, hosts: int) -> Tree:
+def _tree(given: TrafficRun, hosts: int) -> HtsimTree:
     """The tree of the topology file, or the default one for the hosts of the traffic.
 
     Raises:
@@ -297,7 +297,7 @@ def _network(network: TreeNetwork, speedup: float) -> PacketNetwork:
     )
 
 
-def _settings(given: TrafficRun, tree: Tree, network: TreeNetwork, overrides: dict[str, Any]) -> EngineSettings:
+def _settings(given: TrafficRun, tree: HtsimTree, network: TreeNetwork, overrides: dict[str, Any]) -> EngineSettings:
     settings = given.settings
     return replace(
         settings,
@@ -327,7 +327,7 @@ def _overrides(settings: PacketSettings) -> dict[str, Any]:
     return made
 
 
-def base_rtt_ps(tree: Tree, settings: PacketSettings) -> int:
+def base_rtt_ps(tree: HtsimTree, settings: PacketSettings) -> int:
     """The unloaded round trip of the longest path, as htsim reckons it (`calculate_rtt` of `main_uec.cpp`).
 
     Latency both ways, and a full packet and an acknowledgement on every link at the rate of a host's link.

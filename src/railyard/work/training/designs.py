@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.curves import Library
-from railyard.engine.designs import Classes, Networks, Stretch, contention
+from railyard.engine.designs import Classes, DesignNetworks, Stretch, contention
 from railyard.engine.tiers import Tiers
 from railyard.model import architecture
 from railyard.model.machine import Machine, MachineColumns, Slowdowns, table_of
@@ -267,11 +267,11 @@ def evaluate(trainings: Sequence[Training], sites: Sequence[DesignSite], *, othe
     return Designs(step, alone, stretch)
 
 
-def _networks(sites: Sequence[DesignSite]) -> Networks:
+def _networks(sites: Sequence[DesignSite]) -> DesignNetworks:
     known: dict[int, int] = {}
     index = [known.setdefault(id(site.tiers), len(known)) for site in sites]
     first = {known[id(site.tiers)]: site.tiers for site in sites}
-    return Networks.of([first[number] for number in range(len(known))], np.array(index, np.int64))
+    return DesignNetworks.of([first[number] for number in range(len(known))], np.array(index, np.int64))
 
 
 def _classes(trainings: Sequence[Training], machines: Sequence[Machine]) -> Classes:

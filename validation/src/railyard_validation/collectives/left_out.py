@@ -246,7 +246,7 @@ def errors(rows: Sequence[CollectiveResult]) -> str:
     return ", ".join(parts)
 
 
-def bands(judged: Sequence[LeftOut]) -> dict[tuple[str, str], model_error.Band]:
+def bands(judged: Sequence[LeftOut]) -> dict[tuple[str, str], model_error.ModelErrorBand]:
     """Bands of measured over predicted time, by kind and class of size, by the law of `railyard_validation.bands`."""
     rows: dict[tuple[str, str], list[tuple[LeftOut, CollectiveResult]]] = {}
     for one in judged:
@@ -260,7 +260,7 @@ def bands(judged: Sequence[LeftOut]) -> dict[tuple[str, str], model_error.Band]:
         some = [row for _, row in those]
         operators = len({row.operator for row in some})
         if operators >= LEAST_OPERATORS:
-            found[kind, size] = model_error.Band(
+            found[kind, size] = model_error.ModelErrorBand(
                 round(1 + band.low, 3),
                 round(1 + band.high, 3),
                 len(some),
@@ -296,7 +296,9 @@ def later(judged: Sequence[LeftOut]) -> list[Later]:
     return found
 
 
-def _in_band(row: CollectiveResult, known: Mapping[tuple[str, str], model_error.Band]) -> tuple[float, float, float]:
+def _in_band(
+    row: CollectiveResult, known: Mapping[tuple[str, str], model_error.ModelErrorBand]
+) -> tuple[float, float, float]:
     band = model_error.band_of(
         row.collective,
         row.bytes,
@@ -308,7 +310,7 @@ def _in_band(row: CollectiveResult, known: Mapping[tuple[str, str], model_error.
     return -float(_misses([row])[0]), band.low - 1.0, band.high - 1.0
 
 
-def write_bands(found: Mapping[tuple[str, str], model_error.Band], path: Path) -> None:
+def write_bands(found: Mapping[tuple[str, str], model_error.ModelErrorBand], path: Path) -> None:
     """Writes the table that `railyard.collective.model_error` reads."""
     lines = ["kind,size,low,high,rows,operators,ranks,largest_bytes,algorithms,architectures"]
     lines += [

@@ -21,7 +21,7 @@ from railyard_validation.packet.htsim_flags import Command, command
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from railyard.work.traffic.played import Report
+    from railyard.work.traffic.played import PacketReport
 
 MEAN, TAIL, SLOWED, HASHED = 0.02, 0.05, 0.08, 0.10
 """Tolerances: mean completion; tails and single completions; runs with slowed links; means over seeds of the hash."""
@@ -249,7 +249,7 @@ def _unusable(case: _Case) -> str:
     return ""
 
 
-def _run(asked: Command, folder: Path, seed: int) -> Report:
+def _run(asked: Command, folder: Path, seed: int) -> PacketReport:
     preset = fabric(asked.preset)
     topology = folder / "topologies" / asked.topology if asked.topology else None
     settings = assign(preset.settings, asked.sets)
@@ -264,7 +264,7 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _figure(report: Report, figure: str) -> float:
+def _figure(report: PacketReport, figure: str) -> float:
     if not report.ended.any():
         return math.nan
     if figure == "last finish":
@@ -274,7 +274,7 @@ def _figure(report: Report, figure: str) -> float:
     return report.fct_us()[figure.removesuffix(" FCT")] or math.nan
 
 
-def _finished(case: _Case, reports: list[Report]) -> Row:
+def _finished(case: _Case, reports: list[PacketReport]) -> Row:
     """Whether as many flows finish as in htsim; connections that carry several messages count once."""
     expected = _number(case.line.get("flows_done") or case.line.get("connections")) or 0.0
     values = [float(report.ended.sum()) for report in reports]

@@ -15,7 +15,7 @@ from railyard.work.serving.memory import sequences
 from railyard.work.serving.software import columns, profile
 from railyard.work.serving.steady import (
     ServingDemand,
-    Steady,
+    SteadyState,
     closed_loop,
     decode_loop,
     open_loop,
@@ -150,16 +150,16 @@ def part(whole: Table, index: NDArray[np.int64]) -> Table:
     return Table(cases, take(whole.behind, index), take(whole.ahead, index), kind=kinds, **named)
 
 
-def steady(whole: Table, software: ServingSoftwareColumns) -> dict[str, tuple[NDArray[np.int64], Steady]]:
+def steady(whole: Table, software: ServingSoftwareColumns) -> dict[str, tuple[NDArray[np.int64], SteadyState]]:
     """The steady states by kind of load, with the numbers of their rows."""
-    found: dict[str, tuple[NDArray[np.int64], Steady]] = {}
+    found: dict[str, tuple[NDArray[np.int64], SteadyState]] = {}
     for kind, index in whole.kind.items():
         if index.size:
             found[kind] = index, _one_kind(kind, part(whole, index), take(software, index))
     return found
 
 
-def _one_kind(kind: str, rows: Table, software: ServingSoftwareColumns) -> Steady:
+def _one_kind(kind: str, rows: Table, software: ServingSoftwareColumns) -> SteadyState:
     users = rows.users / (1.0 if kind == "split" else rows.workers)
     if kind in ("offline", "other"):
         users = np.where(users > 0, users, rows.most)

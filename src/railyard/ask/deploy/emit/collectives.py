@@ -12,7 +12,7 @@ from railyard.collective.synthesis import msccl_run, mscclpp_run, of_cluster, wr
 from railyard.collective.synthesis.msccl import msccl_xml
 from railyard.collective.synthesis.msccl_run import parsed
 from railyard.collective.synthesis.mscclpp import mscclpp_json
-from railyard.collective.tuner import Fixed, tuner_table
+from railyard.collective.tuner import FixedChoices, tuner_table
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.files import read_text
 from railyard.work.scenario.load import blaming
@@ -45,7 +45,7 @@ class Scheduled:
 class CollectivesIntent:
     """What is fixed about collectives."""
 
-    fixed: Fixed = field(default_factory=Fixed)
+    fixed: FixedChoices = field(default_factory=FixedChoices)
     schedules: tuple[Scheduled, ...] = ()
     left_out: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ def collectives_of(draft: Draft, cluster: Cluster, progress: Callable[[str, floa
         else:
             schedules.append(found)
     nics = cluster.hardware.nics
-    fixed = Fixed(plain, dict(section.protocol), section.connections, section.pxn, nics)
+    fixed = FixedChoices(plain, dict(section.protocol), section.connections, section.pxn, nics)
     left_out += [f"collectives.{table} {key}: {name}: not NCCL's to set" for table, key, name in fixed.untold()]
     if section.selector != "library":
         left_out.append(f"collectives.selector: {section.selector}: not NCCL's to set")

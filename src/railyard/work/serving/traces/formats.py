@@ -29,7 +29,7 @@ _TEXTS = frozenset({str})
 
 
 def integers(
-    batch: Batch, cells: list[Any], name: str, faults: Faults, *, high: int, low: int = 0
+    batch: Batch, cells: list[Any], name: str, faults: LineFaults, *, high: int, low: int = 0
 ) -> NDArray[np.int64]:
     """A column of integers, written out or from JSON; where one is wrong it is noted and 1 stands there."""
     kinds = set(map(type, cells))
@@ -53,7 +53,7 @@ def integers(
     return out
 
 
-def decimal(batch: Batch, cells: list[Any], name: str, faults: Faults) -> NDArray[Any]:
+def decimal(batch: Batch, cells: list[Any], name: str, faults: LineFaults) -> NDArray[Any]:
     """A column of finite numbers from 0 on; where one is wrong it is noted and 0 stands there."""
     kinds = set(map(type, cells))
     if kinds <= _NUMBERS or (kinds == _TEXTS and all(map(_DECIMAL.match, cells))):
@@ -82,7 +82,7 @@ def _wrong(value: float) -> str:
     return "negative" if value < 0 else "zero" if value == 0 else "too large"
 
 
-def _refuse_cell(line: int, cell: object, name: str, wanted: str, faults: Faults) -> None:
+def _refuse_cell(line: int, cell: object, name: str, wanted: str, faults: LineFaults) -> None:
     if cell is None or cell == "":
         faults.add(line, f"a hole: {name} is empty", allowed=wanted)
     else:
@@ -95,7 +95,7 @@ _PACKED = {b"\x1f\x8b": "gzip", b"\x28\xb5": "zstd", b"PK": "zip", b"BZ": "bzip2
 
 
 @dataclass
-class Faults:
+class LineFaults:
     """What is wrong with the lines of a file; a few are named, all are counted."""
 
     file: Path
@@ -205,7 +205,7 @@ def _refuse_bytes(line: bytes, number: int, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TraceRows:
     """Rows of a trace as numbers, in the order of the file.
 
     Attributes:
@@ -252,7 +252,7 @@ class TraceFormat:
     optional: tuple[str, ...]
     ps_per_tick: int
     absolute: bool
-    rows: Callable[[Batch, dict[str, list[Any]], Faults], Rows]
+    rows: Callable[[Batch, dict[str, list[Any]], LineFaults], TraceRows]
     source: str
 
     @property

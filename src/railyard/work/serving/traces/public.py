@@ -26,12 +26,12 @@ import numpy as np
 
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, PS_PER_S
 from railyard.work.serving.arrivals import prefix_hashes
-from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat, decimal, integers
+from railyard.work.serving.traces.formats import FORMATS, TraceFormat, TraceRows, decimal, integers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.serving.traces.formats import Batch, Faults
+    from railyard.work.serving.traces.formats import Batch, LineFaults
 
 
 _WHEN = re.compile(
@@ -41,7 +41,7 @@ _WHEN = re.compile(
 )
 
 
-def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     stamps = []
     for line, text in zip(batch.numbers, cells["TIMESTAMP"], strict=True):
         if _WHEN.match(text):
@@ -52,7 +52,7 @@ def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Ro
             faults.add(line, "TIMESTAMP must be a date and a time in UTC", found=text, allowed="2023-11-16 18:17:03.97")
         else:
             faults.add(line, "a hole: TIMESTAMP is empty")
-    return Rows(
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=_nanoseconds(batch, stamps, faults),
         input_tokens=integers(batch, cells["ContextTokens"], "ContextTokens", faults, low=1, high=MOST_TOKENS),
@@ -60,7 +60,7 @@ def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Ro
     )
 
 
-def _nanoseconds(batch: Batch, stamps: list[str], faults: Faults) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _nanoseconds(batch: Batch, stamps: list[str], faults: LineFaults) -> np.ndarray[Any, np.dtype[np.int64]]:
     try:
         return np.array(stamps, "datetime64[ns]").astype(np.int64)
     except ValueError:
@@ -93,10 +93,10 @@ FORMATS.add(
 )
 
 
-def _burstgpt_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+def _burstgpt_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     kinds = [f"{model}, {log}" if log else model for model, log in _classes(cells)]
     prompts, answers = "Request tokens", "Response tokens"
-    return Rows(
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["Timestamp"], "Timestamp", faults),
         input_tokens=integers(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
@@ -128,13 +128,13 @@ FORMATS.add(
 LLMSERVINGSIM_BLOCK_TOKENS = 16
 
 
-def _llmservingsim_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+def _llmservingsim_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     prompts = integers(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS)
     hashes = [
         _llmservingsim_hashes(line, tokens, int(length), faults)
         for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], prompts, strict=True)
     ]
-    return Rows(
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=integers(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000),
         input_tokens=prompts,
@@ -145,7 +145,7 @@ def _llmservingsim_rows(batch: Batch, cells: dict[str, list[Any]], faults: Fault
     )
 
 
-def _llmservingsim_hashes(line: int, tokens: Any, length: int, faults: Faults) -> NDArray[np.uint64]:
+def _llmservingsim_hashes(line: int, tokens: Any, length: int, faults: LineFaults) -> NDArray[np.uint64]:
     if tokens is None:
         return np.zeros(0, np.uint64)
     are_integers = type(tokens) is list and set(map(type, tokens)) <= {int}
@@ -176,11 +176,11 @@ FORMATS.add(
 MOONCAKE_BLOCK_TOKENS = 512
 
 
-def _mooncake_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+def _mooncake_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     prompts = integers(batch, cells["input_length"], "input_length", faults, low=1, high=MOST_TOKENS)
     hashes = [_mooncake_hashes(line, cell, faults) for line, cell in zip(batch.numbers, cells["hash_ids"], strict=True)]
     blocks = np.fromiter(map(len, hashes), np.int64, len(hashes))
-    return Rows(
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["timestamp"], "timestamp", faults),
         input_tokens=prompts,
@@ -191,7 +191,7 @@ def _mooncake_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) ->
     )
 
 
-def _mooncake_hashes(line: int, cell: Any, faults: Faults) -> list[int]:
+def _mooncake_hashes(line: int, cell: Any, faults: LineFaults) -> list[int]:
     if type(cell) is list and set(map(type, cell)) <= {int} and (not cell or 0 <= min(cell) <= max(cell) < 2**64):
         return cell
     if cell is not None:
@@ -216,9 +216,9 @@ FORMATS.add(
 )
 
 
-def _vidur_rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+def _vidur_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     prompts, answers = "num_prefill_tokens", "num_decode_tokens"
-    return Rows(
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["arrived_at"], "arrived_at", faults),
         input_tokens=integers(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
@@ -241,8 +241,8 @@ FORMATS.add(
 )
 
 
-def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
-    return Rows(
+def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=decimal(batch, cells["arrival_time"], "arrival_time", faults),
         input_tokens=integers(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS),

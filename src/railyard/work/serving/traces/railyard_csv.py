@@ -17,13 +17,13 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.kit.errors import InputError
 from railyard.kit.files import appearing
-from railyard.work.serving.traces.formats import FORMATS, Rows, TraceFormat, integers
+from railyard.work.serving.traces.formats import FORMATS, TraceFormat, TraceRows, integers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.graph.request_table import RequestTable
-    from railyard.work.serving.traces.formats import Batch, Faults
+    from railyard.work.serving.traces.formats import Batch, LineFaults
 
 _NEEDED = ("arrival_ps", "input_tokens", "output_tokens")
 _OPTIONAL = ("session", "kind", "block_tokens", "block_hash")
@@ -31,12 +31,12 @@ _HASHES = re.compile(r"(?:[0-9a-f]{1,16}(?: [0-9a-f]{1,16})*)?\Z")
 _KIND = re.compile(r"[^,\"\r\n\x00-\x1f]+\Z")
 
 
-def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
+def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     hashes = [
         _split(line, text, faults) for line, text in zip(batch.numbers, cells.get("block_hash", []), strict=False)
     ]
     given = "session" in cells
-    return Rows(
+    return TraceRows(
         line=np.array(batch.numbers, np.int64),
         time=integers(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS),
         input_tokens=integers(batch, cells["input_tokens"], "input_tokens", faults, low=1, high=MOST_TOKENS),
@@ -49,21 +49,21 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> Rows:
     )
 
 
-def _split(line: int, text: str, faults: Faults) -> list[int]:
+def _split(line: int, text: str, faults: LineFaults) -> list[int]:
     if _HASHES.match(text):
         return [int(word, 16) for word in text.split()]
     faults.add(line, "block_hash must be hexadecimal numbers separated by blanks", found=text)
     return []
 
 
-def _kinds(batch: Batch, cells: list[str], faults: Faults) -> list[str]:
+def _kinds(batch: Batch, cells: list[str], faults: LineFaults) -> list[str]:
     for line, name in zip(batch.numbers, cells, strict=True):
         if not name:
             faults.add(line, "a hole: kind is empty")
     return cells
 
 
-def _block_tokens(batch: Batch, cells: dict[str, list[Any]], faults: Faults) -> int:
+def _block_tokens(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> int:
     """The length of a block, which must be the same in all rows of the batch."""
     if "block_tokens" not in cells:
         return 0

@@ -13,7 +13,7 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, NO_SESSION, RequestTable
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.table import Table
-from railyard.work.serving.traces.formats import FORMATS, Batch, Faults, Rows, TraceFormat, batches
+from railyard.work.serving.traces.formats import FORMATS, Batch, LineFaults, TraceFormat, TraceRows, batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def heading(text: str, path: Path) -> Table:
     return Table(text, path, delimiter=",")
 
 
-def columns_of(batch: Batch, table: Table, faults: Faults) -> tuple[Batch, dict[str, list[Any]]]:
+def columns_of(batch: Batch, table: Table, faults: LineFaults) -> tuple[Batch, dict[str, list[Any]]]:
     """The cells of a table by column, and the rows that have them; rows of another width are noted."""
     width = len(table.columns)
     split = [table.cells(line, text) for line, text in zip(batch.numbers, batch.texts, strict=True)]
@@ -46,7 +46,7 @@ def columns_of(batch: Batch, table: Table, faults: Faults) -> tuple[Batch, dict[
     return batch, {name: list(cells) for name, cells in zip(table.columns, by_column, strict=True)}
 
 
-def objects(batch: Batch, form: TraceFormat, faults: Faults) -> tuple[Batch, dict[str, list[Any]]]:
+def objects(batch: Batch, form: TraceFormat, faults: LineFaults) -> tuple[Batch, dict[str, list[Any]]]:
     """The values of JSON objects by key, and the rows that have them; broken ones are noted. What is absent is None."""
     found = [parsed(text) for text in batch.texts]
     needed, known = frozenset(form.needed), frozenset(form.columns)
@@ -71,7 +71,7 @@ def parsed(text: str) -> Any:
         return str(error)[:80]
 
 
-def _refuse_object(line: int, row: Any, form: TraceFormat, faults: Faults) -> None:
+def _refuse_object(line: int, row: Any, form: TraceFormat, faults: LineFaults) -> None:
     if not isinstance(row, dict):
         found = row if isinstance(row, str) else type(row).__name__
         faults.add(line, "the line is not a JSON object", found=found)
@@ -115,7 +115,7 @@ def read_trace(
         InputError: The file cannot be read or recognised, or rows are wrong; with their lines.
     """
     reader = _Reader(Path(path), format, empty)
-    rows = _together(list(reader.rows(CHUNK, ordered=not sort)))
+    rows = _joined(list(reader.rows(CHUNK, ordered=not sort)))
     moved = 0
     if sort and len(rows.time):
         order = np.argsort(rows.time, kind="stable")
@@ -157,7 +157,7 @@ def read_lengths(path: Path | str) -> tuple[NDArray[np.int64], NDArray[np.int64]
         InputError: As in `read_trace`.
     """
     reader = _Reader(Path(path), None, "refuse", timeless=True)
-    rows = _together(list(reader.rows(CHUNK, ordered=False)))
+    rows = _joined(list(reader.rows(CHUNK, ordered=False)))
     return rows.input_tokens, rows.output_tokens
 
 
@@ -176,7 +176,7 @@ class _Reader:
     kinds: dict[str, int] = field(default_factory=dict)
     form: TraceFormat = field(init=False)
 
-    def rows(self, chunk: int, *, ordered: bool) -> Iterator[Rows]:
+    def rows(self, chunk: int, *, ordered: bool) -> Iterator[TraceRows]:
         """All rows as numbers, checked, in batches."""
         if self.empty not in ("refuse", "drop"):
             raise InputError("rows without an answer are refused or dropped", key="empty", found=self.empty)
@@ -190,7 +190,7 @@ class _Reader:
         if not hasattr(self, "form") or self.last is None:
             raise InputError("the file holds no requests", file=self.path)
 
-    def requests(self, rows: Rows, moved: int) -> RequestTable:
+    def requests(self, rows: TraceRows, moved: int) -> RequestTable:
         """Rows in order as requests."""
         notes = [f"{moved} rows out of order were sorted"] if moved else []
         notes += [f"{self.dropped} rows without an answer were dropped"] if self.dropped else []
@@ -214,7 +214,7 @@ class _Reader:
             source="; ".join([f"{self.path.name} ({self.form.title})", *notes]),
         )
 
-    def _arrivals(self, rows: Rows) -> NDArray[np.int64]:
+    def _arrivals(self, rows: TraceRows) -> NDArray[np.int64]:
         after: NDArray[Any] = rows.time - self.origin
         if len(after) and float(after[-1]) * self.form.ps_per_tick >= LAST_PS:
             raise InputError(
@@ -250,8 +250,8 @@ class _Reader:
         _check_heading(names, self.form, self.path, timeless=self.timeless)
         return table
 
-    def _checked(self, batch: Batch, table: Table | None, ordered: bool) -> Rows:
-        faults = Faults(self.path)
+    def _checked(self, batch: Batch, table: Table | None, ordered: bool) -> TraceRows:
+        faults = LineFaults(self.path)
         split = objects(batch, self.form, faults) if table is None else columns_of(batch, table, faults)
         batch, by_name = split
         if self.timeless:
@@ -265,7 +265,7 @@ class _Reader:
         faults.refuse()
         return rows
 
-    def _with_answers(self, rows: Rows, faults: Faults) -> Rows:
+    def _with_answers(self, rows: TraceRows, faults: LineFaults) -> TraceRows:
         silent = rows.output_tokens == 0
         if not silent.any():
             return rows
@@ -276,7 +276,7 @@ class _Reader:
             faults.add(line, "a request without an answer: 0 output tokens", hint=_DROP)
         return rows
 
-    def _remember(self, rows: Rows, faults: Faults, ordered: bool) -> None:
+    def _remember(self, rows: TraceRows, faults: LineFaults, ordered: bool) -> None:
         if not len(rows.time):
             return
         if self.last is None:
@@ -327,7 +327,7 @@ def _check_heading(names: list[str], form: TraceFormat, path: Path, *, timeless:
         raise InputError(f"the heading lacks `{missing[0]}` of {form.title}", file=path, line=1, hint=hint)
 
 
-def _check_blocks(rows: Rows, faults: Faults) -> None:
+def _check_blocks(rows: TraceRows, faults: LineFaults) -> None:
     if rows.block_counts is None or not len(rows.block_hash):
         return
     most = -(-rows.input_tokens // rows.block_tokens) if rows.block_tokens else np.zeros_like(rows.input_tokens)
@@ -340,14 +340,14 @@ def _check_blocks(rows: Rows, faults: Faults) -> None:
         )
 
 
-def _taken(rows: Rows, order: NDArray[np.int64]) -> Rows:
+def _taken(rows: TraceRows, order: NDArray[np.int64]) -> TraceRows:
     counts, hashes = rows.block_counts, rows.block_hash
     if counts is not None:
         starts = (np.cumsum(counts) - counts)[order]
         counts = counts[order]
         inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         hashes = hashes[np.repeat(starts, counts) + inside]
-    return Rows(
+    return TraceRows(
         line=rows.line[order],
         time=rows.time[order],
         input_tokens=rows.input_tokens[order],
@@ -360,7 +360,7 @@ def _taken(rows: Rows, order: NDArray[np.int64]) -> Rows:
     )
 
 
-def _together(parts: list[Rows]) -> Rows:
+def _joined(parts: list[TraceRows]) -> TraceRows:
     """Batches of one file as one."""
     if len(parts) == 1:
         return parts[0]
@@ -371,7 +371,7 @@ def _together(parts: list[Rows]) -> Rows:
 
     names = ("line", "time", "input_tokens", "output_tokens", "block_counts", "block_hash", "session")
     kinds = [part.kind for part in parts if part.kind is not None]
-    return Rows(
+    return TraceRows(
         **{name: column(name) for name in names},
         kind=list(chain.from_iterable(kinds)) if kinds else None,
         block_tokens=max(part.block_tokens for part in parts),
