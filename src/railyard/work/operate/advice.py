@@ -1,7 +1,7 @@
-"""Where a job of a scenario goes on a cluster of which some nodes are free, and what every policy would make of it.
+"""Placement advice: where each policy would put a scenario's job on the free nodes of a cluster, and how fast it runs.
 
-The job is a scenario's training, or the last of its `jobs`; those before it run already, on nodes that are not free.
-The step time of each placement is the flow engine's, with all these jobs together on the machine.
+The job is the scenario's training, or the last of its `jobs`. The earlier jobs are already running on nodes that are
+not free. The flow engine simulates all of these jobs together to get the step time of each placement.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ if TYPE_CHECKING:
     from railyard.work.scenario.load import Draft
 
 STEPS = 4
-"""Of the job that is placed; the first is left out of the mean."""
+"""Steps simulated for the job being placed; the first is left out of the mean."""
 LONGER = 1.5
-"""Others run for so much longer than the job would alone."""
+"""The other jobs run this many times longer than the job alone would."""
 LAST = ("random", "worst")
-"""Bounds: they are shown, and never what is advised."""
+"""Bounds: they are shown, but never recommended."""
 
 
 @dataclass(frozen=True, eq=False)
 class Advice:
-    """What a policy makes of the job.
+    """The placement that one policy gives the job.
 
     Attributes:
-        nodes: int32[nodes] in the order of ranks; None: the job waits.
-        groups: For each level of the tree, how many groups it touches; and how few would do with what is free.
-        step_s: Mean step there; nan where it waits.
-        usd: What 1,000 steps cost, as the job's part of the cluster.
+        nodes: int32[nodes] in rank order; None: the job waits.
+        groups: For each level of the tree: groups that the placement spans, and the fewest that the free nodes allow.
+        step_s: Mean step time on these nodes; NaN if the job waits.
+        usd: Cost of 1,000 steps, as the job's share of the cluster.
     """
 
     policy: str
@@ -70,12 +70,13 @@ class Advice:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A job, a machine, and what is free of it.
+    """A job to place, the machine, and its free nodes.
 
     Attributes:
-        draft: The scenario, its job the last of `jobs`.
-        free: What can be had: of a job of `jobs` its tenant's nodes, or nobody's, where tenants share the cluster.
-        taken: bool[nodes], where jobs run already.
+        draft: The scenario; the job to place is the last of `jobs`.
+        free: Free nodes that the job may use. Where tenants share the cluster, these are its tenant's nodes, or unowned
+            nodes.
+        taken: bool[nodes], nodes where other jobs are running.
     """
 
     draft: Draft
@@ -87,21 +88,21 @@ class Question:
 
     @property
     def nodes(self) -> int:
-        """Nodes that the job wants."""
+        """Nodes that the job needs."""
         return -(-self.accelerators // self.cluster.ranks_per_server)
 
 
 def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | None = None) -> Question:
-    """Reads what is asked.
+    """Reads the job and the machine's free nodes.
 
     Args:
-        job: A scenario with `training`, or with `jobs` of which the last is placed.
+        job: A scenario with `training`, or with `jobs`, the last of which is placed.
         nodes: A list of free nodes of the scenario's cluster, or a scenario whose cluster is the machine.
-        busy: A list of nodes that are taken.
+        busy: A list of nodes in use.
         names: Names of the machine's servers, in order; None: node-0, node-1 and so on.
 
     Raises:
-        InputError: A file, a name or a size is wrong.
+        InputError: A file, a name or a size is invalid.
     """
     draft = _with_jobs(load(job))
     listed = not is_scenario(nodes)
@@ -132,7 +133,7 @@ def question(job: Path, nodes: Path, *, busy: Path | None = None, names: Path | 
 
 
 def _own(draft: Draft, cluster: Cluster) -> NDArray[np.bool_]:
-    """bool[nodes], those that the job may have where tenants share the cluster.
+    """bool[nodes], nodes that the job may use where tenants share the cluster.
 
     Raises:
         InputError: The cluster has no such tenant.
@@ -144,7 +145,6 @@ def _own(draft: Draft, cluster: Cluster) -> NDArray[np.bool_]:
 
 
 def _with_jobs(draft: Draft) -> Draft:
-    """The scenario with its job as the last of `jobs`."""
     work = draft.tree.value["workload"].value
     if "jobs" in work and draft.scenario.jobs[-1].training is not None:
         return draft
@@ -163,12 +163,12 @@ def _with_jobs(draft: Draft) -> Draft:
 
 
 def advise(asked: Question, chosen: str, others: Sequence[str] | None = None) -> list[Advice]:
-    """What the chosen policy makes of the job, then the others.
+    """The chosen policy's advice for the job, followed by the advice of the others.
 
     Args:
-        asked: The job and what is free.
+        asked: The job and the free nodes.
         chosen: Name of a policy.
-        others: Names of others; None: all there are.
+        others: Names of other policies; None: all policies.
     """
     names = [chosen, *(name for name in (policies.names() if others is None else others) if name != chosen)]
     running = _running(asked)
@@ -192,7 +192,7 @@ def advise(asked: Question, chosen: str, others: Sequence[str] | None = None) ->
 
 
 def _running(asked: Question) -> list[JobTenant]:
-    """The jobs that run already, on what is not free."""
+    """The jobs already running on the nodes that are not free."""
     memo = Memo()
     variant = expand(asked.draft)[0]
     each = asked.cluster.ranks_per_server
@@ -204,13 +204,13 @@ def _running(asked: Question) -> list[JobTenant]:
             where = place_ranks(asked.cluster, section.placement.record(), section.accelerators, here)
         taken[where] = False
         one = tenant(variant, number, asked.cluster.part(where), where, memo)
-        if one.step is not None:  # what serves has no step of its own on this engine
+        if one.step is not None:  # a serving job has no step on this engine
             found.append(one)
     return found
 
 
 def _step(asked: Question) -> tuple[TaskGraph, tuple[int, ...]]:
-    """A step of the job, and how many nodes its groups of ranks that talk fill, from the innermost."""
+    """One step of the job, and the nodes spanned by its communication groups, innermost first."""
     variant = expand(asked.draft)[0]
     number = len(asked.draft.scenario.jobs) - 1
     first = np.arange(asked.accelerators, dtype=np.int32)
@@ -221,7 +221,7 @@ def _step(asked: Question) -> tuple[TaskGraph, tuple[int, ...]]:
 
 
 def _filled(step: TaskGraph, each: int) -> tuple[int, ...]:
-    """Nodes of communicators whose nodes are neighbours in rank, by size."""
+    """Node counts of communicators whose nodes are consecutive in rank order, by size."""
     sizes: set[int] = set()
     talk = step.communicators
     for number in np.unique(step.rank[step.kind == Kind.COLLECTIVE]).tolist():
@@ -260,4 +260,4 @@ def _groups(asked: Question, nodes: NDArray[np.int32], each: int) -> tuple[tuple
 
 
 ordered = partial(sorted, key=lambda one: (one.policy in LAST, np.isnan(one.step_s), round(one.step_s, 9), one.policy))
-"""Advice from the fastest step on, bounds behind."""
+"""Advice by step time, fastest first; bounds come last."""

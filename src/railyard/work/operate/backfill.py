@@ -1,4 +1,4 @@
-"""Rules of backfill: which jobs may overtake a job that waits for nodes."""
+"""Backfill rules: which jobs may overtake a job that is waiting for nodes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 STRETCH = 32
-"""Places that are tried at a time: most jobs find one early."""
+"""Candidate start times tested at a time; most jobs find one early."""
 
 
 class _Profile(Gate):
-    """`conservative`: room of every node from each time on, made when the first job has to wait.
+    """`conservative`: room on every node over time, built when the first job has to wait.
 
-    Every job that waits gets the earliest time at which enough nodes have room until its promised end, after those of
-    the jobs before it, and nodes for it, chosen by its policy where it asks for a place. A job that starts earlier
-    keeps off the nodes that are promised to others before its own promised end.
+    Every waiting job gets the earliest time at which enough nodes have room until its promised end, after the
+    reservations of the jobs ahead of it, and nodes for that time (its policy chooses them if the job has placement
+    constraints). A job that starts earlier stays off nodes reserved for others before its own promised end.
     Source: A. Mu'alem, D. Feitelson, "Utilization, predictability, workloads, and user runtime estimates in scheduling
-    the IBM SP2 with backfilling", IEEE TPDS 2001; Slurm's sched/backfill keeps nodes by the same rule.
+    the IBM SP2 with backfilling", IEEE TPDS 2001; Slurm's sched/backfill reserves nodes by the same rule.
     """
 
     def __init__(self, scheduler: Queue) -> None:
@@ -40,7 +40,7 @@ class _Profile(Gate):
 
     @property
     def times(self) -> NDArray[np.int64]:
-        """int64[rows], when room changes."""
+        """int64[rows], times at which room changes."""
         return self._times[: self.rows]
 
     @property
@@ -74,7 +74,7 @@ class _Profile(Gate):
         return int(self.state.jobs.least_nodes[job])
 
     def _make(self, job: int) -> None:
-        """From the ends that running jobs promised, of the nodes that a job and others like it may have."""
+        """Builds the profile from the promised ends of running jobs, over the nodes that the job and its peers may use."""
         state, free = self.state, self.state.free_of(job)
         ends = np.maximum(np.array([end_us for end_us, _ in state.ends], np.int64), state.now_us)
         times, row = np.unique(np.concatenate([[state.now_us], ends]), return_inverse=True)
@@ -91,16 +91,16 @@ class _Profile(Gate):
         np.cumsum(self.room, axis=0, out=self.room)
 
     def _low(self, first: int, job: int) -> NDArray[np.int32]:
-        """int32[nodes], the least room of each while a job that started at a place of the profile would run."""
+        """int32[nodes], the least room of each node while a job that starts at this row of the profile would run."""
         end = self.times[first] + self.scheduler.promise_us(job)
         last = max(int(self.times.searchsorted(end)), first + 1)
         found: NDArray[np.int32] = self._room[first:last].min(axis=0)
         return found
 
     def _earliest(self, job: int) -> tuple[int, NDArray[np.int32]]:
-        """When a job finds nodes until its promised end, and which; none if it never does.
+        """The earliest time at which a job finds nodes until its promised end, and those nodes; none if it never does.
 
-        Room only shrinks in a pass: a job of the same shape that runs as long or longer starts no earlier.
+        Room only shrinks within a pass, so a job of the same shape that runs at least as long starts no earlier.
         """
         shape = (self.state.each[job], self._wanted(job), self.state.ask[job])
         long = self.scheduler.promise_us(job)
@@ -115,19 +115,19 @@ class _Profile(Gate):
         return int(self.times[-1]), NO_NODES
 
     def _possible(self, first: int, long: int, each: int, wanted: int) -> Iterator[int]:
-        """Places of the profile from one on at which so many nodes have room for so long."""
+        """Rows of the profile, from `first` on, at which enough nodes have room for that long."""
         while first < self.rows:
             last = min(first + STRETCH, self.rows)
             ends = np.maximum(self.times.searchsorted(self._times[first:last] + long), np.arange(first + 1, last + 1))
             number = np.arange(first, int(ends[-1]))[:, None]
             until = np.where(self._room[first : ends[-1]] < each, number, self.rows)
-            until = np.minimum.accumulate(until[::-1], axis=0)[::-1]  # of each node, when next it has no room
+            until = np.minimum.accumulate(until[::-1], axis=0)[::-1]  # per node: when it next runs out of room
             enough = np.count_nonzero(until[: last - first] >= ends[:, None], axis=1) >= wanted
             yield from (first + enough.nonzero()[0]).tolist()
             first = last
 
     def _nodes(self, job: int, low: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Nodes for a job among those with room, the tightest first; by its policy where any will not do."""
+        """Nodes for a job among those with room, tightest fit first; its policy chooses if the job has constraints."""
         wanted, each = self._wanted(job), self.state.each[job]
         fits = np.flatnonzero(low >= each)
         if len(fits) < wanted:
@@ -141,12 +141,11 @@ class _Profile(Gate):
         return NO_NODES if found is None else found
 
     def _reserve(self, start: int, end: int, nodes: NDArray[np.int32], each: int) -> None:
-        """Takes room of nodes from `start` to `end`."""
         first, last = self._split(start), self._split(end)
         self.room[first:last, nodes] -= each
 
     def _split(self, time: int) -> int:
-        """The place of a time, which gets a row of its own."""
+        """The row of a time; adds a row if there is none."""
         place = int(self.times.searchsorted(time, side="right")) - 1
         if self.times[place] == time:
             return place
@@ -161,11 +160,12 @@ class _Profile(Gate):
 
 
 class _Easy(Gate):
-    """Nobody delays the first job that waits.
+    """No job may delay the first job that waits.
 
-    Its start is foreseen from the ends that running jobs promised, by nodes and accelerators of nodes. Where it asks
-    for more (one leaf, segments), its policy is tried on what will be free then, and jobs that would not be gone in
-    time keep off those nodes. Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995.
+    Its start is predicted from the promised ends of running jobs, counting nodes and accelerators. If it has placement
+    constraints (one leaf, segments), its policy is run on the nodes that will be free then, and jobs that would not end
+    in
+    time stay off those nodes. Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995.
     """
 
     def __init__(self, scheduler: Queue) -> None:

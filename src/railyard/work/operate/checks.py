@@ -1,8 +1,8 @@
-"""Refuses jobs, windows and spares that the cluster, its tenants or the placement policy can never serve.
+"""Rejects jobs, windows and spares that the cluster, its tenants or the placement policy can never satisfy.
 
-Where tenants share the cluster (`cluster.tenancy`), a tenant's jobs get servers that are its own; jobs that name no
-tenant run on servers that are nobody's, as spares are. A spare that takes over becomes the tenant's, and is erased if
-another tenant had it before; the node that it replaces is nobody's from then on.
+Where tenants share the cluster (`cluster.tenancy`), a tenant's jobs run on its own servers. Jobs that name no tenant
+run on unowned servers, and so do spares. A spare that takes over becomes the tenant's, and is erased if another tenant
+used it before; the node that it replaces becomes unowned.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 SECOND_PS = 10**12
 _CAUSE = {"work": Cause.COMPUTE, "contention": Cause.CONTENTION, "straggler": Cause.STRAGGLER}
-"""What is neither work nor one of these is time in which accelerators wait."""
+"""Any time that is neither work nor one of these is time in which accelerators wait."""
 
 
 def usd_per_h(cluster: Cluster, scenario: Scenario, time: dict[str, float]) -> tuple[Band, tuple[Source, ...]]:
-    """Dollars an hour, and the sources of every price."""
+    """Dollars per hour, and the sources of every price."""
     assumptions = Assumptions.from_catalog(cluster.catalog, scenario.economics.given())
     parts = parts_of_rows(bill_of(cluster))
     cost = hourly(_spent(time, cluster.ranks), cluster.accelerator, parts, assumptions)
@@ -55,7 +55,7 @@ def usd_per_h(cluster: Cluster, scenario: Scenario, time: dict[str, float]) -> t
 
 
 def _spent(time: dict[str, float], ranks: int) -> Decomposition:
-    """The shares as a second of a step, the same of every accelerator."""
+    """The shares as a step of one second, the same on every accelerator."""
     shares = np.zeros(CAUSES)
     for name, share in time.items():
         shares[_CAUSE.get(name, Cause.DEPENDENCY)] += max(share, 0.0)
@@ -70,10 +70,10 @@ def _spent(time: dict[str, float], ranks: int) -> Decomposition:
 
 
 def check_owners(jobs: JobTable, tree: NodeTree, draft: Draft) -> None:
-    """Refuses jobs of tenants that the cluster does not have, and what could only be had from other tenants.
+    """Rejects jobs of unknown tenants, and jobs that would need other tenants' nodes.
 
     Raises:
-        InputError: With the job's line.
+        InputError: Names the job's line.
     """
     if tree.tenancy is None or tree.owner is None:
         return
@@ -110,10 +110,10 @@ def check_owners(jobs: JobTable, tree: NodeTree, draft: Draft) -> None:
 
 
 def check_window(tree: NodeTree, number: int, tenant: str, nodes: tuple[int, int]) -> None:
-    """Refuses a window that keeps others' nodes for a tenant.
+    """Rejects a window that reserves other tenants' nodes for a tenant.
 
     Raises:
-        InputError: Its key is relative to the section.
+        InputError: The key is relative to the section.
     """
     if tree.owner is None or tree.tenancy is None:
         return
@@ -130,10 +130,10 @@ def check_window(tree: NodeTree, number: int, tenant: str, nodes: tuple[int, int
 
 
 def check_spares(tree: NodeTree, spares: int) -> None:
-    """Refuses more spares than there are nodes that are nobody's.
+    """Rejects more spares than there are unowned nodes.
 
     Raises:
-        InputError: Its key is relative to the section.
+        InputError: The key is relative to the section.
     """
     if len(tree.spare(spares)) < spares:
         left = len(tree.spare(tree.nodes))
@@ -143,14 +143,14 @@ def check_spares(tree: NodeTree, spares: int) -> None:
 
 
 def owned_words(tree: NodeTree, owner: int) -> str:
-    """Behind what cannot be placed: among whose nodes; nothing where all are anybody's."""
+    """Suffix of an error message: whose nodes were searched; empty if nodes have no owners."""
     if tree.owner is None:
         return ""
     return f" among {_whose(tree, owner)} {int(np.count_nonzero(tree.owner == owner))} nodes"
 
 
 def owned_notes(tree: NodeTree, section: OperateSection) -> list[str]:
-    """What a reader must know of tenants."""
+    """Notes on tenancy for the reader."""
     if tree.owner is None or section.turnaround is None or section.turnaround.between != "tenants":
         return []
     if section.recovery.spares and section.failures is not None:
@@ -168,9 +168,9 @@ def _whose(tree: NodeTree, owner: int) -> str:
 
 
 def ignored(policy: NodePolicy, ask: PlacementAsk, tree: NodeTree) -> str:
-    """The first of a job's demands that a policy passes over in silence, as Slurm's tree does with segments.
+    """The first of a job's requirements that a policy silently ignores, as Slurm's tree plugin does with segments.
 
-    Empty: none. A preference may be passed over, a demand may not. Clusters of one group cannot show it.
+    Empty: none. A preference may be ignored, a requirement may not. A cluster of one group cannot show the difference.
     """
     each = int(tree.accelerators.max())
     leaf = "leaf" if ask.switches and "leaf" in tree.levels else ""
@@ -195,7 +195,7 @@ def _block(ask: PlacementAsk, tree: NodeTree) -> str:
 
 
 def _passes_over(policy: NodePolicy, request: Callable[[int], PlacementRequest], tree: NodeTree, level: str) -> bool:
-    """Whether it places as many nodes as the widest group has where every group lacks one of its own."""
+    """Whether the policy still places as many nodes as the widest group has after every group has lost one node."""
     members = tree.members[tree.level(level)]
     nodes = max(map(len, members))
     if len(members) < 2 or nodes < 2 or tree.nodes - len(members) < nodes:
@@ -206,15 +206,15 @@ def _passes_over(policy: NodePolicy, request: Callable[[int], PlacementRequest],
 
 
 def keeping(ask: PlacementAsk, tree: NodeTree) -> list[str]:
-    """Names of the policies that keep to all that a job asks."""
+    """Names of the policies that honor all of a job's requirements."""
     return [name for name, policy in policies.items() if not ignored(policy, ask, tree)]
 
 
 def check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
-    """Refuses jobs that an empty cluster could not place.
+    """Rejects jobs that could not be placed even on an empty cluster.
 
     Raises:
-        InputError: With the job's line.
+        InputError: Names the job's line.
     """
     empty = FreeNodes(tree)
     if rules.recovery.spares:
@@ -245,7 +245,7 @@ def check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
 
 
 def _check_kept(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
-    """Refuses a policy that would pass over in silence what a job asks."""
+    """Rejects a policy that would silently ignore a job's requirement."""
     policy = policies.get(rules.policy)
     asks = {number: ask for number, ask in enumerate(jobs.asks) if (jobs.ask == number).any()}
     if rules.within and (jobs.nodes > 1).any():

@@ -1,4 +1,4 @@
-"""Queue disciplines, and what a placement policy and a rule of backfill are."""
+"""Queue disciplines, and the interfaces of placement policies and backfill rules."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 Place = Callable[[PlacementRequest, FreeNodes], NDArray[np.int32] | None]
-"""Of a request and what is free: int32[nodes wanted] in the order of ranks, or None: it waits. Changes nothing."""
+"""From a request and the free nodes to int32[nodes] in rank order, or None if the job waits. It changes nothing."""
 
 
 @dataclass(frozen=True)
 class NodePolicy:
-    """A placement policy; its record is its registration.
+    """A placement policy; creating the record registers it.
 
     Attributes:
-        summary: Which nodes it gives, in one sentence.
-        source: Whose behaviour it is, with the version it was compared with; empty for a bound.
+        summary: One sentence on which nodes it chooses.
+        source: The scheduler and version whose behavior it reproduces; empty for a bound.
         seeded: Whether the seed matters.
     """
 
@@ -41,11 +41,11 @@ policies: Registry[NodePolicy] = Registry("placement policy", package="railyard.
 
 
 NO_NODES = np.empty(0, np.int32)
-"""What rules keep that promise time and no nodes."""
+"""For rules that reserve time but no nodes."""
 
 
 def placement_policy(name: str, summary: str, *, source: str = "", seeded: bool = False) -> Callable[[Place], Place]:
-    """Registers what it decorates; see `NodePolicy`."""
+    """Decorator that registers a placement function; see `NodePolicy`."""
 
     def add(place: Place) -> Place:
         policies.add(name, NodePolicy(name, summary, place, source, seeded))
@@ -55,16 +55,16 @@ def placement_policy(name: str, summary: str, *, source: str = "", seeded: bool 
 
 
 Key = Callable[["State", int], tuple[float, ...]]
-"""Of the state of a run and a job: what it is sorted by, smallest first. Submission breaks ties."""
+"""Sort key of a job from the state of a run and the job, smallest first. Submission order breaks ties."""
 
 
 @dataclass(frozen=True)
 class Discipline:
-    """A queue discipline; its record is its registration.
+    """A queue discipline; creating the record registers it.
 
     Attributes:
-        renews: Whether keys move while jobs wait; they are then taken anew every `renew_us` of the rules.
-        preempts: Whether a waiting job may take the place of running ones whose keys are larger.
+        renews: Whether keys change while jobs wait; they are then recomputed every `renew_us` of the rules.
+        preempts: Whether a waiting job may preempt running jobs with larger keys.
     """
 
     name: str
@@ -75,49 +75,49 @@ class Discipline:
 
 
 class Queue(Protocol):
-    """What a rule of backfill sees of the scheduler."""
+    """The scheduler as a backfill rule sees it."""
 
     state: State
     policy: NodePolicy
 
     def promise_us(self, job: int) -> int:
-        """How long a job says that it will have its nodes."""
+        """How long a job promises to use its nodes."""
 
     def promised_us(self, job: int) -> int:
-        """When a job that started now would promise to end."""
+        """When a job would promise to end if it started now."""
 
     def foreseen(self, job: int) -> tuple[int, int, NDArray[np.int32]]:
-        """When a waiting job will start if all promises are kept, how many nodes more will be free then, and its nodes.
+        """When a waiting job will start if all promises hold, how many extra nodes will be free then, and its nodes.
 
-        No nodes are named where any will do.
+        No nodes are named if the job has no placement constraints.
         """
 
 
 class Gate:
-    """Says in one pass over the queue which jobs may still start, of those that may have the same nodes: all."""
+    """Decides in one pass over the queue which jobs that share a set of nodes may still start: here, all of them."""
 
     def __init__(self, scheduler: Queue) -> None:
         self.scheduler, self.state = scheduler, scheduler.state
 
     def blocked(self, _job: int) -> bool:
-        """Notes a job that cannot start now; False ends the pass."""
+        """Records a job that cannot start now; False ends the pass."""
         return True
 
     def admits(self, _job: int) -> bool:
-        """Whether a job may start now although others before it wait."""
+        """Whether a job may start now although others ahead of it wait."""
         return True
 
     def kept(self, _job: int) -> NDArray[np.int32]:
-        """Nodes that a job which is admitted may not use, since they are promised to others before its end."""
+        """Nodes that an admitted job may not use because they are reserved for others before its end."""
         return NO_NODES
 
     def started(self, _job: int) -> None:
-        """Notes a job that did."""
+        """Records a job that has started."""
 
 
 @dataclass(frozen=True)
 class Backfill:
-    """A rule of backfill; its record is its registration."""
+    """A backfill rule; creating the record registers it."""
 
     name: str
     summary: str
@@ -138,9 +138,9 @@ def _discipline(name: str, summary: str, *, renews: bool = False, preempts: bool
 
 @_discipline("fair-share", "The tenant that used least of its share of late first.", renews=True)
 def _fair_share(state: State, job: int) -> tuple[float, ...]:
-    """Usage over share of the job's tenant.
+    """Usage divided by share of the job's tenant.
 
-    Slurm's classic fair share factor 2^(-usage / share) orders by usage over share too. Usage decays by half every
+    Slurm's classic fair-share factor 2^(-usage / share) gives the same order. Usage halves every
     `half_life_us` of the rules (Slurm: PriorityDecayHalfLife, 7 days).
     Source: https://slurm.schedmd.com/priority_multifactor.html
     """

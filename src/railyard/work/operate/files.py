@@ -1,4 +1,4 @@
-"""Files of a run: Parquet for programs, a Perfetto trace for eyes."""
+"""Output files of a run: Parquet tables for programs, and a Perfetto trace to look at."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 COLUMNS = 360
 ROWS = 128
-"""Cells of the heat map at most; several nodes or moments share one."""
+"""Maximum rows and columns of the heat map; several nodes or times share a cell."""
 STEPS = 200
-"""Of a cell's use, from idle to full; above it: why nodes were away, see `Away`."""
+"""Levels of a cell's use, from idle to full; higher values say why nodes were out of service, see `Away`."""
 SEEN = 0.1
-"""Share of a row's nodes that have to be broken to be seen, and one at least: a row of many always has some."""
+"""Share of a row's nodes, at least one, that must be broken to show as broken: large rows always have a few."""
 SAMPLES = 360
-"""Of the series at most."""
+"""Maximum samples of the series."""
 
 
 def heat(run: ClusterRun) -> HeatFigures:
-    """Each cell is the use that jobs made of some nodes during a span, or why they were away for most of it."""
+    """Heat map: each cell shows the use of some nodes over a span, or why they were out for most of it."""
     tree = run.state.tree
     busy, away = busy_us(run), away_us(run)
     rows = busy.shape[0]
@@ -57,7 +57,7 @@ def heat(run: ClusterRun) -> HeatFigures:
 
 
 def _row(run: ClusterRun) -> NDArray[np.int64]:
-    """int64[nodes], the row of each."""
+    """int64[nodes], the heat map row of each node."""
     nodes = run.state.tree.nodes
     return np.asarray(np.arange(nodes) * min(ROWS, nodes) // nodes)
 
@@ -67,7 +67,7 @@ def _span_us(run: ClusterRun) -> float:
 
 
 def busy_us(run: ClusterRun) -> NDArray[np.float64]:
-    """float64[rows, columns], accelerator-microseconds that jobs had in each cell."""
+    """float64[rows, columns], accelerator-microseconds that jobs occupied in each cell."""
     table = run.ledger.columns("allocations")
     count = table["count"]
     each = np.repeat(np.array(run.state.each)[table["job"]], count)
@@ -86,7 +86,7 @@ def away_us(run: ClusterRun) -> NDArray[np.float64]:
 def _spread(
     run: ClusterRun, nodes: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64], each: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Rates that hold on nodes from a start to an end, summed into cells."""
+    """Sums constant rates on nodes, each from a start to an end, into cells."""
     row, span = _row(run), max(run.ledger.time_us, 1)
     changes = np.zeros((int(row[-1]) + 1, COLUMNS + 2))
     for times, sign in ((start, 1.0), (end, -1.0)):
@@ -121,7 +121,7 @@ def series(run: ClusterRun) -> SeriesFigures:
 
 
 MOST_SLICES = 300_000
-"""Slices of a trace; beyond that viewers do not open it well, and the largest allocations are shown."""
+"""Maximum slices of a trace. Viewers struggle beyond that; the largest allocations are kept."""
 
 
 def write(run: ClusterRun, folder: Path) -> None:
@@ -145,7 +145,7 @@ def _parquet(columns_: dict[str, Any], path: Path) -> None:
 
 
 def _events(run: ClusterRun) -> Iterator[str]:
-    """A process for nodes with a track each, and counters of the cluster."""
+    """One process with a track per node, and counters of the cluster."""
     state = run.state
     yield json.dumps({"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "nodes"}})
     yield json.dumps({"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "cluster"}})
@@ -159,7 +159,7 @@ def _events(run: ClusterRun) -> Iterator[str]:
 
 
 def _slices(run: ClusterRun) -> Iterator[str]:
-    """What each node did; parts of nodes overlap, and are asynchronous slices."""
+    """Allocations by node. Jobs that share a node overlap, so these are asynchronous slices."""
     rows = sorted(run.ledger.allocations, key=lambda row: (-(row[2] - row[1]) * row[5], row))
     shown = 0
     for number, (job, start, end, outcome, first, count) in enumerate(rows):

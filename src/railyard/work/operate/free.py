@@ -1,4 +1,4 @@
-"""What a job asks of its place and what is free of the cluster: accelerators by node, idle nodes by group."""
+"""Placement requests of jobs, and the free part of the cluster: accelerators by node, idle nodes by group."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlacementRequest:
-    """What a job asks of a scheduler.
+    """A placement request as the scheduler sees it.
 
     Attributes:
-        each: Accelerators of each of them; less than a node has: other jobs may have the rest.
-        within: Level all of whose nodes lie in one group (Kueue: required; Slurm: `--switches=1`); empty: any.
+        each: Accelerators per node; if fewer than a node has, other jobs may use the rest.
+        within: Level at which one group must contain all nodes (Kueue: required; Slurm: `--switches=1`); empty: any.
         prefers: Level that the policy tries first and may widen (Kueue: preferred); empty: the narrowest that fits.
         segment: Nodes of a slice that stay together (Slurm: `--segment`; Kueue: pod set slices); 0: no slices.
-        segment_within: Level in which a slice stays; empty: the policy's own (Slurm: the base block).
-        switches: At most so many leafs; 0: any number.
+        segment_within: Level at which a slice stays together; empty: the policy's own (Slurm: the base block).
+        switches: Maximum number of leafs; 0: no limit.
         groups: Sizes in nodes of the job's communication groups from the innermost, such as (pipeline, data).
     """
 
@@ -46,20 +46,20 @@ class PlacementRequest:
 
     @property
     def constrained(self) -> bool:
-        """Whether some sets of free nodes that are large enough will not do."""
+        """Whether some sets of enough free nodes are not acceptable."""
         return bool(self.within or self.segment or self.switches)
 
 
 @dataclass(frozen=True)
 class PlacementAsk:
-    """What a job asks of its place; see `PlacementRequest`, which has the same for a policy.
+    """Placement constraints of a job; see `PlacementRequest`, which passes them to a policy.
 
     Attributes:
-        within: Level all of whose nodes lie in one group; empty: any.
+        within: Level at which one group must contain all nodes; empty: any.
         prefers: Level that is tried first and may be widened; empty: the narrowest that fits.
         segment: Nodes of a slice that stay together; 0: no slices.
-        segment_within: Level in which a slice stays; empty: the policy's own.
-        switches: At most so many leafs; 0: any number.
+        segment_within: Level at which a slice stays together; empty: the policy's own.
+        switches: Maximum number of leafs; 0: no limit.
     """
 
     within: str = ""
@@ -69,7 +69,7 @@ class PlacementAsk:
     switches: int = 0
 
     def check(self, tree: NodeTree) -> None:
-        """Refuses levels that the cluster does not have, and counts below zero.
+        """Rejects unknown levels and negative counts.
 
         Raises:
             InputError: Names the key.
@@ -86,11 +86,11 @@ class PlacementAsk:
 
 
 ANYWHERE = PlacementAsk()
-"""Of jobs that ask for nothing."""
+"""For jobs without placement constraints."""
 
 
 class Event(IntEnum):
-    """Kinds of events, in the order in which those of one moment are taken: what becomes free can be had at once."""
+    """Kinds of events, in the order in which simultaneous ones are handled: what becomes free is available at once."""
 
     END = 0
     REPAIR = 1
@@ -104,25 +104,26 @@ class Event(IntEnum):
 
 
 _STALE = 4
-"""A heap is made anew when it has so many times as many entries as there are nodes."""
+"""A heap is rebuilt when it has this many times as many entries as there are nodes."""
 
 
 class FreeNodes:
     """Free accelerators of a cluster's nodes.
 
-    What policies see depends on the present alone, never on how it came to be: the same state gives the same answers,
-    so a run can go on from a file.
+    Policies see only the present, never the history: the same state gives the same answers, so a run can resume from
+    a file.
 
     Attributes:
-        room: int32[nodes], accelerators that can be taken; 0 of nodes that are out of service. Read only.
-        idle_in: One int32[groups] a level: nodes all of whose accelerators are free. Read only.
-        traffic_bps: One float64[groups] a level: what running jobs send out of each group, a mean over their steps;
-            zeros where contention is not modelled.
-        judge: Of a request and nodes in the order of ranks: demand beyond what uplinks carry that there would be, in
-            uplinks of leafs; None where contention is not modelled.
+        room: int32[nodes], free accelerators; 0 on nodes out of service. Read only.
+        idle_in: One int32[groups] per level: fully idle nodes of each group. Read only.
+        traffic_bps: One float64[groups] per level: mean traffic that running jobs send out of each group; zeros if
+            contention is not modeled.
+        judge: From a request and nodes in rank order to the demand above the uplink capacity of leafs; None if
+            contention
+            is not modeled.
     """
 
-    _owner: NDArray[np.int32]  # of parts alone, as `_number`
+    _owner: NDArray[np.int32]  # only in parts, as is `_number`
     _number: int
 
     def __init__(self, tree: NodeTree) -> None:
@@ -135,31 +136,31 @@ class FreeNodes:
         self.traffic_bps = tuple(np.zeros(len(size)) for size in tree.size)
         self.judge: Callable[[PlacementRequest, NDArray[np.int32]], float] | None = None
         self._parts: list[FreeNodes] = []
-        self._left = tree.accelerators.copy()  # that no job has, of nodes out of service too
+        self._left = tree.accelerators.copy()  # not allocated, including nodes out of service
         self._by_room: list[list[int]] = [[] for _ in range(int(tree.accelerators.max()) + 1)]
         self._refill()
 
     def part(self, owner: NDArray[np.int32], number: int) -> FreeNodes:
-        """What is free of one owner's nodes; all others count as out of service. It is kept up with this.
+        """The free part of one owner's nodes, kept up to date; all other nodes count as out of service.
 
         Args:
-            owner: int32[nodes], whose each is; may change, if `moved` is called for what did.
-            number: Of the owner.
+            owner: int32[nodes], the owner of each; may change if `moved` is called for the changed nodes.
+            number: The owner's number.
         """
         found = self.copy()
-        found.traffic_bps = self.traffic_bps  # that of all jobs, whosever they are
+        found.traffic_bps = self.traffic_bps  # of all jobs, of any owner
         found._owner, found._number = owner, number
         found.out(np.flatnonzero(owner != number).astype(np.int32))
         self._parts.append(found)
         return found
 
     def judged_by(self, judge: Callable[[PlacementRequest, NDArray[np.int32]], float]) -> None:
-        """Sets who judges placements, here and in parts."""
+        """Sets the function that judges placements, here and in parts."""
         for one in (self, *self._parts):
             one.judge = judge
 
     def moved(self, nodes: NDArray[np.int32]) -> None:
-        """Lets parts see that nodes have another owner."""
+        """Tells the parts that nodes have another owner."""
         for part in self._parts:
             part._follow(self, nodes)
 
@@ -173,7 +174,7 @@ class FreeNodes:
             self._renew(nodes)
 
     def copy(self) -> FreeNodes:
-        """The same state, for trials; it has no parts."""
+        """A copy of the state for trials; it has no parts."""
         twin = FreeNodes.__new__(FreeNodes)
         twin.tree, twin._parts = self.tree, []
         for name in ("up", "room", "_left"):
@@ -185,25 +186,25 @@ class FreeNodes:
         return twin
 
     def take(self, nodes: NDArray[np.int32], each: int | NDArray[np.int32]) -> None:
-        """Gives accelerators of nodes (each once) to a job."""
+        """Allocates accelerators of nodes (each listed once) to a job."""
         self._left[nodes] -= each
         self._renew(nodes)
         self.moved(nodes)
 
     def give(self, nodes: NDArray[np.int32], each: int | NDArray[np.int32]) -> None:
-        """Takes them back."""
+        """Frees them again."""
         self._left[nodes] += each
         self._renew(nodes)
         self.moved(nodes)
 
     def out(self, nodes: NDArray[np.int32]) -> None:
-        """Takes nodes out of service; what jobs have of them they keep until they give it back."""
+        """Takes nodes out of service; jobs keep their accelerators until they free them."""
         self.up[nodes] = False
         self._renew(nodes)
         self.moved(nodes)
 
     def back(self, nodes: NDArray[np.int32]) -> None:
-        """Puts nodes into service again."""
+        """Returns nodes to service."""
         self.up[nodes] = True
         self._renew(nodes)
         self.moved(nodes)
@@ -220,7 +221,7 @@ class FreeNodes:
             for count, group in zip(self.idle_in, self.tree.group, strict=True):
                 np.add.at(count, group[nodes[moved]], change[moved])
         for node, room in zip(nodes.tolist(), after.tolist(), strict=True):
-            if room:  # nobody looks for a node without room
+            if room:  # no job looks for a node without room
                 heappush(self._by_room[room], node)
         if sum(map(len, self._by_room)) > _STALE * self.tree.nodes:
             self._refill()
@@ -231,7 +232,7 @@ class FreeNodes:
             heapify(heap)
 
     def tightest(self, each: int) -> int:
-        """The node with the least room that has `each` accelerators free, the first of equals; -1: there is none."""
+        """The node with the least room that still has `each` accelerators free, the first of equals; -1: none."""
         for room in range(each, len(self._by_room)):
             heap = self._by_room[room]
             while heap:
@@ -241,11 +242,11 @@ class FreeNodes:
         return -1
 
     def with_room(self, each: int) -> NDArray[np.bool_]:
-        """bool[nodes], nodes with room for `each` accelerators."""
+        """bool[nodes], whether a node has room for `each` accelerators."""
         return np.asarray(self.room >= each)
 
     def count(self, each: int) -> int:
-        """Nodes with room for `each` accelerators."""
+        """Number of nodes with room for `each` accelerators."""
         return int(np.count_nonzero(self.room >= each))
 
     def counts(self, level: int, each: int) -> NDArray[np.int32]:

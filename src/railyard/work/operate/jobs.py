@@ -1,4 +1,4 @@
-"""The jobs of a run as columns: what every reader of a trace gives and the loop plays."""
+"""The jobs of a run as a table of columns: what trace readers produce and the event loop plays."""
 
 from __future__ import annotations
 
@@ -26,33 +26,32 @@ if TYPE_CHECKING:
 
 
 _ZERO = ("tenant", "priority", "work", "ask", "replica", "load_ppm", "line")
-"""Columns whose plainest value is 0."""
+"""Columns whose default is 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class JobTable:
-    """Jobs, n rows in the order of submission; times in microseconds from the start of the run.
+    """Jobs: n rows in order of submission; times in microseconds from the start of the run.
 
     Attributes:
-        name: Of each job, in the words of the trace.
-        submit_us: int64[n], not falling.
-        work_us: int64[n], how long it runs on all its nodes with nobody in its way and nothing failing; 0 or more.
-        limit_us: int64[n], what its user promised it would take at most; a job that runs
-            longer is ended. -1: none.
-        nodes: int32[n], nodes wanted.
-        each: int32[n], accelerators of each of them.
-        least_nodes: int32[n], with how many it makes do (elastic); equal to `nodes` where it is not elastic.
+        name: Name of each job in its trace.
+        submit_us: int64[n], non-decreasing.
+        work_us: int64[n], run time on all its nodes without contention or failures; 0 or more.
+        limit_us: int64[n], time limit that its user gave; a job that runs longer is killed. -1: none.
+        nodes: int32[n], nodes requested.
+        each: int32[n], accelerators per node.
+        least_nodes: int32[n], fewest nodes that it can run on (elastic); equal to `nodes` if it is not elastic.
         tenant: int32[n], index into `tenants`.
-        priority: int32[n], larger goes first; what may preempt what (quality of service).
-        work: int32[n], its class of work, a row of `classes`.
-        after_ptr: int64[n + 1], CSR of the jobs that have to end before it can start.
+        priority: int32[n], larger goes first; decides who may preempt (quality of service).
+        work: int32[n], its class of work, an index into `classes`.
+        after_ptr: int64[n + 1], CSR of the jobs that must end before it can start.
         after: int32[], rows.
-        ask: int32[n], what it asks of its place, a row of `asks`.
-        replica: int32[n], nodes of each of its replicas, of a serving job; 0: it is none.
-        load_ppm: int32[n], what is asked of a serving job, in millionths of what all its replicas can serve.
-        line: int32[n], where it stands in its file; 0: in none.
+        ask: int32[n], its placement constraints, an index into `asks`.
+        replica: int32[n], nodes of each replica of a serving job; 0: not a serving job.
+        load_ppm: int32[n], load of a serving job, in millionths of what all its replicas can serve.
+        line: int32[n], its line in its file; 0: none.
         classes: Names of classes of work; the first is "opaque".
-        asks: What jobs ask of their places; the first asks for nothing.
+        asks: Placement constraints of jobs; the first has none.
     """
 
     name: tuple[str, ...]
@@ -88,7 +87,7 @@ class JobTable:
     def of(
         submit_us: NDArray[np.int64], work_us: NDArray[np.int64], nodes: NDArray[np.int32], **columns: Any
     ) -> JobTable:
-        """A table in the order of submission; columns that are left out have the plainest values.
+        """A table in order of submission; omitted columns get their defaults.
 
         Args:
             submit_us: int64[n].
@@ -120,12 +119,12 @@ class JobTable:
         return table.sorted()
 
     def sorted(self) -> JobTable:
-        """The same in the order of submission; those of one moment keep their order."""
+        """The same in order of submission; simultaneous jobs keep their order."""
         order = np.argsort(self.submit_us, kind="stable")
         return self if np.array_equal(order, np.arange(len(self))) else self.take(order)
 
     def take(self, rows: NDArray[np.int64]) -> JobTable:
-        """Some rows in some order; dependencies on rows that are left behind count as met."""
+        """Selected rows in a given order; dependencies on rows left out count as met."""
         place = np.full(len(self), -1, np.int64)
         place[rows] = np.arange(len(rows))
         after = [
@@ -156,10 +155,10 @@ class JobTable:
 
 
 def check_dependencies(jobs: JobTable) -> None:
-    """Refuses circles.
+    """Rejects dependency cycles.
 
     Raises:
-        InputError: Names the jobs of the circle.
+        InputError: Names the jobs of the cycle.
     """
     count = len(jobs)
     if not len(jobs.after):
@@ -195,18 +194,18 @@ def _circle(jobs: JobTable, waits: NDArray[np.int64]) -> InputError:
 
 @dataclass(frozen=True)
 class DrawnKind:
-    """A kind of jobs.
+    """A kind of job.
 
     Attributes:
-        sizes: Accelerators of a job, and how often.
-        median_s: Half of the jobs take less.
-        p90_s: Nine in ten take less.
-        share: Of the jobs, relative to other kinds.
-        tenant: Whose; empty: any tenant's.
-        work: Class of work; empty: none is named.
-        least: Accelerators with which a job makes do; 0: all of them.
-        replica: Accelerators of each replica of a serving job; 0: it is none.
-        load: Asked of a serving job, of what all its replicas can serve.
+        sizes: Accelerators of a job, and how often each size occurs.
+        median_s: Median run time.
+        p90_s: 90th percentile of the run time.
+        share: Share of the jobs, relative to other kinds.
+        tenant: Its tenant; empty: any tenant.
+        work: Class of work; empty: not given.
+        least: Fewest accelerators that a job can run on; 0: all of them.
+        replica: Accelerators of each replica of a serving job; 0: not a serving job.
+        load: Load of a serving job, relative to what all its replicas can serve.
     """
 
     sizes: Mapping[int, float]
@@ -231,15 +230,15 @@ def drawn(
     tenants: Sequence[str] = (UNNAMED,),
     seed: int = 0,
 ) -> JobTable:
-    """Jobs whose times are log-normal and whose arrivals are a Poisson process, cut so that the load comes out.
+    """Jobs with log-normal run times and Poisson arrivals, scaled to reach the given load.
 
     Args:
         tree: The cluster.
-        kinds: What jobs there are; one at least.
-        count: Jobs.
-        load: Accelerator time that they ask for, over what the cluster has until the last arrives.
-        tenants: Names of tenants, drawn evenly for kinds that are nobody's own.
-        seed: Of every draw.
+        kinds: Kinds of jobs; at least one.
+        count: Number of jobs.
+        load: Accelerator time that they request, relative to what the cluster has until the last arrival.
+        tenants: Names of tenants, drawn evenly for kinds without one.
+        seed: Seed of all draws.
     """
     random = np.random.Generator(np.random.Philox(key=[seed, 0x10B5]))
     kind = _kind(kinds, count, random)
@@ -266,7 +265,7 @@ def drawn(
 
 
 def _kind(kinds: Sequence[DrawnKind], count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """int64[jobs], the kind of each; nothing is drawn where there is one."""
+    """int64[jobs], the kind of each; nothing is drawn if there is only one."""
     if len(kinds) == 1:
         return np.zeros(count, np.int64)
     share = np.array([one.share for one in kinds])
@@ -281,7 +280,7 @@ def _work_us(kind: DrawnKind, count: int, random: np.random.Generator) -> NDArra
 def _owners(
     kinds: Sequence[DrawnKind], kind: NDArray[np.int64], tenants: Sequence[str], random: np.random.Generator
 ) -> dict[str, Any]:
-    """Columns of tenants: those that kinds name, then those that are drawn."""
+    """The tenants that kinds name, then drawn ones."""
     named = list(dict.fromkeys(one.tenant for one in kinds if one.tenant))
     drawn_names = tenants if any(not one.tenant for one in kinds) else ()
     names = [*named, *(name for name in drawn_names if name not in named)]
@@ -294,7 +293,7 @@ def _owners(
 def _asked(
     kinds: Sequence[DrawnKind], kind: NDArray[np.int64], nodes: NDArray[np.int64], each: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Columns of what jobs ask: place, priority, class of work, elasticity, replicas."""
+    """Columns of what jobs request: placement, priority, class of work, elasticity, replicas."""
     asks = tuple(dict.fromkeys([ANYWHERE, *(one.ask for one in kinds)]))
     classes = ("opaque", *dict.fromkeys(one.work for one in kinds if one.work))
 
@@ -316,10 +315,10 @@ def _asked(
 
 
 def drawn_jobs(draft: Draft, tree: NodeTree, section: SyntheticSection) -> JobTable:
-    """The jobs of a scenario that says of which kinds they are.
+    """The jobs of a scenario that gives kinds of jobs.
 
     Raises:
-        InputError: With the place in the scenario.
+        InputError: Names the place in the scenario.
     """
     place = ("workload", "operate", "jobs", "synthetic")
     tenants, kinds = _tenants(draft, tree, section), []
@@ -332,7 +331,7 @@ def drawn_jobs(draft: Draft, tree: NodeTree, section: SyntheticSection) -> JobTa
 
 
 def _tenants(draft: Draft, tree: NodeTree, section: SyntheticSection) -> tuple[str, ...]:
-    """Whose jobs are that name nobody: those who share the cluster, where the scenario says who does."""
+    """Tenants of jobs that name none: those that share the cluster, if the scenario lists them."""
     if tree.tenancy is None:
         count = section.tenants or 1
         return tuple(f"tenant-{number}" for number in range(count)) if count > 1 else (UNNAMED,)
@@ -346,7 +345,7 @@ def _tenants(draft: Draft, tree: NodeTree, section: SyntheticSection) -> tuple[s
 
 
 def _drawn_kind(one: DrawnKindSection, section: SyntheticSection, tree: NodeTree) -> DrawnKind:
-    """A kind of drawn jobs, with what it leaves out as all jobs have it."""
+    """A kind of drawn jobs; what it leaves out is as for all jobs."""
     written = one.sizes or section.sizes
     sizes = {_size(text, tree): share for text, share in written.items()}
     if not sizes or min(sizes.values()) < 0 or sum(sizes.values()) <= 0:

@@ -1,1 +1,1 @@
-"""How fast jobs are beside their neighbours on the shared network, by the flow engine."""
+"""Job speeds on a shared network, computed by the flow engine."""

@@ -1,15 +1,17 @@
-"""Who goes first on shared links: by computation for a second of traffic, corrected for how jobs take turns.
+"""Priorities of jobs on shared links: computation per second of traffic, corrected for how jobs alternate.
 
-A job's GPU intensity is its computation in a step over the time of its traffic. That ranks jobs of equal steps; of
-others, those with shorter steps and with less computation to hide traffic behind should go before. How much, two jobs
-on one link show: played in both orders, each loses so many seconds of traffic when the other goes first. Their
-priorities are equal where both orders serve the same computation. All are compared with the job that sends most.
+A job's GPU intensity is its computation per step divided by the time of its traffic. It ranks jobs with equal steps.
+Among other jobs, those with shorter steps and less computation to hide traffic behind should go first. The correction
+comes from playing two jobs on one link in both orders: each loses some seconds of traffic when the other goes first,
+and
+their priorities are equal if both orders serve the same computation. Every job is compared with the one that sends
+most.
 
-Classes are few: jobs in the order of priority are cut into consecutive groups, so that neighbours on a link are in
-different ones, those of most intensity above all.
+There are few priority classes. Jobs in priority order are cut into consecutive groups such that jobs sharing a link
+fall into different groups, the most intense ones first.
 
-Source: J. Cao et al., "Crux: GPU-efficient communication scheduling for deep learning training", SIGCOMM 2024, sections
-3.2, 4.2 and 4.3. There ten topological orders of who meets whom are cut, here the one by priority.
+Source: J. Cao et al., "Crux: GPU-efficient communication scheduling for deep learning training", SIGCOMM 2024,
+sections 3.2, 4.2 and 4.3. Crux cuts ten topological orders of the conflict graph; here only the priority order is cut.
 """
 
 from __future__ import annotations
@@ -27,20 +29,20 @@ if TYPE_CHECKING:
 
 
 STEP = 72
-"""Positions of the shortest step: five degrees, as in CASSINI."""
+"""Positions in the shortest step: five degrees each, as in CASSINI."""
 TOLERANCE = 0.05
-"""Share of a step by which a job may be off its place before its next step is delayed to it (CASSINI)."""
+"""Drift, as a share of a step, beyond which a job's next step is delayed to realign it (CASSINI)."""
 MOST_SHIFTS = 64 * STEP
-"""Positions of the circle at most; steps without a small common multiple meet in every way on it."""
+"""Maximum positions on the circle; steps without a small common multiple meet at every offset on it."""
 
 
 @dataclass(frozen=True)
 class TrafficBeat:
-    """When a job sends.
+    """When a job sends during its step.
 
     Attributes:
-        begins_s: From the begin of a step until it sends.
-        share: For each link what it takes of it meanwhile; more than 1 where it takes longer than the link alone would.
+        begins_s: Time from the start of a step until it sends.
+        share: Share of each link that the job uses while sending; above 1 if it takes longer than the link alone would.
     """
 
     period_s: float
@@ -50,7 +52,7 @@ class TrafficBeat:
 
 
 class _Circle:
-    """Demands on links around a circle."""
+    """Link demands over one common period of the jobs' steps."""
 
     def __init__(self, beats: Sequence[TrafficBeat]) -> None:
         self.quantum_s = min(beat.period_s for beat in beats) / STEP
@@ -61,7 +63,7 @@ class _Circle:
         self.beats = beats
 
     def sends(self, number: int) -> NDArray[np.float64]:
-        """float64[positions], the share of each position during which a job sends if it is not shifted."""
+        """float64[positions], the share of each position during which an unshifted job sends."""
         beat, period = self.beats[number], self.periods[number]
         begin = beat.begins_s / self.quantum_s
         end = min(begin + beat.lasts_s / self.quantum_s, begin + period)
@@ -71,42 +73,41 @@ class _Circle:
         return found
 
     def shares(self, number: int) -> NDArray[np.float64]:
-        """float64[links]."""
         share = self.beats[number].share
         return np.array([min(share.get(link, 0.0), 1.0) for link in self.links])
 
     def added(self, number: int, turn: int) -> NDArray[np.float64]:
-        """float64[links, positions], what a job adds with a turn."""
+        """float64[links, positions], the demand that a job adds when shifted by `turn` positions."""
         around = np.resize(np.roll(self.sends(number), turn), self.size)
         return self.shares(number)[:, None] * around
 
     def excess(self, extra: NDArray[np.float64] | float = 0.0) -> float:
-        """Demand beyond what links carry, a mean over the circle, added up over links."""
+        """Demand above link capacity, averaged over the circle and summed over links."""
         return float(np.maximum(self.demand + extra - 1.0, 0.0).sum()) / self.size
 
 
 def shifts(beats: Sequence[TrafficBeat]) -> list[float]:
-    """How much later each job begins, in seconds, less than its step."""
+    """Delay of each job's start in seconds, less than its step."""
     return _turned(beats)[0]
 
 
 def off_beat(quantile: float) -> float:
-    """How far off its place a job is, over its step, in a share of its steps.
+    """How far a job has drifted, as a share of its step, at a quantile of its steps.
 
-    Steps of random length make its place a random walk that begins anew at `TOLERANCE`: the time that such a walk
-    spends at each distance falls linearly to there, whatever the length of its steps.
+    Random step lengths make the offset a random walk that restarts at zero when it reaches `TOLERANCE`. The time that
+    such a walk spends at each distance falls linearly to zero there, whatever the length of the steps.
     """
     side = quantile if quantile < 0.5 else 1.0 - quantile
     return math.copysign(TOLERANCE * (1.0 - math.sqrt(2.0 * side)), quantile - 0.5)
 
 
 def realigning(drift: float) -> float:
-    """What going back to its place costs a job, over its step: `TOLERANCE` every (TOLERANCE / drift)^2 steps."""
+    """Cost of realigning a job, as a share of its step: `TOLERANCE` every (TOLERANCE / drift)^2 steps."""
     return drift * drift / TOLERANCE
 
 
 def excess(beats: Sequence[TrafficBeat], *, shifted: bool) -> float:
-    """Demand beyond what links carry: with the best turns, or where everybody stands anywhere, on average."""
+    """Demand above link capacity: with the best shifts, or averaged over arbitrary offsets."""
     return _turned(beats)[1] if shifted else _anywhere(beats)
 
 
@@ -124,7 +125,7 @@ def _sent(beat: TrafficBeat) -> float:
 
 
 def _best(circle: _Circle, number: int) -> int:
-    """The second of the longest run of turns with the least excess: close behind what is there, so that more fits."""
+    """The second of the longest run of shifts with the least excess: right behind the traffic that is there."""
     period = circle.periods[number]
     found = np.array([circle.excess(circle.added(number, turn)) for turn in range(period)])
     good = found <= found.min() + 1e-12
@@ -150,19 +151,19 @@ def _anywhere(beats: Sequence[TrafficBeat], draws: int = 16) -> float:
 
 
 PERIODS = 200
-"""Steps of the longer job for which two jobs are played."""
+"""Steps of the longer job for which two jobs are simulated together."""
 MOST = 100.0
-"""The largest correction, and its inverse the smallest: of jobs that lose nothing by waiting, or gain nothing."""
+"""Upper limit of the correction; its inverse is the lower limit. Jobs that lose or gain nothing by waiting reach it."""
 
 
 @dataclass(frozen=True)
 class JobTurn:
-    """A step of a job as the other jobs on its links see it.
+    """A job's step as seen by the jobs that share its links.
 
     Attributes:
         before_s: Computation before it sends.
         beside_s: Computation while it sends; the step ends with the later of the two.
-        sent: Share of links' time that it takes, added up over links: the job with most is the one of comparison.
+        sent: Share of link time that it uses, summed over links; the job with the largest is the reference.
     """
 
     before_s: float
@@ -173,23 +174,23 @@ class JobTurn:
 
     @property
     def intensity(self) -> float:
-        """Accelerator-seconds of computation for a second of traffic."""
+        """Accelerator-seconds of computation per second of traffic."""
         return self.accelerators * (self.before_s + self.beside_s) / max(self.sends_s, 1e-12)
 
     @property
     def step_s(self) -> float:
-        """The step alone."""
+        """Step time of the job alone."""
         return self.before_s + max(self.beside_s, self.sends_s)
 
 
 def priorities(turns: Sequence[JobTurn]) -> list[float]:
-    """The priority of each job; higher goes first."""
+    """Priority of each job; higher goes first."""
     reference = max(turns, key=lambda one: one.sent)
     return [one.intensity * correction(one, reference) for one in turns]
 
 
 def correction(one: JobTurn, reference: JobTurn) -> float:
-    """How much more computation a second of a job's traffic is worth than its intensity says."""
+    """How much more computation a second of the job's traffic is worth than its intensity says."""
     if one == reference:
         return 1.0
     last_s = PERIODS * max(one.step_s, reference.step_s)
@@ -201,7 +202,7 @@ def correction(one: JobTurn, reference: JobTurn) -> float:
 
 
 def served_s(first: JobTurn, second: JobTurn, last_s: float) -> tuple[float, float]:
-    """Seconds of traffic of two jobs on one link until a time, the first always going first; both begin at once."""
+    """Seconds of traffic of two jobs served on one link until `last_s`, if the first always goes first."""
     turns = (first, second)
     left = [[one.before_s, one.beside_s, one.sends_s] for one in turns]
     served, now = [0.0, 0.0], 0.0
@@ -225,13 +226,13 @@ def served_s(first: JobTurn, second: JobTurn, last_s: float) -> tuple[float, flo
 def classes(
     priority: Sequence[float], intensity: Sequence[float], meets: Callable[[int, int], bool], most: int
 ) -> list[int]:
-    """The class of each job, 0 the lowest; who meets a job of higher priority is not in a higher class than that.
+    """Class of each job, 0 the lowest; a job is never in a higher class than a higher-priority job on the same link.
 
     Args:
-        priority: Of each job.
-        intensity: Of each job: what is lost if one that it meets, of lower priority, is of its class.
+        priority: Priority of each job.
+        intensity: Intensity of each job: the loss if a lower-priority job on the same link gets the same class.
         meets: Whether two jobs share a link.
-        most: Classes that there are.
+        most: Number of classes.
     """
     layers = _layers(priority, meets)
     edges = [
@@ -245,7 +246,7 @@ def classes(
 
 
 def _layers(priority: Sequence[float], meets: Callable[[int, int], bool]) -> list[int]:
-    """How many jobs stand above each in the longest chain of jobs that meet and are of higher priority."""
+    """Length of the longest chain of higher-priority jobs on shared links above each job."""
     found = [0] * len(priority)
     for job in sorted(range(len(priority)), key=lambda one: -priority[one]):
         above = [found[one] + 1 for one, other in enumerate(priority) if other > priority[job] and meets(one, job)]
@@ -254,7 +255,7 @@ def _layers(priority: Sequence[float], meets: Callable[[int, int], bool]) -> lis
 
 
 def _cut(count: int, edges: Sequence[tuple[int, int, float]], most: int) -> list[int]:
-    """The group of each layer, consecutive ones, with the least weight of edges inside groups."""
+    """Cuts layers into consecutive groups with the least edge weight inside groups; returns each layer's group."""
     if count <= most:
         return list(range(count))
     inside = [

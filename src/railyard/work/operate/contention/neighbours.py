@@ -1,9 +1,9 @@
-"""Speeds of running jobs beside their neighbours: who meets whom, and the flow engine's answer by pattern.
+"""Job speeds next to their neighbors: which jobs share leafs, and the flow engine's answer for each pattern.
 
-A job's neighbours are the jobs that reach over more than one leaf, as it does, and share one with it: uplinks of leafs
-are where jobs meet. Of neighbours the `MOST` that send most over what is shared are taken, and of their own other
-neighbours the `FAR` that send most over what those share; what lies beyond is left out. How far that is from a run of
-all jobs together stands in docs/validation/contention.md.
+Two jobs are neighbors if both span more than one leaf and they share one, because jobs contend on leaf uplinks. A job
+is simulated with the `MOST` neighbors that send most over the shared leafs, and with the `FAR` of their own neighbors
+that send most over what those share. Everything further away is left out. docs/validation/contention.md compares this
+with runs of all jobs together.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ FAR = 6
 
 
 class Neighbours:
-    """Keeps who meets whom, and what is sent out of groups.
+    """Tracks which jobs share leafs, and the traffic that leaves each group.
 
     Args:
         cluster: The machine.
-        tree: Its nodes; jobs meet at its leafs.
+        tree: Its nodes; jobs contend at its leafs.
         classes: Classes of work.
-        work: For each job the number of its class; -1: it sends nothing.
-        tolerance: Neighbours that send less than this share of what a leaf's uplinks carry are left out.
-        manner: How their traffic is kept apart.
+        work: int[jobs], the class of each job; -1: it sends nothing.
+        tolerance: Neighbors that send less than this share of a leaf's uplink capacity are ignored.
+        manner: How traffic of different jobs is scheduled on shared links.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class Neighbours:
         self._sent: dict[int, list[dict[int, float]]] = {}
 
     def fresh(self) -> Neighbours:
-        """The same for another run: nobody is anywhere, and what patterns cost is known already."""
+        """The same model without placed jobs, for another run; it keeps the speeds of known patterns."""
         twin = copy(self)
         twin._on_leaf, twin._where, twin._sent = {}, {}, {}
         return twin
 
     def watch(self, state: State) -> None:
-        """Lets policies of a run see what is sent, and ask what a placement would meet."""
+        """Gives a run's placement policies the traffic out of groups and the contention of a candidate placement."""
         state.free.judged_by(self.judge)
 
     def moved(self, state: State, job: int) -> None:
-        """Keeps what is sent out of groups up to date: a job has got nodes, others, or none any more."""
+        """Updates the traffic out of groups after a job got nodes, moved or left."""
         traffic = state.free.traffic_bps
         for level, sent in enumerate(self._sent.pop(job, ())):
             for group, bps in sent.items():
@@ -86,7 +86,7 @@ class Neighbours:
                 traffic[level][group] += bps
 
     def _sends_out(self, job: int, nodes: NDArray[np.int32], each: int) -> list[dict[int, float]]:
-        """Bit/s out of groups by level, whole numbers: what is added and taken away again leaves nothing."""
+        """Bit/s out of groups by level. Whole numbers, so that adding and removing a job leaves no residue."""
         work, found = self.classes[self.work[job]], []
         for group in self.tree.group:
             sent = out_bytes(group[nodes], len(nodes) * each, work.message_bytes)
@@ -94,7 +94,7 @@ class Neighbours:
         return found
 
     def judge(self, request: PlacementRequest, nodes: NDArray[np.int32]) -> float:
-        """Demand beyond what uplinks carry, of a job on some nodes and those it would meet, added up over leafs."""
+        """Demand above uplink capacity of a job on these nodes and its would-be neighbors, summed over leafs."""
         work = self.work[request.job] if request.job < len(self.work) else -1
         me = self.member(work, request.each, nodes)
         if me is None:
@@ -110,7 +110,7 @@ class Neighbours:
         )
 
     def changed(self, state: State, started: Iterable[int], ended: Iterable[int]) -> dict[int, int]:
-        """Speeds of all jobs that a coming or going can touch, and of those that came."""
+        """New speeds of the jobs that started, and of all jobs affected by a start or an end."""
         touched: set[int] = set()
         for job in sorted({*started, *ended}):
             touched |= self._leave(job)
@@ -126,21 +126,21 @@ class Neighbours:
         return found
 
     def restore(self, state: State) -> None:
-        """Takes up the jobs that run."""
+        """Registers the running jobs."""
         self.watch(state)
         for job in state.placed:
             self.moved(state, job)
             self._enter(state, job)
 
     def member(self, work: int, each: int, nodes: NDArray[np.int32]) -> PatternJob | None:
-        """A job as others meet it; None: it meets nobody."""
+        """A job as its neighbors see it; None: it has no traffic on uplinks."""
         if self._leaf is None or work < 0:
             return None
         leafs = tuple(self._leaf[nodes].tolist())
         return PatternJob(work, each, leafs) if len(set(leafs)) > 1 else None
 
     def _enter(self, state: State, job: int) -> set[int]:
-        """Notes where a job is; gives those that it meets and that they meet, and itself."""
+        """Records where a job runs; returns the job and all jobs whose neighborhood changes."""
         member = self.member(self.work[job], state.each[job], state.placed[job])
         if member is None:
             return set()
@@ -150,7 +150,7 @@ class Neighbours:
         return {job, *self._near(job)}
 
     def _leave(self, job: int) -> set[int]:
-        """Forgets a job; gives those that it met."""
+        """Removes a job; returns its former neighbors."""
         if job not in self._where:
             return set()
         met = self._near(job)
@@ -169,7 +169,7 @@ class Neighbours:
         return {one for leaf in leafs for one in self._on_leaf.get(leaf, ())} - {job}
 
     def speed(self, job: int) -> tuple[int, int]:
-        """Speed of a running job in millionths of that alone, and the neighbour that takes most; -1: none does."""
+        """Speed of a running job in millionths of its speed alone, and the neighbor that sends most; -1: none."""
         me = self._where[job]
         near = self._loudest(me, self._meets(job))
         chosen = [*near, *self._beyond(job, near)]
@@ -177,13 +177,13 @@ class Neighbours:
         return self.speeds.of(pattern), near[0] if near else -1
 
     def _loudest(self, me: PatternJob, others: set[int]) -> list[int]:
-        """Those that send most over what they share with a job."""
+        """The neighbors that send most over the leafs they share with a job."""
         shared = sorted((-self._sends(me, self._where[one]), one) for one in others)
         least = self.tolerance * sum(-sent for sent, _ in shared)
         return [one for sent, one in shared[:MOST] if -sent > least]
 
     def _beyond(self, job: int, near: list[int]) -> list[int]:
-        """Neighbours of neighbours that send most over what they share with those."""
+        """The neighbors of neighbors that send most over the leafs they share with those."""
         sent: dict[int, float] = {}
         for one in near:
             for other in self._meets(one) - {job, *near}:
@@ -193,7 +193,7 @@ class Neighbours:
         return [other for size, other in order[:FAR] if -size > least]
 
     def _sends(self, me: PatternJob, other: PatternJob) -> float:
-        """Bytes a second of a neighbour over the leafs that it shares, about: each node there sends its share."""
+        """Approximate bytes per second of a neighbor over shared leafs; each of its nodes there sends its share."""
         here = set(me.leafs)
         there = sum(1 for leaf in other.leafs if leaf in here)
         work = self.classes[other.work]

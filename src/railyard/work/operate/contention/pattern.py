@@ -1,7 +1,7 @@
-"""A job and its neighbours without names: classes of work, and which leaf each node in the order of ranks is on.
+"""Contention patterns: a job and its neighbors as classes of work, with the leaf of each node in rank order.
 
-Leafs are numbered in the order in which they are met, the job's own first, so that equal patterns anywhere on the
-cluster are one.
+Leafs are numbered in the order in which they appear, the job's own first, so that equal patterns anywhere on the
+cluster are the same key.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def out_bytes(groups: NDArray[np.integer], ranks: int, message_bytes: float) -> dict[int, float]:
-    """Bytes of one all-reduce that leave each group, by group; groups that nothing leaves are left out.
+    """Bytes of one all-reduce that leave each group, by group; groups that send nothing are left out.
 
-    A ring in the order of ranks carries 2 (n - 1) / n of the message from every node to the next.
+    A ring in rank order carries 2 (n - 1) / n of the message from every node to the next.
 
     Args:
-        groups: int[nodes], the group of each node in the order of ranks.
+        groups: int[nodes], the group of each node in rank order.
         ranks: Accelerators of the job.
-        message_bytes: What each reduces.
+        message_bytes: Bytes that each rank reduces.
     """
     leaves = groups != np.roll(groups, -1)
     found, times = np.unique(groups[leaves], return_counts=True)
@@ -40,11 +40,11 @@ def out_bytes(groups: NDArray[np.integer], ranks: int, message_bytes: float) -> 
 
 
 def uplinks_bps(cluster: Cluster, leafs: Sequence[NDArray[np.int32]]) -> list[float]:
-    """What the uplinks of each leaf's switches carry together, in bit/s."""
+    """Total uplink capacity of each leaf's switches in bit/s."""
     network, links = cluster.back_end, cluster.links
     between = [links.tiers.index(tier.name) for tier in network.tiers if tier.kind != "access"]
     up = np.isin(links.tier, between)
-    up[network.bundle_offset :] = False  # a bundle is its cables once more
+    up[network.bundle_offset :] = False  # bundles would count their cables twice
     found = []
     for nodes in leafs:
         ranks = (np.asarray(nodes)[:, None] * cluster.ranks_per_server + np.arange(cluster.ranks_per_server)).ravel()
@@ -55,18 +55,18 @@ def uplinks_bps(cluster: Cluster, leafs: Sequence[NDArray[np.int32]]) -> list[fl
 
 
 UPDATE_PS = 1_000_000
-"""A microsecond: what waits for the gradients has to be something."""
+"""A microsecond: the task that waits for the gradients needs a nonzero duration."""
 LABELS = (Label("forward", "compute"), Label("backward", "compute"), Label("backward", "gradients", "dp"))
 
 
 @dataclass(frozen=True)
 class WorkClass:
-    """A class of work.
+    """The computation and traffic of a class of jobs.
 
     Attributes:
-        compute_s: Computation of a step of one accelerator.
-        message_bytes: What the accelerators reduce with one another a step, the size of one's gradients.
-        overlap: Share of the computation beside which that happens.
+        compute_s: Computation of one accelerator per step.
+        message_bytes: Bytes all-reduced per step: the gradients of one accelerator.
+        overlap: Share of the computation that overlaps the all-reduce.
     """
 
     name: str
@@ -75,11 +75,11 @@ class WorkClass:
     overlap: float
 
     def steps(self, ranks: int, count: int) -> TaskGraph:
-        """So many steps on so many ranks."""
+        """A graph of `count` steps on `ranks` ranks."""
         return repeat(self._step(ranks), count)
 
     def _step(self, ranks: int) -> TaskGraph:
-        """Rows: first computations, those beside the collective, the collective, what waits for both."""
+        """Rows: computation before the collective, overlapping computation, the collective, the join of both."""
         beside_ps = round(self.compute_s * self.overlap * 1e12)
         alone_ps = max(round(self.compute_s * 1e12) - beside_ps, 1)
         everyone = np.arange(ranks, dtype=np.int32)
@@ -112,10 +112,10 @@ class WorkClass:
 
 @dataclass(frozen=True)
 class PatternJob:
-    """A job of a pattern.
+    """A job in a pattern.
 
     Attributes:
-        leafs: Leaf of each node, in the order of ranks.
+        leafs: Leaf of each node, in rank order.
     """
 
     work: int
@@ -124,11 +124,11 @@ class PatternJob:
 
 
 Pattern = tuple[PatternJob, ...]
-"""A job, then its neighbours."""
+"""A job followed by its neighbors."""
 
 
 def canonical(members: Sequence[PatternJob]) -> Pattern:
-    """The same pattern with its leafs numbered anew, neighbours in a fixed order."""
+    """The same pattern with leafs renumbered and neighbors in a canonical order."""
     number: dict[int, int] = {}
     for leaf in members[0].leafs:
         number.setdefault(leaf, len(number))
@@ -142,18 +142,18 @@ def canonical(members: Sequence[PatternJob]) -> Pattern:
 
 
 def _look(one: PatternJob, number: dict[int, int]) -> tuple[object, ...]:
-    """What of a neighbour does not depend on how leafs beyond the job's own are numbered."""
+    """Sort key of a neighbor that does not depend on the numbering of leafs outside the job."""
     known = tuple(number.get(leaf, -1) for leaf in one.leafs)
     return (one.work, one.each, len(one.leafs), known, one.leafs)
 
 
 def placed(pattern: Pattern, members: Sequence[NDArray[np.int32]], per_node: int) -> list[NDArray[np.int32]] | None:
-    """Accelerators of each job of a pattern, on the largest leafs of a cluster; None: there are too few nodes.
+    """Accelerators of each job of a pattern, on the largest leafs of a cluster; None: not enough nodes.
 
     Args:
         pattern: Leafs numbered from 0.
         members: Nodes of each leaf of the cluster.
-        per_node: Accelerators of a node.
+        per_node: Accelerators per node.
     """
     leafs = sorted(members, key=len, reverse=True)
     if max(leaf for one in pattern for leaf in one.leafs) >= len(leafs):

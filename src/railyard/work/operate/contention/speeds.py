@@ -1,13 +1,13 @@
-"""How fast a job of a pattern is: runs on the flow engine, each pattern once.
+"""Speed of a job in a contention pattern: flow engine runs, one per pattern.
 
-The job and its neighbours run together until the job has done `STEPS` of them; its speed is its step alone on as few
-leafs as it could have had and on paths that do not collide, over its mean step here: what a scattered placement and
-collisions of its own flows cost is in it.
+The job and its neighbors run together until the job has completed `STEPS` steps. Its speed is the step time alone,
+packed on as few leafs as possible and on paths without collisions, divided by its mean step time here. The speed thus
+includes the cost of a scattered placement and of collisions among its own flows.
 
-Where in each other's steps neighbours stand, and which way switches hash them, nobody chooses: the speed is the mean of
-`DRAWS` runs, jobs out of phase by other multiples of the golden section and numbered in another order each. A manner
-chooses some of it: phases (`shifts`), which then drift; who goes first on a link (`intensity`); paths, the job that
-computes most for a second of traffic first (`railyard.engine.probing`).
+Nobody controls how the steps of neighbors are offset, or how switches hash their flows. The speed is therefore the
+mean of `DRAWS` runs, each with other offsets (multiples of the golden section) and another job order. A schedule can
+control part of this: step offsets (`shifts`), which then drift; priorities on links (`intensity`); and paths, chosen
+first for the job that computes most per second of traffic (`railyard.engine.probing`).
 """
 
 from __future__ import annotations
@@ -46,22 +46,21 @@ if TYPE_CHECKING:
 
 
 MFU = 0.4
-"""Model FLOP utilization of computation alone that a class by `model` assumes."""
+"""Model FLOP utilization of the computation alone, assumed for a class given by `model`."""
 GRADIENT_BYTES = 2
-"""Of a parameter: bf16."""
+"""Bytes per parameter: bf16."""
 SEQUENCE = 4096
-"""Tokens that attend to one another."""
+"""Sequence length in tokens."""
 
 
 def work_class(draft: Draft, number: int, section: ClassSection, cluster: Cluster) -> WorkClass:
-    """A class of work as it is written.
+    """A class of work from its section.
 
-    A model's step computes its FLOPs for each token at `MFU`; its gradients are reduced over all accelerators, which
-    sends
-    through the NICs of a node what groups of data parallelism beside tensor parallelism in the node would send.
+    A model's step computes its FLOPs per token at `MFU`. Its gradients are reduced over all accelerators. This sends
+    through a node's NICs the bytes that data-parallel groups would send with tensor parallelism inside the node.
 
     Raises:
-        InputError: There is no such model.
+        InputError: The model is unknown.
     """
     if section.model is None:
         return WorkClass(section.name, section.compute, section.message, section.overlap)
@@ -73,10 +72,10 @@ def work_class(draft: Draft, number: int, section: ClassSection, cluster: Cluste
 
 
 def assigned(jobs: JobTable, sections: Sequence[ClassSection], seed: int, serving: Iterable[str] = ()) -> list[int]:
-    """For each job the number of its class; -1: no class takes jobs of its size, or its class only serves.
+    """Class number of each job; -1: no class takes jobs of its size, or its class is for serving only.
 
     Raises:
-        InputError: A job names a class that there is not.
+        InputError: A job names an unknown class.
     """
     names = [section.name for section in sections]
     answers = set(serving) - set(names)
@@ -99,10 +98,10 @@ def assigned(jobs: JobTable, sections: Sequence[ClassSection], seed: int, servin
 
 
 def refuse_classes(sections: Sequence[ClassSection]) -> None:
-    """Two classes of one name could not be told apart.
+    """Rejects two classes of the same name.
 
     Raises:
-        InputError: There are two.
+        InputError: Two classes have the same name.
     """
     names = [section.name for section in sections]
     twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
@@ -112,21 +111,21 @@ def refuse_classes(sections: Sequence[ClassSection]) -> None:
 
 STEPS = 24
 SKIPPED = 4
-"""Steps of the job in a run, and how many of them pass before its steps are counted."""
+"""Steps of the job in a run, and how many of them are skipped before measuring."""
 DRAWS = 4
 PHASE = 0.6180339887498949
-"""Jobs begin at multiples of the golden section of their steps: no two in phase, and the same in every run."""
+"""Jobs start at multiples of the golden section of their steps: never in phase, and the same in every run."""
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How traffic of jobs on shared links is kept apart.
+    """How the traffic of jobs on shared links is scheduled.
 
     Attributes:
-        priorities: Whether classes of traffic follow computation for a second of traffic (Crux); else all are alike.
-        shifted: Whether steps of jobs that meet are shifted to fit into one another (CASSINI).
-        paths: Whether connections get paths one after another (Crux) where switches would hash them.
-        drift: Standard deviation of a step's length, over the step: so shifted jobs leave their places.
+        priorities: Whether traffic classes follow computation per second of traffic (Crux); otherwise all are equal.
+        shifted: Whether the steps of jobs that share links are shifted to interleave (CASSINI).
+        paths: Whether paths are assigned connection by connection (Crux) where switches would hash them.
+        drift: Standard deviation of a step's length relative to the step; it moves shifted jobs out of alignment.
     """
 
     priorities: bool = False
@@ -137,10 +136,10 @@ class Manner:
 
 @dataclass(frozen=True)
 class Alone:
-    """A job with the network to itself.
+    """A job that has the network to itself.
 
     Attributes:
-        begins_s: From the begin of a step until its traffic begins.
+        begins_s: Time from the start of a step until its traffic starts.
     """
 
     step_s: float
@@ -149,7 +148,7 @@ class Alone:
 
 
 class Speeds:
-    """Asks the engine."""
+    """Computes job speeds with the flow engine."""
 
     def __init__(
         self, cluster: Cluster, leafs: Sequence[NDArray[np.int32]], classes: Sequence[WorkClass], manner: Manner
@@ -162,17 +161,17 @@ class Speeds:
         self._uplinks_bps = uplinks_bps(cluster, sorted(leafs, key=len, reverse=True))
 
     def of(self, pattern: Pattern) -> int:
-        """Speed of the first job of a pattern, in millionths of that alone on as few leafs as it could have had."""
+        """Speed of a pattern's first job, in millionths of its speed alone when packed on as few leafs as possible."""
         if pattern not in self._speeds:
             self._speeds[pattern] = self._simulated(pattern)
         return self._speeds[pattern]
 
     def alone(self, one: PatternJob) -> Alone:
-        """A job of a pattern without the others."""
+        """Runs a job of a pattern without its neighbors."""
         return self._without_others(one, self.manner.paths)
 
     def ideal_s(self, one: PatternJob) -> float:
-        """A job's step on as few leafs as it could have had, its connections on paths that do not collide."""
+        """Step time of a job packed on as few leafs as possible, with connections on paths that do not collide."""
         return self._without_others(self.packed(one), True).step_s
 
     def _without_others(self, one: PatternJob, paths: bool) -> Alone:
@@ -182,20 +181,20 @@ class Speeds:
         return self._alone[pattern, paths]
 
     def packed(self, one: PatternJob) -> PatternJob:
-        """The same job on as few leafs as it could have had."""
+        """The same job packed on as few leafs as possible."""
         sizes = sorted(map(len, self.leafs), reverse=True)
         leafs = [leaf for leaf, size in enumerate(sizes) for _ in range(size)]
         return PatternJob(one.work, one.each, tuple(leafs[: len(one.leafs)]))
 
     def turn(self, one: PatternJob) -> JobTurn:
-        """A job's step as others on its links see it."""
+        """A job's step as the jobs that share its links see it."""
         work, beat = self.classes[one.work], self.beat(one)
         beside_s = work.compute_s * work.overlap
         sent = sum(beat.share.values()) * beat.lasts_s / beat.period_s
         return JobTurn(work.compute_s - beside_s, beside_s, beat.lasts_s, len(one.leafs) * one.each, sent)
 
     def beat(self, one: PatternJob) -> TrafficBeat:
-        """When in its step a job sends, and what share of the uplinks of its leafs that takes meanwhile."""
+        """When in its step a job sends, and its share of its leafs' uplinks while sending."""
         alone = self.alone(one)
         sent = out_bytes(np.array(one.leafs), len(one.leafs) * one.each, self.classes[one.work].message_bytes)
         seconds = max(alone.lasts_s, 1e-12)
@@ -204,7 +203,7 @@ class Speeds:
         return TrafficBeat(alone.step_s, alone.begins_s, alone.lasts_s, share)
 
     def step_s(self, pattern: Pattern) -> float:
-        """Mean step of the first job of a pattern beside the others."""
+        """Mean step time of a pattern's first job with all its neighbors."""
         return self.ideal_s(pattern[0]) * PPM / self.of(pattern)
 
     def _simulated(self, pattern: Pattern) -> int:
@@ -238,7 +237,7 @@ class Speeds:
         return min(PPM, round(PPM * self.ideal_s(pattern[0]) / took))
 
     def _machine(self, jobs: Sequence[Job], turns: Sequence[JobTurn], turn: int) -> Cluster:
-        """The cluster on which jobs run, those from `turn` on first."""
+        """The cluster with the jobs, starting from job `turn`."""
         if not self.manner.paths:
             return self.cluster
         order = sorted(range(len(jobs)), key=lambda number: (-turns[number].intensity, number))
@@ -288,7 +287,7 @@ class Speeds:
 
 
 def mean_step_s(record: Record, steps: int) -> float:
-    """Mean of the steps after the first few, in seconds."""
+    """Mean step time in seconds, without the first steps."""
     each = len(record) // steps
     ends = record.end_ps.reshape(steps, each).max(axis=1)
     return float(ends[-1] - ends[SKIPPED - 1]) / (steps - SKIPPED) * 1e-12

@@ -1,1 +1,1 @@
-"""What breaks, when, for how long; fits and forecasts of it."""
+"""Failures: what breaks, when and for how long; fits and forecasts from recorded histories."""

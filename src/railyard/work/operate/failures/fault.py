@@ -1,4 +1,4 @@
-"""One thing that goes wrong in a run, drawn or given."""
+"""Failure modes, profiles of fleets, and one fault of a run, drawn or given."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from railyard.kit.registry import Registry
 
 HOURS = 3600.0
 SLOW_SEEN_S = 2 * HOURS
-"""Until a slow accelerator is seen; an assumption."""
+"""Time until a slow accelerator is detected; an assumption."""
 
 
 @dataclass(frozen=True)
 class FailureMode:
-    """A way in which something fails.
+    """A failure mode.
 
     Attributes:
-        per_1000_node_days: How often, a thousand nodes a day; of a `domain`, a thousand such groups a day.
-        detect_s: Until it is seen; negative: a collective's timeout, which the scenario sets.
-        repair_s: Half of the repairs take less.
-        repair_p90_s: Nine in ten take less.
-        domain: Level of a group that fails as one; empty: one node.
-        rerouted: Whether a fabric with a second way leads around it: jobs then stand still and go on.
+        per_1000_node_days: Failures per thousand node-days; for a `domain`, per thousand group-days.
+        detect_s: Time to detection; negative: a collective's timeout, which the scenario sets.
+        repair_s: Median time to repair.
+        repair_p90_s: 90th percentile of the time to repair.
+        domain: Level whose group fails as a unit; empty: one node.
+        rerouted: Whether a fabric with a second path reroutes around it; jobs then pause and continue.
     """
 
     name: str
@@ -41,7 +41,7 @@ class FailureMode:
 
 @dataclass(frozen=True)
 class FailureProfile:
-    """Modes of one fleet; its record is its registration."""
+    """The failure modes of one fleet; creating the record registers it."""
 
     name: str
     summary: str
@@ -51,13 +51,13 @@ class FailureProfile:
 profiles: Registry[FailureProfile] = Registry("failure profile", package="railyard.work.operate.failures.profiles")
 
 REPAIR = (28 * HOURS, 247 * HOURS)
-"""Of 400 GPU servers over 174 days, later weeks counting more: `forecast.py` on stepfun-ai/InfiniteHBD-Trace."""
+"""From 400 GPU servers over 174 days, later weeks weighted more: `forecast.py` on stepfun-ai/InfiniteHBD-Trace."""
 QUICK = (2 * HOURS, 8 * HOURS)
-"""An estimate: a reboot or a drain that operators plan."""
+"""An estimate: a reboot, or a drain planned by operators."""
 ERROR_S = 60.0
-"""An estimate: a fatal error is in the host's log at once, agents look once a minute."""
+"""An estimate: a fatal error appears in the host's log at once, and agents poll once a minute."""
 TIMEOUT = -1.0
-"""A hang that only the timeout of a collective shows."""
+"""A hang that only a collective's timeout detects."""
 
 
 def young_s(stall_s: float, mttf_s: float) -> float:
@@ -66,7 +66,7 @@ def young_s(stall_s: float, mttf_s: float) -> float:
 
 
 def daly_s(stall_s: float, mttf_s: float) -> float:
-    """Daly's interval: work between two checkpoints; the mean time to failure where a checkpoint takes twice that."""
+    """Daly's interval: work between two checkpoints; the mean time to failure if a checkpoint takes twice that."""
     if stall_s >= 2 * mttf_s:
         return mttf_s
     ratio = math.sqrt(stall_s / (2 * mttf_s))
@@ -74,9 +74,9 @@ def daly_s(stall_s: float, mttf_s: float) -> float:
 
 
 def efficiency(interval_s: float, stall_s: float, restart_s: float, mttf_s: float) -> float:
-    """Useful share of the time of a job that fails as a Poisson process and restarts from its last checkpoint.
+    """Useful share of the time of a job whose failures are Poisson and that restarts from its last checkpoint.
 
-    Daly's equation 20 turned over; detection counts as part of the restart.
+    This is the inverse of Daly's equation 20; detection counts as part of the restart.
     """
     if math.isinf(mttf_s):
         return interval_s / (interval_s + stall_s)
@@ -90,26 +90,26 @@ class Effect(IntEnum):
     """What a fault does to the jobs that it hits."""
 
     OUT = 0
-    """Nodes stop; their jobs hang until it is seen; the nodes are repaired."""
+    """Nodes stop, and their jobs hang until detection; then the nodes are repaired."""
     CRASH = 1
-    """A job ends, its nodes are well; of a group of nodes, every job on them."""
+    """A job crashes but its nodes are healthy; in a group of nodes, every job on them crashes."""
     SLOW = 2
-    """Nodes go on slowly, and their jobs with them, until it is seen; then the nodes are repaired."""
+    """Nodes slow down, and their jobs with them, until detection; then the nodes are repaired."""
     CORRUPT = 3
-    """Nodes compute wrongly; the work since is lost when it is seen; then the nodes are repaired."""
+    """Nodes compute wrong results. Work since then is lost at detection; then the nodes are repaired."""
     STALL = 4
-    """Jobs stand still until the network leads around, or the link is back; nothing is lost."""
+    """Jobs stall until the network reroutes or the link is back; nothing is lost."""
 
 
 @dataclass(frozen=True)
 class NodeFault:
-    """A fault.
+    """A fault at a moment of a run.
 
     Attributes:
-        nodes: Whose; of a crash, the node by which the job is found.
-        mode: Number of its mode, for the accounts.
-        detect_us: From then until it is known.
-        repair_us: From then until the nodes are back.
+        nodes: Nodes that it hits; for a crash, the node that identifies the job.
+        mode: Number of its mode, for accounting.
+        detect_us: Time from the fault to its detection.
+        repair_us: Time from detection until the nodes are back.
         slow_ppm: Speed of slow nodes, in millionths.
     """
 
@@ -124,16 +124,16 @@ class NodeFault:
 
 
 class FaultSource(Protocol):
-    """Faults of a run, chunk by chunk of time: a function of the chunk's number alone."""
+    """Faults of a run by chunk of time, each a function of the chunk's number alone."""
 
     chunk_us: int
 
     @property
     def random(self) -> bool:
-        """Whether another draw differs."""
+        """Whether another seed gives other faults."""
 
     def again(self, seed: int) -> FaultSource:
-        """The same in another draw."""
+        """The same faults with another seed."""
 
     def chunk(self, number: int) -> tuple[NodeFault, ...]:
         """Faults from `number * chunk_us` on, in order."""

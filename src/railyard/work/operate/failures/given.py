@@ -1,8 +1,8 @@
-"""The faults of a scenario in a run of many jobs: each comes at its time, and hits whatever runs there.
+"""The faults that a scenario gives for a run of many jobs: each occurs at its time and hits the jobs running there.
 
-What dies takes its nodes away: a dead host or accelerator its own, a dead link those whose NICs have no other, and,
-where a network splits, all nodes outside its largest part. Where a network leads around a death, jobs on the
-nodes below stand still until it does.
+Dead parts take nodes out of service: a dead host or accelerator its own node; a dead link the nodes whose NICs have no
+other link; a split network all nodes outside its largest part. Where the network reroutes around a dead part, jobs on
+the nodes below it stall until it has done so.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
 
 
 ABORT_S = Retries().abort_s
-"""For so long NICs repeat what nobody acknowledges: 30 s with NCCL's defaults."""
+"""How long NICs retransmit without an acknowledgment: 30 s with NCCL's defaults."""
 
 
 class DrawnFaults:
-    """Faults of modes on a cluster.
+    """Faults drawn from failure modes on a cluster.
 
     Args:
-        modes: What fails, and how often.
-        tree: On what.
-        timeout_s: Of collectives, for modes that only it shows.
-        reroute_s: Until a fabric leads around a node's dead cable or switch; negative: it does not, for there is no
-            second, and nodes are cut off.
-        around_s: Until a fabric leads around a dead cable between switches.
+        modes: Failure modes with their rates.
+        tree: The cluster.
+        timeout_s: Timeout of collectives, for modes that only a timeout detects.
+        reroute_s: Time until a fabric reroutes around a node's dead cable or switch; negative: there is no second path,
+            and
+            nodes are cut off.
+        around_s: Time until a fabric reroutes around a dead cable between switches.
         seed: Of every draw.
     """
 
@@ -70,7 +71,7 @@ class DrawnFaults:
         self._chunk = lru_cache(4)(self._drawn)
 
     def again(self, seed: int) -> DrawnFaults:
-        """The same faults in another draw."""
+        """The same faults with another seed."""
         return DrawnFaults(
             self.modes,
             self.tree,
@@ -81,7 +82,7 @@ class DrawnFaults:
         )
 
     def chunk(self, number: int) -> tuple[NodeFault, ...]:
-        """Faults of a week, in order."""
+        """Faults of one week, in time order."""
         return self._chunk(number)
 
     def _drawn(self, number: int) -> tuple[NodeFault, ...]:
@@ -101,7 +102,7 @@ class DrawnFaults:
         return tuple(sorted(found, key=lambda fault: (fault.time_us, fault.mode, fault.nodes)))
 
     def _members(self, mode: FailureMode) -> Sequence[tuple[int, ...]]:
-        """Nodes, or groups of the level that fails as one."""
+        """Single nodes, or the groups of the level that fails as a unit."""
         if not mode.domain or mode.domain not in self.tree.levels:
             return [] if mode.domain else [(node,) for node in range(self.tree.nodes)]
         level = self.tree.level(mode.domain)
@@ -121,9 +122,9 @@ class DrawnFaults:
         )
 
     def _effect(self, mode: FailureMode) -> tuple[Effect, float, float]:
-        """What a mode does here, how soon that is seen, and how long jobs stand still.
+        """Effect of a mode here, time to detection, and how long jobs stall.
 
-        NICs try again for `ABORT_S`; what the network leads around by then is a pause, else connections break.
+        NICs retry for `ABORT_S`; if the network reroutes by then, jobs only pause, otherwise connections break.
         """
         around_s = self.reroute_s if mode.rerouted else self.around_s
         if mode.effect != Effect.STALL and not (mode.rerouted and self.reroute_s >= 0):
@@ -134,12 +135,12 @@ class DrawnFaults:
 
 
 def repair_s(mode: FailureMode, normal: float) -> float:
-    """A log-normal repair time of a mode, from a standard normal number."""
+    """A log-normal repair time of a mode, from a standard normal sample."""
     return mode.repair_s * math.exp(sigma(mode.repair_s, mode.repair_p90_s) * normal)
 
 
 def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool = False) -> float:
-    """Interruptions of a job by one of its nodes in a day; groups are left out, which are few."""
+    """Interruptions of a job per node-day. Group failures are left out because they are rare."""
     return sum(
         mode.per_1000_node_days / 1000
         for mode in modes
@@ -149,17 +150,17 @@ def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool =
 
 
 def mttf_s(modes: Sequence[FailureMode], nodes: int, *, rerouted: bool = False) -> float:
-    """Mean time to an interruption of a job on so many nodes."""
+    """Mean time to interruption of a job on this many nodes."""
     rate = interruptions_per_node_day(modes, rerouted=rerouted) * nodes
     return math.inf if rate == 0 else 86_400 / rate
 
 
 class GivenFaults:
-    """Faults that a scenario gives, and those that are drawn.
+    """Faults that a scenario gives, together with drawn ones.
 
     Args:
-        rows: Given, in any order.
-        drawn: By failure rates; None: nothing else fails.
+        rows: The given faults, in any order.
+        drawn: Faults drawn from failure rates; None: nothing else fails.
     """
 
     chunk_us = 7 * DAY
@@ -170,30 +171,30 @@ class GivenFaults:
 
     @property
     def random(self) -> bool:
-        """Whether another draw differs."""
+        """Whether another seed gives other faults."""
         return self.drawn is not None and self.drawn.random
 
     def again(self, seed: int) -> GivenFaults:
-        """The same with other draws of what is drawn."""
+        """The same given faults, with the drawn ones from another seed."""
         return GivenFaults(self.rows, None if self.drawn is None else self.drawn.again(seed))
 
     def chunk(self, number: int) -> tuple[NodeFault, ...]:
-        """Faults of a week, in order."""
+        """Faults of one week, in time order."""
         mine = tuple(one for one in self.rows if one.time_us // self.chunk_us == number)
         drawn = () if self.drawn is None else self.drawn.chunk(number)
         return tuple(sorted((*mine, *drawn), key=lambda one: (one.time_us, one.mode, one.nodes)))
 
 
 def mode_of(fault: Given) -> FailureMode:
-    """A fault as a way in which something fails, for the accounts; its rate is zero: it comes when it is given."""
+    """A given fault as a failure mode for accounting. Its rate is zero because it occurs only when given."""
     return FailureMode(words(fault), 0.0, Effect.OUT, 0.0, 0.0, 0.0, source="the scenario's faults")
 
 
 def rows_of(fault: Given, mode: int, cluster: Cluster, recovery: Recovery) -> list[NodeFault]:
-    """What a fault does to nodes, each time that it comes.
+    """The node faults that a given fault causes, one for each time it occurs.
 
     Raises:
-        InputError: It names a place that is not there, or slows what no job of months is known to feel.
+        InputError: It names an unknown place, or slows a part whose effect on long jobs is not modeled.
     """
     effects = [_known(fault, effect) for effect in fault.effects(ClusterPlaces.of(cluster))]
     spells = dict.fromkeys(effect.spell for effect in effects)
@@ -251,7 +252,7 @@ def _servers(ranks: set[int], cluster: Cluster) -> tuple[int, ...]:
 
 
 def _below(dead: NDArray[np.int64], cluster: Cluster) -> tuple[int, ...]:
-    """Servers with a NIC on a switch that loses a link, all of them where it has none; of dead NICs nobody else."""
+    """Servers with a NIC on a switch that loses a link, or all servers if none has; for dead NICs, their own."""
     wiring = cluster.back_end.wiring
     own = dead - cluster.back_end.link_offset
     own = own[(own >= 0) & (own < wiring.links)]

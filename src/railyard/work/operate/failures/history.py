@@ -1,4 +1,4 @@
-"""Recorded faults of servers: a table of events, each taking a server away or giving it back."""
+"""Recorded server failures: a table of events, each taking a server out of service or returning it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 WEEK = 7.0
 HALF_LIFE = 12.0
-"""Weeks. Chosen for the cuts of one history (see tests): between 8 and 16 the forecast moves by a tenth."""
+"""Weeks. Chosen on cuts of one history (see tests): between 8 and 16 the forecast moves by a tenth."""
 REPAIR_HALF_LIFE = 6.0
-"""Weeks. How soon a server comes back changes at once, with the next delivery of parts or a visit that clears what has
-gathered, while rates drift: on the cuts of one history 6 errs less than 12 once repairs had become quick (p90 of the
+"""Weeks. Repair times change quickly, with the next delivery of parts or a visit that clears a backlog, while failure
+rates drift. On cuts of one history, 6 has a smaller error than 12 once repairs had become quick (p90 of the
 time after day 120: 234 h; 690 and 740 h), and no more before.
 """
 Z = 1.645
-"""Of a band that misses one time in ten."""
+"""Standard normal quantile of a band that misses one time in ten."""
 LEAST_WEEKS = 4
 CORRELATION = 0.5
-"""Of one week with the next where the history is too short to say: that of its detrended weeks."""
+"""Correlation of one week with the next if the history is too short to tell: that of its detrended weeks."""
 _PLAYED = 200
 _RUN = 4
 _SEED = 0x0FA17
@@ -37,13 +37,13 @@ _SEED = 0x0FA17
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the coming weeks bring.
+    """Forecast of the coming weeks.
 
     Attributes:
-        low: Faults a week, the lower end of a band that misses one time in ten.
-        repair_p50_h: Half of the servers are back after so many hours.
-        repair_p90_h: Nine in ten are.
-        out_p95: So many or fewer in 95 % of the time.
+        low: Faults per week, lower end of a band that misses one time in ten.
+        repair_p50_h: Median time until a server is back.
+        repair_p90_h: 90th percentile of that time.
+        out_p95: 95th percentile over time of the number of servers out.
     """
 
     low: float
@@ -64,10 +64,10 @@ class Forecast:
 
 
 def forecast(history: History) -> Forecast:
-    """Predicts as many weeks as were watched.
+    """Forecasts as many weeks as the history covers.
 
     Raises:
-        InputError: Too few weeks were watched.
+        InputError: The history has too few weeks.
     """
     weeks = int(history.days // WEEK)
     if weeks < LEAST_WEEKS:
@@ -83,25 +83,25 @@ def forecast(history: History) -> Forecast:
 
 
 def counts(history: History) -> NDArray[np.int64]:
-    """int64[weeks], faults of each whole week, the last of which ends with the history."""
+    """int64[weeks], faults of each whole week; the last week ends with the history."""
     weeks = int(history.days // WEEK)
     edges = history.days - WEEK * np.arange(weeks, -1, -1)
     return np.histogram(history.start, edges)[0]
 
 
 def weights(weeks: int, half_life: float = HALF_LIFE) -> NDArray[np.float64]:
-    """float64[weeks], how much each week counts; they add up to 1."""
+    """float64[weeks], weight of each week; they sum to 1."""
     weight = 0.5 ** (np.arange(weeks)[::-1] / half_life)
     return np.asarray(weight / weight.sum())
 
 
 def weight_at(history: History, day: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[days], how much a repair that began on a day counts."""
+    """float64[days], weight of a repair that began on each day."""
     return np.asarray(0.5 ** ((history.days - day) / WEEK / REPAIR_HALF_LIFE))
 
 
 def deviation(count: NDArray[np.int64], weight: NDArray[np.float64]) -> float:
-    """Standard deviation of the logarithm of the ratio between the mean to come and the mean that was seen."""
+    """Standard deviation of the log ratio of the future mean to the observed mean."""
     mean = count @ weight
     if mean <= 0:
         return 0.0
@@ -117,7 +117,7 @@ def deviation(count: NDArray[np.int64], weight: NDArray[np.float64]) -> float:
 
 
 def survival(history: History, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Kaplan-Meier: times in days, and the share of servers that are still away after each."""
+    """Kaplan-Meier estimate: times in days, and the share of servers still out after each."""
     length = history.end - history.start
     order = np.argsort(length, kind="stable")
     length, back, weight = length[order], history.back[order], weight[order]
@@ -127,13 +127,13 @@ def survival(history: History, weight: NDArray[np.float64]) -> tuple[NDArray[np.
 
 
 def quantile(times: NDArray[np.float64], share: NDArray[np.float64], q: float) -> float:
-    """After how long so large a share is back; the longest time seen where it never is."""
+    """Time after which the share `q` is back; the longest observed time if it never is."""
     below = np.flatnonzero(share <= 1 - q)
     return float(times[below[0]] if len(below) else times[-1])
 
 
 def servers_out(history: History, weight: NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and 95th percentile of servers away, over many futures of weeks drawn from the past."""
+    """Mean and 95th percentile of servers out, over many futures of weeks drawn from the past."""
     weeks = len(weight)
     week = np.floor((history.start - (history.days - weeks * WEEK)) / WEEK).astype(np.int64)
     offset = history.start - (history.days - weeks * WEEK) - week * WEEK
@@ -154,7 +154,7 @@ def servers_out(history: History, weight: NDArray[np.float64]) -> tuple[float, f
 
 
 def _runs_of_weeks(weight: NDArray[np.float64], random: np.random.Generator) -> list[int]:
-    """Twice as many weeks as there were, in runs of neighbours, since neighbours resemble each other."""
+    """Twice as many weeks as the history has, in runs of consecutive weeks because neighbors are correlated."""
     weeks = len(weight)
     ends = random.choice(weeks, 2 * weeks // _RUN + 1, p=weight)
     return [(int(end) - back) % weeks for end in ends for back in range(_RUN - 1, -1, -1)][: 2 * weeks]
@@ -167,7 +167,7 @@ def _lengths(
     share: NDArray[np.float64],
     random: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """How long the faults of a week last; those without an end yet are drawn beyond what was seen of them."""
+    """Outage lengths of the weeks' faults; those without an end yet are drawn from beyond what was observed."""
     length = (history.end - history.start)[members].copy()
     for place in np.flatnonzero(~history.back[members]):
         left = np.interp(length[place], times, share)
@@ -179,19 +179,19 @@ def _lengths(
 COLUMNS = ("day", "node", "event")
 MOST_SERVERS = 10_000_000
 MOST_DAYS = 36_525
-"""A hundred years: the curves of repairs and of servers away have a point for each hour or so."""
+"""A hundred years: the curves of repairs and of servers out have about one point per hour."""
 
 EVENTS = ("fault_start", "fault_end")
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Outages of servers, n of them in the order of their start; times in days.
+    """Outages of n servers in order of start; times in days.
 
     Attributes:
         start: float64[n].
-        end: float64[n], the end of what was seen where the server was not back by then.
-        back: bool[n], whether it was.
+        end: float64[n], end of the observation if the server was not back by then.
+        back: bool[n], whether it came back.
     """
 
     start: NDArray[np.float64]
@@ -204,13 +204,13 @@ class History:
         return len(self.start)
 
     def until(self, day: float) -> History:
-        """What was known on that day."""
+        """The history as known on that day."""
         seen = self.start < day
         end = self.end[seen]
         return History(self.start[seen], np.minimum(end, day), self.back[seen] & (end <= day), self.servers, day)
 
     def out(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
-        """int64[times], servers that are out at each time."""
+        """int64[times], servers out at each time."""
         begun = np.searchsorted(np.sort(self.start), times, side="right")
         over = np.searchsorted(np.sort(self.end[self.back]), times, side="right")
         return np.asarray(begun - over)
@@ -220,12 +220,12 @@ def read(path: Path, servers: int, days: float) -> History:
     """Reads a CSV with the columns day, node, event (fault_start, fault_end).
 
     Args:
-        path: The file; further columns are left aside.
-        servers: How many servers were watched, those without a fault included.
-        days: For how long, from day 0.
+        path: The file; other columns are ignored.
+        servers: Number of observed servers, including those without a fault.
+        days: Length of the observation from day 0.
 
     Raises:
-        InputError: A row is wrong; with its line.
+        InputError: A row is invalid; names its line.
     """
     for key, value, most in (("--servers", servers, MOST_SERVERS), ("--days", days, MOST_DAYS)):
         if not 0 < value <= most:

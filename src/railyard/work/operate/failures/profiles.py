@@ -1,16 +1,16 @@
-"""Failure profiles of fleets; each record is its registration.
+"""Failure profiles of fleets; creating a record registers it.
 
 `llama3`: 419 unexpected interruptions of Llama 3's pre-training on 16,384 H100 (2,048 nodes) in 54 days; the counts are
-from "The Llama 3 Herd of Models", arXiv 2407.21783, table 5. What each does to the job and how it is detected are
-assumptions, as are repair times, the speed of slow nodes, and the rates of switches, of cables between switches and of
-racks (an annual failure rate of 2 %, 2 % and 0.4 %). Cables between switches interrupted nothing there: the fabric led
-around them.
+from "The Llama 3 Herd of Models", arXiv 2407.21783, table 5. The effect of each on the job and its detection are
+assumptions. So are repair times, the speed of slow nodes, and the failure rates of switches, of cables between switches
+and of racks (annual rates of 2 %, 2 % and 0.4 %). Cables between switches interrupted no job there because the fabric
+rerouted around them.
 
 `rsc1`, `rsc2`: Meta's research clusters (A100): Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning
-Research Clusters", HPCA 2025, arXiv 2410.21680: 6.5 and 2.34 failures of a thousand nodes a day. On RSC-1 jobs fail
-more often than nodes do: jobs of 8 GPUs once in 47.7 days, jobs of 1,024 GPUs once in 7.9 hours, which is 21 and 24
-failures of a thousand node-days; what nodes do not explain are crashes here, on RSC-2 in the same proportion. Hardware
-failures are divided among components as in Llama 3's table.
+Research Clusters", HPCA 2025, arXiv 2410.21680: 6.5 and 2.34 failures per thousand node-days. On RSC-1 jobs fail
+more often than nodes: jobs of 8 GPUs every 47.7 days and jobs of 1,024 GPUs every 7.9 hours, which is 21 and 24
+failures per thousand node-days. The excess over node failures counts as crashes here, on RSC-2 in the same proportion.
+Hardware failures are split among components as in Llama 3's table.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MODES = (
 )
 ESTIMATED = "estimate: a share of them a year"
 UPLINKS = 32
-"""Of a leaf; each has optics at both ends."""
+"""Uplinks of a leaf; each has optics at both ends."""
 DOMAINS = (
     FailureMode("leaf switch", 1000 * 0.02 / 365, Effect.OUT, TIMEOUT, *QUICK, "leaf", rerouted=True, source=ESTIMATED),
     FailureMode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
@@ -84,7 +84,7 @@ _OF_NODES = sum(mode.per_1000_node_days for mode in MODES) - _CRASHES
 
 
 def _rsc(name: str, summary: str, nodes: float, jobs: float, source: str) -> FailureProfile:
-    """Llama 3's modes with so many failures of nodes, and of jobs for other reasons, a thousand node-days."""
+    """Llama 3's modes scaled to these node failures, and job failures for other reasons, per thousand node-days."""
 
     def scaled(mode: FailureMode) -> FailureMode:
         factor = jobs / _CRASHES if mode.effect == Effect.CRASH else nodes / _OF_NODES

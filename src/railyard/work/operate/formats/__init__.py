@@ -1,1 +1,1 @@
-"""Formats of schedulers' and fabric managers' topologies: one file each."""
+"""Topology formats of schedulers and fabric managers, one file each."""

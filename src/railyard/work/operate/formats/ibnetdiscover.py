@@ -1,10 +1,11 @@
-"""An InfiniBand fabric as `ibnetdiscover` prints it, as a tree of hosts.
+"""Reads an InfiniBand fabric from `ibnetdiscover` as a tree of hosts.
 
-A graph is no tree: a leaf of a scheduler is the hosts that share most of their leaf switches (the rails of one group),
-not the hosts of one switch, and a switch that everybody reaches (storage, management) joins nobody. Spines are no
-parents one by one: what they join without the tier above is a pod. Of networks that do not reach one another and have
-hosts in common (planes, storage) that with most of the hosts' cables counts; those without a host in common are fabrics
-of their own, which no root joins.
+The graph is not a tree. A scheduler's leaf is the set of hosts that share most of their leaf switches (the rails of one
+group), not the hosts of one switch. A switch that every host reaches (storage, management) does not join hosts.
+Single spines are not parents: the hosts that spines join without the tier above form a pod. If networks that do not
+reach one another have hosts in common (planes, storage), the one with most of the hosts' cables counts. Networks
+without
+common hosts are separate fabrics without a common root.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from railyard.cluster.network_table import NetworkTable
 
 _SHARED = 0.5
-"""Two hosts are of one leaf when they share more than this part of their switches."""
+"""Two hosts are on the same leaf if they share more than this part of their switches."""
 
 
 def tree_of_discovery(found: NetworkTable) -> NodeTree:
-    """The hosts of a discovered fabric below leafs and pods.
+    """The hosts of a discovered fabric, grouped into leafs and pods.
 
     Raises:
-        InputError: It has no host that is cabled to a switch.
+        InputError: No host is cabled to a switch.
     """
     switch = {number for number, device in enumerate(found.devices) if device.kind == "switch"}
     near = found.neighbours()
@@ -71,7 +72,7 @@ def _components(switch: set[int], near: list[list[int]]) -> dict[int, int]:
 
 
 def _fabrics(cables: dict[str, list[int]], network: dict[int, int], file: str) -> dict[str, int]:
-    """The network that counts for each host; networks with hosts of one that has more cables are left out."""
+    """The network of each host; drops networks whose hosts have more cables in another one."""
     count: Counter[int] = Counter(network[one] for ends in cables.values() for one in ends)
     if not count:
         raise InputError("no host of the fabric is cabled to a switch", file=file)
@@ -84,7 +85,7 @@ def _fabrics(cables: dict[str, list[int]], network: dict[int, int], file: str) -
 
 
 def _leafs(sets: list[frozenset[int]]) -> list[int]:
-    """Leaf of each host: the first host's that shares most of its switches with it."""
+    """Leaf of each host: that of the first host that shares most of its switches."""
     first: list[frozenset[int]] = []
     found = []
     for one in sets:
@@ -112,7 +113,7 @@ def _tiers(leafs: set[int], switch: set[int], near: list[list[int]]) -> dict[int
 def _pods(
     ports: list[list[int]], leaf: list[int], switch: set[int], near: list[list[int]], tier: dict[int, int]
 ) -> list[int]:
-    """What is joined without the highest tier of switches; all in one where there are leafs and spines alone."""
+    """Groups joined below the highest tier of switches; a single group if there are only leafs and spines."""
     top = max(tier.values())
     if top < 2:
         return [0] * len(ports)

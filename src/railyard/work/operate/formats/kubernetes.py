@@ -1,4 +1,4 @@
-"""Kubernetes: labels of nodes, Kueue's Topology with a ResourceFlavor, and Volcano's HyperNodes."""
+"""Kubernetes formats: node labels, Kueue's Topology with a ResourceFlavor, and Volcano's HyperNodes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 PREFIX = "topology.railyard.dev"
-"""Of labels: `topology.railyard.dev/leaf`."""
+"""Prefix of labels: `topology.railyard.dev/leaf`."""
 _CLUSTER = f"{PREFIX}/cluster"
 HOSTNAME = "kubernetes.io/hostname"
 _DEVICES = ("/gpu", "/tpu", "/gaudi", "/neuron", "/xpu", "/npu")
-"""Ends of resources that are accelerators: nvidia.com/gpu, google.com/tpu, habana.ai/gaudi."""
+"""Suffixes of accelerator resources: nvidia.com/gpu, google.com/tpu, habana.ai/gaudi."""
 _MOST_LEVELS = 16
-"""Kueue's limit, node included."""
+"""Kueue's limit, including the node level."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def labels(tree: NodeTree) -> dict[str, dict[str, str]]:
-    """Labels of every node, by node.
+    """Labels of every node, by node name.
 
     Raises:
-        InputError: A name is none that Kubernetes takes for a node or a label.
+        InputError: A name is not valid for a Kubernetes node or label.
     """
     switch_of: list[dict[str, str]] = [{} for _ in tree.names]
     for level, name in enumerate(tree.levels):
@@ -45,10 +45,10 @@ def labels(tree: NodeTree) -> dict[str, dict[str, str]]:
 
 
 def node_name(name: str) -> str:
-    """A name as Kubernetes takes it.
+    """A name as Kubernetes accepts it.
 
     Raises:
-        InputError: It takes no such name.
+        InputError: Kubernetes does not accept the name.
     """
     if not _NAME.fullmatch(name):
         raise InputError(f"`{name}` is no name for a Kubernetes node", found=name, allowed="a-z, 0-9, '-' and '.'")
@@ -102,7 +102,7 @@ def _kueue(tree: NodeTree) -> str:
 
 
 def _flavors(tree: NodeTree) -> list[tuple[str, dict[str, str]]]:
-    """Name and labels of a flavor for all nodes, or for each network: a pod set gets one flavor, and so one network."""
+    """Name and labels of one flavor for all nodes, or one per network: a pod set gets one flavor only."""
     if tree.joined or not tree.levels:
         return [("fabric", {_CLUSTER: "main"})]
     label = f"{PREFIX}/{_value(tree.levels[0])}"
@@ -111,7 +111,7 @@ def _flavors(tree: NodeTree) -> list[tuple[str, dict[str, str]]]:
 
 
 def _read_kueue(text: str, file: str) -> NodeTree:
-    """Nodes of a flavor's topology, its levels but the node itself; nodes that are not ready are left out."""
+    """Nodes of a flavor's topology, with its levels above the node; nodes that are not ready are left out."""
     objects = parse_manifests(text, file)
     topologies = dict(read_each([one for one in objects if one["kind"] == "Topology"], levels_of))
     flavors = [one for one in objects if one["kind"] == "ResourceFlavor" and one.get("spec", {}).get("topologyName")]
@@ -136,7 +136,7 @@ def _read_kueue(text: str, file: str) -> NodeTree:
 
 
 def accelerators(one: KubernetesNode) -> int:
-    """Devices that a node offers; 1 where it says nothing."""
+    """Devices that a node offers; 1 if it does not say."""
     return sum(count for resource, count in one.room.items() if resource.endswith(_DEVICES)) or 1
 
 
@@ -198,7 +198,7 @@ def _switch(manifest: dict[str, Any], nodes: list[KubernetesNode]) -> SwitchNode
 
 
 def _members(selector: dict[str, Any], nodes: list[KubernetesNode], kind: str) -> list[str]:
-    """Names that a selector gives; patterns and labels are held to the nodes of the file."""
+    """Names that a selector matches; patterns and labels are matched against the nodes of the file."""
     if selector.get("exactMatch"):
         return [text(selector["exactMatch"], "name")]
     if kind == "HyperNode":

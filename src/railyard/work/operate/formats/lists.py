@@ -1,4 +1,4 @@
-"""Plain lists: names of nodes, and tables with a column for every level of switches, such as Lingjun's."""
+"""Plain lists: node names, and tables with a column per switch level, such as Lingjun's."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _GPUS = ("accelerators", "gpus", "num_gpus")
 
 
 def nodes_of(text: str, file: str) -> list[str]:
-    """Names of a list: one or several a line, with brackets; `#` begins a comment.
+    """Node names: one or several per line, with brackets; `#` begins a comment.
 
     Raises:
-        InputError: There is none, or what stands there is no name.
+        InputError: The list is empty, or an entry is not a name.
     """
     names = [
         name

@@ -38,10 +38,10 @@ _SWITCH_KEYS = {"switchname": "SwitchName", "nodes": "Nodes", "switches": "Switc
 
 
 def lines_of(text: str, keys: dict[str, str], file: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Number and `key=value` pairs of each line; comments, blank lines and continued lines as Slurm has them.
+    """Number and `key=value` pairs of each line; comments, blank lines and continuation lines as in Slurm.
 
     Raises:
-        InputError: A word is no pair, or its key is unknown.
+        InputError: A word is not a pair, or its key is unknown.
     """
     joined, start = "", 0
     for number, line in enumerate(text.splitlines(), 1):
@@ -75,7 +75,7 @@ def _pairs(line: str, keys: dict[str, str], file: str, number: int) -> dict[str,
 
 
 def names_of(value: str, file: str, line: int) -> tuple[str, ...]:
-    """Names of a list in brackets; errors say where it stands."""
+    """Names of a bracketed list; errors give the line."""
     try:
         return tuple(expand_hostlist(value))
     except InputError as error:
@@ -127,23 +127,23 @@ topology_formats.enter(
 
 _BLOCK_KEYS = {"blockname": "BlockName", "nodes": "Nodes", "blocksizes": "BlockSizes"}
 _MOST = 16
-"""Slurm joins at most 2 to the 15 base blocks."""
+"""Slurm joins at most 2^15 base blocks."""
 
 
 def tree_of_blocks(
     blocks: Sequence[tuple[str, tuple[str, ...]]], sizes: Sequence[int], file: str, line: int = 0
 ) -> NodeTree:
-    """Base blocks in their order, and a level for each wider size, of neighbours in that order.
+    """Base blocks in order, and a level for each larger size, which joins consecutive blocks.
 
     Args:
         blocks: Name and nodes of each base block.
-        sizes: `BlockSizes`: nodes of a base block by which Slurm counts, and its multiples by powers of two; empty:
-            as the first block has, times 1, 2, 4, 8 and 16.
-        file: For messages.
-        line: Where the sizes stand.
+        sizes: `BlockSizes`: the base block size that Slurm counts by, and its multiples by powers of two; empty: the
+            first block's size times 1, 2, 4, 8 and 16.
+        file: Name for messages.
+        line: Line of the sizes.
 
     Raises:
-        InputError: A size is no such multiple, a block has fewer nodes than the least size, or a node is in two blocks.
+        InputError: A size is not such a multiple, a block is smaller than the base size, or a node is in two blocks.
     """
     if not blocks or not blocks[0][1]:
         raise InputError("there is no block with nodes in the file", file=file)
@@ -217,7 +217,7 @@ def _number(word: str, file: str, line: int) -> int:
 
 
 def blocks_of(tree: NodeTree) -> tuple[list[tuple[str, list[str]]], list[int]]:
-    """Base blocks with their nodes, and sizes, as a tree's narrowest groups give them."""
+    """Base blocks with their nodes, and the sizes, from a tree's narrowest groups."""
     blocks = [
         (name or f"b{number}", [tree.names[node] for node in tree.members[-1][number]])
         for number, name in enumerate(tree.group_names[-1])
@@ -227,7 +227,7 @@ def blocks_of(tree: NodeTree) -> tuple[list[tuple[str, list[str]]], list[int]]:
 
 
 def _steps(tree: NodeTree) -> list[int]:
-    """For each wider level, as a power of two, base blocks of its largest group."""
+    """For each wider level, as a power of two, the base blocks of its largest group."""
     count, steps = np.ones(len(tree.size[-1]), np.int64), []
     for parent in tree.parent[:0:-1]:
         count = np.bincount(parent, weights=count).astype(np.int64)

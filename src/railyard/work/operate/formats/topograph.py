@@ -1,4 +1,4 @@
-"""NVIDIA topograph's models: `switches:` with what is below each, and `blocks:` of nodes; and its node labels."""
+"""NVIDIA topograph's models: `switches:` with their children, `blocks:` of nodes, and its node labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 LABELS = ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core")
-"""Labels that topograph gives Kubernetes nodes, from the narrowest; schedulers read them."""
+"""Labels that topograph puts on Kubernetes nodes, narrowest first; schedulers read them."""
 
 
 def _read(text: str, file: str) -> NodeTree:
@@ -35,7 +35,7 @@ def _read(text: str, file: str) -> NodeTree:
 
 
 def _merged(leafs: list[SwitchNode]) -> list[SwitchNode]:
-    """Blocks below one switch as the leaf that they make together."""
+    """Merges the blocks below one switch into a single leaf."""
     found: dict[str, SwitchNode] = {}
     for leaf in leafs:
         before = found.get(leaf.name)
