@@ -74,7 +74,7 @@ class _Profile(Gate):
         return int(self.state.jobs.least_nodes[job])
 
     def _make(self, job: int) -> None:
-        """Builds the profile from the promised ends of running jobs, over the nodes that the job and its peers may use."""
+        """Builds the profile from the promised ends of running jobs, over the nodes that the job may use."""
         state, free = self.state, self.state.free_of(job)
         ends = np.maximum(np.array([end_us for end_us, _ in state.ends], np.int64), state.now_us)
         times, row = np.unique(np.concatenate([[state.now_us], ends]), return_inverse=True)

@@ -1,1 +1,1 @@
-"""Kueue: topology-aware scheduling, quotas and admission, judged by the tables of its own tests."""
+"""Kueue: topology-aware scheduling, quotas and admission, checked against Kueue's own test tables."""

@@ -1,4 +1,4 @@
-"""Which flavors a workload gets, and which workloads it preempts for them."""
+"""Flavor assignment: which flavors a workload gets, and which workloads it preempts for them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Candidate:
     """A workload that may be preempted.
 
     Attributes:
-        top: The cohort over both queues; None: its own queue.
+        top: The lowest cohort above both queues; None: it is in the same queue.
     """
 
     workload: Workload
@@ -66,14 +66,14 @@ def targets(
     short: set[FlavorResource],
     places: Needs,
 ) -> list[Workload]:
-    """Who has to go; none: nobody may, or it would not help.
+    """Workloads to preempt; empty: none may be preempted, or it would not help.
 
     Args:
-        snapshot: The cluster; it is as before afterwards.
-        workload: That wants room.
-        wanted: What it takes of quotas.
-        short: Of which there is too little, or which lies in too small pieces.
-        places: What wants a place in topologies.
+        snapshot: The cluster; it is unchanged afterwards.
+        workload: The workload that needs room.
+        wanted: The quota that it uses.
+        short: Resources that are short, or free only in pieces that are too small.
+        places: Pod sets that need a place in a topology.
     """
     search = _Search(snapshot, workload, wanted, short, places)
     nearer, others, own = search.candidates()
@@ -100,7 +100,7 @@ class _Search:
         self.rules: Preemption = snapshot.cluster.queues[workload.queue].preemption
 
     def attempts(self, nearer: list[Candidate], others: list[Candidate]) -> list[bool]:
-        """Whether the queue may borrow, in the order in which that is tried."""
+        """Whether the queue may borrow, for each attempt in order."""
         forbidden = self.rules.borrowing == NEVER
         under = all(self.account.quota(kind).nominal > self.account.used.get(kind, 0) for kind in self.short)
         if not (nearer or others) or (forbidden and not under):
@@ -108,7 +108,7 @@ class _Search:
         return [False, True] if forbidden and not nearer else [True, False]
 
     def attempt(self, order: list[Candidate], *, borrowing: bool) -> list[Workload]:
-        """Takes candidates out until the workload fits, then puts back whom it can."""
+        """Removes candidates until the workload fits, then restores those that can stay."""
         gone: list[Workload] = []
         for one in order:
             if not self._valid(one, borrowing=borrowing):
@@ -145,7 +145,7 @@ class _Search:
         return failure(find(self.snapshot, self.workload, self.places)) is None
 
     def _valid(self, one: Candidate, *, borrowing: bool) -> bool:
-        """Whether it may go as things stand: its queue and cohorts, up to the common one, use more than they have."""
+        """Whether it may be preempted now: its queue and cohorts, up to the common one, are over their quota."""
         if one.top is None:
             return True
         if borrowing and one.why == PreemptionReason.NOT_BORROWING:
@@ -161,7 +161,7 @@ class _Search:
         return True
 
     def candidates(self) -> tuple[list[Candidate], list[Candidate], list[Candidate]]:
-        """Those to whose quota the queue is nearer, others of the cohort, and those of the queue, each in order."""
+        """Candidates whose quota is closer to the queue, others of the cohort, those of the queue; each in order."""
         own = self._of(self.account, None, nearer=False) if self.rules.within != NEVER else []
         nearer, others = list[Candidate](), list[Candidate]()
         if self.account.parent is not None and self.rules.reclaim != NEVER:
@@ -184,7 +184,7 @@ class _Search:
     def _collect(
         self, account: Account, top: Account, done: Account | None, into: tuple[bool, list[Candidate]]
     ) -> None:
-        """Candidates of queues below a cohort that use more than they have."""
+        """Candidates in queues below a cohort that are over their quota."""
         for child in account.cohorts:
             if child is not done and not child.within(self.short):
                 self._collect(child, top, done, into)
@@ -220,7 +220,7 @@ class _Search:
         return PreemptionReason.NOT_BORROWING if self.rules.borrowing == NEVER or above else PreemptionReason.BORROWING
 
     def _order(self, one: Candidate) -> tuple[bool, bool, int, tuple[int, ...], str]:
-        """Evicted first, others before its own, the less important first, the latest first."""
+        """Sort key: evicted first, then other queues, then lowest priority, then most recent."""
         other = one.workload
         newest = tuple(-ord(letter) for letter in other.reserved) if other.reserved else ()
         return not other.evicted, one.top is None, other.priority, newest, other.uid
@@ -231,11 +231,11 @@ def _queue(workload: Workload) -> str:
 
 
 class Grade(IntEnum):
-    """How well a flavor serves, the worse the smaller."""
+    """How well a flavor fits; smaller is worse."""
 
     NONE = 0
     NOBODY = 1
-    """Preemption would do, but there is nobody to preempt."""
+    """Preemption would help, but there is no candidate."""
     PREEMPT = 2
     RECLAIM = 3
     FIT = 4
@@ -246,13 +246,13 @@ _MODES = {Grade.NONE: AdmissionMode.NONE, Grade.FIT: AdmissionMode.FIT}
 
 @dataclass(frozen=True)
 class Rating:
-    """A grade, and how far the queue has to go: 0, or the height of a cohort."""
+    """A grade, and how far the queue has to borrow: 0, or the height of a cohort."""
 
     grade: Grade
     borrows: int
 
     def better(self, other: Rating, *, prefer_local: bool) -> bool:
-        """Whether it is better than another."""
+        """Whether it is better than another rating."""
         if Grade.NONE in (self.grade, other.grade):
             return self.grade != Grade.NONE
         if (self.grade == Grade.NOBODY) != (other.grade == Grade.NOBODY):
@@ -266,10 +266,10 @@ _BEST = Rating(Grade.FIT, 0)
 
 
 class Assigner:
-    """Flavors for one workload.
+    """Assigns flavors to one workload.
 
     Attributes:
-        pinned: By pod set and resource, the flavor to keep to; empty: any.
+        pinned: The flavor to keep, by pod set and resource; empty: any.
     """
 
     def __init__(
@@ -279,10 +279,10 @@ class Assigner:
         self.queue: ClusterQueue = snapshot.cluster.queues[workload.queue]
 
     def plan(self, counts: Sequence[int] | None = None) -> WorkloadPlan:
-        """Flavors and places, with the pods that are asked for or fewer.
+        """Flavors and places for the requested pods, or for fewer.
 
         Args:
-            counts: Of pods by set; None: all.
+            counts: Pods by set; None: all.
         """
         found, groups = WorkloadPlan(), dict[str, list[PodSetPlan]]()
         for number, part in enumerate(self._parts(counts)):
@@ -296,7 +296,7 @@ class Assigner:
         return found
 
     def _parts(self, counts: Sequence[int] | None) -> list[PodSetPlan]:
-        """Pod sets with what they take; of a workload that has quota, with what it got."""
+        """Pod sets with their requests; for a workload with quota, with what it has."""
         parts = []
         for number, pods in enumerate(self.workload.pod_sets):
             share = self.workload.share(pods.name)
@@ -315,7 +315,7 @@ class Assigner:
         return parts
 
     def _serve(self, group: list[PodSetPlan], plan: WorkloadPlan) -> bool:
-        """Flavors for pod sets that go together; whether all got some."""
+        """Assigns flavors to pod sets of one group; returns whether all got some."""
         wanted = total(*(part.wanted for part in group))
         chosen: dict[str, FlavorChoice] | None = {key: one for part in group for key, one in part.flavors.items()}
         why: list[str] = []
@@ -334,7 +334,7 @@ class Assigner:
         return served
 
     def _own(self, part: PodSetPlan, chosen: Mapping[str, FlavorChoice]) -> dict[str, FlavorChoice]:
-        """Of a group's flavors those that a set asks for; of a set that asks for none, those with a topology."""
+        """The flavors of a group that a set requests; if it requests none, those with a topology."""
         if part.wanted:
             return {resource: one for resource, one in chosen.items() if resource in part.wanted}
         grouped = part.pods.asks is not None and part.pods.asks.group
@@ -344,7 +344,7 @@ class Assigner:
     def _flavor(
         self, group: list[PodSetPlan], wanted: Requests, resource: str, before: Mapping[FlavorResource, int]
     ) -> tuple[dict[str, FlavorChoice], list[str]]:
-        """A flavor for all resources that are covered together with one, and why it does not simply fit."""
+        """A flavor for all resources covered together with this one, and why it does not simply fit."""
         covering = self.queue.group(resource)
         if covering is None:
             return {}, [f"the queue has no {resource}"]
@@ -375,7 +375,7 @@ class Assigner:
         return rating.borrows > 0 and self.queue.next_if_borrowing
 
     def _unfit(self, name: str, group: list[PodSetPlan], covering: ResourceGroup, resource: str) -> str:
-        """Why a flavor will not do for the pod sets, whatever its quota."""
+        """Why a flavor is not usable for the pod sets, whatever its quota."""
         flavor = self.snapshot.cluster.flavors.get(name)
         if flavor is None:
             return f"there is no flavor {name}"
@@ -395,7 +395,7 @@ class Assigner:
         return ""
 
     def _mismatch(self, pods: PodSet, flavor: FlavorSpec, covering: ResourceGroup) -> str:
-        """Why a flavor's topology, or its absence, does not suit what pods ask."""
+        """Why a flavor's topology, or its absence, does not match the pods' request."""
         if not explicit(pods):
             if topology_only(self.queue, self.snapshot):
                 return ""
@@ -411,7 +411,7 @@ class Assigner:
     def _rate(
         self, name: str, asked: Requests, before: Mapping[FlavorResource, int]
     ) -> tuple[dict[str, FlavorChoice], Rating, list[str]]:
-        """How a flavor serves all resources: as it serves the worst."""
+        """Rating of a flavor over all resources: that of the worst one."""
         choices, worst, why, farthest = dict[str, FlavorChoice](), _BEST, list[str](), 0
         for resource, amount in sorted(asked.items()):
             kind = (name, resource)

@@ -1,4 +1,4 @@
-"""Nodes of a resource flavor in its topology: what they have, what is taken, what fits."""
+"""Nodes of a resource flavor in its topology: capacity, usage, and what fits."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PLENTY = 2**31 - 1
 
 
 class FlavorNodes:
-    """The nodes of a flavor, as they are while nothing is placed on them by TAS.
+    """The nodes of a flavor before TAS places anything on them.
 
     Attributes:
         by_node: Whether a leaf is a node.
-        room: int64[leafs] by resource, what they have beside pods that Kueue did not place.
+        room: int64[leafs] by resource, capacity left by pods that Kueue did not place.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class FlavorNodes:
         labels: Labels,
         other: Mapping[str, Requests] | None = None,
     ) -> None:
-        """Makes the groups.
+        """Builds the groups.
 
         Args:
             levels: Labels of the topology.
-            nodes: Of the cluster; those that are not ready, or lack a label, do not belong here.
-            labels: That the flavor's nodes have.
-            other: What pods that Kueue did not place take, by node.
+            nodes: Nodes of the cluster; those that are not ready or lack a label are excluded.
+            labels: Labels of the flavor's nodes.
+            other: Usage of pods that Kueue did not place, by node.
         """
         self.levels = tuple(levels)
         self.by_node = bool(levels) and levels[-1] == HOSTNAME
@@ -64,7 +64,7 @@ class FlavorNodes:
 
 
 def add(amounts: dict[str, NDArray[np.int64]], leaf: int, requests: Requests, leafs: int, sign: int = 1) -> None:
-    """Adds what is asked, or takes it off, at one of so many leafs."""
+    """Adds a request to one of `leafs` leafs, or subtracts it."""
     for resource, value in requests.items():
         if resource not in amounts:
             amounts[resource] = np.zeros(leafs, np.int64)
@@ -72,11 +72,11 @@ def add(amounts: dict[str, NDArray[np.int64]], leaf: int, requests: Requests, le
 
 
 class Flavor:
-    """What pods leave of the nodes of a flavor.
+    """What pods leave free on the nodes of a flavor.
 
     Attributes:
-        tolerations: That the flavor gives to its pods.
-        taken: int64[leafs] by resource, by pods that TAS placed.
+        tolerations: Tolerations that the flavor adds to its pods.
+        taken: int64[leafs] by resource, usage of pods that TAS placed.
     """
 
     def __init__(self, ground: FlavorNodes, tolerations: tuple[Toleration, ...] = ()) -> None:
@@ -90,7 +90,7 @@ class Flavor:
         self.taken: dict[str, NDArray[np.int64]] = {}
 
     def leaf(self, values: Path) -> int | None:
-        """The leaf of a domain of an assignment; None: its nodes are gone, or not ready."""
+        """The leaf of an assignment's domain; None: its nodes are gone or not ready."""
         return self.ground.number.get(values[-1:] if self.by_node else values)
 
     def values(self, leaf: int) -> Path:
@@ -100,11 +100,11 @@ class Flavor:
 
     @property
     def named_levels(self) -> tuple[str, ...]:
-        """Labels of `values`."""
+        """Labels that `values` belong to."""
         return self.levels[-1:] if self.by_node else self.levels
 
     def take(self, taken: Mapping[Path, Requests], sign: int = 1) -> None:
-        """Books what pods take of domains; domains that are no more are left out."""
+        """Adds the usage of pods by domain; domains that no longer exist are skipped."""
         for values, requests in taken.items():
             leaf = self.leaf(values)
             if leaf is not None:
@@ -113,12 +113,12 @@ class Flavor:
     def left(
         self, resources: Iterable[str], assumed: Mapping[Path, Requests], *, empty: bool = False
     ) -> dict[str, NDArray[np.int64]]:
-        """int64[leafs] by resource, what is left.
+        """int64[leafs] by resource, free capacity.
 
         Args:
-            resources: Which.
-            assumed: What other pods of the same workload are about to take.
-            empty: Whether to look at it as if TAS had placed nothing.
+            resources: The resources to report.
+            assumed: Usage of other pods of the same workload that are about to be placed.
+            empty: Whether to ignore everything that TAS placed.
         """
         none = np.zeros(len(self.nodes), np.int64)
         found = {
@@ -131,7 +131,7 @@ class Flavor:
         return found
 
     def holds(self, values: Path, taken: Requests) -> bool:
-        """Whether a domain has room for all of this."""
+        """Whether a domain has room for all of this usage."""
         leaf, none = self.leaf(values), np.zeros(len(self.nodes), np.int64)
         return leaf is not None and all(
             self.ground.room.get(one, none)[leaf] - self.taken.get(one, none)[leaf] >= value
@@ -148,13 +148,13 @@ class Flavor:
         *,
         empty: bool = False,
     ) -> tuple[Fits, dict[str, int]]:
-        """What fits on each leaf, and how many leafs are left out by what.
+        """Pods that fit on each leaf, and how many leafs each reason excludes.
 
         Args:
             workers: The pods.
-            leader: That goes beside the first of them.
+            leader: A leader that goes with the first of them.
             assumed: See `left`.
-            within: Path of a group outside of which nothing counts.
+            within: Path of a group; leafs outside do not count.
             empty: See `left`.
         """
         need, first = total(workers.requests, {"pods": 1}), total(leader.requests if leader else {}, {"pods": 1})
@@ -172,7 +172,7 @@ class Flavor:
         return Fits(pods, led, leads, np.where(out, 0, liked)), excluded
 
     def _out(self, workers: PodSet, within: Path) -> tuple[NDArray[np.bool_], dict[str, int]]:
-        """bool[leafs], those that will not do whatever room they have, and how many by what."""
+        """bool[leafs], leafs excluded whatever room they have, and how many for each reason."""
         out, excluded = np.zeros(len(self.nodes), np.bool_), dict[str, int]()
         chosen = self.by_node and bool(workers.selection.labels or workers.selection.terms)
         for leaf in range(len(self.nodes)) if chosen else self.ground.tainted:
@@ -187,18 +187,18 @@ class Flavor:
         return out, excluded
 
     def assignment(self, pods: NDArray[np.int64]) -> Assignment:
-        """Leafs that have pods, in the order of the names of their groups."""
+        """Leafs with pods, in the order of their groups' names."""
         order = np.argsort(self.domains.rank[-1])
         domains = [(self.values(int(leaf)), int(pods[leaf])) for leaf in order if pods[leaf]]
         return Assignment(self.named_levels, tuple(domains))
 
     def path(self, values: Path) -> Path:
-        """Names from the widest level to the leaf of a domain that there is."""
+        """Names from the widest level to the leaf of an existing domain."""
         leaf = self.leaf(values)
         return values if leaf is None else self.domains.paths[-1][leaf]
 
     def merged(self, first: Assignment, second: Assignment) -> Assignment:
-        """Both, in the order of names."""
+        """Both assignments, in name order."""
         pods: dict[Path, int] = {}
         for values, count in (*first.domains, *second.domains):
             pods[values] = pods.get(values, 0) + count
@@ -206,7 +206,7 @@ class Flavor:
 
 
 def usage(assignment: Assignment, requests: Requests) -> dict[Path, Requests]:
-    """What pods take of each domain, a place for a pod among it."""
+    """Usage of pods by domain, including one pod slot each."""
     each = total(requests, {"pods": 1})
     return {values: {key: value * count for key, value in each.items()} for values, count in assignment.domains}
 
@@ -218,7 +218,7 @@ def _belongs(node: KubernetesNode, labels: Labels, levels: tuple[str, ...]) -> b
 
 
 def _counts(need: Requests, left: Mapping[str, NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many fit on each leaf, and the resource that limits them, by its place in the order of names."""
+    """How many pods fit on each leaf, and the limiting resource as an index in name order."""
     counts = [
         np.clip(left[one] // need[one], 0, _PLENTY) if need[one] else np.full(len(left[one]), _PLENTY)
         for one in sorted(need)

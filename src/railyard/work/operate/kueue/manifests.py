@@ -1,4 +1,4 @@
-"""Manifests of Kubernetes and Kueue, as `kubectl get -o yaml` gives them, as objects."""
+"""Reads manifests of Kubernetes and Kueue, as `kubectl get -o yaml` prints them, into objects."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _ENDED = {"Succeeded", "Failed"}
 
 
 def text(manifest: Manifest, key: str, default: str | None = None) -> str:
-    """A word of an object; without a default it has to be there.
+    """A string field of an object; required if there is no default.
 
     Raises:
-        KeyError: It is not there.
-        TypeError: It is no word.
+        KeyError: The field is missing.
+        TypeError: The field is not a string.
     """
     found = manifest[key] if default is None else manifest.get(key)
     if found is None or found == "":
@@ -41,12 +41,12 @@ def text(manifest: Manifest, key: str, default: str | None = None) -> str:
 
 
 def requests(amounts: Mapping[str, Any] | None) -> Requests:
-    """Amounts by resource of a `resources.requests`, an `allocatable` or a usage."""
+    """Amounts by resource of `resources.requests`, `allocatable` or a usage."""
     return {key: amount(key, value) for key, value in (amounts or {}).items()}
 
 
 def node(manifest: Manifest) -> KubernetesNode:
-    """A node; without conditions it is ready."""
+    """A node; without conditions it counts as ready."""
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     ready = [one["status"] == "True" for one in status.get("conditions") or () if one["type"] == "Ready"]
     taints = tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in spec.get("taints") or ())
@@ -61,7 +61,7 @@ def node(manifest: Manifest) -> KubernetesNode:
 
 
 def taken_by(pods: Iterable[Manifest]) -> dict[str, Requests]:
-    """What pods that run, or are about to, take of each node, a place for a pod among it."""
+    """Usage of each node by pods that run or are about to, including one pod slot each."""
     found: dict[str, Requests] = defaultdict(dict)
     for pod in pods:
         name = pod["spec"].get("nodeName")
@@ -71,7 +71,7 @@ def taken_by(pods: Iterable[Manifest]) -> dict[str, Requests]:
 
 
 def pod_requests(spec: Manifest) -> Requests:
-    """What a pod asks: its containers, or the largest step before them if that is more, and its overhead."""
+    """A pod's request: its containers, or its largest init container if that is more, plus its overhead."""
     running = total(*(_container(one) for one in spec.get("containers") or ()))
     largest: Requests = {}
     beside: Requests = {}
@@ -111,7 +111,7 @@ def pod_set(manifest: Manifest) -> PodSet:
 
 
 def topology_request(manifest: Manifest | None) -> TopologyRequest | None:
-    """What a pod set asks of the topology; None: nothing."""
+    """A pod set's topology request; None: none."""
     if manifest is None:
         return None
     layers = manifest.get("podsetSliceRequiredTopologyConstraints") or ()
@@ -127,7 +127,7 @@ def topology_request(manifest: Manifest | None) -> TopologyRequest | None:
 
 
 def selection(spec: Manifest) -> NodeSelection:
-    """Which nodes will do for the pods of a template."""
+    """Node constraints of the pods of a template."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     needed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     liked = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
@@ -140,7 +140,7 @@ def selection(spec: Manifest) -> NodeSelection:
 
 
 def tolerations(manifests: Iterable[Manifest] | None) -> tuple[Toleration, ...]:
-    """Taints that are borne."""
+    """Taints that are tolerated."""
     return tuple(
         Toleration(
             text(one, "key", ""), text(one, "operator", "Equal"), text(one, "value", ""), text(one, "effect", "")
@@ -150,7 +150,7 @@ def tolerations(manifests: Iterable[Manifest] | None) -> tuple[Toleration, ...]:
 
 
 def assignment(manifest: Manifest | None) -> Assignment | None:
-    """A topology assignment: domains one by one, or in the slices of v1beta2; None: there is none."""
+    """A topology assignment, domain by domain or in the slices of v1beta2; None: there is none."""
     if not manifest:
         return None
     levels = tuple(manifest["levels"])

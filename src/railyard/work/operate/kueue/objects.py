@@ -1,4 +1,4 @@
-"""Objects of Kubernetes and Kueue that decide who is admitted where; what pods ask of a topology and are given."""
+"""Objects of Kubernetes and Kueue that decide admission, and the topology requests and assignments of pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 Requests = dict[str, int]
-"""Amounts by resource; CPU in thousandths of a core."""
+"""Amounts by resource; CPU in millicores."""
 _TEXT = re.compile(r"([+-]?\d+(?:\.\d*)?|[+-]?\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE]([+-]?\d+))?")
 _FACTOR = {
     **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
@@ -27,10 +27,10 @@ _FACTOR = {
 
 
 def amount(resource: str, quantity: object) -> int:
-    """A quantity as Kueue counts it: thousandths of CPU, whole units of the others, rounded up.
+    """A quantity as Kueue counts it: CPU in millicores, other resources in whole units, rounded up.
 
     Raises:
-        InputError: It is no quantity.
+        InputError: The text is not a quantity.
     """
     match = _TEXT.fullmatch(str(quantity).strip())
     if not match:
@@ -43,7 +43,7 @@ def amount(resource: str, quantity: object) -> int:
 
 
 def total(*parts: Requests) -> Requests:
-    """The sum of several."""
+    """The sum of several requests."""
     found: Requests = {}
     for part in parts:
         for resource, value in part.items():
@@ -52,22 +52,22 @@ def total(*parts: Requests) -> Requests:
 
 
 def times(requests: Requests, count: int) -> Requests:
-    """So many times as much."""
+    """A request multiplied by `count`."""
     return {resource: value * count for resource, value in requests.items()}
 
 
 @dataclass(frozen=True)
 class PodAsk:
-    """What a set of pods asks.
+    """Topology constraints of a set of pods.
 
     Attributes:
-        required: Whether one group of that level has to hold all of them.
-        anywhere: Whether no level was asked for.
-        slices: (level, pods of a slice), from the outermost; empty: single pods.
-        leaders: Pods of another kind that go where the first of them go; 0 or 1.
-        least_free: Whether jobs without a level go to the nodes with least room (TASProfileMixed).
-        balanced: Whether groups get equal shares where a level is preferred (TASBalancedPlacement).
-        by_score: Whether groups whose nodes are preferred come first (TASRespectNodeAffinityPreferred).
+        required: Whether one group of that level must contain all of them.
+        anywhere: Whether no level was requested.
+        slices: (level, pods per slice), outermost first; empty: single pods.
+        leaders: Pods of another kind that go with the first of them; 0 or 1.
+        least_free: Whether jobs without a level go to the nodes with the least room (TASProfileMixed).
+        balanced: Whether groups get equal shares if a level is preferred (TASBalancedPlacement).
+        by_score: Whether groups with preferred nodes come first (TASRespectNodeAffinityPreferred).
     """
 
     pods: int
@@ -82,17 +82,17 @@ class PodAsk:
 
     @property
     def size(self) -> int:
-        """Pods of the outermost slice; 1: single pods."""
+        """Pods per outermost slice; 1: single pods."""
         return self.slices[0][1] if self.slices else 1
 
     @property
     def wanted(self) -> int:
-        """How many slices."""
+        """Number of slices."""
         return self.pods // self.size
 
     @property
     def tight(self) -> bool:
-        """Whether groups with most room come first, and the tightest for the last part; else those with least."""
+        """Whether groups with most room come first and the tightest gets the rest; else those with least room."""
         return not (self.anywhere and self.least_free)
 
     @property
@@ -106,13 +106,13 @@ class PodAsk:
 
 @dataclass(frozen=True, eq=False)
 class Fits:
-    """What would fit on each leaf.
+    """What fits on each leaf.
 
     Attributes:
-        pods: int64[leafs], pods.
-        led: int64[leafs], pods beside a leader.
-        leads: int64[leafs], 1 where a leader fits.
-        score: int64[leafs], how much each is preferred.
+        pods: int64[leafs], pods without a leader.
+        led: int64[leafs], pods next to a leader.
+        leads: int64[leafs], 1 if a leader fits.
+        score: int64[leafs], preference score.
     """
 
     pods: NDArray[np.int64]
@@ -123,7 +123,7 @@ class Fits:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What a set of pods gets.
+    """The pods that each leaf gets.
 
     Attributes:
         pods: int64[leafs].
@@ -139,9 +139,9 @@ class Refusal:
     """Why pods have to wait.
 
     Attributes:
-        fit: How many slices (pods, where there are none) would fit.
-        excluded: How many of them by what: a taint, `nodeSelector`, `affinity`, `topologyDomain`, a resource.
-        layers: Of several layers of slices: (slices that fit, slices wanted) of each.
+        fit: How many slices would fit (pods, if there are no slices).
+        excluded: Leafs excluded by each reason: a taint, `nodeSelector`, `affinity`, `topologyDomain`, a resource.
+        layers: With several slice layers: (slices that fit, slices needed) of each.
     """
 
     why: str
@@ -158,7 +158,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 @dataclass(frozen=True)
 class Gates:
-    """Feature gates of Kueue, see `GATES`; the defaults are those of 0.20."""
+    """Feature gates of Kueue, see `GATES`; the defaults are those of version 0.20."""
 
     mixed: bool = True
     balanced: bool = False
@@ -186,15 +186,15 @@ GATES = {
     "TopologyAwareScheduling": "topology",
     "PartialAdmission": "partial",
 }
-"""Fields of `Gates` by Kueue's names."""
+"""Fields of `Gates` by Kueue's gate names."""
 
 
 @dataclass(frozen=True)
 class KubernetesNode:
-    """A node.
+    """A Kubernetes node.
 
     Attributes:
-        ready: Whether it is ready and takes pods.
+        ready: Whether it is ready and schedulable.
     """
 
     name: str
@@ -206,7 +206,7 @@ class KubernetesNode:
 
 @dataclass(frozen=True)
 class Toleration:
-    """A taint that pods bear; empty fields: any."""
+    """A toleration of taints; an empty field matches anything."""
 
     key: str = ""
     operator: str = "Equal"
@@ -214,7 +214,7 @@ class Toleration:
     effect: str = ""
 
     def bears(self, taint: tuple[str, str, str]) -> bool:
-        """Whether it is this taint."""
+        """Whether it matches a taint."""
         key, value, effect = taint
         if (self.effect and self.effect != effect) or (self.key and self.key != key):
             return False
@@ -223,10 +223,10 @@ class Toleration:
 
 @dataclass(frozen=True)
 class NodeSelection:
-    """Which nodes will do for a pod.
+    """Node constraints of a pod.
 
     Attributes:
-        terms: Required node affinity: terms of which one has to match; each a manifest's `nodeSelectorTerm`.
+        terms: Required node affinity: `nodeSelectorTerm`s, one of which must match.
     """
 
     labels: Labels = field(default_factory=dict)
@@ -237,12 +237,12 @@ class NodeSelection:
 
 @dataclass(frozen=True)
 class TopologyRequest:
-    """What a pod set asks of the topology.
+    """Topology request of a pod set.
 
     Attributes:
-        required: A level one group of which holds all pods.
-        unconstrained: Whether any nodes will do.
-        layers: (level, pods of a slice) from the outermost.
+        required: A level at which one group must contain all pods.
+        unconstrained: Whether any nodes are acceptable.
+        layers: (level, pods per slice), outermost first.
         group: Name of pod sets that are placed together: a leader and its workers.
     """
 
@@ -254,17 +254,17 @@ class TopologyRequest:
 
     @property
     def slices_only(self) -> bool:
-        """Whether slices are all that is asked."""
+        """Whether slices are the only constraint."""
         return bool(self.layers) and not (self.required or self.preferred)
 
 
 @dataclass(frozen=True)
 class PodSet:
-    """Pods of one kind.
+    """A set of pods of one kind.
 
     Attributes:
-        asks: Of the topology; None: nothing.
-        minimum: Pods with which it would start too; 0: all or none.
+        asks: Topology request; None: none.
+        minimum: Fewest pods to start with; 0: all or none.
     """
 
     name: str
@@ -277,10 +277,10 @@ class PodSet:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Where the pods of a set go.
+    """The domains that a pod set is assigned to.
 
     Attributes:
-        domains: (values, pods), in the order of ranks.
+        domains: (values, pods), in rank order.
     """
 
     levels: tuple[str, ...]
@@ -288,5 +288,5 @@ class Assignment:
 
     @property
     def pods(self) -> int:
-        """How many."""
+        """Number of pods."""
         return sum(count for _, count in self.domains)

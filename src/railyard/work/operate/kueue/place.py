@@ -1,4 +1,4 @@
-"""Pod sets of a workload on the nodes of a flavor: leaders with their workers, replacements, elastic slices."""
+"""Places pod sets of a workload on the nodes of a flavor: leaders with workers, replacements, elastic slices."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A pod set that wants a place.
+    """A pod set that needs a place.
 
     Attributes:
-        implied: Whether a place is sought though nothing was asked of the topology.
-        previous: Where the smaller or larger slice of the workload runs that this one takes over from.
+        implied: Whether it gets a place although it did not request a topology.
+        previous: Assignment of the old workload slice that this one replaces, smaller or larger.
     """
 
     pods: PodSet
@@ -44,11 +44,11 @@ class Wanted:
 
 @dataclass
 class PlaceSearch:
-    """One search on a flavor.
+    """One placement search on a flavor.
 
     Attributes:
-        assumed: What the pod sets of this workload are about to take, by domain; grows.
-        empty: Whether to look as if TAS had placed nothing.
+        assumed: Usage of this workload's pod sets placed so far, by domain; grows.
+        empty: Whether to ignore everything that TAS placed.
     """
 
     flavor: Flavor
@@ -57,18 +57,18 @@ class PlaceSearch:
     empty: bool = False
 
     def book(self, assignment: Assignment, pods: PodSet) -> None:
-        """Counts what pods are about to take."""
+        """Adds the usage of an assignment to `assumed`."""
         for values, taken in usage(assignment, pods.requests).items():
             self.assumed[values] = total(self.assumed.get(values, {}), taken)
 
     def find(
         self, workers: Wanted, leader: PodSet | None = None, within: Path = ()
     ) -> tuple[Assignment, Assignment | None] | Refusal:
-        """Where workers and their leader go.
+        """Finds a place for workers and their leader.
 
         Args:
             workers: The pods.
-            leader: One pod that goes beside the first of them.
+            leader: One pod that goes with the first of them.
             within: Path of a group to stay in.
         """
         ask = ask_of(self.flavor, workers, leader, self.gates)
@@ -87,7 +87,7 @@ class PlaceSearch:
 def booked(
     search: PlaceSearch, places: Sequence[tuple[Wanted | None, Assignment | None]]
 ) -> dict[str, Assignment | Refusal]:
-    """The places by name, counted as taken."""
+    """Assignments by pod set, with their usage added."""
     result: dict[str, Assignment | Refusal] = {}
     for one, assignment in places:
         if one is not None and assignment is not None:
@@ -97,7 +97,7 @@ def booked(
 
 
 def ask_of(flavor: Flavor, workers: Wanted, leader: PodSet | None, gates: Gates) -> PodAsk | Refusal:
-    """What is asked of the flavor's topology, or why it cannot be."""
+    """The constraints on the flavor's topology, or why they cannot be met."""
     asks, levels = workers.pods.asks or TopologyRequest(), flavor.levels
     layers = asks.layers
     if any(size <= 0 for _, size in layers[:1]):
@@ -128,7 +128,7 @@ def ask_of(flavor: Flavor, workers: Wanted, leader: PodSet | None, gates: Gates)
 
 
 def _unnested(levels: tuple[str, ...], level: int, slices: tuple[tuple[int, int], ...]) -> str:
-    """Why slices do not lie within one another; empty: they do."""
+    """Why slice layers are not nested; empty: they are."""
     if slices and level > slices[0][0]:
         return f"slices at `{levels[slices[0][0]]}` are wider than the level `{levels[level]}` that holds them"
     for (above, larger), (below, smaller) in pairwise(slices):
@@ -153,7 +153,7 @@ def _refusal(room: TopologyRoom, fit: int, *, nodes: int, excluded: dict[str, in
 
 
 def _layer(room: TopologyRoom, level: int, size: int) -> tuple[int, int]:
-    """Slices of a layer that fit in the best group of the level asked for, and how many are wanted."""
+    """Slices of a layer that fit in the best group of the requested level, and how many are needed."""
     best = room.sorted(room.ask.level, room.domains.groups(room.ask.level))[0]
     groups = np.array([best])
     for above in range(room.ask.level, level):
@@ -162,18 +162,18 @@ def _layer(room: TopologyRoom, level: int, size: int) -> tuple[int, int]:
 
 
 def shrunk(wanted: Wanted, count: int, asks: TopologyRequest | None = None) -> Wanted:
-    """The same with another number of pods, and perhaps another request."""
+    """The same pod set with another number of pods, and optionally another request."""
     pods = replace(wanted.pods, count=count, asks=asks if asks is not None else wanted.pods.asks)
     return Wanted(pods, wanted.implied)
 
 
 def resized(search: PlaceSearch, workers: Wanted, leader: Wanted | None) -> dict[str, Assignment | Refusal] | None:
-    """Where the pods of the new slice go; None: a node of the old one is gone, all are placed anew.
+    """Where the pods of the new slice go; None: a node of the old slice is gone, so all pods are placed again.
 
     Args:
-        search: On the flavor.
-        workers: The pods, with where they run.
-        leader: That goes beside them, with where it runs.
+        search: Search on the flavor.
+        workers: The pods, with their current assignment.
+        leader: The leader that goes with them, with its current assignment.
     """
     before, led = workers.previous, leader.previous if leader else None
     if before is None or any(_gone(search, one) for one in (before, led) if one):
@@ -188,7 +188,7 @@ def _gone(search: PlaceSearch, assignment: Assignment) -> bool:
 
 
 def first(assignment: Assignment, pods: int) -> Assignment:
-    """The first so many pods of an assignment."""
+    """The first `pods` pods of an assignment."""
     kept = []
     for values, count in assignment.domains:
         if pods > 0:
@@ -220,7 +220,7 @@ Layer = tuple[str, int]
 def replacement(
     search: PlaceSearch, wanted: Wanted, existing: Assignment, unhealthy: str
 ) -> tuple[Assignment, Assignment] | Refusal:
-    """Where the set runs with the lost pods elsewhere, and the part of it that is new."""
+    """The assignment with the lost pods moved, and the part of it that is new."""
     flavor, asks = search.flavor, wanted.pods.asks or TopologyRequest()
     kept = tuple(one for one in existing.domains if one[0][-1] != unhealthy)
     lost = existing.pods - sum(count for _, count in kept)
@@ -240,13 +240,13 @@ def replacement(
 
 
 def _of_broken(asks: TopologyRequest, lost: int) -> TopologyRequest:
-    """Slices of the innermost layer that the lost pods fill; none, where they fill none."""
+    """Innermost slices that the lost pods fill; none if they fill no whole slice."""
     kept: Layer | None = next((layer for layer in reversed(asks.layers) if lost % layer[1] == 0), None)
     return replace(asks, layers=(kept,) if kept else ())
 
 
 def _within(search: PlaceSearch, wanted: Wanted, left: Assignment, lost: int) -> Path:
-    """Path of the group in which the replacement has to lie; empty: any."""
+    """Path of the group in which the replacement must lie; empty: any."""
     flavor, asks = search.flavor, wanted.pods.asks or TopologyRequest()
     if not left.domains:
         return ()
@@ -272,10 +272,10 @@ def _incomplete(search: PlaceSearch, left: Assignment, lost: int, layer: Layer) 
 
 @dataclass(frozen=True)
 class RunningPods:
-    """A workload that runs, and has lost a node.
+    """A running workload that has lost a node.
 
     Attributes:
-        one_pod: Whether it is a pod's, which cannot go elsewhere.
+        one_pod: Whether it is a single pod, which cannot move.
     """
 
     places: Mapping[str, Assignment]
@@ -286,12 +286,12 @@ class RunningPods:
 def place(
     search: PlaceSearch, wanted: Sequence[Wanted], running: RunningPods | None = None
 ) -> dict[str, Assignment | Refusal]:
-    """Of each pod set, by name, where it goes; the first that has to wait ends the search.
+    """The place of each pod set by name; stops at the first that has to wait.
 
     Args:
-        search: Where.
-        wanted: Pod sets in the order of the workload; those of a group are placed together.
-        running: The workload, where it runs and a node is to be replaced.
+        search: The placement search.
+        wanted: Pod sets in workload order; those of a group are placed together.
+        running: The workload, if it is running and a node has to be replaced.
     """
     groups: dict[str, list[Wanted]] = {}
     for number, one in enumerate(wanted):

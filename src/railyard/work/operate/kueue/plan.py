@@ -1,4 +1,4 @@
-"""What a workload would get: flavors and places of its pod sets, and what that takes."""
+"""The plan of a workload: flavors and places of its pod sets, and the quota that they use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionMode(IntEnum):
-    """How a workload could be admitted, the worse the smaller."""
+    """How a workload could be admitted; smaller is worse."""
 
     NONE = 0
     PREEMPT = 1
@@ -31,11 +31,11 @@ class AdmissionMode(IntEnum):
 
 @dataclass
 class FlavorChoice:
-    """A flavor for a resource.
+    """A flavor chosen for a resource.
 
     Attributes:
         mode: Whether it fits.
-        borrows: How far the queue has to go for it: 0, or the height of a cohort.
+        borrows: How far the queue has to borrow: 0, or the height of a cohort.
         last: Whether all flavors were tried.
     """
 
@@ -47,13 +47,13 @@ class FlavorChoice:
 
 @dataclass
 class PodSetPlan:
-    """What a pod set would get.
+    """The plan of a pod set.
 
     Attributes:
-        pods: The set, with the number of pods that is asked for.
-        wanted: What all its pods take of quotas.
-        why: Why it does not fit as it is; empty: it does.
-        failed: Whether there is no answer.
+        pods: The set, with the planned number of pods.
+        wanted: Quota that all its pods use.
+        why: Why it does not fit as it is; empty: it fits.
+        failed: Whether planning failed.
     """
 
     pods: PodSet
@@ -66,7 +66,7 @@ class PodSetPlan:
 
     @property
     def mode(self) -> AdmissionMode:
-        """The worst of its resources."""
+        """The worst mode of its resources."""
         if not (self.why or self.failed):
             return AdmissionMode.FIT
         if self.failed or not self.flavors:
@@ -76,10 +76,10 @@ class PodSetPlan:
 
 @dataclass
 class WorkloadPlan:
-    """What a workload would get.
+    """The plan of a workload.
 
     Attributes:
-        borrows: The farthest that its queue has to go.
+        borrows: How far its queue has to borrow at most.
     """
 
     parts: list[PodSetPlan] = field(default_factory=list)
@@ -89,7 +89,7 @@ class WorkloadPlan:
 
     @property
     def mode(self) -> AdmissionMode:
-        """The worst of its parts, as it was when first asked for or last set."""
+        """The worst mode of its parts when first read, or the mode set last."""
         if not self.parts:
             return AdmissionMode.NONE
         if self._mode is None:
@@ -97,18 +97,18 @@ class WorkloadPlan:
         return self._mode
 
     def set_mode(self, mode: AdmissionMode, part: PodSetPlan | None = None) -> None:
-        """Sets it, of one part and its flavors or of all."""
+        """Sets the mode of one part and its flavors, or of all."""
         self._mode = mode
         for one in [part] if part else self.parts:
             for choice in one.flavors.values():
                 choice.mode = mode
 
     def part(self, name: str) -> PodSetPlan:
-        """Of a pod set."""
+        """The plan of a pod set by name."""
         return next(part for part in self.parts if part.pods.name == name)
 
     def append(self, part: PodSetPlan) -> None:
-        """Adds a pod set and counts what it takes."""
+        """Adds a pod set and its usage."""
         self.parts.append(part)
         for resource, choice in part.flavors.items():
             self.borrows = max(self.borrows, choice.borrows)
@@ -117,23 +117,23 @@ class WorkloadPlan:
 
     @property
     def totals(self) -> dict[FlavorResource, int]:
-        """What its parts take of each resource of a flavor."""
+        """Usage of all parts by flavor and resource."""
         return dict(self.quota)
 
     @property
     def flavors_left(self) -> bool:
-        """Whether there are flavors that were not tried."""
+        """Whether some flavors have not been tried."""
         return any(not choice.last for part in self.parts for choice in part.flavors.values())
 
     @property
     def why(self) -> str:
-        """Why it does not fit, in words."""
+        """Why the workload does not fit."""
         return "; ".join(f"{part.pods.name}: {', '.join(dict.fromkeys(part.why))}" for part in self.parts if part.why)
 
     def taken(
         self, snapshot: Snapshot, workload: Workload, quota: dict[FlavorResource, int] | None = None
     ) -> WorkloadUsage:
-        """What it takes beyond what the workload has already."""
+        """Usage beyond what the workload already has."""
         found = WorkloadUsage({} if workload.admission else dict(self.quota if quota is None else quota))
         for part in self.parts:
             flavor = only_topology(part, snapshot, workload)
@@ -147,7 +147,7 @@ class WorkloadPlan:
         return found
 
     def admission(self, queue: str) -> Admission:
-        """As it is written down."""
+        """The plan as an admission."""
         shares = tuple(
             Share(
                 part.pods.name,
@@ -163,29 +163,29 @@ class WorkloadPlan:
 
 
 def only_topology(part: PodSetPlan, snapshot: Snapshot, workload: Workload) -> str:
-    """The one flavor with a topology of a part; empty: there is none, or there are several."""
+    """The only flavor with a topology in a part; empty: there is none, or several."""
     queue = snapshot.cluster.queues[workload.queue]
     found = {choice.flavor for choice in part.flavors.values()} & snapshot.flavors.keys() & set(queue.flavors)
     return next(iter(found)) if len(found) == 1 else ""
 
 
 Needs = Mapping[str, list[Wanted]]
-"""Pod sets that want a place, by flavor."""
+"""Pod sets that need a place, by flavor."""
 
 
 def explicit(pods: PodSet) -> bool:
-    """Whether a pod set asks something of the topology itself."""
+    """Whether a pod set requests a topology itself."""
     asks = pods.asks
     return asks is not None and bool(asks.required or asks.preferred or asks.unconstrained or asks.layers)
 
 
 def topology_only(queue: ClusterQueue, snapshot: Snapshot) -> bool:
-    """Whether all flavors of a queue have a topology: its workloads use it without asking."""
+    """Whether all flavors of a queue have a topology: its workloads then use it without a request."""
     return all(name in snapshot.flavors for name in queue.flavors)
 
 
 def needs(plan: WorkloadPlan, workload: Workload, snapshot: Snapshot) -> Needs:
-    """What still wants a place, by flavor; parts for which there is none fail."""
+    """Pod sets that still need a place, by flavor; parts that cannot have one fail."""
     queue, found = snapshot.cluster.queues[workload.queue], dict[str, list[Wanted]]()
     for part in plan.parts:
         implied = not explicit(part.pods) and topology_only(queue, snapshot)
@@ -222,13 +222,13 @@ def _provisioned(queue: ClusterQueue, snapshot: Snapshot) -> set[str]:
 def find(
     snapshot: Snapshot, workload: Workload, wanted: Needs, *, empty: bool = False
 ) -> dict[str, Assignment | Refusal]:
-    """Where the pod sets go, by name.
+    """The places of pod sets by name.
 
     Args:
         snapshot: The cluster.
-        workload: Whose they are.
-        wanted: What wants a place.
-        empty: Whether to look as if nothing ran.
+        workload: The workload that they belong to.
+        wanted: Pod sets that need a place.
+        empty: Whether to ignore everything that is running.
     """
     result: dict[str, Assignment | Refusal] = {}
     shared: dict[Path, Requests] = {}
@@ -250,12 +250,12 @@ def _running(workload: Workload) -> RunningPods | None:
 
 
 def failure(result: Mapping[str, Assignment | Refusal]) -> tuple[str, Refusal] | None:
-    """The first pod set that has to wait."""
+    """The first pod set that has to wait, and why."""
     return next(((name, found) for name, found in result.items() if isinstance(found, Refusal)), None)
 
 
 def keep(plan: WorkloadPlan, result: Mapping[str, Assignment | Refusal]) -> None:
-    """Writes places into the plan; those that were refused have none."""
+    """Stores places in the plan; refused pod sets have none."""
     for name, found in result.items():
         part = plan.part(name)
         part.place = None if isinstance(found, Refusal) else found
@@ -264,7 +264,7 @@ def keep(plan: WorkloadPlan, result: Mapping[str, Assignment | Refusal]) -> None
 
 
 def settle(plan: WorkloadPlan, workload: Workload, snapshot: Snapshot) -> None:
-    """Finds places for a plan whose quotas fit, or sees whether preemption would give it some."""
+    """Finds places for a plan that fits its quotas, or checks whether preemption would free some."""
     wanted = needs(plan, workload, snapshot)
     if plan.mode == AdmissionMode.FIT:
         result = find(snapshot, workload, wanted)

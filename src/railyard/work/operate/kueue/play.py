@@ -1,4 +1,4 @@
-"""Cycles of Kueue until nothing more changes: who gets in where, who has to go, who waits and why."""
+"""Runs Kueue's cycles until nothing changes: who is admitted where, who is preempted, who waits and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def state_of(played: PlayedWorkloads, one: Workload) -> str:
-    """Of `waits`, `preempted`, `has quota`, `moved`, `admitted` and `runs`."""
+    """State of a workload: `waits`, `preempted`, `has quota`, `moved`, `admitted` or `runs`."""
     if one.admission is None:
         return "preempted" if one.key in played.gone else "waits"
     if not one.admitted:
@@ -31,25 +31,25 @@ def state_of(played: PlayedWorkloads, one: Workload) -> str:
 
 
 def why_not(played: PlayedWorkloads, key: str) -> str:
-    """Why a workload has no admission; empty where nothing is known."""
+    """Why a workload is not admitted; empty if unknown."""
     if played.gone.get(key):
         return f"for {played.gone[key]}"
     return played.why.get(key, "no node in place of the one that is lost" if key in played.gone else "")
 
 
 Pins = dict[str, dict[str, str]]
-"""By pod set and resource, the flavor that was nominated."""
+"""The nominated flavor by pod set and resource."""
 
 
 @dataclass
 class CycleOutcome:
-    """What a cycle did.
+    """The outcome of one cycle.
 
     Attributes:
-        admitted: What workloads got that got something new, or lost a node and have another.
-        preempted: Workloads that have to go, by those who want their room.
-        evicted: Workloads that lost a node and got no other.
-        left: Workloads that wait and are looked at again at once, by queue.
+        admitted: New admissions, including those that replace a lost node.
+        preempted: Workloads to preempt, by the workload that needs their room.
+        evicted: Workloads that lost a node and found no replacement.
+        left: Waiting workloads that are tried again at once, by queue.
         inadmissible: Workloads that wait until something changes, by queue.
     """
 
@@ -63,7 +63,7 @@ class CycleOutcome:
 
 @dataclass
 class _Entry:
-    """A workload in a cycle: its plan, whom it wants to go, and what became of it."""
+    """A workload in a cycle: its plan, the workloads that it would preempt, and its outcome."""
 
     workload: Workload
     plan: WorkloadPlan
@@ -74,13 +74,13 @@ class _Entry:
 
     @property
     def order(self) -> tuple[bool, int, int, str]:
-        """Those with quota first, then who borrows least, the most important, the oldest."""
+        """Sort key: workloads with quota first, then least borrowing, highest priority, oldest."""
         one = self.workload
         return one.admission is None, self.plan.borrows, -one.priority, one.created
 
 
 def cycle(cluster: KueueCluster) -> CycleOutcome:
-    """Looks once at the head of each queue."""
+    """Tries the head of each queue once."""
     return _Cycle(cluster).run()
 
 
@@ -102,7 +102,7 @@ class _Cycle:
         return self.outcome
 
     def _heads(self) -> tuple[list[Workload], list[Workload]]:
-        """Workloads that are looked at, and those that wait behind them."""
+        """The workloads to try, and those that wait behind them."""
         found = [one for one in self.cluster.workloads if one.second_pass]
         waiting: list[Workload] = []
         queues = self.cluster.queues
@@ -116,7 +116,7 @@ class _Cycle:
         return found, waiting
 
     def _wait(self, entry: _Entry, behind: list[Workload]) -> None:
-        """Puts a workload back: to be looked at at once, or when something changes, then with those like it."""
+        """Puts a workload back, to be tried again at once or, with workloads like it, when something changes."""
         one, queue = entry.workload, self.cluster.queues[entry.workload.queue]
         self.outcome.why[one.key] = entry.why
         if entry.at_once or queue.strict or entry.plan.flavors_left:
@@ -128,7 +128,7 @@ class _Cycle:
             self.outcome.inadmissible.setdefault(one.queue, []).append(other.key)
 
     def _plan(self, workload: Workload, pinned: Pins | None = None) -> tuple[WorkloadPlan, list[Workload]]:
-        """What a workload would get, and who would have to go."""
+        """The plan of a workload, and the workloads that it would preempt."""
         plan, victims = self._first_plan(workload, pinned)
         queue, gates = self.cluster.queues[workload.queue], self.snapshot.gates
         asks = any(explicit(pods) for pods in workload.pod_sets) or topology_only(queue, self.snapshot)
@@ -160,7 +160,7 @@ class _Cycle:
         return targets(self.snapshot, workload, plan.quota, short, places)
 
     def _fewer(self, workload: Workload, assigner: Assigner) -> tuple[WorkloadPlan, list[Workload]] | None:
-        """The most pods with which a workload that starts with fewer could start."""
+        """The most pods with which a workload that accepts fewer could start."""
         full = [pods.count for pods in workload.pod_sets]
         spare = [pods.count - (pods.minimum or pods.count) for pods in workload.pod_sets]
         found: dict[int, tuple[WorkloadPlan, list[Workload]]] = {}
@@ -208,7 +208,7 @@ class _Cycle:
         return any(one.key in self.gone for one in entry.victims)
 
     def _renewed(self, entry: _Entry) -> tuple[WorkloadUsage, bool]:
-        """What the plan takes and whether it fits still; another plan, where others changed what it rests on."""
+        """The plan's usage and whether it still fits; plans again if other admissions changed what it relies on."""
         taken = entry.plan.taken(self.snapshot, entry.workload)
         lacks = self._lacks(entry, taken)
         contested = self._contested(entry) and self.snapshot.gates.recompute_targets
@@ -237,7 +237,7 @@ class _Cycle:
         return found
 
     def _reserved(self, entry: _Entry) -> WorkloadUsage:
-        """What is kept for a workload that waits for others to end: as much as the queue may use of it."""
+        """Usage reserved for a workload that waits for others to end: as much as the queue may use of it."""
         account, borrows = self.snapshot.accounts[entry.workload.queue], entry.plan.borrows > 0
         quota: dict[FlavorResource, int] = {}
         for kind, amount in entry.plan.quota.items():
@@ -255,23 +255,23 @@ def _shape(workload: Workload) -> tuple[object, ...]:
 
 
 def after(cluster: KueueCluster, outcome: CycleOutcome) -> Mapping[str, Admission]:
-    """What every workload has after a cycle: what it got, or had before."""
+    """Admissions of all workloads after a cycle, new or unchanged."""
     before = {one.key: one.admission for one in cluster.workloads if one.admission}
     return {**before, **outcome.admitted}
 
 
 _ROUNDS = 4
-"""Cycles for each workload before they count as going in circles."""
+"""Cycles per workload after which the run counts as endless."""
 
 
 @dataclass
 class PlayedWorkloads:
-    """The end of it.
+    """The final state.
 
     Attributes:
-        workloads: As they are then, by key, in the order of the file.
-        moved: Keys of those that ran and lost a node, and have another.
-        gone: Workloads that had to go, and for whom; empty: a node of it is lost and there is no other.
+        workloads: Workloads in their final state, by key, in file order.
+        moved: Keys of workloads that lost a node and got a replacement.
+        gone: Preempted workloads and the workload that preempted them; empty: evicted because of a lost node.
     """
 
     workloads: dict[str, Workload]
@@ -283,10 +283,10 @@ class PlayedWorkloads:
 
 
 def play(cluster: KueueCluster) -> PlayedWorkloads:
-    """Lets Kueue run; workloads that have to go do so between two cycles.
+    """Runs Kueue to the end; preempted workloads leave between two cycles.
 
     Raises:
-        SimulationError: Workloads chase one another without end.
+        SimulationError: Workloads preempt one another without end.
     """
     played = PlayedWorkloads({one.key: one for one in cluster.workloads})
     held: set[str] = set()
@@ -310,7 +310,7 @@ def _keys(outcome: CycleOutcome) -> list[str]:
 
 
 def _apply(cluster: KueueCluster, played: PlayedWorkloads, outcome: CycleOutcome) -> bool:
-    """Writes down what a cycle did; whether it did anything."""
+    """Applies the outcome of a cycle; returns whether anything changed."""
     for key, admission in outcome.admitted.items():
         one = played.workloads[key]
         ready = _ready(one, admission, cluster.queues[admission.queue])

@@ -1,4 +1,4 @@
-"""Queues of Kueue and what waits or runs in them: quotas, cohorts, flavors, workloads."""
+"""Queues of Kueue with their quotas, cohorts, flavors and workloads."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NEWER_EQUAL = "LowerOrNewerEqualPriority"
 
 @dataclass(frozen=True)
 class Quota:
-    """Of a resource of a flavor; None: no limit.
+    """Quota of a resource of a flavor; None: no limit.
 
     Attributes:
-        borrowing: How much more it may use of its cohort.
-        lending: How much of it others may use.
+        borrowing: How much more it may borrow from its cohort.
+        lending: How much of it others may borrow.
     """
 
     nominal: int = 0
@@ -32,17 +32,17 @@ class Quota:
 
 @dataclass(frozen=True)
 class ResourceGroup:
-    """Resources of one flavor each.
+    """Resources that get the same flavor.
 
     Attributes:
-        flavors: In the order in which they are tried, with their quotas by resource.
+        flavors: Flavors in the order in which they are tried, with their quotas by resource.
     """
 
     resources: tuple[str, ...]
     flavors: tuple[tuple[str, dict[str, Quota]], ...]
 
     def quotas(self) -> dict[FlavorResource, Quota]:
-        """By flavor and resource."""
+        """Quotas by flavor and resource."""
         return {(name, resource): quota for name, limits in self.flavors for resource, quota in limits.items()}
 
 
@@ -51,7 +51,7 @@ class FlavorSpec:
     """A ResourceFlavor.
 
     Attributes:
-        topology: Levels of its Topology; empty: none, nodes are not chosen.
+        topology: Levels of its Topology; empty: none, so nodes are not chosen.
     """
 
     name: str
@@ -63,12 +63,12 @@ class FlavorSpec:
 
 @dataclass(frozen=True)
 class Preemption:
-    """Whom a queue may preempt.
+    """Which workloads a queue may preempt.
 
     Attributes:
-        reclaim: Of workloads of the cohort that borrow.
-        borrowing: Whether it may do so while it borrows itself, and from whom: `Never` or `LowerPriority`.
-        threshold: Priority above which that does not hold; None: its own.
+        reclaim: Policy for workloads of the cohort that borrow.
+        borrowing: Policy for preempting while it borrows itself: `Never` or `LowerPriority`.
+        threshold: Priority above which it may not do so; None: its own priority.
     """
 
     within: str = NEVER
@@ -82,13 +82,13 @@ class ClusterQueue:
     """A ClusterQueue.
 
     Attributes:
-        cohort: To which it belongs; empty: none.
-        next_if_preempting: Whether it looks at further flavors where one takes preemption.
-        next_if_borrowing: Whether it does where one takes borrowing.
+        cohort: Its cohort; empty: none.
+        next_if_preempting: Whether it tries further flavors if one requires preemption.
+        next_if_borrowing: Whether it tries further flavors if one requires borrowing.
         prefer_local: Whether preemption is better than borrowing.
-        checks: (admission check, flavors that it is for; empty: all).
-        strict: Whether the head of the queue blocks those behind it (StrictFIFO).
-        stopped: Whether it takes no workloads.
+        checks: (admission check, flavors that it applies to; empty: all).
+        strict: Whether the head of the queue blocks the rest (StrictFIFO).
+        stopped: Whether it admits no workloads.
     """
 
     name: str
@@ -108,7 +108,7 @@ class ClusterQueue:
 
     @property
     def flavors(self) -> tuple[str, ...]:
-        """Of all groups."""
+        """Flavors of all groups."""
         return tuple(name for group in self.groups for name, _ in group.flavors)
 
 
@@ -123,12 +123,12 @@ class QueueCohort:
 
 @dataclass(frozen=True)
 class Share:
-    """What a pod set got.
+    """The admission of a pod set.
 
     Attributes:
-        used: Of each resource, by all its pods.
-        place: Where they go; None: no topology.
-        delayed: `Pending` while a provisioning request runs, `Ready` once a place was found; empty: neither.
+        used: Usage of each resource by all its pods.
+        place: Its topology assignment; None: no topology.
+        delayed: `Pending` while a provisioning request runs, `Ready` once a place is found; empty: neither.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Admission:
-    """What a workload got, by pod set."""
+    """The admission of a workload, by pod set."""
 
     queue: str
     shares: tuple[Share, ...]
@@ -152,15 +152,15 @@ class Workload:
     """A Workload.
 
     Attributes:
-        queue: The ClusterQueue to which its local queue leads; empty: there is none.
-        wanted: What each pod of a set takes of quotas, by set: requests after transformations.
-        admission: What it got; None: nothing yet.
+        queue: The ClusterQueue that its local queue points to; empty: none.
+        wanted: Quota used by each pod of a set, by set: requests after transformations.
+        admission: Its admission; None: none yet.
         admitted: Whether it may run.
-        evicted: Whether it is on its way out.
-        reserved: When its quota was reserved, as text that sorts.
-        active: Whether it wants to run.
-        one_pod: Whether it is one pod's, which cannot move.
-        done: Pods that have ended and give their quota back, by set.
+        evicted: Whether it is being evicted.
+        reserved: Time at which its quota was reserved, as text that sorts.
+        active: Whether it is active.
+        one_pod: Whether it is a single pod, which cannot move.
+        done: Pods that have ended and released their quota, by set.
     """
 
     key: str
@@ -181,7 +181,7 @@ class Workload:
     done: dict[str, int] = field(default_factory=dict)
 
     def held(self, share: Share) -> tuple[int, Requests]:
-        """Pods of a share that have not ended, and what they take of quotas; those admitted in part stay as many."""
+        """Pods that have not ended, and the quota that they use; a partial admission keeps its number of pods."""
         asked = next((pods.count for pods in self.pod_sets if pods.name == share.name), share.count)
         left = asked - min(self.done.get(share.name, 0), asked)
         if left >= share.count:
@@ -189,12 +189,12 @@ class Workload:
         return left, {resource: value // share.count * left for resource, value in share.used.items()}
 
     def share(self, name: str) -> Share | None:
-        """What a pod set got."""
+        """The admission of a pod set."""
         return next((one for one in self.admission.shares if one.name == name), None) if self.admission else None
 
     @property
     def lost(self) -> bool:
-        """Whether pods of it lie on a node that is lost."""
+        """Whether some of its pods are on a lost node."""
         return self.admitted and any(
             values[-1] in self.unhealthy
             for share in (self.admission.shares if self.admission else ())
@@ -203,7 +203,7 @@ class Workload:
 
     @property
     def delayed(self) -> bool:
-        """Whether all checks are ready and its place is still to be found."""
+        """Whether all checks are ready and it still needs a place."""
         pending = any(
             share.place is None and share.delayed == "Pending"
             for share in (self.admission.shares if self.admission else ())
@@ -212,5 +212,5 @@ class Workload:
 
     @property
     def second_pass(self) -> bool:
-        """Whether it has quota and wants a place: of a provisioned node, or in place of a lost one."""
+        """Whether it has quota and needs a place: on provisioned nodes, or to replace a lost node."""
         return self.admission is not None and not self.evicted and (self.lost or self.delayed)

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 _STOPS = {"NoSchedule", "NoExecute"}
-"""Effects of taints that keep pods away; PreferNoSchedule does not."""
+"""Taint effects that keep pods away; PreferNoSchedule does not."""
 
 
 def barred(node: KubernetesNode, selection: NodeSelection, tolerations: tuple[Toleration, ...]) -> str:
-    """What keeps the pods away from a node: a taint, `nodeSelector` or `affinity`; empty: nothing.
+    """What excludes pods from a node: a taint, `nodeSelector` or `affinity`; empty: nothing.
 
     Args:
         node: The node.
-        selection: Of the pods.
-        tolerations: Of the flavor, beside those of the pods.
+        selection: Node constraints of the pods.
+        tolerations: Tolerations of the flavor, in addition to those of the pods.
     """
     taint = unborne(node.taints, (*selection.tolerations, *tolerations))
     if taint:
@@ -39,7 +39,7 @@ def barred(node: KubernetesNode, selection: NodeSelection, tolerations: tuple[To
 
 
 def unborne(taints: tuple[tuple[str, str, str], ...], tolerations: tuple[Toleration, ...]) -> str:
-    """The first taint that keeps pods away and that none of the tolerations bears, as `key=value:effect`."""
+    """The first taint that keeps pods away and that no toleration matches, as `key=value:effect`."""
     for taint in taints:
         if taint[2] in _STOPS and not any(one.bears(taint) for one in tolerations):
             key, value, effect = taint
@@ -48,12 +48,12 @@ def unborne(taints: tuple[tuple[str, str, str], ...], tolerations: tuple[Tolerat
 
 
 def score(node: KubernetesNode, selection: NodeSelection) -> int:
-    """Sum of the weights of preferred terms that a node matches."""
+    """Sum of the weights of the preferred terms that a node matches."""
     return sum(weight for weight, term in selection.preferred if weight and _term(term, node.labels, node.name))
 
 
 def matches(labels: Labels, terms: tuple[dict[str, Any], ...], keys: set[str]) -> bool:
-    """Whether labels match one of the terms, of which only expressions on these keys count."""
+    """Whether labels match one of the terms; only expressions on these keys count."""
     kept = [
         {"matchExpressions": [one for one in term.get("matchExpressions", ()) if one["key"] in keys]} for term in terms
     ]
@@ -88,7 +88,7 @@ def _expression(one: dict[str, Any], labels: Labels) -> bool:
 
 
 Path = tuple[str, ...]
-"""Names of a group from the widest level to its own."""
+"""Names from the widest level down to a group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +96,10 @@ class Domains:
     """Groups of every level, the leafs last.
 
     Attributes:
-        paths: One tuple a level: the path of each group.
-        parent: One int32[groups] a level, the group above.
-        children: One tuple a level: int64, the groups below each.
-        rank: One int64[groups] a level: the place of each in the order of names.
+        paths: One tuple per level: the path of each group.
+        parent: One int32[groups] per level: the group above.
+        children: One tuple per level of int64 arrays: the groups below each.
+        rank: One int64[groups] per level: position of each in name order.
     """
 
     paths: tuple[tuple[Path, ...], ...]
@@ -109,7 +109,7 @@ class Domains:
 
     @staticmethod
     def of(paths: Sequence[Path], levels: int) -> Domains:
-        """Of the path of each leaf; leafs are numbered as they come, and none comes twice."""
+        """Builds the groups from the path of each leaf; leafs keep their order, and each occurs once."""
         kept, parent, children, rank = [], [], [], []
         above: dict[Path, int] = {(): 0}
         for level in range(1, levels + 1):
@@ -143,27 +143,27 @@ class Domains:
         return found
 
     def under(self, path: Path) -> NDArray[np.bool_]:
-        """bool[leafs], those that lie in the group of this path (all, where it is empty)."""
+        """bool[leafs], leafs in the group of this path (all if it is empty)."""
         size = len(path)
         return np.array([leaf[:size] == path for leaf in self.paths[-1]], np.bool_)
 
 
 Counts = list["NDArray[np.int64]"]
-"""One int64[groups] a level."""
+"""One int64[groups] per level."""
 _NEVER = np.iinfo(np.int64).max
 
 
 class TopologyRoom:
-    """What fits below every group; what has been handed out, once a placement goes down.
+    """What fits below every group, and during a placement what each group has been assigned.
 
     Attributes:
         slice_level: The level at which slices are counted.
-        inner: Pods that stay together at each level below it.
-        slices: Slices that fit; zero below their level.
-        led: Pods that fit beside a leader.
-        slices_led: Slices that fit beside a leader.
-        leaders: 1 where a leader fits.
-        score: How much the nodes below are preferred.
+        inner: Pods that stay together at each level below the slice level.
+        slices: Slices that fit; zero below the slice level.
+        led: Pods that fit next to a leader.
+        slices_led: Slices that fit next to a leader.
+        leaders: 1 if a leader fits.
+        score: Preference score of the nodes below.
     """
 
     def __init__(self, domains: Domains, fits: Fits, ask: PodAsk) -> None:
@@ -183,7 +183,7 @@ class TopologyRoom:
         self.roll_up()
 
     def copy(self) -> TopologyRoom:
-        """The same, for trials."""
+        """A copy for trials."""
         twin = TopologyRoom.__new__(TopologyRoom)
         twin.domains, twin.ask, twin.slice_level, twin.inner = self.domains, self.ask, self.slice_level, self.inner
         for name in ("pods", "slices", "led", "slices_led", "leaders", "score"):
@@ -191,7 +191,7 @@ class TopologyRoom:
         return twin
 
     def roll_up(self) -> None:
-        """Sums what leafs have, level by level; pods that an inner slice would leave over do not count."""
+        """Sums leaf counts level by level; pods that do not fill an inner slice do not count."""
         for level in range(self.domains.lowest, -1, -1):
             if level < self.domains.lowest:
                 self._sum(level)
@@ -217,18 +217,18 @@ class TopologyRoom:
         self.slices_led[level] = self._less(level, self.slices[level], slice_cost)
 
     def _less(self, level: int, whole: NDArray[np.int64], cost: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is left of a group where the child takes the leader to which it costs least; 0: none can."""
+        """What is left of a group if the leader goes to the child that loses least; 0: no child can take it."""
         able = np.flatnonzero(self.leaders[level + 1])
         least = np.full(len(whole), _NEVER)
         np.minimum.at(least, self.domains.parent[level + 1][able], cost[able])
         return np.where(least == _NEVER, 0, whole - np.where(least == _NEVER, 0, least))
 
     def sorted(self, level: int, groups: NDArray[np.int64]) -> list[int]:
-        """Groups with most slices first (least where no level was asked), then fewest pods left over, then by name."""
+        """Groups by most slices (fewest if no level was requested), then fewest leftover pods, then name."""
         return self._sorted(level, groups, self.slices[level][groups], self.pods[level][groups])
 
     def sorted_led(self, level: int, groups: NDArray[np.int64]) -> list[int]:
-        """The same of groups beside a leader, those that can take one first."""
+        """The same with a leader; groups that can take one come first."""
         if not self.ask.leaders:
             return self.sorted(level, groups)
         return self._sorted(
@@ -252,7 +252,7 @@ class TopologyRoom:
         return found
 
     def tightest(self, level: int, order: list[int], room: NDArray[np.int64], wanted: int, leaders: int) -> int:
-        """Of the most preferred groups the one with least room that suffices, the first of equals; else the first."""
+        """Of the most preferred groups the one with the least sufficient room, the first of equals; else the first."""
         if self.ask.by_score:
             best = self.score[level][order[0]]
             end = next((place for place, group in enumerate(order) if self.score[level][group] != best), len(order))

@@ -1,4 +1,4 @@
-"""Where a set of pods goes: the level at which groups hold it, and from there down to the leafs."""
+"""Searches the level at which groups can contain a set of pods, then goes down to the leafs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 Spread = tuple["TopologyRoom", int, list[int]]
-"""Room with shares handed out, the level of the groups, and the groups."""
+"""Room with assigned shares, the level of the groups, and the groups."""
 
 
 @dataclass(frozen=True)
 class _Greedy:
-    """A greedy choice: how many groups it takes, and the last with a leader and without."""
+    """A greedy choice: the number of groups, and the last one with a leader and without."""
 
     groups: int
     last_led: int | None
@@ -35,7 +35,7 @@ class _Greedy:
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Groups that could take equal shares: room without those below the threshold."""
+    """Groups that could get equal shares: the room without groups below the threshold."""
 
     room: TopologyRoom
     groups: list[int]
@@ -44,7 +44,7 @@ class _Choice:
 
 
 def balanced(room: TopologyRoom) -> Spread | None:
-    """Equal shares for the groups of the level asked for; None: there are none, the usual search has to do."""
+    """Equal shares for the groups of the requested level; None: impossible, so the usual search has to do."""
     ask = room.ask
     choice = _best(room)
     if choice is None:
@@ -61,7 +61,7 @@ def balanced(room: TopologyRoom) -> Spread | None:
 
 
 def _best(room: TopologyRoom) -> _Choice | None:
-    """Of the groups under each parent those with the highest threshold; of equals, those on fewest groups."""
+    """Among the groups under each parent those with the highest threshold; of equals, the fewest groups."""
     level, best = room.ask.level, None
     for siblings in _siblings(room, level):
         found = _candidate(room, level, [int(one) for one in siblings], best.threshold if best else 0)
@@ -104,7 +104,7 @@ def _candidate(room: TopologyRoom, level: int, groups: list[int], least: int) ->
 
 
 def _greedy(room: TopologyRoom, level: int, groups: list[int]) -> _Greedy | None:
-    """The largest groups until all slices and leaders have room; None: they do not."""
+    """The largest groups until all slices and leaders have room; None: there is not enough."""
     slices, leaders, used = room.ask.wanted, room.ask.leaders, 0
     last_led = last = None
     if leaders:
@@ -124,9 +124,9 @@ def _greedy(room: TopologyRoom, level: int, groups: list[int]) -> _Greedy | None
 
 
 def _pruned(room: TopologyRoom, level: int, groups: list[int], threshold: int) -> TopologyRoom:
-    """Room without the groups, and those one level below, that hold less than the threshold.
+    """Room without the groups, and the groups one level below, that have less than the threshold.
 
-    What inner slices would leave over is not taken off again: Kueue does not either.
+    Leftovers of inner slices are not subtracted again, as in Kueue.
     """
     trial = room.copy()
     trial.inner = {}
@@ -159,7 +159,7 @@ def _clear(room: TopologyRoom, level: int, group: int, kinds: tuple[list[NDArray
 
 
 def _richness(room: TopologyRoom, level: int, group: int) -> tuple[int, int, float, int]:
-    """Order in which groups are tried: with a leader, most slices beside it, most evenly spread pods, by name."""
+    """Order in which groups are tried: with a leader, most slices next to it, most evenly spread pods, by name."""
     even = 0.0
     if level < room.domains.lowest:
         pods = room.pods[level + 1][room.domains.children[level][group]]
@@ -174,9 +174,9 @@ def _richness(room: TopologyRoom, level: int, group: int) -> tuple[int, int, flo
 
 
 def _fewest(room: TopologyRoom, level: int, order: list[int]) -> list[int] | None:
-    """As few groups as a greedy choice takes, of those sets the one with least room that suffices.
+    """As few groups as the greedy choice takes; among such sets, the one with the least sufficient room.
 
-    A table of (groups taken, leaders left, pods left) to the first set that came to it.
+    Uses a table from (groups taken, leaders left, pods left) to the first set that reached it.
     """
     greedy = _greedy(room, level, order)
     if greedy is None:
@@ -207,7 +207,7 @@ def _extend(
 
 
 def _share(room: TopologyRoom, level: int, groups: list[int], threshold: int) -> list[int] | None:
-    """The threshold to each of the fewest groups, and what is left to the first that have room."""
+    """Gives the threshold to each of the fewest groups, and the rest to the first ones with room."""
     ask = room.ask
     chosen = _fewest(room, level, sorted(groups, key=lambda one: int(room.domains.rank[level][one])))
     if chosen is None or ask.wanted < len(chosen) * threshold:
@@ -231,7 +231,7 @@ Found = tuple[int, list[int]]
 
 
 def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[TopologyRoom, int]:
-    """The pods that each leaf gets, or the room that there was, and how many slices it holds."""
+    """The pods that each leaf gets; or the available room, and how many slices fit in it."""
     room = TopologyRoom(domains, fits, ask)
     spread, level, groups = room, ask.level, None
     if ask.balanced and not (ask.required or ask.anywhere):
@@ -252,7 +252,7 @@ def assign(domains: Domains, fits: Fits, ask: PodAsk) -> Given | tuple[TopologyR
 
 
 def _fitting(room: TopologyRoom, level: int) -> Found | int:
-    """The level and the groups that hold the set; a number: it has to wait, so many slices would fit."""
+    """The level and the groups that contain the set; a number: it has to wait, and this many slices would fit."""
     ask, order = room.ask, room.sorted_led(level, room.domains.groups(level))
     holds = (room.slices_led[level] >= ask.wanted) & (room.leaders[level] >= ask.leaders)
     first = int(np.argmax(holds[order])) if holds.any() else None
@@ -273,7 +273,7 @@ def _tightest_slices(room: TopologyRoom, level: int, order: list[int], wanted: i
 
 
 def _several(room: TopologyRoom, level: int, order: list[int]) -> Found | int:
-    """The first groups: those that take leaders, then others; for the last part the tightest that holds it."""
+    """The first groups: those that take leaders, then others; the tightest that fits takes the rest."""
     ask, wanted, leaders = room.ask, room.ask.wanted, room.ask.leaders
     order = _leader_first(room, level, order, _Load(ask.pods, leaders, ask.size, in_slices=True))
     found: list[int] = []
@@ -301,7 +301,7 @@ def _several(room: TopologyRoom, level: int, order: list[int]) -> Found | int:
 
 @dataclass(frozen=True)
 class _Load:
-    """What groups are to get: pods in slices of a size, or one by one, and leaders."""
+    """What groups still have to take: pods in slices of a size or one by one, and leaders."""
 
     pods: int
     leaders: int
@@ -314,14 +314,14 @@ class _Load:
         return self.size if self.in_slices else 1
 
     def counts(self, room: TopologyRoom, level: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of groups what they hold of it, without a leader and beside one."""
+        """How much of it groups can take, without a leader and next to one."""
         if self.in_slices:
             return room.slices[level], room.slices_led[level]
         return room.pods[level], room.led[level]
 
 
 def _leader_first(room: TopologyRoom, level: int, order: list[int], load: _Load) -> list[int]:
-    """The first group that can take the leader and leaves room enough for all, put in front."""
+    """Moves the first group that can take the leader and still leaves enough room to the front."""
     if not load.leaders or len(order) < 2:
         return order
     counts, led = load.counts(room, level)
@@ -333,10 +333,10 @@ def _leader_first(room: TopologyRoom, level: int, order: list[int], load: _Load)
 
 
 def _hand_out(room: TopologyRoom, level: int, order: list[int], load: _Load) -> list[int]:
-    """Gives groups their pods and leaders.
+    """Assigns pods and leaders to groups.
 
     Returns:
-        The groups that have some; empty where they do not suffice.
+        The groups that got some; empty if there is not enough room.
     """
     order = _leader_first(room, level, order, load)
     counts, led = load.counts(room, level)
@@ -359,7 +359,7 @@ def _hand_out(room: TopologyRoom, level: int, order: list[int], load: _Load) -> 
 
 
 def _down(room: TopologyRoom, level: int, groups: list[int], *, equal: bool) -> list[int]:
-    """From groups to leafs: above the slices' level all together, from there on each group for itself."""
+    """From groups down to leafs: above the slice level all groups together, below it each group separately."""
     ask, lowest = room.ask, room.domains.lowest
     load = _Load(ask.pods, ask.leaders, ask.size, in_slices=True)
     groups = _hand_out(room, level, groups, load)

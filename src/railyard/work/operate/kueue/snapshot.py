@@ -1,7 +1,7 @@
-"""A cluster at one moment: quotas, nodes, and who runs; workloads can be taken out of it and put back.
+"""A cluster at one moment: quotas, nodes and running workloads, which can be removed and added back.
 
-A queue's usage counts against its own quota as far as that is not lent; beyond it, it counts in the cohort, and so on
-to the root. Borrowing limits bound what a node takes from above it.
+A queue's usage counts first against the part of its own quota that it does not lend. The excess counts in the cohort,
+and so on up to the root. Borrowing limits bound what a queue or cohort takes from above it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Account:
     """A queue or a cohort.
 
     Attributes:
-        subtree: What it and those below it have, as far as they lend it.
+        subtree: Quota of it and of everything below it, as far as they lend it.
     """
 
     name: str
@@ -49,20 +49,20 @@ class Account:
     used: dict[FlavorResource, int] = field(default_factory=dict)
 
     def quota(self, kind: FlavorResource) -> Quota:
-        """Of a resource of a flavor; none: zero."""
+        """Quota of a resource of a flavor; zero if none."""
         return self.quotas.get(kind, _NONE)
 
     def kept(self, kind: FlavorResource) -> int:
-        """What it does not lend."""
+        """Quota that it does not lend."""
         lending = self.quota(kind).lending
         return 0 if lending is None else max(0, self.subtree.get(kind, 0) - lending)
 
     def spare(self, kind: FlavorResource) -> int:
-        """What is left of that."""
+        """Unused part of that."""
         return max(0, self.kept(kind) - self.used.get(kind, 0))
 
     def free(self, kind: FlavorResource) -> int:
-        """What it may still use, borrowed included; below zero where more is used than there is."""
+        """What it may still use including borrowing; negative if usage is over the limit."""
         if self.parent is None:
             return self.subtree.get(kind, 0) - self.used.get(kind, 0)
         above = self.parent.free(kind)
@@ -73,40 +73,40 @@ class Account:
         return self.spare(kind) + above
 
     def most(self, kind: FlavorResource) -> int:
-        """What it could use if nothing were used."""
+        """What it could use if nothing were in use."""
         if self.parent is None:
             return self.subtree.get(kind, 0)
         found, limit = self.kept(kind) + self.parent.most(kind), self.quota(kind).borrowing
         return found if limit is None else min(found, self.subtree.get(kind, 0) + limit)
 
     def add(self, kind: FlavorResource, amount: int) -> None:
-        """Counts usage, and in the cohort what goes beyond what is kept."""
+        """Adds usage; what exceeds the quota it does not lend counts in the cohort."""
         spare = self.spare(kind)
         self.used[kind] = self.used.get(kind, 0) + amount
         if self.parent is not None and amount > spare:
             self.parent.add(kind, amount - spare)
 
     def remove(self, kind: FlavorResource, amount: int) -> None:
-        """Takes usage back."""
+        """Removes usage."""
         beyond = self.used.get(kind, 0) - self.kept(kind)
         self.used[kind] = self.used.get(kind, 0) - amount
         if self.parent is not None and beyond > 0:
             self.parent.remove(kind, min(amount, beyond))
 
     def over(self, kind: FlavorResource, more: int = 0) -> bool:
-        """Whether it uses more than it has, with so much more."""
+        """Whether it is over its quota with `more` added."""
         return self.subtree.get(kind, 0) < self.used.get(kind, 0) + more
 
     def over_nominal(self, kind: FlavorResource, more: int = 0) -> bool:
-        """The same of a queue's nominal quota: whether it borrows."""
+        """Whether it is over its nominal quota with `more` added, which means that it borrows."""
         return self.quota(kind).nominal < self.used.get(kind, 0) + more
 
     def within(self, kinds: Iterable[FlavorResource]) -> bool:
-        """Whether it uses no more than it has of any of them."""
+        """Whether it is within its quota for all of these resources."""
         return not any(self.over(kind) for kind in kinds)
 
     def above(self) -> Iterator[Account]:
-        """Cohorts from its own to the root."""
+        """Its cohorts, from its own to the root."""
         account = self.parent
         while account is not None:
             yield account
@@ -114,13 +114,13 @@ class Account:
 
     @property
     def height(self) -> int:
-        """Levels below it."""
+        """Number of levels below it."""
         return max([min(len(self.cohorts) + len(self.queues), 1), *(one.height + 1 for one in self.cohorts)])
 
     def reach(self, kind: FlavorResource, amount: int) -> tuple[int, bool]:
-        """How far it has to go for so much: height of the lowest cohort that has it, and whether that is not all.
+        """How far it has to borrow for an amount: height of the lowest cohort that has it; whether more are above.
 
-        Zero: it has it itself.
+        Zero: its own quota is enough.
         """
         if self.parent is None or not self.over_nominal(kind, amount):
             return 0, self.parent is not None
@@ -133,10 +133,10 @@ class Account:
 
 
 def accounts(queues: Iterable[ClusterQueue], cohorts: Iterable[QueueCohort]) -> dict[str, Account]:
-    """The account of each queue, in the tree of cohorts.
+    """The account of each queue in the tree of cohorts.
 
     Raises:
-        InputError: Cohorts are above one another.
+        InputError: Cohorts form a cycle.
     """
     queues, cohorts = list(queues), list(cohorts)
     specs = {cohort.name: cohort for cohort in cohorts}
@@ -182,20 +182,20 @@ def _fill(account: Account) -> None:
 
 
 def charge(account: Account, usage: Mapping[FlavorResource, int], sign: int = 1) -> None:
-    """Counts usage of a queue, or takes it back."""
+    """Adds usage of a queue, or removes it."""
     for kind, amount in usage.items():
         (account.add if sign > 0 else account.remove)(kind, amount)
 
 
 @dataclass
 class WorkloadUsage:
-    """What a workload takes: of quotas, and of the domains of flavors."""
+    """Usage of a workload: quotas, and domains of flavors."""
 
     quota: dict[FlavorResource, int] = field(default_factory=dict)
     places: dict[str, dict[Path, Requests]] = field(default_factory=dict)
 
     def book(self, flavor: str, taken: dict[Path, Requests]) -> None:
-        """Adds what pods take of domains."""
+        """Adds the usage of pods by domain."""
         known = self.places.setdefault(flavor, {})
         for values, requests in taken.items():
             known[values] = total(known.get(values, {}), requests)
@@ -203,12 +203,12 @@ class WorkloadUsage:
 
 @dataclass(frozen=True)
 class KueueCluster:
-    """Everything that decides about admission.
+    """Everything that decides admission.
 
     Attributes:
-        other: What pods that Kueue did not place take, by node.
+        other: Usage of pods that Kueue did not place, by node.
         provisioning: Names of admission checks that provision nodes.
-        grounds: See `ground`; another moment of the same nodes and flavors may share them.
+        grounds: See `ground`; snapshots of the same nodes and flavors may share it.
     """
 
     nodes: tuple[KubernetesNode, ...]
@@ -222,7 +222,7 @@ class KueueCluster:
     grounds: dict[str, FlavorNodes] = field(default_factory=dict, compare=False, repr=False)
 
     def ground(self, flavor: FlavorSpec) -> FlavorNodes:
-        """The nodes of a flavor in its topology, made once for all moments of the cluster."""
+        """The nodes of a flavor in its topology, built once for all snapshots of the cluster."""
         if flavor.name not in self.grounds:
             self.grounds[flavor.name] = FlavorNodes(flavor.topology, self.nodes, flavor.labels, self.other)
         return self.grounds[flavor.name]
@@ -250,7 +250,7 @@ class Snapshot:
                 self._spread(taken)
 
     def _spread(self, taken: WorkloadUsage) -> None:
-        """Books what runs on every flavor that has the node: flavors overlap."""
+        """Adds running usage to every flavor that contains the node, because flavors overlap."""
         for name, places in taken.places.items():
             shared = self.gates.overlapping and name in self.flavors and self.flavors[name].by_node
             for other, flavor in self.flavors.items():
@@ -258,7 +258,7 @@ class Snapshot:
                     flavor.take(places)
 
     def usage(self, workload: Workload) -> WorkloadUsage:
-        """What a workload with quota takes."""
+        """Usage of a workload with quota."""
         found = WorkloadUsage()
         requests = {one.name: one.requests for one in workload.pod_sets}
         for share in workload.admission.shares if workload.admission else ():
@@ -272,26 +272,26 @@ class Snapshot:
         return found
 
     def add(self, queue: str, taken: WorkloadUsage, sign: int = 1) -> None:
-        """Counts usage of a queue, or takes it back."""
+        """Adds usage of a queue, or removes it."""
         charge(self.accounts[queue], taken.quota, sign)
         for name, places in taken.places.items():
             if name in self.flavors and name in self.cluster.queues[queue].flavors:
                 self.flavors[name].take(places, sign)
 
     def remove_workload(self, workload: Workload) -> None:
-        """Takes a workload out."""
+        """Removes a workload."""
         queue = _queue_of(workload)
         del self.running[queue][workload.key]
         self.add(queue, self.usage(workload), -1)
 
     def add_workload(self, workload: Workload) -> None:
-        """Puts it back."""
+        """Adds a workload back."""
         queue = _queue_of(workload)
         self.running[queue][workload.key] = workload
         self.add(queue, self.usage(workload))
 
     def weigh(self, workloads: Iterable[Workload], sign: int) -> None:
-        """Takes the usage of workloads out (-1), or puts it back (1); they stay in their queues."""
+        """Removes the usage of workloads (-1) or adds it back (1); they stay in their queues."""
         for workload in workloads:
             self.add(_queue_of(workload), self.usage(workload), sign)
 

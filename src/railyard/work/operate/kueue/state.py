@@ -1,4 +1,4 @@
-"""A cluster of Kueue out of manifests: `kubectl get -o yaml` of nodes, pods, and Kueue's objects."""
+"""Builds a Kueue cluster from manifests: `kubectl get -o yaml` of nodes, pods, and Kueue's objects."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _GROUP_OF_PODS = "kueue.x-k8s.io/is-group-workload"
 
 
 def cluster(manifests: Iterable[Manifest]) -> KueueCluster:
-    """The cluster that manifests describe; kinds that do not matter are left out.
+    """The cluster that manifests describe; other kinds are ignored.
 
     Raises:
-        InputError: An object lacks something, or has something of the wrong kind.
+        InputError: A field of an object is missing or has the wrong type.
     """
     by_kind: dict[str, list[Manifest]] = defaultdict(list)
     for one in manifests:
@@ -88,15 +88,15 @@ def cluster(manifests: Iterable[Manifest]) -> KueueCluster:
 
 
 def gates(switched: dict[str, bool]) -> Gates:
-    """Gates with some of them switched; those that change nothing here are left out."""
+    """Gates with some of them switched; those that have no effect here are ignored."""
     return Gates(**{GATES[name]: bool(on) for name, on in switched.items() if name in GATES})
 
 
 def read_each(manifests: list[Manifest], reader: Callable[[Manifest], T]) -> list[T]:
-    """What a reader makes of objects.
+    """Applies a reader to objects.
 
     Raises:
-        InputError: It finds one wrong; names it.
+        InputError: An object is invalid; names it.
     """
     found = []
     for manifest in manifests:
@@ -144,7 +144,7 @@ def _groups(spec: Manifest) -> tuple[ResourceGroup, ...]:
 
 
 def _nominal(resource: Manifest) -> Any:
-    """The quota, which the API wants too: a misspelt key must not read as nothing."""
+    """The quota, which the API requires too: a misspelled key must not read as no quota."""
     if "nominalQuota" not in resource:
         known = ("nominalQuota", "borrowingLimit", "lendingLimit")
         odd = [key for key in resource if key not in {"name", *known}]
@@ -206,7 +206,7 @@ def _local_queue(manifest: Manifest) -> tuple[str, str]:
 
 
 Transformations = dict[str, tuple[bool, Requests]]
-"""By resource: whether it is kept, and what a unit of it stands for; CPU by the thousandth."""
+"""By resource: whether it is kept, and what one unit of it maps to; CPU in millicores."""
 
 
 def _transformations(configuration: Manifest) -> Transformations:
@@ -257,7 +257,7 @@ def _workload(manifest: Manifest, queues: dict[str, str], transformations: Trans
 
 
 def _with_updates(pods: PodSet, status: Manifest) -> PodSet:
-    """With the selectors and tolerations that admission checks that are ready add."""
+    """Adds the selectors and tolerations of ready admission checks."""
     for check in status.get("admissionChecks") or ():
         for one in (check.get("podSetUpdates") or ()) if check["state"] == "Ready" else ():
             if one["name"] == pods.name:
@@ -269,7 +269,7 @@ def _with_updates(pods: PodSet, status: Manifest) -> PodSet:
 
 
 def admission(manifest: Manifest | None) -> Admission | None:
-    """What a workload got, of its status; None: nothing."""
+    """The admission in a workload's status; None: none."""
     if not manifest:
         return None
     return Admission(
@@ -289,7 +289,7 @@ def admission(manifest: Manifest | None) -> Admission | None:
 
 
 def is_manifests(path: Path) -> bool:
-    """Whether a file holds objects of Kueue."""
+    """Whether a file contains objects of Kueue."""
     text = read_text(path, errors="replace")
     return "kueue.x-k8s.io/" in text and "kind" in text
 
@@ -298,16 +298,16 @@ def read_manifests(path: Path) -> list[dict[str, Any]]:
     """The objects of a file.
 
     Raises:
-        InputError: It is no YAML, or something in it is no object.
+        InputError: The file is not YAML, or a document in it is not an object.
     """
     return parse_manifests(read_text(path), path)
 
 
 def parse_manifests(text: str, path: str | Path) -> list[dict[str, Any]]:
-    """The objects of a text, those of lists one by one.
+    """The objects of a text, with lists flattened.
 
     Raises:
-        InputError: It is no YAML, or something in it is no object.
+        InputError: The text is not YAML, or a document in it is not an object.
     """
     try:
         documents = [one for one in yaml.load_all(text, Loader=_LOADER) if one is not None]
@@ -344,7 +344,7 @@ def read_cluster(paths: Iterable[Path]) -> KueueCluster:
     """The cluster that files describe together.
 
     Raises:
-        InputError: Names the file and the object that is wrong.
+        InputError: Names the file and the invalid object.
     """
     paths = list(dict.fromkeys(paths))
     manifests = [one for path in paths for one in read_manifests(path)]
