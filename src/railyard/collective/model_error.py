@@ -42,7 +42,6 @@ class ModelErrorBand:
         ranks: Most ranks of one of them.
         largest_bytes: Largest size.
         algorithms: That these ran, as predicted.
-        architectures: Of their accelerators.
         beyond: In what a collective lies beyond them, words; empty where it does not.
     """
 

@@ -24,11 +24,7 @@ def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> 
 
 
 def hops(ranks: int) -> list[tuple[int, list[int]]]:
-    """For each step: its distance, and how far from their home the chunks are that a rank passes on.
-
-    Args:
-        ranks: Of the communicator.
-    """
+    """For each step: its distance, and how far from their home the chunks are that a rank passes on."""
     distances = [1 << bit for bit in reversed(range(max(ranks - 1, 0).bit_length()))]
     return [
         (distance, [offset for offset in range(0, ranks, 2 * distance) if offset + distance < ranks])

@@ -216,8 +216,3 @@ def neighbours(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sources and targets of the transfers of `sendrecv_perf`, as positions."""
     order = orders(shape)[0]
     return order, (order + 1) % shape.ranks
-
-
-def send_receive_schedule(source: int, target: int) -> tuple[tuple[Send, ...], ...]:
-    """The one step of one message, whole."""
-    return ((Send(source, target, (0,)),),)

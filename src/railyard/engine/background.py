@@ -46,8 +46,6 @@ class Bursts:
         pattern: `incast`: many ports send to one; `permutation`: each to another; `all-to-all`: each to every other.
         ports: Ports that take part, spread over the cluster; of an incast the senders.
         targets: Ports to which an incast goes, one after another.
-        size_bytes: Of every flow.
-        every_ps: From one burst to the next.
         klass: Traffic class, 0 to 7; collectives are 0, storage is 1.
         name: What results call it, behind its pattern.
     """
@@ -90,8 +88,6 @@ class Burst(NamedTuple):
     Attributes:
         source: int64[flows], sending ports.
         target: int64[flows], receiving ports.
-        start_ps: When.
-        size_bytes: Of every flow.
         klass: Traffic class.
         word: What results call it.
     """

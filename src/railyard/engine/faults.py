@@ -33,7 +33,6 @@ class Outage:
 
     Attributes:
         link: int64[], physical links.
-        begin_ps: When they die.
         end_ps: When what uses them moves again because they are back; None: never.
         withdrawn_ps: From when on routes keep off them, and what was sent has been sent again; None: they never do.
         restored_ps: From when on routes use them again; None: never.

@@ -172,7 +172,6 @@ class FaultChanges:
 
     Attributes:
         rows: Changes of state.
-        faults: As they were given.
     """
 
     rows: tuple[Row, ...]

@@ -70,13 +70,9 @@ class Cohort:
 
     Attributes:
         delay_s: Until a participant hears that it is selected.
-        down_bits: To each.
-        down_bps: That its link gets it.
         down_lag_s: What a download takes besides its bits: setup, slow start, propagation.
         compute_s: Local work.
         crossing_s: Activations and gradients over a cut during that work; 0 without.
-        up_bits: From each.
-        up_bps: That its link gets it.
         up_lag_s: What an upload takes besides its bits.
         before_s: float64[stages, participants], each stage before the download.
         after_s: float64[stages, participants], each stage behind the upload.
@@ -133,7 +129,6 @@ class Closed:
         gone: bool[participants], who left before its update was there.
         critical: Participant whose update ended the round; -1 where the deadline or a dropout did.
         parts_s: float64[5, participants]: selection and stages, download, computation, crossing, upload.
-        stages_s: Of all stages together.
         queue_s: Mean seconds that sharing links added to an update.
     """
 
@@ -244,17 +239,6 @@ def _queued(cohort: Cohort, parts: Floats) -> float:
         return 0.0
     alone = cohort.down_bits / cohort.down_bps + cohort.down_lag_s + cohort.up_bits / cohort.up_bps + cohort.up_lag_s
     return float((parts[1] + parts[4] - alone)[sent].mean())
-
-
-def exponential_order(count: int, rank: int, mean: float = 1.0) -> float:
-    """Mean of the rank-th smallest of so many independent exponential numbers (Renyi 1953).
-
-    Args:
-        count: How many are drawn.
-        rank: Which, from 1 (the smallest) to `count` (the largest).
-        mean: Of one.
-    """
-    return float(mean * np.sum(1.0 / np.arange(count - rank + 1, count + 1)))
 
 
 _MOST_IN_VAIN = 1000

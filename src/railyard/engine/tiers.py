@@ -48,7 +48,6 @@ class Tiers:
     """One network; arrays over its t tiers, the first of which are the NICs, each a unit of its own.
 
     Attributes:
-        names: Of the tiers.
         port_bps: Line rate of a NIC's port.
         ports: Of an accelerator; below 1 where some share them.
         ranks: Accelerators of the cluster.

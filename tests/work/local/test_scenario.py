@@ -17,7 +17,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario.conditions import one_of
 from railyard.work.study.study import prepare
 from railyard.work.study.study import run as execute
-from railyard.work.training.sync import KINDS, DiLoCo, OneBit, PowerSgd, StreamingDiLoCo, ZeroPlusPlus
+from railyard.work.training.sync import KINDS, DiLoCo, PowerSgd, StreamingDiLoCo, ZeroPlusPlus
 from railyard.work.training.sync.check import check_values
 from railyard.work.training.sync.ledger import ledger
 from railyard.work.training.sync.local import utilization
@@ -193,11 +193,6 @@ def test_zero_plus_plus_sends_a_quarter_across_nodes(yard):
 
 def _fields(record):
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
-
-
-def test_one_bit_adam_sends_five_times_less_over_a_job():
-    """Tang et al. 2021: 1 / (w + (1 - w) / 16) with a warm-up of 23 of 152 thousand steps; "up to 5 times"."""
-    assert OneBit(warmup=23 / 152).volume_reduction() == pytest.approx(4.9, abs=0.05)
 
 
 def test_one_bit_adam_profile_of_plain_training():

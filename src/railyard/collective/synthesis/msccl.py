@@ -44,7 +44,6 @@ class Message:
 
     Attributes:
         source, target: Numbers of ranks, from 0.
-        piece: Which.
         reduce: Whether the target adds it.
         after: Messages that have to have come to the source.
     """
@@ -104,7 +103,6 @@ class BufferLayout:
     """Where pieces lie in the buffers of ranks.
 
     Attributes:
-        collective: Which.
         ranks: How many.
         cut: Pieces of each part.
     """

@@ -57,7 +57,6 @@ class ThreadBlock:
     """A thread block.
 
     Attributes:
-        rank: Of which rank.
         number: Which of the rank's.
         to, of: Ranks to which it sends and from which it receives; -1: none.
         channel: Messages of one channel between two ranks come in order.

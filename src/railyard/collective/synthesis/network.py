@@ -33,9 +33,7 @@ class SizeMeaning:
     """A size, and what it is for a pair and for all ranks.
 
     Attributes:
-        bytes: As it is given.
         definition: What it counts.
-        ranks: That take part.
         per_pair_bytes: Of it, what a rank has for (or gets from) each other rank.
         total_bytes: What all ranks bring together.
     """

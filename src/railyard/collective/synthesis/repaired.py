@@ -39,7 +39,6 @@ class Branch(NamedTuple):
     """How a rank gets a piece.
 
     Attributes:
-        source: From which rank.
         links: Over which links.
         leaves: When it is planned to start, us.
         arrives: When it was to be there in the network that was, us.
@@ -291,7 +290,6 @@ class Broken:
     Attributes:
         network: The links that are left.
         was: Before.
-        symmetry: Of what was.
     """
 
     network: LinkNetwork

@@ -218,7 +218,6 @@ class _Leg:
     """A link that may be taken next on the journey from a rank to another.
 
     Attributes:
-        link: Which.
         start: The rank where the journey began.
         version: How many branches that rank had then.
         before: The leg before it; None: it leaves the rank.

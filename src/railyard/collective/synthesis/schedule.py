@@ -146,7 +146,6 @@ class Sends:
     """Sends of pieces of equal size, each after those that it waits for.
 
     Attributes:
-        piece_bytes: Of every send.
         pieces: How many there are to be sent, numbered from 0.
         link: int32[sends], which link.
         piece: int32[sends], which piece of data.

@@ -195,7 +195,6 @@ class LabNode:
     """A host or a switch: a network namespace.
 
     Attributes:
-        name: For people.
         hash_seed: Of its choice among equal next hops; 0 for hosts.
         addresses: Interface and address, of a host one each.
         routes: Of a switch: address, and the interfaces by which it is reached equally well.
@@ -235,7 +234,6 @@ class Connection:
         target: Rank.
         source_address: By which it leaves: of a NIC.
         source_port: Chosen so that switches hash it onto the path that the cluster drew; 0: any.
-        target_address: Where it goes.
         links: Of the cluster, that it crosses; none inside a server.
     """
 
@@ -304,7 +302,6 @@ class RankProgram:
         rank: Its number.
         host: The node that it runs on.
         steps: Its tasks in the order of their numbers.
-        scripts: Of collectives.
         arrives: Transfers that come to it: by task, from which rank, bytes of a part, and parts.
         notes: Tasks whose end it lets others know, each with their ranks.
         noted: How many of those it is let know of.
@@ -344,7 +341,6 @@ class Blueprint:
 
     Attributes:
         wires: The network.
-        connections: Of all ranks.
         programs: One a rank; or
         commands: the user's programs.
         window_bytes: What a connection may have on its way.
@@ -382,7 +378,6 @@ class Ran:
 
     Attributes:
         times: Of each rank: task, start and end of it there, ns from the start of the run; -1: not there.
-        counted: Of ports.
         starved: The largest share of the run for which a rank was ready and had no processor.
         statuses: Of the user's programs, how each ended.
     """

@@ -49,7 +49,6 @@ class LabRun:
     Attributes:
         merged: The tasks.
         lowered: Their communications.
-        cluster: On what.
         plan: The lab.
         dilation: Seconds of the lab for one of the cluster.
     """

@@ -68,8 +68,6 @@ class Keeper:
         wires: What they are.
         crossing: Connections by link.
         home: The namespace of the keeper itself.
-        spaces: Of every node.
-        watches: Of the nodes' queues.
     """
 
     def __init__(self, wires: Wires, connections: Sequence[Connection] = ()) -> None:
@@ -226,7 +224,6 @@ class Child:
 
     Attributes:
         pid: Its number.
-        results: Where its frames come from.
         control: What it waits at; closing it lets it go.
     """
 

@@ -56,7 +56,6 @@ class LibraryCall:
     Attributes:
         algorithm: What it runs as.
         kind: What it does.
-        shape: Of the communicator.
         wire_bytes: Its size with what the protocol adds.
         rounds: Invocations back to back.
         lanes: Connections to a neighbour, which all carry the same.
@@ -180,7 +179,6 @@ class LabWork:
     Attributes:
         graph: The tasks, by the cluster's ranks.
         lowered: What each communication runs as.
-        cluster: Where.
         policy: What is fixed about collectives.
     """
 

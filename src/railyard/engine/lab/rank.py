@@ -83,9 +83,7 @@ class _Run:
     """A collective that this rank has reached.
 
     Attributes:
-        step: Which.
         left: Sends and receives of this round that are not over.
-        rounds: That follow.
         unblocks: By receive: sends that wait for it.
     """
 

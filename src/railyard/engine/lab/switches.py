@@ -45,9 +45,6 @@ class LinkCounts:
     """What a link did meanwhile.
 
     Attributes:
-        name: From where to where.
-        rate_bps: In the lab.
-        bytes: On the wire.
         waited_s: How long packets waited at it, by samples.
     """
 
@@ -62,7 +59,6 @@ class Executed:
     """How it ended.
 
     Attributes:
-        statuses: Of each rank.
         links: That carried anything, the fullest first.
     """
 

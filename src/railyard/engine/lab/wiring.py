@@ -41,7 +41,6 @@ class Lab:
     """The network of a cluster as a lab has it.
 
     Attributes:
-        wires: To be built.
         node_of: int64[nodes of the network], number of the namespace.
         choices: By switch and port of a NIC, as the network numbers both: the links by which it goes on, in the order
             of the route.
@@ -332,7 +331,6 @@ class Connections:
     """Connections while programs ask for them; each is opened once.
 
     Attributes:
-        cluster: Where ranks are.
         lab: Its network in namespaces.
         pxn: Whether what goes to another rail leaves by the peer's NIC on that rail.
         listed: What has been asked for.

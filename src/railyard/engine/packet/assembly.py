@@ -117,7 +117,6 @@ class HostNames:
     """Names of the hosts of a placed cluster.
 
     Attributes:
-        ranks: Of the cluster.
         storage: First host of a storage network of its own, 0 where there is none.
         scale_up: First host on scale-up, -1 where scale-up is not made of packets.
     """
@@ -212,7 +211,6 @@ class LoweredTraffic:
     """Traffic and which of its rows belong to which task.
 
     Attributes:
-        traffic: For the engine.
         begin: int64[n], first row of each task.
         end: int64[n], last row.
         surplus_ps: float64[n], see `TaskFlows`.

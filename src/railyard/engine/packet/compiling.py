@@ -199,10 +199,8 @@ class Functions:
     """Functions of a user's class, plain or compiled.
 
     Attributes:
-        name: Of the class.
         summary: First line of its docstring.
         state: The user's own fields of a flow, and what they begin with.
-        functions: By name.
     """
 
     name: str

@@ -139,7 +139,6 @@ class PacketEngine:
         budget_sends: Rows of traffic.
         background: Other traffic on the back-end while the step would run on an empty network.
         samples: About so many times the queues of the busiest links are sampled; 0 for never.
-        sampled_links: Of how many links.
         scale_up: `model`: scale-up transfers take the time of their bytes on their rank's links; `packets`: they are
             flows on these links.
     """

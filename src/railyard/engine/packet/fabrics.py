@@ -107,12 +107,7 @@ class Retuning:
     decide: Callable[[Period], Mapping[str, Any]]
 
     def hook(self, settings: Settings, links: int) -> Callable[[_core.PacketReading, _core.PacketOptions], bool]:
-        """What the core calls.
-
-        Args:
-            settings: Of the run as it begins.
-            links: Of its network.
-        """
+        """What the core calls."""
         names = [one.name for one in fields(Period) if one.name not in ("end_ps", "length_ps", "links")]
         before = dict.fromkeys(names, 0)
         at = [0]
@@ -169,7 +164,6 @@ class Follow:
         hold: Calm periods after a crowded one before the last settings are taken again.
         short: Periods that these have to last: else the next wait is twice as long.
         longest: Periods of such a wait, at most.
-        at: Where on the list the run is.
         steps: What was done: end of the period, place on the list, and why.
     """
 

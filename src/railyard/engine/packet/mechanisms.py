@@ -27,7 +27,6 @@ class MechanismField:
     """One constant of a mechanism.
 
     Attributes:
-        mechanism: Whose it is.
         field: Its name there, with its unit at the end.
         name: Of the setting: `dcqcn_alpha_interval_ps`.
         key: How users name it: `dcqcn_alpha_interval`; empty where the run decides it.
@@ -129,7 +128,6 @@ class Mechanism:
     Attributes:
         family: transport, flow_control, congestion_control, load_balancing, loss_recovery, marking; engine for what
             every run has.
-        name: As settings name it.
         summary: One sentence.
         sources: Papers and programs.
         transport: The only transport that has it; empty: any.

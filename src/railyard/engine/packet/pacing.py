@@ -40,7 +40,6 @@ class Tempo:
     """The same for all legs of one class of communications.
 
     Attributes:
-        size_bytes: Of all invocations together.
         count: Invocations, each of which pays the latencies.
         start_ps: Before the first leg, one invocation.
         fill_ps: The part of it that fills pipelines, as far as pieces that are replayed do not.
@@ -180,7 +179,6 @@ class Class:
     Attributes:
         algorithm: What it runs as; "transfer" for sends.
         protocol: "ll", "ll128" or "simple".
-        kind: Of the collective.
         shape: Of the communicator; two ranks for a transfer.
         members: int64[tasks, positions], ranks.
         tasks: int64[tasks], their tasks in the graph.

@@ -71,12 +71,7 @@ def lost(cluster: Cluster) -> Iterator[str]:
 
 
 def crossing(cluster: Cluster, span_ps: int) -> tuple[Bursts, ...]:
-    """The bursts that are sent.
-
-    Args:
-        cluster: With its background.
-        span_ps: For how long.
-    """
+    """The bursts that are sent."""
     share = sent_share(cluster)
     if not share:
         return ()

@@ -63,7 +63,6 @@ class TaskFlows:
         last: int64[], flows that end the task.
         start_ps: Local work at the begin of each task.
         surplus_ps: What latencies that cannot be divided add to each task of a slice, in the slice's time.
-        label: For people.
     """
 
     tasks: Ints

@@ -216,7 +216,6 @@ class Settings:
     registered or in a file: `user:FILE.py:NAME`.
 
     Attributes:
-        seed: Of all random choices.
         failed_links: Links that keep only `failed_fraction` of their rate, queue and thresholds.
         faults: What happens to links in time; see `railyard.engine.packet.faults`.
         sample_links: Links that are sampled every `sample_ps`.

@@ -54,10 +54,7 @@ class _Stored:
     """What is read and written.
 
     Attributes:
-        network: On which it lies.
         stripes: Sending and receiving ports of requests.
-        latency_ps: Of a device.
-        name: For labels.
         kinds: What reads and what writes.
     """
 

@@ -61,8 +61,6 @@ class PoolTotals:
 
     Attributes:
         busy_s: In iterations, over all replicas; of a pipeline that of its slowest stage.
-        prompt_s: Of these what prompts took.
-        iterations: Of all replicas.
         tokens: Computed, of prompts and answers.
         kv_tokens: Keys that decoding looked at.
         pairs: Query and key pairs of prompts.
@@ -84,7 +82,6 @@ class ExpectedTimes:
         ttft_s: From the arrival at the engine to the first token.
         tpot_s: Mean time of each further token; NaN for answers of one.
         done_s: When it ends, from the start of the run.
-        pools: Of each pool.
     """
 
     ttft_s: F

@@ -67,8 +67,6 @@ class Cost:
         tokens: i64[k], ascending; the last is at least the pool's `max_batched_tokens`.
         compute_s: f64[k], of that many tokens.
         network_s: f64[k], collectives that nothing hides.
-        host_s: Of every iteration.
-        host_per_seq_s: Of every sequence in it.
         attention_per_kv_token_s: Decode.
         attention_per_sequence_s: Decode.
         attention_floor_s: Decode attention takes at least this.
@@ -149,7 +147,6 @@ class Autoscale:
     Attributes:
         min_replicas: At least; at most the pool's `replicas`.
         measure: `utilization`: requests of a replica over `max_sequences`; `queue`: requests that wait per replica.
-        target: Of the measure.
         first_replicas: At the start; `min_replicas` where not given.
         tolerance: No change while the measure is within this share of the target.
         interval_ps: Between looks.
@@ -174,8 +171,6 @@ class Pool:
     """Replicas that are alike.
 
     Attributes:
-        name: For messages.
-        cost: Of an iteration.
         replicas: How many; with `autoscale` the most.
         role: `both`, or one half of a split deployment.
         block_tokens: Tokens of a block of KV cache.
@@ -196,11 +191,9 @@ class Pool:
         prefix_cache: Whether blocks are kept for later requests with the same prefix.
         watermark: Share of the blocks that admission leaves free.
         preemption: What becomes of a request that must give way.
-        kv_bytes_per_token: Of the whole replica.
         swap_bytes: Host memory of a replica for preempted requests; without room they are computed anew.
         host_kv_bytes: Host memory of a replica for evicted prefixes.
         swap_bps: Between a replica and its host, bit/s.
-        host_latency_s: Of one such load.
         speculative: Speculative decoding.
         autoscale: Whether the pool follows the load.
         weight_bytes: Of a replica that starts: what it loads.
@@ -334,7 +327,6 @@ class Store:
     Attributes:
         capacity_bytes: The least recently written goes first.
         rate_bps: To each replica, bit/s; where `Links` has a way from -1, that way is used.
-        latency_s: Of one load.
     """
 
     capacity_bytes: float = 0.0
@@ -377,13 +369,11 @@ class Deployment:
 
     Attributes:
         pools: Their replicas are numbered through.
-        router: To the replicas that prefill.
         decode_router: From them to those that decode.
         links: None: transfers take no time.
         background: Other traffic on the links.
         transfers: How KV cache goes from prefill to decode.
         store: A remote tier of KV cache.
-        outages: When replicas are away.
         stop_on_overload: End the run when the queue grows without bound.
     """
 

@@ -46,9 +46,7 @@ class Takers:
     """Which requests take a stage; the others pass it by.
 
     Attributes:
-        share: Of the requests.
         long_tokens: Prompts of more tokens than this have a share of their own; None: none have.
-        share_long: Of those.
         unless: Only those that did not take this stage.
     """
 
@@ -228,7 +226,6 @@ class Drafting:
         checked_by: Replicas that check, for each copy.
         latency_s: One way between the pools, of few bytes.
         rate_bps: Between them.
-        guess_bytes: Of one guess on its way.
         batch: Sequences that decode at once on a replica that checks.
     """
 
@@ -293,11 +290,9 @@ class Tool:
     """Something outside that takes its time.
 
     Attributes:
-        name: By which its delays are drawn.
         delay_s: Mean time of a call.
         p99_s: 99th percentile, log-normal; None: all alike.
         at_most: Calls at once; the others wait. None: no limit.
-        size_bytes: Of what comes back.
         nic_bps: Nothing bounds it.
     """
 
@@ -330,7 +325,6 @@ class Cores:
     Attributes:
         count: Of cores.
         per_request_s, per_input_token_s, per_output_token_s: What a request takes of one.
-        nic_bps: Of the server.
     """
 
     count: int
@@ -370,7 +364,6 @@ class Batched:
 
     Attributes:
         deployment: What runs.
-        nic_bps: Of a replica.
         items: Texts of a request; it is through when the last one is.
         tokens: Of each text; None: those of the request.
         most_tokens: Longer texts are cut, as encoders do.

@@ -39,7 +39,6 @@ class StageStep:
         stage: What it does.
         after: Stages that it waits for; none: it begins with the request.
         quorum: It begins when so many of them are through; None: all.
-        when: Which requests take it.
     """
 
     stage: Stage

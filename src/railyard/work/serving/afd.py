@@ -259,7 +259,6 @@ class ApartCost(IterationCost):
     Attributes:
         overlapped_per_kv_token_s: f64[lines], seconds of a cached token that is read, ...
         overlapped_s: f64[lines, k], ... of which so many hide beside FFNs and network.
-        layers: Of the model.
         micro_batches: Into which the tokens of an iteration are divided.
         beat: Of a micro-batch without cached tokens, by row of `tokens`.
         attention_per_kv_s: Seconds of all layers that a cached token adds to attention.

@@ -166,7 +166,6 @@ class Arrivals:
         rate_per_s: Mean.
         kind: One of `KINDS`.
         cv: Coefficient of variation of the gaps, for `gamma`, `weibull` and `diurnal`.
-        period_s: Of `diurnal`.
         swing: Of `diurnal`: how far the peak lies above the mean rate, as a share of it; 0 to 1.
         on_s: Mean length of a busy spell of `on-off`.
         off_s: Mean length of a silent one.

@@ -199,7 +199,6 @@ class _Lasting:
     Attributes:
         first: Requests of the first trial.
         requests: Sent as fast or slow as a load has it; from the beginning again where they are too few.
-        objective: To be met.
         serve: Simulates a load.
         count: Requests of the next trial.
         brief: A trial in time was given the most requests, and they came for less than they should.
@@ -232,11 +231,7 @@ class _Lasting:
 
 
 def _trials(trials: _Lasting) -> list[str]:
-    """Says how long trials were, where they were longer than asked for or not long enough.
-
-    Args:
-        trials: Of a search that has ended.
-    """
+    """Says how long trials were, where they were longer than asked for or not long enough."""
     most, asked = trials.count, len(trials.requests)
     again = f", the {asked} of the scenario again and again" if most > asked else ""
     if trials.brief:
@@ -313,7 +308,6 @@ class ServedExplanation:
     """One variant of a serving run, explained.
 
     Attributes:
-        name: Of the run.
         source: The file that was read.
         variants: Names of all variants of the run.
         variant: As it stands in the result, with one more replica of each pool tried.

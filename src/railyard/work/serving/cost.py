@@ -152,7 +152,6 @@ class IterationCost:
         kv_bytes_per_token: Of one token, once, as it is moved between replicas.
         kv_capacity_tokens: Cached tokens that the replica holds, beside no states of recurrences.
         state_tokens: Cached tokens in whose room the states of one sequence lie; 0 without recurrences.
-        weight_bytes: Of the whole replica.
         scale_out_bytes_per_token: Of its own collectives over its NICs, all of these together; 0: they stay inside.
         scale_out_bps: Rate at which `network_s` has them sent.
         scale_out_slack_s: f64[k], how much longer they may take until an iteration does; empty where there are none.
@@ -329,7 +328,6 @@ class Prompting:
         engine: Its name.
         share: `prompt_share` of the engine.
         launches_s: Of the kernels of one iteration.
-        copies: Of attention.
         crowded_s: f64[k], what each iteration of `IterationCost.tokens` takes longer because a prompt lies on one copy
             of attention; 0 without copies.
     """

@@ -49,7 +49,6 @@ class ReplicaDeath:
 
     Attributes:
         replicas: Counted over all pools; none where nothing needs what died.
-        begin_s: From when on.
         end_s: Until their processes run again, without the loading of their weights.
         what: What died, in words.
     """
@@ -133,9 +132,6 @@ def _replicas(dead: set[int], pools: Sequence[PlacedPool], cluster: Cluster, *, 
 
 def pass_share(model: Model) -> float:
     """Share of one pass of a layer for multi-token prediction, head included, of all layers with the head.
-
-    Args:
-        model: That guesses for itself.
 
     Raises:
         InputError: The model has no such layer.

@@ -89,8 +89,6 @@ class MeasuredServing:
 
     Attributes:
         variant: As it stands in `result.json`.
-        requests: As they were served.
-        cost: Of the deployment.
         sources: Origins of its prices, powers, rates.
         defaults: What was chosen because the scenario did not say.
         left_out: What engine and model leave out.

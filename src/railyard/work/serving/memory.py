@@ -146,7 +146,6 @@ class CacheRoom:
 
     Attributes:
         tokens: Cached tokens that fit beside the states of that many sequences.
-        sequences: At most.
     """
 
     tokens: float

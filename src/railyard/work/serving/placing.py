@@ -51,7 +51,6 @@ class PlacedPool:
 
     Attributes:
         role: `prefill`, `decode` or `both`.
-        section: As written.
         cluster: The machine that its replicas see: its own server in the same network.
         layout: Of a replica; of its attention where FFNs are apart.
         ranks: int64[replicas, ranks of a replica], ranks of the whole cluster; those with keys and values.

@@ -66,7 +66,6 @@ class RequestClass:
     """One kind of requests.
 
     Attributes:
-        name: Of the class.
         share: Of requests, or of conversations where there are any; shares need not add up to 1.
         input_tokens: Prompts, or what is new in a turn; a number is a fixed length.
         output_tokens: Answers.

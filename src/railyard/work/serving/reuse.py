@@ -46,7 +46,6 @@ class Index:
     Attributes:
         kind: `flat`, `ivf` or `hnsw`.
         vectors: How many.
-        dimensions: Of each.
         vector_bytes: Stored for each.
         probed: Share of the lists that a query scans.
         visited: Vectors that a query is compared with in a graph.

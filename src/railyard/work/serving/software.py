@@ -148,7 +148,6 @@ class ProfiledRun:
     """One run behind a profile.
 
     Attributes:
-        name: Of the run.
         digest: Of its requests, so that it is known again under another name.
         given: Constants that it gave.
     """
@@ -165,8 +164,6 @@ class DeviceProfile:
     Attributes:
         engine, device: Names.
         source: Whose runs, when.
-        constants: By field of `ServingSoftware`.
-        runs: That gave them.
     """
 
     engine: str

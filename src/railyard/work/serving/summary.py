@@ -183,7 +183,6 @@ class Summary:
         prefix_hit_rate: Share of blocks an unlimited cache would hold; None where no prefixes are known.
         cached_token_share: Share of prompt tokens in those blocks.
         kinds: Share of requests by class.
-        source: Where the requests come from.
     """
 
     requests: int

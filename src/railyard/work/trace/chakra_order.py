@@ -32,7 +32,6 @@ class ChakraNode:
 
     Attributes:
         id: Its number in the trace.
-        name: As the framework called it.
         kind: `COMPUTE`, `SEND`, ... as in the schema's `NodeType`.
         duration_us: Measured time.
         control: Nodes that it names as control dependencies.
@@ -69,7 +68,6 @@ class RankTrace:
     """The trace of one rank.
 
     Attributes:
-        nodes: In the order of the file.
         ranks: How many ranks the file says that the job has; 0 where it says none.
     """
 

@@ -35,7 +35,6 @@ class Trigger:
     """One trigger.
 
     Attributes:
-        line: Where it is declared.
         id: Its number.
         kind: One of `KINDS`.
         count: Of a barrier, how often it must be fired.

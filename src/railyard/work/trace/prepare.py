@@ -42,9 +42,7 @@ class PreparedTrace:
 
     Attributes:
         variant: Its name, settings and scenario.
-        cluster: On what it runs.
         trace: What runs.
-        format: Of its file.
         placement: int32[ranks], the accelerator of each of its ranks.
         engine: How time is found.
         policy: What is fixed about collectives.

@@ -281,8 +281,6 @@ class _Bench:
         stop: Ends the run.
         done: Told of every simulation.
         scale: What lengths of trials are multiplied by.
-        seed: Of trials.
-        cluster: Of trials.
     """
 
     job: PreparedTrace

@@ -54,7 +54,6 @@ class TreePlaces:
 
     Attributes:
         network: Its links.
-        names: Of its nodes.
     """
 
     network: PacketNetwork

@@ -125,7 +125,6 @@ class HostTraffic:
     """Traffic of a graph.
 
     Attributes:
-        traffic: For the engine.
         task: int64[rows], the task that each row is of.
     """
 

@@ -398,9 +398,7 @@ class PacketRun:
         simulate: Runs traffic over the same network.
         network: Its links.
         traffic: Its flows.
-        settings: Of it.
         first: What came of it.
-        names: Of links.
     """
 
     simulate: Callable[[Traffic, Settings], Record]

@@ -142,12 +142,10 @@ class TrafficRun:
         topology: `.topo` file; None for the tree that htsim builds by default.
         preset: The fabric.
         settings: The preset's settings with what was changed.
-        seed: Of every random choice.
         threads: Threads of the engine; results do not depend on it.
         probe: Whether the run is made again with samples of queues and senders, for the report.
         faults: File of what happens to links in time: records as a scenario has them, see
             `railyard.work.traffic.faults`, or a table in CSV, see `fault_table`.
-        kind: Of the work.
     """
 
     traffic: Path

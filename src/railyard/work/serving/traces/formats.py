@@ -211,7 +211,6 @@ class TraceRows:
     Attributes:
         line: Line of each row.
         time: Time in ticks of the format, whole or not.
-        input_tokens: As the file has them.
         output_tokens: As the file has them; 0 has not been refused yet.
         block_counts: Hashes of each row; none where the format has no prefixes.
         block_hash: All hashes.
@@ -236,14 +235,12 @@ class TraceFormat:
     """A format of traces.
 
     Attributes:
-        title: For people.
         style: A table under a heading, or a JSON object a line.
         needed: Columns or keys without which there is no request.
         optional: Others that the format is known to have.
         ps_per_tick: Unit of its times.
         absolute: Times count from somewhere else than the start of the trace, so the first row becomes 0.
         rows: From a batch, split into cells by column, to numbers; notes what is wrong.
-        source: Where the format comes from.
     """
 
     title: str

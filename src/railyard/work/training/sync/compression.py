@@ -78,10 +78,6 @@ class OneBit(Compression):
 
     warmup: float = field(default=0.15, metadata=bounded(Bounds(low=0.0, below=1.0)))
 
-    def volume_reduction(self, bits: float = 16.0) -> float:
-        """How many times fewer bytes a whole job sends than with gradients of `bits` bits."""
-        return 1.0 / (self.warmup + (1.0 - self.warmup) / bits)
-
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """Compressed all-reduce: all-to-all of signs, sum of the own chunk, all-gather of the sum's signs."""
         signs = bundle.parameters / 8.0
