@@ -1,4 +1,4 @@
-"""What happened in a run so far: allocations, samples of the cluster, faults. Columns, for files and figures."""
+"""Records what happened in a run: allocations, samples of the cluster, faults. Columns, for files and figures."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ class RunLedger:
     Attributes:
         busy_us: Accelerator-microseconds in use so far.
         up_us: Accelerator-microseconds in service so far.
-        useless_us: Accelerator-microseconds free so far while a job waited.
+        useless_us: Accelerator-microseconds free while a job waited, so far.
         allocations: Rows of `ALLOCATIONS`: nodes are `nodes[first : first + count]`.
-        series: Rows of `SERIES`: `broken_free` counts free accelerators of nodes that others have a part of,
-            `broken_idle` idle nodes of the narrowest groups that are not idle altogether.
-        faults: Rows of `FAULTS`: accelerators of the jobs that were hit.
-        outages: Rows of `OUTAGES` that are over: a node, from when to when it was out of service, and why (`Away`).
-        out: Nodes that are out of service, since when and why.
+        series: Rows of `SERIES`: `broken_free` counts free accelerators of partly used nodes, `broken_idle` idle nodes
+            of the
+            narrowest groups that are partly in use.
+        faults: Rows of `FAULTS`: accelerators of the affected jobs.
+        outages: Finished rows of `OUTAGES`: a node, the start and end of its outage, and the reason (`Away`).
+        out: Nodes out of service, with start and reason.
     """
 
     def __init__(self, state: State, every_us: int) -> None:
@@ -70,7 +71,7 @@ class RunLedger:
         self.out: dict[int, tuple[int, int]] = {}
 
     def advance(self, time_us: int) -> None:
-        """Accounts the time up to the next event, in which nothing changes."""
+        """Accounts for the time up to the next event, during which nothing changes."""
         while self.next_us <= time_us:
             self.series.append(self._sample(self.next_us))
             self.next_us += self.every_us
@@ -108,7 +109,7 @@ class RunLedger:
         return int(narrow[narrow < size].sum())
 
     def left(self, job: int, outcome: LeaveReason) -> None:
-        """Notes that a job leaves its nodes now."""
+        """Records that a job leaves its nodes now."""
         state = self.state
         placed = state.placed[job].tolist()
         row = (job, state.begun_us[job], state.now_us, int(outcome), len(self.nodes), len(placed))
@@ -116,26 +117,26 @@ class RunLedger:
         self.nodes += placed
 
     def faulted(self, fault: NodeFault, nodes: Sequence[int], jobs: Sequence[int]) -> None:
-        """Notes a fault of nodes in service."""
+        """Records a fault of nodes in service."""
         hit = sum(self.state.held(job) for job in jobs)
         self.faults.append((self.state.now_us, fault.mode, int(fault.effect), nodes[0], len(nodes), len(jobs), hit))
 
     def shut(self, nodes: Sequence[int], why: Away) -> None:
-        """Notes that nodes are out of service from now on."""
+        """Records that nodes are out of service from now on."""
         for node in nodes:
             if self.out.get(node, (0, -1))[1] != why:
                 self.back([node])
                 self.out[node] = (self.state.now_us, int(why))
 
     def back(self, nodes: Sequence[int]) -> None:
-        """Notes that nodes are in service again."""
+        """Records that nodes are back in service."""
         for node in nodes:
             since, why = self.out.pop(node, (self.state.now_us, 0))
             if since < self.state.now_us:
                 self.outages.append((node, since, self.state.now_us, why))
 
     def columns(self, which: str) -> dict[str, NDArray[np.int64]]:
-        """One of the tables, int64[rows] by name."""
+        """One of the tables: int64[rows] by column name."""
         names = {"allocations": ALLOCATIONS, "series": SERIES, "faults": FAULTS, "outages": OUTAGES}[which]
         rows = np.array(getattr(self, which), np.int64).reshape(-1, len(names))
         return {name: rows[:, number] for number, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""A run: events in the order of time, a pass over the queue after each moment."""
+"""The event loop of a run: events in time order, and a pass over the queue after each moment."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class ClusterRun(Running):
     """A run of jobs on a cluster.
 
     Args:
-        jobs: What is submitted.
+        jobs: The submitted jobs.
         tree: The cluster.
-        rules: How it is run.
-        faults: What breaks; None: nothing.
-        contention: How jobs slow one another; None: they do not.
-        every_us: Between two samples of the series.
-        until_us: The end of the run; -1: when every job has ended.
-        steady_us: From when to when its figures count; None: from the first submission to the last.
+        rules: How it is operated.
+        faults: Faults; None: nothing breaks.
+        contention: Model of contention between jobs; None: no contention.
+        every_us: Time between two samples of the series.
+        until_us: End of the run; -1: when every job has ended.
+        steady_us: Start and end of the steady window; None: from the first submission to the last.
 
     Attributes:
-        steady_us: From when to when its figures count.
-        is_cut: Whether it was ended before its end.
+        steady_us: Start and end of the steady window.
+        is_cut: Whether it was stopped early.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class ClusterRun(Running):
             self.push(0, Event.CHUNK, 0)
 
     def run(self, moments: int = -1, asked: Callable[[], bool] = lambda: False) -> bool:
-        """Plays until every job has ended, or the end of the run, or for so many moments.
+        """Runs until every job has ended, to the end of the run, or for a number of moments.
 
         Args:
-            moments: At most; -1: all.
-            asked: Whether to return before the next moment.
+            moments: Maximum number of moments; -1: no limit.
+            asked: Returns True to stop before the next moment.
 
         Returns:
-            Whether the run has come to its end.
+            Whether the run is complete.
         """
         while moments and not asked():
             moments -= 1
@@ -102,13 +102,13 @@ class ClusterRun(Running):
         return False
 
     def cut(self) -> None:
-        """Ends the run where it stands, as one that was to end there."""
+        """Ends the run now, as if it had been due to end here."""
         self.until_us = self.state.now_us
         self.is_cut = True
         self._close()
 
     def _next_us(self) -> int:
-        """When something happens next; -1: nothing more that would move a job."""
+        """Time of the next event; -1: none that would affect a job."""
         arrival = self._submit_us[self.arrived] if self.arrived < len(self.jobs) else -1
         if arrival < 0 and not self.state.placed and (not self.scheduler.queue or not self.pending):
             return -1
@@ -116,7 +116,7 @@ class ClusterRun(Running):
         return min(first, arrival) if first >= 0 and arrival >= 0 else max(first, arrival)
 
     def _advance(self, time: int) -> None:
-        """Accounts the time up to the next event; notes what was booked at the ends of the steady window."""
+        """Accounts for the time up to the next event; marks the bookings at both ends of the steady window."""
         for end in self.steady_us[len(self.state.marks) :]:
             if end <= time:
                 self.ledger.advance(end)
@@ -140,13 +140,13 @@ class ClusterRun(Running):
         self._slow_down()
 
     def submit(self, job: int) -> None:
-        """Queues a job, or lets it wait for those it depends on."""
+        """Queues a job, or holds it until the jobs it depends on have ended."""
         self.state.status[job] = WAITING
         if not self.state.met[job]:
             self.scheduler.add(job)
 
     def end(self, job: int, version: int) -> None:
-        """A promised end; an old promise is nothing."""
+        """Handles a promised end; outdated promises are ignored."""
         state = self.state
         if version != state.version[job] or job not in state.placed:
             return
@@ -161,7 +161,7 @@ class ClusterRun(Running):
         self.over(job, DONE, LeaveReason.DONE)
 
     def open_window(self, number: int, _version: int) -> None:
-        """Clears the nodes of a window."""
+        """Takes the nodes of a window out of service."""
         self.pending -= 1
         window = self.rules.windows[number]
         for job in sorted({job for node in window.nodes for job in self.state.jobs_of_node[node]}):
@@ -170,12 +170,12 @@ class ClusterRun(Running):
         self.service(np.array(window.nodes, np.int32))
 
     def close_window(self, number: int, _version: int) -> None:
-        """Gives the nodes of a window back."""
+        """Returns the nodes of a window to service."""
         self.pending -= 1
         self.service(np.array(self.rules.windows[number].nodes, np.int32))
 
     def fault(self, chunk: int, place: int) -> None:
-        """A fault happens."""
+        """Handles a fault."""
         if self.faults is not None:
             recovery.fault_happens(self, self.faults.chunk(chunk)[place])
 
@@ -188,7 +188,7 @@ class ClusterRun(Running):
         self.push((number + 1) * self.faults.chunk_us, Event.CHUNK, number + 1)
 
     def renew(self, _number: int, _version: int) -> None:
-        """Takes keys of waiting jobs anew."""
+        """Recomputes the sort keys of waiting jobs."""
         if self.scheduler.queue:
             for job in self.state.placed:
                 self.state.book(job)
@@ -197,7 +197,7 @@ class ClusterRun(Running):
         self.push(self.state.now_us + self.rules.renew_us, Event.RENEW, 0)
 
     def _slow_down(self) -> None:
-        """Finds the speeds of jobs whose neighbours came or went."""
+        """Updates the speeds of jobs whose neighbors started or ended."""
         if self.contention is not None and (self.started or self.ended):
             for job, speed in self.contention.changed(self.state, self.started, self.ended).items():
                 if job in self.state.placed and speed != self.state.contention_ppm[job]:

@@ -1,4 +1,4 @@
-"""A variant of a scenario, from its jobs to its figures; a run that was killed goes on from its last state."""
+"""Runs a variant and computes its figures; a run that was killed resumes from its last saved state."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 ENGINE = "flow"
-"""That finds what neighbours cost; the loop itself has no other."""
+"""The engine that computes contention; the event loop itself has only one implementation."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredOperation:
-    """A variant that was played."""
+    """A variant that has been run."""
 
     prepared: PreparedOperation
     run: ClusterRun
@@ -50,7 +50,7 @@ class MeasuredOperation:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the scenario leaves out, and what the model does."""
+        """Omissions of the scenario and of the model."""
         section = self.prepared.variant.draft.scenario.operate
         absent = {
             "jobs do not slow one another: the scenario has no `contention`": section.contention is None,
@@ -61,18 +61,18 @@ class MeasuredOperation:
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """What was chosen because the document did not say."""
+        """Defaults that were chosen because the document did not say."""
         return self.prepared.defaults
 
 
 @dataclass(frozen=True)
 class DrawnRun:
-    """A variant that was run with every draw of its failures.
+    """A variant that has been run with every draw of its failures.
 
     Attributes:
-        run: The first draw, of which figures and files are.
-        draws: What the draws differ in; None where there is one.
-        early: Where a signal stopped it; empty: nowhere.
+        run: The first draw, which the figures and files describe.
+        draws: How the draws differ; None if there is only one.
+        early: Where a signal stopped it; empty: it was not stopped.
     """
 
     prepared: PreparedOperation
@@ -82,10 +82,10 @@ class DrawnRun:
 
 
 def check_engine(_document: object, engine: str | None) -> None:
-    """Refuses another engine than the one that finds what neighbours cost.
+    """Rejects any engine but the one that computes contention.
 
     Raises:
-        InputError: It is another.
+        InputError: Another engine is requested.
     """
     if engine not in (None, ENGINE):
         raise InputError("many jobs for months run on one engine", key="engine", found=engine, allowed=ENGINE)
@@ -95,7 +95,7 @@ def simulate(prepared: PreparedOperation, control: Control) -> DrawnRun:
     """Runs a variant with every draw of its failures.
 
     Raises:
-        Interrupted: A signal stopped it; a run without other variants gives what it found so far instead.
+        Interrupted: A signal stopped it; a run of a single variant returns what it has so far instead.
     """
 
     def drawn(draw: int) -> ClusterRun:
@@ -131,10 +131,10 @@ def _row(prepared: PreparedOperation, run: ClusterRun, draw: int) -> DrawRow:
 def play(
     prepared: PreparedOperation, state: Path | None, progress: Callable[[float], None] | None = None, draw: int = 0
 ) -> ClusterRun:
-    """Plays a variant to its end, or to where a signal stops it; from where an earlier run of it had come.
+    """Runs a variant to its end or until a signal stops it, resuming from a saved state if there is one.
 
     Raises:
-        Interrupted: A signal stopped it at its beginning.
+        Interrupted: A signal stopped it before it started.
     """
     run = prepared.operation(draw)
     section = prepared.variant.draft.scenario.operate
@@ -179,7 +179,7 @@ def measure(found: DrawnRun) -> MeasuredOperation:
 
 
 def _parts(prepared: PreparedOperation, run: ClusterRun) -> RunParts:
-    """Its steady window; a run that was stopped before the window that is given has none."""
+    """The parts of the run; a run that was stopped before the given window has no steady window."""
     return steady(run, given=prepared.steady_given and not (run.is_cut and not run.state.marks))
 
 
@@ -211,7 +211,7 @@ def _stuck(run: ClusterRun) -> list[str]:
 
 
 def _unstarted(run: ClusterRun) -> list[str]:
-    """What never started before the end of the run, so that figures of waiting know too little of it."""
+    """Jobs that had not started by the end of the run, and so are missing from the waiting times."""
     state = run.state
     left = [job for job, status in enumerate(state.status) if status == WAITING and state.first_us[job] < 0]
     if not left:

@@ -1,4 +1,4 @@
-"""What `railyard place` reads: the nodes of a cluster from any file that describes it, and a table of jobs to place."""
+"""Inputs of `railyard place`: the nodes of a cluster from any file that describes it, and a table of jobs."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     """The nodes of a cluster.
 
     Args:
-        path: A scenario, or a file of a format of topologies.
-        name: The format; None: recognised.
-        names: A list of nodes in the order of a scenario's servers; None: node-0, node-1 and so on.
+        path: A scenario, or a topology file.
+        name: The format; None: detected.
+        names: A list of node names in the order of a scenario's servers; None: node-0, node-1 and so on.
 
     Raises:
-        InputError: A file cannot be read, or is wrong.
+        InputError: A file cannot be read or is invalid.
     """
     tree = _of_scenario(path) if name is None and is_scenario(path) else read_topology(path, name)
     if names is None:
@@ -59,13 +59,13 @@ def _of_scenario(path: Path) -> NodeTree:
     from railyard.work.study.compose import catalog_of, cluster_of
 
     draft = load(path)
-    # Where a scenario scatters its job, servers are in the order of ranks; here they stand as they are cabled.
+    # If the scenario scatters its job, its servers are in rank order; here they are in cabling order.
     as_cabled = draft.scenario.cluster.model_copy(update={"placement": "packed"})
     return NodeTree.of(cluster_of(draft, catalog_of(draft), as_cabled))
 
 
 def numbers_of_nodes(tree: NodeTree, path: Path) -> NDArray[np.int32]:
-    """Numbers of the nodes of a list.
+    """Numbers of the nodes in a list.
 
     Raises:
         InputError: The cluster has no such node.
@@ -96,7 +96,7 @@ _COLUMN_WORDS = {
     "exclusive": ("exclusive",),
     "given": ("given", "nodelist", "node_list", "allocated"),
 }
-"""Columns and the names under which they are found in traces and in schedulers' exports."""
+"""Columns, and their names in traces and in schedulers' exports."""
 _STARTS = ("", "submit", "start", "place", "run")
 _ENDS = ("end", "ends", "complete", "completed", "cancel", "release", "free")
 _YES_WORDS, _NO = ("1", "true", "yes", ""), ("0", "false", "no")
@@ -104,11 +104,11 @@ _YES_WORDS, _NO = ("1", "true", "yes", ""), ("0", "false", "no")
 
 @dataclass(frozen=True)
 class PlaceStep:
-    """One row.
+    """A row of the table.
 
     Attributes:
-        request: What it asks; None: the job of that name ends.
-        given: int32[nodes] that a scheduler gave it; None: the table does not say.
+        request: The job's request; None: the job of that name ends.
+        given: int32[nodes], allocation by the real scheduler; None: not in the table.
     """
 
     job: str
@@ -119,11 +119,11 @@ class PlaceStep:
 
 @dataclass(frozen=True)
 class PlacedJob:
-    """What became of a job.
+    """A job after placement.
 
     Attributes:
-        nodes: int32[nodes] in the order of ranks; None: it has to wait, or what it asks can never be.
-        given: int32[nodes] that a scheduler gave it, which it then has in place of `nodes`; None: unknown.
+        nodes: int32[nodes] in rank order; None: it has to wait, or can never be placed.
+        given: int32[nodes], allocation by the real scheduler, which replaces `nodes`; None: unknown.
     """
 
     job: str
@@ -134,18 +134,18 @@ class PlacedJob:
 
     @property
     def has(self) -> NDArray[np.int32] | None:
-        """int32[nodes] that it has: what a scheduler gave it, else what the policy gives."""
+        """int32[nodes], its allocation: the real scheduler's if known, otherwise the policy's."""
         return self.nodes if self.given is None else self.given
 
 
 def read_stream(path: Path, tree: NodeTree) -> list[PlaceStep]:
     """Rows of a table of placements.
 
-    Columns: `nodes` (or `accelerators`, with `each` of a node), and as wanted `job`, `segment`, `switches`, `within`,
-    `prefers`, `exclusive`, `event` (submit, end), `given` (the nodes that a scheduler gave, as a list in brackets).
+    Columns: `nodes` (or `accelerators`, with `each` per node), and optionally `job`, `segment`, `switches`, `within`,
+    `prefers`, `exclusive`, `event` (submit, end), `given` (the scheduler's allocation, as a bracketed list).
 
     Raises:
-        InputError: Names file, line and column of what is wrong.
+        InputError: Names file, line and column of the error.
     """
     read = table.read(path)
     columns = _columns(read)
@@ -266,7 +266,7 @@ def _request(row: _Row, tree: NodeTree, number: int) -> PlacementRequest:
 
 
 def place_stream(steps: list[PlaceStep], free: FreeNodes, policy: NodePolicy) -> list[PlacedJob]:
-    """Places every job in its turn; one that cannot be placed then gets nothing."""
+    """Places every job in order; a job that cannot be placed at its turn gets nothing."""
     placed: list[PlacedJob] = []
     live: dict[str, PlacedJob] = {}
     for step in steps:
@@ -284,7 +284,7 @@ def place_stream(steps: list[PlaceStep], free: FreeNodes, policy: NodePolicy) ->
 
 
 def broken_promises(job: PlacedJob, tree: NodeTree) -> list[str]:
-    """What a job asked and did not get from its scheduler, in words."""
+    """Constraints of a job that its scheduler did not meet."""
     nodes, asked = job.given, job.request
     if nodes is None:
         return []
@@ -304,7 +304,7 @@ def broken_promises(job: PlacedJob, tree: NodeTree) -> list[str]:
 
 
 def _torn(job: PlacedJob, tree: NodeTree, level: int) -> list[str]:
-    """Segments that do not lie in one group each: then some group has a number of nodes that they do not divide."""
+    """Split segments: some group has a number of nodes that the segment size does not divide."""
     nodes, size = job.given, job.request.segment
     if nodes is None or not (np.bincount(tree.group[level][nodes]) % size).any():
         return []

@@ -1,4 +1,4 @@
-"""A placement as one call: jobs of a table, a scenario's job or objects of Kueue, and the same as a document."""
+"""Placement as one call: for jobs of a table, a scenario's job or Kueue objects, and the answer as a document."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 KUEUE = "kueue"
-"""What the rule is called where objects of Kueue say everything."""
+"""Name of the policy if Kueue objects define everything."""
 
 
 @dataclass(frozen=True)
 class PlacedTable:
-    """Jobs of a table.
+    """Placed jobs of a table.
 
     Attributes:
         tree: The cluster as a scheduler sees it.
@@ -54,7 +54,7 @@ class PlacedTable:
 
 @dataclass(frozen=True)
 class Advised:
-    """A scenario's job."""
+    """Advice for a scenario's job."""
 
     asked: Question
     advice: Sequence[Advice]
@@ -62,14 +62,14 @@ class Advised:
 
 @dataclass(frozen=True)
 class Where:
-    """What lies where.
+    """Inputs of a placement.
 
     Attributes:
-        jobs: The table, a scenario, or objects of Kueue.
-        nodes: The cluster; of a scenario's job a list of free nodes, or a scenario of the machine.
-        format: Of `nodes`; None: recognised.
-        busy: A list of nodes that are taken.
-        names: A list of nodes in the order of a scenario's servers.
+        jobs: The table, a scenario, or Kueue objects.
+        nodes: The cluster; for a scenario's job a list of free nodes, or a scenario of the machine.
+        format: Format of `nodes`; None: detected.
+        busy: A list of nodes in use.
+        names: A list of node names in the order of a scenario's servers.
     """
 
     jobs: Path
@@ -80,10 +80,10 @@ class Where:
 
 
 def place(where: Where, policy: str) -> PlacedTable | Advised | PlayedWorkloads:
-    """Places jobs by a scheduler's rule; of objects of Kueue by its own.
+    """Places jobs by a scheduler's policy; Kueue objects by Kueue's.
 
     Raises:
-        InputError: A file or a name is wrong.
+        InputError: A file or a name is invalid.
     """
     rule = policies.get(policy)
     if is_manifests(where.jobs):
@@ -99,7 +99,7 @@ def place(where: Where, policy: str) -> PlacedTable | Advised | PlayedWorkloads:
 
 
 def answer_of(found: PlacedTable | Advised | PlayedWorkloads, name: str, policy: str) -> PlacementAnswer:
-    """The document."""
+    """The answer as a document."""
     tree = found.tree if isinstance(found, PlacedTable) else found.asked.tree if isinstance(found, Advised) else None
     free = found.free if isinstance(found, PlacedTable) else found.asked.free if isinstance(found, Advised) else None
     return PlacementAnswer(
@@ -116,7 +116,7 @@ def answer_of(found: PlacedTable | Advised | PlayedWorkloads, name: str, policy:
 
 
 def _taken(found: PlacedTable | Advised | PlayedWorkloads) -> int:
-    """Nodes that advice would take of those that are free; in a table they are taken already."""
+    """Free nodes that the advice would use; in a table they are already allocated."""
     nodes = found.advice[0].nodes if isinstance(found, Advised) else None
     return 0 if nodes is None else len(nodes)
 

@@ -1,4 +1,4 @@
-"""From a scenario to a run that can begin: every input error appears here."""
+"""Turns a scenario into a run that is ready to start; all input errors are raised here."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ _KEYS = ("workload", "operate")
 
 @dataclass(frozen=True, eq=False)
 class PreparedOperation:
-    """A variant, ready to run.
+    """A variant that is ready to run.
 
     Attributes:
-        faults: When; None: nothing.
-        contention: How jobs slow one another; None: they do not.
+        faults: Faults; None: nothing breaks.
+        contention: Model of contention between jobs; None: no contention.
     """
 
     variant: Variant
@@ -82,7 +82,7 @@ class PreparedOperation:
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """What was chosen because the document did not say."""
+        """Defaults that were chosen because the document did not say."""
         recovery, turnaround = self.rules.recovery, self.rules.turnaround
         saved = (
             f"a job of {nodes} nodes writes a checkpoint every {interval / 60e6:.1f} min of work"
@@ -94,23 +94,23 @@ class PreparedOperation:
 
     @property
     def steady_given(self) -> bool:
-        """Whether the scenario says whose figures count."""
+        """Whether the scenario gives the steady window."""
         return self.variant.draft.scenario.operate.steady is not None
 
     def usd_per_h(self, part: RunPeriod) -> tuple[Band, tuple[Source, ...]]:
-        """What an hour of the cluster costs at the use of a part of a run, and the sources of every price."""
+        """Hourly cost of the cluster at the use of a part of a run, and the sources of every price."""
         return usd_per_h(self.cluster, self.variant.draft.scenario, shares(part))
 
     @property
     def draws(self) -> int:
-        """How many draws of faults are played: one where nothing is drawn."""
+        """Number of fault draws to run: one if nothing is drawn."""
         return 1 if self.faults is None or not self.faults.random else self.variant.draft.scenario.operate.draws
 
     def operation(self, draw: int = 0) -> ClusterRun:
-        """A run at its beginning.
+        """A run at its start.
 
         Args:
-            draw: Which draw of faults; all else is the same in each.
+            draw: Number of the fault draw; everything else is the same in each.
         """
         section, seed = self.variant.draft.scenario.operate, self.variant.draft.scenario.seed
         return ClusterRun(
@@ -126,7 +126,7 @@ class PreparedOperation:
 
 
 def _steady_us(section: OperateSection, last_us: int) -> tuple[int, int] | None:
-    """From when to when figures count, as the scenario has it; its end is the last submission where it has none."""
+    """Start and end of the steady window that the scenario gives; the end defaults to the last submission."""
     given = section.steady
     if given is None:
         return None
@@ -149,10 +149,10 @@ def _check_steady(section: OperateSection, jobs: JobTable) -> None:
 
 
 def prepare(variant: Variant) -> PreparedOperation:
-    """Everything about a variant.
+    """Prepares a variant.
 
     Raises:
-        InputError: With the place in the scenario or in the trace.
+        InputError: Names the place in the scenario or in the trace.
     """
     draft, wrong = variant.draft, Refusals()
     section = draft.scenario.operate
@@ -171,7 +171,7 @@ def prepare(variant: Variant) -> PreparedOperation:
         with wrong, blaming(draft, *_KEYS):
             turnaround = _turnaround(section.turnaround, cluster, catalog)
     wrong.raise_all()
-    assert cluster is not None  # else `wrong` has raised
+    assert cluster is not None  # otherwise `wrong` has raised
     assert tree is not None
     assert jobs is not None
     assert modes is not None
@@ -189,10 +189,10 @@ def prepare(variant: Variant) -> PreparedOperation:
 
 
 def _classes(draft: Draft, cluster: Cluster) -> list[WorkClass]:
-    """Classes of work whose jobs slow one another.
+    """Classes of work whose jobs contend for the network.
 
     Raises:
-        InputError: Some of them cannot be.
+        InputError: A class is not possible.
     """
     section, wrong = draft.scenario.operate.contention, Refusals()
     if section is None:
@@ -270,7 +270,7 @@ def _rules(
     windows = wrong.kept(partial(_windows, section, tree, jobs))
     recovery = wrong.kept(partial(_recovery, section, tree, jobs, modes, given=bool(draft.scenario.faults)))
     wrong.raise_all()
-    assert windows is not None  # else `wrong` has raised
+    assert windows is not None  # otherwise `wrong` has raised
     assert recovery is not None
     return Rules(
         discipline=queue.discipline,
@@ -293,7 +293,7 @@ def _rules(
 
 
 def _turnaround(section: TurnaroundSection | None, cluster: Cluster, catalog: Catalog) -> Turnaround:
-    """How long a node is erased: memories and drives at once, at their catalogue's rates, and the boot after it."""
+    """Time to erase a node: memories and drives in parallel at their catalog rates, then the reboot."""
     if section is None:
         return Turnaround()
     with keyed("turnaround.storage"):
@@ -398,7 +398,7 @@ def _faults(
 def _with_given(
     draft: Draft, cluster: Cluster, drawn: FaultSource | None, modes: tuple[FailureMode, ...]
 ) -> tuple[FaultSource | None, tuple[FailureMode, ...]]:
-    """What is drawn and the scenario's own faults, each of which is a mode for the accounts."""
+    """Drawn faults and the scenario's own, each of which is a mode for accounting."""
     given = faults_of(draft)
     if not given:
         return drawn, modes
@@ -412,14 +412,14 @@ def _with_given(
 
 
 def stall_s(settings: RecoverySettings, each: int) -> float:
-    """How long a job stands still for a checkpoint."""
+    """How long a job pauses for a checkpoint."""
     if settings.checkpoint == "sync":
         return write_s(settings, each)
     return settings.state * 8 / settings.host_bandwidth
 
 
 def write_s(settings: RecoverySettings, each: int) -> float:
-    """How long a node writes a checkpoint to storage."""
+    """How long a node takes to write a checkpoint to storage."""
     return settings.state * each * 8 / settings.bandwidth
 
 
@@ -455,7 +455,7 @@ def _recovery(
 
 
 def _mttf_s(modes: tuple[FailureMode, ...], nodes: int, each: int, *, rerouted: bool, given: bool) -> float:
-    """Mean time to a failure of a job; without rates by the accelerators of a large fleet."""
+    """Mean time to failure of a job; without failure rates, estimated from the accelerators of a large fleet."""
     found = mttf_s(modes, nodes, rerouted=rerouted)
     return Reliability().mtbf_h.typical * HOURS / (nodes * each) if given and found == float("inf") else found
 

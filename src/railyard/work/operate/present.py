@@ -1,4 +1,4 @@
-"""A cluster in time in words: a row a variant, where its time went, tenants, sizes, who slowed whom."""
+"""Tables of a cluster over time: a row per variant, where its time went, tenants, sizes, and noisy neighbors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from railyard.measure.result.variants import OperateVariant
 
 LITTLE = 0.0005
-"""Of all time: less is shown as 0.0 %."""
+"""Share of all time below which 0.0 % is shown."""
 MOST_TIED = 4
-"""Variants that are named as tied."""
+"""Maximum number of variants named as tied."""
 MOST_NOISY = 3
-"""Pairs of a job and its neighbour that a variant's table names."""
+"""Pairs of a job and a noisy neighbor shown in a variant's table."""
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
-    """The tables of a result, the comparison first; details of tenants and sizes where there is one variant."""
+    """The tables of a result, the comparison first; details of tenants and sizes if there is one variant."""
     yield Sheet(HEADINGS, [_row(one) for one in result.operated])
     yield Sheet(PARTS, [_parts(one) for one in result.operated])
     names = [part.name for part in result.operated[0].operate.time]
@@ -109,7 +109,7 @@ def _one(spread: SpreadFigures | None, name: str, show: Any) -> str:
 
 
 def _details(found: OperateFigures) -> Iterator[Sheet]:
-    """By tenant, and by size."""
+    """Tables by tenant and by size."""
     if len(found.tenants) > 1:
         heads = ("tenant", "jobs", "GPU-h", "useful", "queue mean", "JCT p50", "finish-time fairness", "$/useful GPU-h")
         yield Sheet(
@@ -147,7 +147,7 @@ def _details(found: OperateFigures) -> Iterator[Sheet]:
 
 
 def _draws(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
-    """What hangs on when things fail."""
+    """Figures that depend on when things fail."""
     drawn = [(one.name, one.operate.draws) for one in variants if one.operate.draws is not None]
     if not drawn:
         return
@@ -171,7 +171,7 @@ def _band(band: DrawBand | None, show: Any) -> str:
 
 
 def _services(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
-    """What users of serving jobs saw."""
+    """Latencies that users of serving jobs saw."""
     rows = [(one.name, row) for one in variants for row in one.operate.services]
     if not rows:
         return
@@ -205,16 +205,16 @@ def _services(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
 
 
 def _latencies(row: ServiceRow, name: str) -> str:
-    """With all replicas, and over the run."""
+    """Latency with all replicas, and over the run."""
     full = next((getattr(one, name) for one in row.states if one.answer == one.asked == row.replicas), None)
     return " / ".join("queue grows" if one is None else numbers.seconds(one) for one in (full, getattr(row, name)))
 
 
 def why(result: Result) -> str:
-    """Which variant's useful hour is cheapest and which dearest, and what of the time sets them apart most.
+    """Which variant's useful hour is cheapest and which is most expensive, and the time share that differs most.
 
-    Where failures were drawn several times it is the mean of the draws, and variants whose difference over the same
-    draws may as well be none (90 % interval) are called tied.
+    With several failure draws this is the mean of the draws, and variants are called tied if the 90 % interval of their
+    difference over the same draws includes zero.
     """
     priced = [(cost, one) for one in result.operated if (cost := _cost(one)) is not None]
     if len(priced) < 2:
@@ -234,13 +234,13 @@ def why(result: Result) -> str:
 
 
 def _window(found: OperateFigures) -> str:
-    """Whose figures they are."""
+    """The window that the figures describe."""
     chosen = {"scenario": "steady window as given", "whole run": "the whole run"}
     return chosen.get(found.steady.chosen, f"steady window, {found.steady.chosen}")
 
 
 def _drained(found: OperateFigures) -> str:
-    """Whose figures they are, and what is left out."""
+    """The window that the figures describe, and what is left out."""
     if found.drain is None:
         return _window(found)
     late, used = numbers.seconds(found.drain.end_s - found.drain.start_s), numbers.percent(found.drain.utilization)
@@ -248,7 +248,7 @@ def _drained(found: OperateFigures) -> str:
 
 
 def _cost(variant: OperateVariant) -> float | None:
-    """Dollars of a useful hour at typical prices, a mean over the draws of failures."""
+    """Dollars per useful hour at typical prices, averaged over the failure draws."""
     found = variant.operate
     if found.draws is not None:
         band = found.draws.usd_per_useful_accelerator_hour
@@ -257,7 +257,7 @@ def _cost(variant: OperateVariant) -> float | None:
 
 
 def _tied(best: OperateVariant, other: OperateVariant) -> bool:
-    """Whether two variants differ by no more than their draws would by chance: ratios of costs, draw by draw."""
+    """Whether two variants differ by no more than their draws would by chance, from cost ratios per draw."""
     if best.operate.draws is None or other.operate.draws is None:
         return False
     usd = [
@@ -281,7 +281,7 @@ def _time(variant: OperateVariant) -> str:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """A line a variant, and where the report is."""
+    """One line per variant, and the path of the report."""
     lines = [f"{result.name}: {len(result.operated)} runs of many jobs on one cluster"]
     lines += [
         f"{one.name} ({_window(one.operate)}): utilization {numbers.percent(one.operate.utilization)}, goodput"

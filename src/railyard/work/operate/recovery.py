@@ -1,12 +1,13 @@
-"""What a failure does to jobs and nodes, and what is done about it: detection, roll back, spares, restart, repair.
+"""Effects of a failure on jobs and nodes, and recovery: detection, rollback, spares, restart, repair.
 
-A job of which a node stops hangs until that is seen. Then it goes back to its last checkpoint and goes on at once on
-spares where there are enough, else with fewer nodes where it may, else it leaves its nodes and waits in the queue.
+A job that loses a node hangs until the loss is detected. Then it rolls back to its last checkpoint. It continues at
+once
+on spares if there are enough, or with fewer nodes if it may; otherwise it leaves its nodes and waits in the queue.
 
-A serving job loses only the replicas that a failure hits. Requests come evenly, `load` of what all replicas can serve.
-Until a loss is detected its share of them goes to the dead replica and fails; after that the others take it as far as
-they can, and a replica comes back on a spare, or on nodes that are or become free. Requests that nobody serves are
-lost, not late: the job's time runs on.
+A serving job loses only the replicas that a failure hits. Requests arrive evenly, at `load` times the capacity of all
+replicas. Until a loss is detected, the dead replica's share of requests fails; after that the other replicas serve as
+many of them as they can. A replica comes back on a spare, or on nodes that are or become free. Requests that are not
+served are lost, not late: the job's time keeps running.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def replicas_struck(run: Running, job: int, nodes: tuple[int, ...], effect: Effect) -> None:
-    """A fault hits a serving job: replicas stop, nobody knows yet; slow and wrong ones answer on."""
+    """A fault hits a serving job: replicas stop before anyone notices; slow and corrupt ones keep answering."""
     if effect in (Effect.OUT, Effect.CRASH):
         run.state.missing[job] += len(_hit(run.state, job, nodes))
 
@@ -43,7 +44,7 @@ def _hit(state: State, job: int, nodes: tuple[int, ...]) -> list[int]:
 
 
 def replica_loss_seen(run: Running, job: int, active: ActiveFault) -> None:
-    """A fault of a serving job is known: the others take over; the replica moves to spares, or waits for nodes."""
+    """A serving job's fault is detected: the others take over; the replica moves to spares or waits for nodes."""
     state, rules = run.state, run.rules.recovery
     state.book(job)
     state.failed[job] += 1
@@ -72,7 +73,7 @@ def replica_loss_seen(run: Running, job: int, active: ActiveFault) -> None:
 
 
 def _exchange(run: Running, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
-    """Gives a serving job other nodes while it answers on; returns how long it takes to clear those that are new."""
+    """Exchanges nodes of a serving job while it keeps serving; returns the time to clear the new nodes."""
     state = run.state
     run.ledger.left(job, LeaveReason.MOVED)
     come = np.setdiff1d(nodes, state.placed[job])
@@ -84,7 +85,7 @@ def _exchange(run: Running, job: int, nodes: np.ndarray[tuple[int], np.dtype[np.
 
 
 def replicas_back(run: Running, job: int, code: int) -> None:
-    """Replicas of a job answer again, unless it has begun anew since."""
+    """Replicas of a job answer again, unless the job has restarted since."""
     count, attempt = code >> 32, code & 0xFFFFFFFF
     state = run.state
     run.pending -= 1
@@ -95,7 +96,7 @@ def replicas_back(run: Running, job: int, code: int) -> None:
 
 
 def regrow_replicas(run: Running) -> None:
-    """Gives serving jobs that are short of replicas nodes that are free, before those who wait."""
+    """Gives free nodes to serving jobs that are short of replicas, before the queue."""
     state = run.state
     for job in sorted(state.short()):
         each = state.replica[job]
@@ -113,11 +114,11 @@ def regrow_replicas(run: Running) -> None:
 
 
 VAIN = 100
-"""A job that fails so often without getting further is given up: its checkpoints are too far apart for its size."""
+"""Failures without progress after which a job is given up: its checkpoints are too far apart for its size."""
 
 
 def fault_happens(run: Running, fault: NodeFault) -> None:
-    """A fault comes: jobs hang, slow down, stand still or go on with wrong numbers."""
+    """A fault occurs: jobs hang, slow down, stall or continue with wrong results."""
     state = run.state
     nodes = [node for node in fault.nodes if not state.broken[node]]
     jobs = sorted({job for node in nodes for job in state.jobs_of_node[node]})
@@ -146,12 +147,12 @@ def fault_happens(run: Running, fault: NodeFault) -> None:
 
 
 def _plan(run: Running, number: int, fault: NodeFault) -> None:
-    """Plans when the fault is seen and, of nodes that are out at once, when they are back."""
+    """Schedules the fault's detection and, for nodes that are out at once, their repair."""
     now = run.state.now_us
     run.push(now + fault.detect_us, Event.DETECT, number)
     run.pending += 1
     if fault.effect == Effect.OUT:
-        # Repairs come before detections of the same moment, and nobody repairs what nobody has seen.
+        # Repairs come before detections of the same moment, and what has not been detected cannot be repaired.
         run.push(now + max(fault.repair_us, fault.detect_us + 1), Event.REPAIR, number)
         run.pending += 1
 
@@ -177,7 +178,7 @@ def _impair(run: Running, job: int, fault: NodeFault) -> None:
 
 
 def _stall(run: Running, job: int, stall_us: int) -> None:
-    """A job stands still: its work goes on later."""
+    """Stalls a job: its work resumes later."""
     state = run.state
     state.book(job)
     state.ready_us[job] = max(state.ready_us[job], state.now_us) + stall_us
@@ -185,7 +186,7 @@ def _stall(run: Running, job: int, stall_us: int) -> None:
 
 
 def fault_detected(run: Running, number: int, _version: int) -> None:
-    """A fault is seen: nodes that still run are drained, jobs recover."""
+    """A fault is detected: nodes that still run are drained, and jobs recover."""
     run.pending -= 1
     active, state = run.active[number], run.state
     if active.effect in (Effect.SLOW, Effect.CORRUPT):
@@ -234,7 +235,7 @@ def _in_vain(run: Running, job: int, kept_us: int) -> bool:
 
 
 def _on_spares(run: Running, job: int, lost: NDArray[np.int32]) -> bool:
-    """Puts spares in the place of lost nodes, in the same ranks; of a crash the job begins again where it is."""
+    """Puts spares in place of lost nodes, at the same ranks; after a crash the job restarts on its own nodes."""
     if len(lost) > len(run.spares):
         return False
     nodes = run.replaced(job, lost)
@@ -268,7 +269,7 @@ def _go_on(run: Running, job: int, nodes: NDArray[np.int32], delay_us: int) -> N
 
 
 def fault_repaired(run: Running, number: int, _version: int) -> None:
-    """Nodes come back, as spares while there are too few of those."""
+    """Nodes return to service, as spares while there are too few of those."""
     run.pending -= 1
     active, state = run.active.pop(number), run.state
     for node in active.nodes:

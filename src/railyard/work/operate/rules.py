@@ -1,4 +1,4 @@
-"""How a cluster is run: queue, backfill, placement, quotas, windows, checkpoints, spares."""
+"""Operating rules of a cluster: queue, backfill, placement, quotas, windows, checkpoints, spares."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ HOUR = 3600 * SECOND
 DAY = 24 * HOUR
 PPM = 1_000_000
 _P90 = 1.2815515655446004
-"""The standard normal distribution's 90th percentile."""
+"""90th percentile of the standard normal distribution."""
 
 
 def microseconds(seconds: float) -> int:
-    """The clock of a run, which counts whole microseconds."""
+    """Seconds on the clock of a run, which counts whole microseconds."""
     return round(seconds * SECOND)
 
 
 def sigma(median: float, p90: float) -> float:
-    """Of a log-normal distribution with these percentiles; 0 where they do not rise."""
+    """Sigma of a log-normal distribution with these percentiles; 0 if they do not increase."""
     return math.log(p90 / median) / _P90 if p90 > median else 0.0
 
 
 @dataclass(frozen=True)
 class NodeWindow:
-    """Nodes that are kept free for a time: maintenance, or the reservation of a tenant.
+    """Nodes kept free for a time: maintenance, or a tenant's reservation.
 
     Attributes:
-        start_us: From when.
-        end_us: Until when.
-        tenant: Who may use them meanwhile; empty: nobody.
+        start_us: Start of the window.
+        end_us: End of the window.
+        tenant: Tenant that may use them in the window; empty: none.
     """
 
     start_us: int
@@ -45,18 +45,18 @@ class NodeWindow:
 
 @dataclass(frozen=True)
 class RecoveryRules:
-    """What is done about what breaks.
+    """Checkpoints, restarts and spares.
 
     Attributes:
-        interval_us: Useful work between two checkpoints; 0: there are none, and a job begins again.
-        stall_us: How long the job stands still for one.
-        intervals_us: The same of jobs of so many nodes, in place of `interval_us`.
-        restart_us: From the moment that nodes are there until work goes on: processes, connections, loading.
-        resume_us: The same where a spare takes over and the others keep their processes.
-        spares: Nodes that are kept out of the queue, to take over.
-        survives: Whether checkpoints outlive the loss of a node.
-        grace: Whether a job that is preempted writes a checkpoint before it goes.
-        elastic: Whether a job that may be smaller goes on without a node that broke.
+        interval_us: Useful work between two checkpoints; 0: no checkpoints, so a job starts over.
+        stall_us: How long a checkpoint pauses the job.
+        intervals_us: Intervals by number of nodes, in place of `interval_us`.
+        restart_us: From the time nodes are available until work resumes: processes, connections, loading.
+        resume_us: The same if a spare takes over and the other nodes keep their processes.
+        spares: Nodes kept out of the queue as spares.
+        survives: Whether checkpoints survive the loss of a node.
+        grace: Whether a preempted job writes a checkpoint before it leaves.
+        elastic: Whether a job that can shrink continues without a broken node.
     """
 
     interval_us: int = HOUR
@@ -70,29 +70,30 @@ class RecoveryRules:
     intervals_us: Mapping[int, int] = field(default_factory=dict)
 
     def interval(self, nodes: int) -> int:
-        """Work between two checkpoints of a job."""
+        """Work between two checkpoints of a job on this many nodes."""
         return self.intervals_us.get(nodes, self.interval_us)
 
     def pace_ppm(self, nodes: int) -> int:
-        """Share of the time that is not spent on checkpoints, in millionths."""
+        """Share of the time not spent on checkpoints, in millionths."""
         interval = self.interval(nodes)
         return PPM if not interval else interval * PPM // (interval + self.stall_us)
 
     def kept(self, done_us: int, nodes: int) -> int:
-        """What is left of so much work after a loss."""
+        """Work kept after a loss, rounded down to the last checkpoint."""
         interval = self.interval(nodes)
         return done_us // interval * interval if interval else 0
 
 
 @dataclass(frozen=True)
 class Turnaround:
-    """What is done to nodes before a job uses them.
+    """How nodes are prepared before a job uses them.
 
     Attributes:
-        erase_us: Of a node that somebody else had before: its memories and drives, all nodes of a job at once.
-        between: Who is somebody else: another of the `tenants`, or of the `jobs`.
-        attest_us: From asking a verifier about an accelerator to its answer; at every start and of every new node.
-        verifier_per_s: Accelerators that the verifier judges a second; 0: any number.
+        erase_us: Time to erase memories and drives of nodes last used by another user; a job's nodes are erased in
+            parallel.
+        between: Who counts as another user: another of the `tenants`, or of the `jobs`.
+        attest_us: Time for a verifier to attest an accelerator; at every start and for every new node.
+        verifier_per_s: Accelerators that the verifier attests per second; 0: no limit.
     """
 
     erase_us: int = 0
@@ -101,7 +102,7 @@ class Turnaround:
     verifier_per_s: float = 0.0
 
     def attested_us(self, accelerators: int) -> int:
-        """Time until so many accelerators are attested, asked for at once."""
+        """Time until this many accelerators are attested if all are submitted at once."""
         if not self.attest_us or not accelerators:
             return 0
         queued = (accelerators - 1) / self.verifier_per_s if self.verifier_per_s else 0.0
@@ -113,15 +114,16 @@ class Rules:
     """How jobs are chosen and placed.
 
     Attributes:
-        depth: Jobs behind the first that waits which a pass looks at (Slurm: `bf_max_job_test`, 500).
-        renew_us: How often keys of disciplines that move are taken anew (Slurm: PriorityCalcPeriod, 5 minutes).
-        half_life_us: Of usage, for fair share (Slurm: PriorityDecayHalfLife, 7 days).
+        depth: Jobs behind the first waiting one that a pass considers (Slurm: `bf_max_job_test`, 500).
+        renew_us: How often the changing keys of disciplines are recomputed (Slurm: PriorityCalcPeriod, 5 minutes).
+        half_life_us: Half-life of usage, for fair share (Slurm: PriorityDecayHalfLife, 7 days).
         attained_us: Accelerator time up to which a job counts as new (`least-attained`).
-        shares: Of tenants, for fair share; 1 for others.
-        quotas: Accelerators of tenants at most at once; others have no limit.
-        borrow: Whether a tenant may have more while nobody needs it; who needs what is its quota's preempts those.
-        within: Level in whose groups jobs of several nodes must lie; empty: anywhere.
-        setup_us: From placement until a job's work begins, each time that it starts.
+        shares: Shares of tenants, for fair share; 1 for others.
+        quotas: Maximum accelerators of a tenant at a time; others have no limit.
+        borrow: Whether a tenant may exceed its quota while the rest is idle; tenants within their quota preempt such
+            jobs.
+        within: Level at which one group must contain a job of several nodes; empty: any.
+        setup_us: From placement until a job's work begins, at every start.
     """
 
     discipline: str = "fifo"

@@ -1,4 +1,4 @@
-"""A run between two moments: who has which nodes, what is promised, and what happened so far."""
+"""A run between two moments: allocations, promises, and what happened so far."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ActiveFault:
     """A fault that is not over.
 
     Attributes:
-        nodes: Those that were hit and are out of service, or will be.
-        jobs: Jobs that it hit, with the number of their attempt and the work that they had done.
-        repair_us: From detection until the nodes are back.
+        nodes: Affected nodes that are out of service, or will be.
+        jobs: Affected jobs, with the number of their attempt and the work they had done.
+        repair_us: Time from detection until the nodes are back.
     """
 
     nodes: tuple[int, ...]
@@ -46,18 +46,18 @@ class Running:
     """Jobs on the nodes of a cluster.
 
     Args:
-        jobs: What is submitted.
+        jobs: The submitted jobs.
         tree: The cluster.
-        rules: How it is run.
-        contention: How jobs slow one another; None: they do not.
-        every_us: Between two samples of the series.
+        rules: How it is operated.
+        contention: Model of contention between jobs; None: no contention.
+        every_us: Time between two samples of the series.
 
     Attributes:
         active: Faults that are not over, by number.
-        known: How many faults there were.
-        pending: Repairs, detections and windows to come: nothing can start while nothing of this is left.
-        started, ended: Jobs that got or lost nodes since speeds were found last.
-        freed: Whether the queue has to be looked at after this moment.
+        known: Number of faults so far.
+        pending: Repairs, detections and windows to come; once none is left, no waiting job can start any more.
+        started, ended: Jobs that got or lost nodes since speeds were last computed.
+        freed: Whether the queue must be checked after this moment.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Running:
         self._later = _dependants(jobs)
 
     def push(self, time_us: int, kind: Event, number: int, version: int = 0) -> None:
-        """Plans an event."""
+        """Schedules an event."""
         heappush(self.events, (time_us, int(kind), number, version))
 
     def start(self, job: int, nodes: NDArray[np.int32]) -> None:
@@ -89,13 +89,13 @@ class Running:
         self.promise(job)
 
     def moved(self, job: int) -> None:
-        """Takes note of a job's new nodes, for its neighbours."""
+        """Updates the neighbors after a job got other nodes."""
         self.started.add(job)
         if self.contention is not None:
             self.contention.moved(self.state, job)
 
     def promise(self, job: int) -> None:
-        """Plans the end of a running job anew."""
+        """Schedules the end of a running job again."""
         state = self.state
         state.version[job] += 1
         finish, limit = state.finish_us(job), state.limit_us[job]
@@ -117,7 +117,7 @@ class Running:
         self.freed = True
 
     def preempt(self, job: int) -> None:
-        """Makes a running job give way; it waits again."""
+        """Preempts a running job; it goes back to the queue."""
         state, rules = self.state, self.rules.recovery
         state.book(job)
         if not rules.grace or state.hung[job]:
@@ -127,7 +127,7 @@ class Running:
         self.scheduler.add(job)
 
     def over(self, job: int, status: int, outcome: LeaveReason) -> None:
-        """Ends a job for good."""
+        """Ends a job permanently."""
         self.leave(job, outcome)
         self.state.status[job] = status
         self.state.end_us[job] = self.state.now_us
@@ -138,7 +138,7 @@ class Running:
                 self.scheduler.add(later)
 
     def service(self, nodes: NDArray[np.int32]) -> None:
-        """Puts nodes into service that are neither broken nor in a window, and the others out of it."""
+        """Puts nodes into service if they are neither broken nor in a window, and the others out of service."""
         closed = self.state.broken.copy()
         for window in self.rules.windows:
             if self.scheduler.open(window):
@@ -152,7 +152,7 @@ class Running:
         self.freed = True
 
     def replaced(self, job: int, lost: NDArray[np.int32]) -> NDArray[np.int32]:
-        """A job's nodes with spares, of which there are enough, in the place of lost ones; its tenant has them now."""
+        """A job's nodes with lost ones replaced by spares, of which there are enough; its tenant now owns them."""
         nodes = self.state.placed[job]
         if not len(lost):
             return nodes
@@ -171,7 +171,7 @@ class Running:
         return Away.SPARE if node in self.spares else Away.BROKEN
 
     def cleared_us(self, job: int, nodes: NDArray[np.int32]) -> int:
-        """Notes that a job takes nodes over that it did not have; microseconds that clearing them takes."""
+        """Records that a job takes over new nodes; returns the microseconds needed to clear them."""
         state, rules = self.state, self.rules.turnaround
         user = job if rules.between == "jobs" else state.tenant[job]
         before = state.used_by[nodes]

@@ -1,7 +1,7 @@
-"""The state of a run as one file, replaced atomically: a run that was killed goes on and ends with the same bytes.
+"""Saves the state of a run to one file, replaced atomically: a killed run resumes and ends with the same bytes.
 
-An `.npz` of columns, with everything else as JSON, without pickled objects. What follows from the rest (free nodes,
-order of promises) is made anew.
+The file is an `.npz` of columns, with everything else as JSON and no pickled objects. Derived state (free nodes, order
+of promises) is rebuilt on loading.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _RUN_VALUES = ("arrived", "known", "pending", "spares")
 
 
 def fingerprint(run: ClusterRun) -> str:
-    """Of everything that a run is made of but its faults and its contention."""
+    """Hash of everything that defines a run except its faults and its contention."""
     text = hashlib.sha256()
     for item in fields(run.jobs):
         value = getattr(run.jobs, item.name)
@@ -80,7 +80,7 @@ def fingerprint(run: ClusterRun) -> str:
 
 
 def save(run: ClusterRun, path: Path, about: str = "") -> None:
-    """Writes the state; the file is there complete or as it was."""
+    """Writes the state; the file is either complete or unchanged."""
     state, ledger = run.state, run.ledger
     placed = [np.asarray(nodes, np.int64) for nodes in state.placed.values()]
     columns: dict[str, NDArray[Any]] = {
@@ -105,7 +105,7 @@ def save(run: ClusterRun, path: Path, about: str = "") -> None:
 
 
 def _known(run: ClusterRun, about: str) -> dict[str, Any]:
-    """What is no column, as JSON."""
+    """State that is not a column, as JSON."""
     state = run.state
     return {
         "format": FORMAT,
@@ -130,13 +130,13 @@ def _marks(marks: Sequence[BookedMark], jobs: int) -> dict[str, NDArray[Any]]:
 
 
 def load(run: ClusterRun, path: Path, about: str = "") -> bool:
-    """Puts a new run where a file says that it was.
+    """Restores a new run from a file.
 
     Returns:
-        Whether there is such a file, of the same run; of another run it is left alone.
+        Whether there is such a file of the same run; the file of another run is left alone.
 
     Raises:
-        InputError: The file is broken.
+        InputError: The file is damaged.
     """
     if not path.is_file():
         return False

@@ -1,4 +1,4 @@
-"""One pass over the queue: who starts now, and where."""
+"""One pass over the queue: which jobs start now, and where."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     Entry = tuple[tuple[float, ...], int]
 
 NEVER = 2**62
-"""A time that does not come."""
+"""A time that never comes."""
 
 
 @dataclass
 class _Lane:
-    """How far a pass has come with those who may have the same nodes.
+    """Progress of a pass among the jobs that may use the same nodes.
 
     Attributes:
-        waits: Whether one of them waits already.
+        waits: Whether one of them is already waiting.
         closed: Whether no other may start.
     """
 
@@ -47,12 +47,12 @@ class Scheduler:
     """Keeps the queue and starts jobs.
 
     Args:
-        state: Of the run.
-        start: Called with a job and its nodes when it gets them.
-        stop: Called with a job that has to give way.
+        state: State of the run.
+        start: Called with a job and its nodes when it starts.
+        stop: Called with a job that is preempted.
 
     Attributes:
-        fresh: Those that came since the last pass.
+        fresh: Jobs added since the last pass.
     """
 
     def __init__(
@@ -77,15 +77,16 @@ class Scheduler:
         self.fresh.add(job)
 
     def renew(self) -> None:
-        """Takes the keys of all waiting jobs anew."""
+        """Recomputes the keys of all waiting jobs."""
         self.state.decay()
         self.queue = sorted((self.discipline.key(self.state, job), job) for _, job in self.queue)
 
     def run(self, *, everything: bool) -> None:
-        """Starts who can start.
+        """Starts all jobs that can start.
 
         Args:
-            everything: Whether something became free or keys moved since the last pass; else only new jobs can start.
+            everything: Whether something became free or keys changed since the last pass; otherwise only new jobs can
+                start.
         """
         fresh, lanes, open_lanes = self.fresh, dict[int, _Lane](), max(len(self.state.parts), 1)
         self.fresh, self._failing = set(), {}
@@ -131,8 +132,8 @@ class Scheduler:
         """Starts a job if its policy finds nodes for it.
 
         Args:
-            job: That waits.
-            kept: Nodes that it may not use, since others before it have them promised.
+            job: The waiting job.
+            kept: Nodes that it may not use because they are reserved for others ahead of it.
         """
         free = self.state.free_of(job)
         request = self._request(job, free)
@@ -144,14 +145,14 @@ class Scheduler:
         hidden, opened = self._masks(job, kept)
         nodes = self._place(request, free, hidden, opened)
         if nodes is None:
-            if not len(hidden):  # what a job fails for that may use fewer nodes says nothing of others
+            if not len(hidden):  # a job restricted to fewer nodes says nothing about others
                 self._failing[shape] = request.nodes
             return False
         self._start(job, nodes)
         return True
 
     def _request(self, job: int, free: FreeNodes) -> PlacementRequest | None:
-        """What a job asks for now; elastic jobs take what there is."""
+        """What a job requests now; elastic jobs take what is free."""
         state = self.state
         nodes, each, least = state.nodes[job], state.each[job], int(state.jobs.least_nodes[job])
         if least < nodes:
@@ -173,9 +174,9 @@ class Scheduler:
         return found
 
     def _masks(self, job: int, kept: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Nodes in service that a job may not use, and reserved ones that it may.
+        """Nodes in service that a job may not use, and reserved ones that it may use.
 
-        It may not use what others were promised, nor what a window takes before its end.
+        It may not use what is reserved for others, nor nodes that a window takes before its end.
         """
         state = self.state
         if not state.rules.windows and not len(kept):
@@ -195,24 +196,24 @@ class Scheduler:
         return np.flatnonzero(hidden).astype(np.int32), np.flatnonzero(opened).astype(np.int32)
 
     def open(self, window: NodeWindow) -> bool:
-        """Whether a window is now."""
+        """Whether a window is open now."""
         return window.start_us <= self.state.now_us < window.end_us
 
     def promise_us(self, job: int) -> int:
-        """How long a job says that it will have its nodes."""
+        """How long a job promises to use its nodes."""
         state = self.state
         limit = state.limit_us[job]
         pace = state.rules.recovery.pace_ppm(state.nodes[job])
         return limit if limit >= 0 else state.rules.setup_us + -(-state.left_us(job) * PPM // pace)
 
     def promised_us(self, job: int) -> int:
-        """When a job that started now would promise to end."""
+        """When a job would promise to end if it started now."""
         return self.state.now_us + self.promise_us(job)
 
     def foreseen(self, job: int) -> tuple[int, int, NDArray[np.int32]]:
-        """When a waiting job will start if all promises are kept, how many nodes more will be free then, and its nodes.
+        """When a waiting job will start if all promises hold, how many extra nodes will be free then, and its nodes.
 
-        No nodes are named where any will do.
+        No nodes are named if the job has no placement constraints.
         """
         state = self.state
         each, wanted = state.each[job], int(state.jobs.least_nodes[job])
@@ -247,7 +248,7 @@ class Scheduler:
             yield last, moment
 
     def _freed(self, job: int, each: int, room: dict[int, int]) -> int:
-        """Nodes that have room for `each` once a job is gone and had not before; `room` is kept up."""
+        """Nodes that get room for `each` accelerators once a job ends; updates `room`."""
         state, gained = self.state, 0
         free, freed = state.free_of(job), state.each[job]
         up = free.up
@@ -265,7 +266,7 @@ class Scheduler:
         return quota >= 0 and not state.rules.borrow and state.used[tenant] + state.accelerators[job] > quota
 
     def _make_room(self, entry: Entry) -> bool:
-        """Starts a job in the place of others, where the discipline or a quota gives it the right."""
+        """Starts a job in place of others, if the discipline or a quota entitles it."""
         victims = self._victims(entry)
         if not victims:
             return False
@@ -291,7 +292,7 @@ class Scheduler:
                 self._stop(victim)
 
     def _victims(self, entry: Entry) -> list[int]:
-        """Running jobs that a waiting one may displace, the least entitled and youngest first."""
+        """Running jobs that a waiting one may preempt, the least entitled and youngest first."""
         state = self.state
         if self.discipline.preempts:
             keys = [(self.discipline.key(state, job), job) for job in self._on_nodes_of(entry[1])]

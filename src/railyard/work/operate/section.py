@@ -1,4 +1,4 @@
-"""Many jobs on one cluster for months, as `railyard operate` plays them."""
+"""The `operate` section: many jobs on one cluster for months, as `railyard operate` runs them."""
 
 from typing import Annotated, Literal
 
@@ -27,71 +27,71 @@ _DAY = 86_400.0
 
 
 class DrawnKindSection(Section):
-    """A kind of drawn jobs: how large, how long, whose, and what they ask of their place."""
+    """A kind of drawn jobs: size, run time, tenant, and placement constraints."""
 
     share: Annotated[Ratio, Bounds(above=0.0)] = Field(
-        default=1.0, description="Of the jobs, relative to the other kinds."
+        default=1.0, description="Share of the jobs, relative to the other kinds."
     )
     sizes: dict[Text, Number] = Field(
-        default_factory=dict, description="Accelerators of a job and how often; left out: those of all jobs."
+        default_factory=dict, description="Accelerators of a job and how often; left out: as all jobs."
     )
-    median: Span | None = Field(default=None, description="Half of the jobs take less; left out: as all jobs.")
-    p90: Span | None = Field(default=None, description="Nine in ten take less; left out: as all jobs.")
-    tenant: Text | None = Field(default=None, description="Whose; left out: one of the tenants, drawn evenly.")
+    median: Span | None = Field(default=None, description="Median run time; left out: as all jobs.")
+    p90: Span | None = Field(default=None, description="90th percentile of it; left out: as all jobs.")
+    tenant: Text | None = Field(default=None, description="Its tenant; left out: drawn evenly.")
     priority: Annotated[Whole, limits(-1_000_000, 1_000_000)] = Field(default=0, description="Larger goes first.")
     work: Text | None = Field(default=None, description="Class of work; left out: drawn among those of `contention`.")
-    within: Text | None = Field(default=None, description="Level all of whose nodes lie in one group (required).")
+    within: Text | None = Field(default=None, description="Level at which one group has all nodes (required).")
     prefers: Text | None = Field(default=None, description="Level that is tried first and may be widened (preferred).")
     segment: Natural = Field(default=0, description="Nodes of a slice that stay together.")
-    segment_within: Text | None = Field(default=None, description="Level in which a slice stays.")
-    switches: Natural = Field(default=0, description="At most so many leafs.")
-    least_accelerators: Positive | None = Field(default=None, description="With so many a job makes do (elastic).")
-    replica_accelerators: Positive | None = Field(default=None, description="Of each replica of a serving job.")
+    segment_within: Text | None = Field(default=None, description="Level at which a slice stays together.")
+    switches: Natural = Field(default=0, description="Maximum number of leafs.")
+    least_accelerators: Positive | None = Field(default=None, description="Fewest that it can run on (elastic).")
+    replica_accelerators: Positive | None = Field(default=None, description="Size of a serving job's replica.")
     load: Annotated[Ratio, limits(0.0, 1.0)] = Field(
-        default=0.0, description="Asked of a serving job, of what all its replicas can serve."
+        default=0.0, description="Load of a serving job, relative to what all its replicas can serve."
     )
 
 
 class SyntheticSection(Section):
-    """Jobs drawn by the seed: arrivals of a Poisson process, log-normal times, sizes by their share."""
+    """Jobs drawn by the seed: Poisson arrivals, log-normal run times, sizes by their share."""
 
-    count: Positive = Field(description="Jobs.")
+    count: Positive = Field(description="Number of jobs.")
     load: Annotated[Ratio, Bounds(above=0.0)] = Field(
-        default=0.9, description="Accelerator time that they ask for, over what the cluster has until the last."
+        default=0.9, description="Accelerator time requested, relative to what the cluster has until the last arrival."
     )
     sizes: dict[Text, Number] = Field(
         default_factory=lambda: {"1": 1.0},
         description="Accelerators of a job and how often, relative to the others.",
         examples=[{"1": 0.8, "8": 0.15, "64": 0.05}],
     )
-    median: Span = Field(default=1800.0, description="Half of the jobs take less.")
-    p90: Span = Field(default=28_800.0, description="Nine in ten take less.")
+    median: Span = Field(default=1800.0, description="Median run time.")
+    p90: Span = Field(default=28_800.0, description="90th percentile of the run time.")
     tenants: Positive | None = Field(
         default=None,
-        description="Tenants, with equally many jobs each on average; left out: those of `cluster.tenancy`, or one.",
+        description="Tenants, with the same number of jobs on average; left out: those of `cluster.tenancy`, or one.",
     )
     kinds: tuple[DrawnKindSection, ...] = Field(
-        default=(), description="Kinds of jobs, each with sizes, tenant, priority and asks; left out: all are alike."
+        default=(), description="Kinds of jobs, each with sizes, tenant, priority and constraints; left out: one kind."
     )
 
 
 class TraceOfJobsSection(Section):
-    """Where the jobs come from: one of `trace` and `synthetic`."""
+    """The source of the jobs: either `trace` or `synthetic`."""
 
     trace: Text | None = Field(default=None, description="A file, relative to the scenario.")
     format: Text = Field(
         default="auto", description="`philly`, `tiresias`, `alibaba`, `sacct`, `csv`; `auto` looks at its columns."
     )
-    start: Span = Field(default=0.0, description="Leaves out what was submitted earlier, from the trace's first job.")
-    length: Span | None = Field(default=None, description="Leaves out what was submitted later than so long after.")
+    start: Span = Field(default=0.0, description="Skips earlier submissions, from the trace's first job.")
+    length: Span | None = Field(default=None, description="Skips submissions later than this after `start`.")
     faster: Annotated[Ratio, Bounds(above=0.0)] = Field(
         default=1.0, description="Divides the times between submissions: more load."
     )
     shrink: Flag = Field(
         default=False,
-        description="Gives jobs larger than the cluster all of it but the spares, instead of refusing the trace.",
+        description="Gives jobs larger than the cluster all of it except the spares, instead of rejecting the trace.",
     )
-    synthetic: SyntheticSection | None = Field(default=None, description="Jobs that are drawn.")
+    synthetic: SyntheticSection | None = Field(default=None, description="Drawn jobs.")
 
     @model_validator(mode="after")
     def _one(self) -> "TraceOfJobsSection":
@@ -101,48 +101,52 @@ class TraceOfJobsSection(Section):
 
 
 class QueueSection(Section):
-    """Who is next, and who may overtake."""
+    """Queue order and backfill."""
 
     discipline: Text = Field(
         default="fifo", description="`fifo`, `priority`, `shortest`, `fair-share`, `least-attained`."
     )
     backfill: Text = Field(default="easy", description="`none`, `easy`, `conservative`, `any`.")
-    depth: Positive = Field(default=500, description="Jobs that a pass over the queue looks at.")
+    depth: Positive = Field(default=500, description="Jobs that a pass over the queue considers.")
     renew: Annotated[Span, SOME_TIME] = Field(
-        default=300.0, description="How often keys are taken anew that move with time."
+        default=300.0, description="How often keys that change with time are recomputed."
     )
-    half_life: Annotated[Span, SOME_TIME] = Field(default=7 * _DAY, description="Of usage, for `fair-share`.")
+    half_life: Annotated[Span, SOME_TIME] = Field(default=7 * _DAY, description="Half-life of usage, for `fair-share`.")
     attained: Span = Field(
         default=8 * 3600.0, description="Accelerator time up to which a job is new, for `least-attained`."
     )
-    shares: dict[Text, Number] = Field(default_factory=dict, description="Of tenants, for `fair-share`; 1 for others.")
-    quotas: dict[Text, Positive] = Field(default_factory=dict, description="Accelerators of tenants at most at once.")
+    shares: dict[Text, Number] = Field(
+        default_factory=dict, description="Shares of tenants, for `fair-share`; 1 for others."
+    )
+    quotas: dict[Text, Positive] = Field(default_factory=dict, description="Maximum accelerators by tenant.")
     borrow: Flag = Field(
-        default=False, description="Tenants may have more while nobody needs it, and give it back when preempted."
+        default=False,
+        description="Tenants may exceed quotas while nodes are idle; such jobs are preempted when others need them.",
     )
 
 
 class WindowSection(Section):
-    """Nodes that are kept free for a time."""
+    """Nodes kept free for a time."""
 
-    start: Span = Field(description="From when, from the start of the run.")
-    length: Span = Field(description="For how long.")
+    start: Span = Field(description="Start, from the start of the run.")
+    length: Span = Field(description="Length of the window.")
     nodes: tuple[Natural, Natural] = Field(description="First and last node.", examples=[[0, 31]])
-    tenant: Text | None = Field(default=None, description="Who may use them meanwhile; left out: nobody (maintenance).")
+    tenant: Text | None = Field(default=None, description="Tenant that may use them; left out: none (maintenance).")
 
 
 class ClassSection(Section):
-    """A class of work: what a step of such jobs computes and sends, as a model of the catalogue or in numbers."""
+    """A class of work: what a step of such jobs computes and sends, from a catalog model or in numbers."""
 
-    name: Text = Field(description="How it is called.")
-    share: Ratio = Field(default=1.0, description="Of the jobs that the trace does not say more of, relative.")
-    least_accelerators: Positive = Field(default=1, description="Only jobs of at least so many.")
+    name: Text = Field(description="Name of the class.")
+    share: Ratio = Field(default=1.0, description="Relative share of the jobs without a class in the trace.")
+    least_accelerators: Positive = Field(default=1, description="Smallest job that gets this class.")
     model: Text | None = Field(
-        default=None, description="A model of the catalogue, data-parallel with its layout inside a node."
+        default=None,
+        description="A model of the catalog, data-parallel across nodes, with its own layout inside a node.",
     )
-    tokens: Positive = Field(default=8192, description="Tokens of an accelerator in one step, with `model`.")
+    tokens: Positive = Field(default=8192, description="Tokens per accelerator and step, with `model`.")
     compute: Span = Field(default=0.0, description="Computation of a step, with `message`.")
-    message: Size = Field(default=0, description="Bytes that one accelerator reduces with all others a step.")
+    message: Size = Field(default=0, description="Bytes that each accelerator all-reduces per step.")
     overlap: Annotated[Ratio, limits(0.0, 1.0)] = Field(
         default=0.5, description="Share of the computation that can hide communication."
     )
@@ -156,40 +160,40 @@ class ClassSection(Section):
 
 
 class ContentionSection(Section):
-    """How jobs slow one another on the shared network."""
+    """How jobs slow one another down on the shared network."""
 
-    classes: tuple[ClassSection, ...] = Field(description="What jobs do; each gets one by the seed.")
+    classes: tuple[ClassSection, ...] = Field(description="Classes of work; each job gets one by the seed.")
     tolerance: Annotated[Ratio, limits(0.0, 0.5)] = Field(
-        default=0.005, description="Neighbours that take less than this of a shared link are left out."
+        default=0.005, description="Neighbors that use less than this share of a common link are ignored."
     )
     priorities: Literal["none", "intensity"] = Field(
         default="none",
-        description="`intensity`: on shared links jobs that compute most for a second of traffic go first (Crux).",
+        description="`intensity`: jobs that compute most per second of traffic go first on shared links (Crux).",
     )
     paths: Literal["hashed", "selected"] = Field(
         default="hashed",
-        description="`selected`: each connection gets the least congested path, jobs that compute most for a second of"
+        description="`selected`: each connection gets the least congested path, jobs that compute most per second of"
         " traffic first (Crux); `hashed`: switches choose. Only fabrics that hash have paths to select.",
     )
     shifts: Literal["none", "compatible"] = Field(
         default="none",
-        description="`compatible`: steps of jobs that meet are shifted, one sends while others compute (CASSINI).",
+        description="`compatible`: jobs on a shared link are shifted: one sends while others compute (CASSINI).",
     )
     drift: Annotated[Ratio, limits(0.0, 0.05)] = Field(
         default=0.005,
-        description="Standard deviation of a step's length, relative: with `shifts`, jobs leave their places by and by,"
-        " and wait for them when they are 5 % of a step off.",
+        description="Standard deviation of a step's length, relative: with `shifts`, jobs drift out of alignment"
+        " and are realigned when they are off by 5 % of a step.",
     )
 
 
 class ModeSection(Section):
-    """A way in which things fail, in place of one that is known by that name, or a new one."""
+    """A failure mode: changes one of the profile's by name, or adds a new one."""
 
     name: Text = Field(description="Name of a mode, such as `gpu`.")
-    per_1000_node_days: Number | None = Field(default=None, description="How often, a thousand nodes a day.")
-    repair: Span | None = Field(default=None, description="Half of the repairs take less.")
-    repair_p90: Span | None = Field(default=None, description="Nine in ten take less.")
-    detect: Span | None = Field(default=None, description="Until it is seen.")
+    per_1000_node_days: Number | None = Field(default=None, description="Failures per thousand node-days.")
+    repair: Span | None = Field(default=None, description="Median time to repair.")
+    repair_p90: Span | None = Field(default=None, description="90th percentile of it.")
+    detect: Span | None = Field(default=None, description="Time to detection.")
 
 
 class FailuresSection(Section):
@@ -197,17 +201,17 @@ class FailuresSection(Section):
 
     profile: Text = Field(default="llama3", description="Rates by component: `llama3`, `rsc1`, `rsc2`, `none`.")
     scale: Annotated[Number, Bounds(low=0.0)] = Field(default=1.0, description="Multiplies all rates.")
-    modes: tuple[ModeSection, ...] = Field(default=(), description="What differs from the profile.")
-    timeout: Span = Field(default=600.0, description="Of collectives: until a hang is seen.")
+    modes: tuple[ModeSection, ...] = Field(default=(), description="Changes to the profile.")
+    timeout: Span = Field(default=600.0, description="Timeout of collectives, which detects a hang.")
     reroute: Span | None = Field(
         default=None,
-        description="Until traffic leads around a node's dead cable or switch, where it has two; left out: it has one."
-        " Around cables between switches every fabric leads in its own time.",
+        description="Time to reroute around a node's dead cable or switch, if it has two; left out: it has one."
+        " Around cables between switches each fabric reroutes in its own time.",
     )
 
 
 class RecoverySettings(Section):
-    """What is done about what breaks."""
+    """How jobs recover from failures."""
 
     interval: Span | Literal["young", "daly", "none"] = Field(
         default="daly",
@@ -215,52 +219,50 @@ class RecoverySettings(Section):
     )
     checkpoint: Literal["sync", "async", "memory", "peers"] = Field(
         default="sync",
-        description="`sync` stops for the write; `async` copies to the host and writes beside; `memory` keeps it in the"
+        description="`sync` stops for the write; `async` copies to the host and writes later; `memory` keeps it in the"
         " node's host, lost with the node; `peers` also in another node's.",
     )
     state: Size = Field(default=100_000_000_000, description="Bytes that each accelerator writes.")
-    bandwidth: Rate = Field(default=1.6e10, description="Of storage, for each node, while all of a job write.")
-    host_bandwidth: Rate = Field(default=2e11, description="From accelerator to host memory, each.")
+    bandwidth: Rate = Field(default=1.6e10, description="Storage bandwidth per node while all nodes of a job write.")
+    host_bandwidth: Rate = Field(default=2e11, description="From each accelerator to host memory.")
     restart: Span = Field(
         default=400.0,
         description="From nodes to the first step: processes, connections, loading. MLPerf v5.0: 368 to 727 s.",
     )
     resume: Span = Field(
-        default=120.0, description="The same where a spare takes over and others keep their processes."
+        default=120.0, description="The same if a spare takes over and the other nodes keep their processes."
     )
-    spares: Natural = Field(default=0, description="Nodes kept out of the queue to take over.")
-    grace: Flag = Field(default=True, description="Whether who is preempted writes a checkpoint first.")
-    elastic: Flag = Field(default=False, description="Whether jobs that may be smaller go on without a lost node.")
+    spares: Natural = Field(default=0, description="Nodes kept out of the queue as spares.")
+    grace: Flag = Field(default=True, description="Whether a preempted job writes a checkpoint first.")
+    elastic: Flag = Field(default=False, description="Whether jobs that can shrink continue without a lost node.")
 
 
 class TurnaroundSection(Section):
-    """What is done to nodes before a job uses them: erasing what others left, and attestation."""
+    """How nodes are prepared before a job uses them: erasing the previous user's data, and attestation."""
 
     between: Literal["tenants", "jobs"] = Field(
-        default="tenants", description="Whose nodes are erased: what another tenant had, or any other job."
+        default="tenants", description="When nodes are erased: after another tenant, or after any other job."
     )
-    memory: Flag = Field(default=True, description="Memories of hosts and accelerators are overwritten, at their rate.")
+    memory: Flag = Field(default=True, description="Overwrites host and accelerator memory at its bandwidth.")
     drives: Literal["none", "crypto", "overwrite"] = Field(
         default="crypto", description="`crypto` changes the drives' key; `overwrite` writes all of them, at their rate."
     )
     key_change: Span = Field(
-        default=5.0, description="Of all drives of a node under `crypto`; assumed: no maker was found to state one."
+        default=5.0, description="Time for all drives of a node with `crypto`; an assumption: no vendor states one."
     )
-    storage: Text = Field(default="local-nvme", description="The drives of a node, an entry of the catalogue.")
-    reboot: Span = Field(default=0.0, description="Of a node after it; left out: it is not booted anew.")
-    attestation: Span = Field(
-        default=0.0, description="From asking a verifier about an accelerator to its answer; at every start."
-    )
+    storage: Text = Field(default="local-nvme", description="The drives of a node, a catalog entry.")
+    reboot: Span = Field(default=0.0, description="Reboot time after erasing; left out: no reboot.")
+    attestation: Span = Field(default=0.0, description="Time for a verifier to attest an accelerator; at every start.")
     verifier_rate: Annotated[Number, Bounds(low=0.0)] = Field(
-        default=0.0, description="Accelerators that the verifier judges a second; 0: any number."
+        default=0.0, description="Accelerators that the verifier attests per second; 0: no limit."
     )
 
 
 class SteadySection(Section):
     """The part of the run whose figures count."""
 
-    start: Span = Field(default=0.0, description="From when, from the start of the run: leaves a warm-up out.")
-    end: Span | None = Field(default=None, description="Until when; left out: the last submission.")
+    start: Span = Field(default=0.0, description="Start, from the start of the run; excludes a warm-up.")
+    end: Span | None = Field(default=None, description="End; left out: the last submission.")
 
 
 def _file(value: object) -> object:
@@ -275,38 +277,40 @@ class OperateSection(Section):
     """Many jobs on the cluster, for months."""
 
     jobs: Annotated[TraceOfJobsSection, BeforeValidator(_file)] = Field(description="The jobs: a file, or its section.")
-    queue: QueueSection = Field(default_factory=QueueSection, description="Who is next.")
+    queue: QueueSection = Field(default_factory=QueueSection, description="Queue order and backfill.")
     placement: Text = Field(default="first-fit", description="Name of a placement policy.")
     within: Text | None = Field(
-        default=None, description="Level in whose groups jobs of several nodes must lie: `domain`, `leaf`, `pod`."
+        default=None,
+        description="Level at which one group must contain a job of several nodes: `domain`, `leaf`, `pod`.",
     )
     setup: Span = Field(default=0.0, description="From placement until work begins.")
     windows: tuple[WindowSection, ...] = Field(default=(), description="Maintenance and reservations.")
-    contention: ContentionSection | None = Field(default=None, description="Left out: jobs do not slow one another.")
+    contention: ContentionSection | None = Field(default=None, description="Contention; left out: none.")
     failures: Annotated[FailuresSection, BeforeValidator(_profile)] | None = Field(
-        default=None, description="Left out: nothing breaks."
+        default=None, description="Failures; left out: nothing breaks."
     )
     draws: Positive = Field(
-        default=5, description="Draws of the failures that are played: what hangs on one is said, and ties are ties."
+        default=5,
+        description="Number of failure draws; results show the spread over draws, and variants within it are tied.",
     )
-    recovery: RecoverySettings = Field(default_factory=RecoverySettings, description="What is done about failures.")
+    recovery: RecoverySettings = Field(default_factory=RecoverySettings, description="Recovery from failures.")
     turnaround: TurnaroundSection | None = Field(
-        default=None, description="Between two users of a node; left out: nothing is erased or attested."
+        default=None, description="Erasing and attesting nodes between users; left out: neither."
     )
     serving: dict[Text, ServingSection] = Field(
         default_factory=dict,
-        description="What serving jobs of a class answer, by the class of the trace: latencies while replicas are out."
-        " Replicas come from the job, and the rate from its `load`.",
+        description="Requests of serving jobs, by class of the trace; gives latencies while replicas are out."
+        " Replicas come from the job, the rate from its `load`.",
     )
     steady: SteadySection | None = Field(
         default=None,
-        description="Whose figures count: utilization, goodput, dollars; left out: from the first submission to the"
-        " last. What follows, the drain, is shown separately.",
+        description="Window of the figures (utilization, goodput, dollars); left out: from the first submission to the"
+        " last. The drain after it is shown separately.",
     )
     until: Span | None = Field(default=None, description="End of the run; left out: when every job has ended.")
     sample: Annotated[Span, SOME_TIME] = Field(
-        default=3600.0, description="Between two samples of the cluster's state."
+        default=3600.0, description="Time between two samples of the cluster's state."
     )
     save_every: Annotated[Count, Bounds(low=1)] = Field(
-        default=20_000, description="Events between two states on disk, from which a run that was killed goes on."
+        default=20_000, description="Events between two saved states, from which a killed run resumes."
     )

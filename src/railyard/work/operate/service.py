@@ -1,11 +1,12 @@
-"""Latencies of serving jobs while replicas are out: the serving engine with as many replicas as answered, by time.
+"""Latencies of serving jobs while replicas are out: the serving engine runs each number of live replicas.
 
-A run of months says how long each deployment had how many replicas that answer, and to how many requests were sent.
-Each such state is played by itself, with the requests of its class at the rate that its replicas got; states last for
-minutes to days, requests for seconds, so that each is taken as it is once it has settled. A state whose replicas are
-asked for more than they can answer has no latency: its queue grows.
+A run of months gives how long each deployment had how many live replicas, and to how many requests were sent. The
+engine
+runs each such state separately, with the requests of its class at the rate that its replicas received. States last for
+minutes to days and requests for seconds, so each state is measured once it has settled. A state whose replicas receive
+more than they can serve has no latency: its queue grows.
 
-The rate is the job's `load` times what all of its replicas answer a second when requests never run out.
+The rate is the job's `load` times the throughput of all its replicas when there is always a request waiting.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ if TYPE_CHECKING:
     from railyard.work.serving.prepare import ServingJob
 
 ENDLESS = 1e6
-"""Requests a second: all of them are there before the first is answered."""
+"""Requests per second high enough that all of them arrive before the first is answered."""
 
 
 @dataclass(frozen=True)
 class ServedUsers:
-    """What users of a state see.
+    """Latencies that users see in one state.
 
     Attributes:
-        ttft_s: float64[requests], time to first token; NaN where none came.
-        tpot_s: float64[requests], of each further token.
+        ttft_s: float64[requests], time to first token; NaN if none came.
+        tpot_s: float64[requests], time per further token.
         in_time: Share of the requests that met the objective.
     """
 
@@ -58,7 +59,7 @@ class ServedUsers:
 
 
 class Service:
-    """A class of serving jobs whose replicas have so many accelerators."""
+    """A class of serving jobs with a given number of accelerators per replica."""
 
     def __init__(self, draft: Draft, name: str, accelerators: int) -> None:
         self.draft, self.name, self.accelerators = draft, name, accelerators
@@ -67,10 +68,10 @@ class Service:
         self.seen = lru_cache(None)(self._seen)
 
     def job(self, replicas: int) -> ServingJob:
-        """So many replicas with a cluster to themselves.
+        """A serving job of `replicas` replicas with a cluster to itself.
 
         Raises:
-            InputError: The section does not fit the replicas of the trace.
+            InputError: The section does not match the replicas of the trace.
         """
         scenario = self.draft.scenario
         section = scenario.operate.serving[self.name]
@@ -95,13 +96,13 @@ class Service:
         return found
 
     def _rate_per_s(self) -> float:
-        """What a replica answers when requests never run out: between the first and the last tenth of the answers."""
+        """Throughput of a replica under a full queue, between the first and the last tenth of the answers."""
         served = self._served(self.job(1), ENDLESS)[0]
         first, last = np.quantile(served.done_s[served.done], [0.1, 0.9])
         return float(0.8 * served.done.sum() / max(last - first, 1e-9))
 
     def _seen(self, replicas: int, rate_per_s: float) -> ServedUsers | None:
-        """What users see of so many replicas at a rate; None: the queue grows for as long as requests come."""
+        """What users see of these replicas at a rate; None: the queue keeps growing."""
         if rate_per_s >= replicas * self.rate_per_s():
             return None
         job = self.job(replicas)
@@ -120,7 +121,7 @@ class Service:
 
 
 def check_services(draft: Draft, jobs: JobTable) -> None:
-    """Refuses classes of which no serving job is, and replicas that a class does not fit.
+    """Rejects classes without a serving job, and replicas that do not match their class.
 
     Raises:
         InputError: Names the key.
@@ -142,7 +143,7 @@ def check_services(draft: Draft, jobs: JobTable) -> None:
 
 
 def services(draft: Draft, run: ClusterRun) -> tuple[ServiceRow, ...]:
-    """A row for each kind of deployment of the classes that say what they answer."""
+    """A row for each kind of deployment of the classes that describe requests."""
     jobs, names = run.jobs, draft.scenario.operate.serving
     alike: dict[tuple[str, int, int, int], list[int]] = defaultdict(list)
     for job in np.flatnonzero(jobs.replica > 0).tolist():
@@ -162,7 +163,7 @@ def services(draft: Draft, run: ClusterRun) -> tuple[ServiceRow, ...]:
 
 
 def _spent(live_us: Mapping[tuple[int, int, int], int], jobs: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Time in each state (replicas that answer, replicas that are asked) of some jobs together."""
+    """Time of some jobs together in each state (replicas that answer, replicas that requests are sent to)."""
     found: dict[tuple[int, int], int] = defaultdict(int)
     for (job, live, asked), time_us in live_us.items():
         if job in jobs and time_us:
@@ -206,11 +207,11 @@ def _state(live: int, asked: int, time: float, found: ServedUsers | None) -> Ser
 
 
 def _mixed(parts: Sequence[tuple[float, NDArray[np.float64] | None]], q: float = 0.99) -> float | None:
-    """A percentile of what users see over all states; None where it is of a state whose queue grows.
+    """A percentile of what users see over all states; None if it falls into a state whose queue grows.
 
     Args:
-        parts: The weight of each state, and its requests; None: longer than any.
-        q: Which.
+        parts: The weight of each state, and its latencies; None: longer than any.
+        q: The quantile.
     """
     values, weights = [np.empty(0)], [np.empty(0)]
     for weight, part in parts:

@@ -1,7 +1,7 @@
-"""Where a run stands: what each job has, has done and has lost, who waits, who runs, what is free.
+"""The state of a run: what each job has, has done and has lost; who waits, who runs, what is free.
 
-Time is booked when a job's speed changes: so much of what it had was work, so much each of the losses. All of it is
-whole numbers, accelerator-microseconds, so that what jobs had is exactly the sum of what became of it.
+Time is booked whenever a job's speed changes, split into work and each kind of loss. All of it is in whole
+accelerator-microseconds, so that the time of a job is exactly the sum of its parts.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 FUTURE, WAITING, RUNNING, DONE, ENDED, STUCK = range(6)
-"""Of a job: not submitted; in the queue; placed; finished; ended early; still waiting when nothing could help."""
+"""Status of a job: not submitted; queued; running; finished; ended early; waiting with nothing that could help."""
 
 LOSSES = ("setup", "contention", "straggler", "checkpoint", "hang", "lost", "turnaround")
-"""What becomes of accelerator time besides work."""
+"""Uses of accelerator time other than work."""
 
 
 @dataclass(frozen=True)
 class BookedMark:
-    """What was booked up to a moment; work that is lost later counts as lost before it, too.
+    """Bookings up to a moment; work that is lost later also counts as lost before it.
 
     Attributes:
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.
@@ -48,31 +48,31 @@ class BookedMark:
 
 
 class State:
-    """The state of a run; lists have an entry a job.
+    """The state of a run; lists have one entry per job.
 
     Attributes:
-        done_us: Work done, in time at full size and speed.
-        first_us: First start; -1: none yet.
-        end_us: When it ended; -1: not yet.
-        since_us: Up to when its time is booked.
-        ready_us: When its work begins or goes on, after setup or restart.
+        done_us: Work done, as time at full size and speed.
+        first_us: First start; -1: not yet.
+        end_us: End; -1: not yet.
+        since_us: Time up to which it is booked.
+        ready_us: When its work begins or resumes, after setup or restart.
         clear_us: When its nodes are erased and attested.
-        version: Counts promises, so that old ones are known.
-        contention_ppm: Speed beside its neighbours, in millionths of its speed alone.
-        hung: Whether it stands still for a failure that nobody has seen yet.
-        missing: Replicas of a serving job that have nodes and do not answer; `known_missing`: that nothing is sent to.
-        unserved_us: Time of a serving job's requests that nobody served.
-        live_us: How long each serving job ran with so many replicas that answer, and so many that requests are sent to.
-        placed: Nodes of running jobs, in the order of ranks.
+        version: Counts promises, so that outdated ones are recognized.
+        contention_ppm: Speed with its neighbors, in millionths of its speed alone.
+        hung: Whether it hangs because of a failure that is not detected yet.
+        missing: Replicas of a serving job that have nodes but do not answer; `known_missing`: the detected ones.
+        unserved_us: Time of a serving job's requests that were not served.
+        live_us: Time of each serving job by replicas that answer and replicas that requests are sent to.
+        placed: Nodes of running jobs, in rank order.
         ends: Running jobs by the end that their users or their work promise.
-        owner: int32[nodes], whose each is; -1: nobody's, or nobody shares the cluster.
-        parts: What is free of the nodes of each owner whose jobs there are; none where nobody shares the cluster.
-        broken: Whether nodes wait for repair, or are spares.
-        used_by: int64[nodes], the tenant (or job) that had each last; -1: nobody.
-        slowed: Rows of when a job's speed changed: time, job, its speed, the neighbour that takes most (-1: none).
-        vain: Failures since it last got further; `best_us`: how far that was.
+        owner: int32[nodes], owner of each node; -1: unowned, or the cluster is not shared.
+        parts: Free nodes by owner, for owners with jobs; empty if the cluster is not shared.
+        broken: Whether nodes are waiting for repair or are spares.
+        used_by: int64[nodes], the last tenant (or job) on each; -1: none.
+        slowed: Speed changes of jobs: time, job, its speed, the neighbor that sends most (-1: none).
+        vain: Failures since its last progress; `best_us`: how far it had come.
         spent: Accelerator-microseconds of each job: work, then `LOSSES`.
-        marks: What was booked at the ends of the steady window, as far as the run has come.
+        marks: Bookings at the ends of the steady window, as far as the run has come.
     """
 
     def __init__(self, jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
@@ -129,49 +129,49 @@ class State:
 
     @cached_property
     def owner_of(self) -> list[int]:
-        """Whose nodes each tenant's jobs may have."""
+        """The owner of the nodes that each tenant's jobs may use."""
         return [self.tree.owner_of(name) for name in self.jobs.tenants]
 
     def share_out(self, owner: NDArray[np.int32]) -> None:
-        """Keeps what is free of each owner's nodes apart, by what is free of all."""
+        """Tracks the free nodes of each owner separately, based on those of all."""
         self.owner, shared = owner, self.tree.tenancy is not None
         self.parts = {one: self.free.part(self.owner, one) for one in sorted(set(self.owner_of))} if shared else {}
 
     def owner_of_job(self, job: int) -> int:
-        """Whose nodes a job may have."""
+        """The owner of the nodes that a job may use."""
         return self.owner_of[self.tenant[job]]
 
     def free_of(self, job: int) -> FreeNodes:
-        """What is free of the nodes that a job may have."""
+        """The free nodes that a job may use."""
         return self.parts.get(self.owner_of_job(job), self.free)
 
     def hand_over(self, nodes: NDArray[np.int32], owner: int) -> None:
-        """Gives nodes to a tenant, or to nobody."""
+        """Transfers nodes to a tenant, or makes them unowned."""
         self.owner[nodes] = owner
         self.free.moved(nodes)
 
     def surplus(self, node: int) -> bool:
-        """Whether a node is nobody's, or its tenant has more than it began with."""
+        """Whether a node is unowned, or its tenant has more than it began with."""
         owner = self.owner[node]
         if owner == NOBODY or self.tree.owner is None:
             return True
         return bool((self.owner == owner).sum() > (self.tree.owner == owner).sum())
 
     def request(self, job: int, nodes: int) -> PlacementRequest:
-        """What a job asks of a policy for so many nodes; levels that all jobs must keep to bind those of several."""
+        """A job's request for a number of nodes; levels required of all jobs apply to jobs of several nodes."""
         ask, rules = self.jobs.asks[self.ask[job]], self.rules
         within = ask.within or (rules.within if nodes > 1 else "")
         asked = {**vars(ask), "within": within}
         return PlacementRequest(nodes, self.each[job], **asked, job=job, seed=rules.seed)
 
     def short(self) -> list[int]:
-        """Serving jobs that run with fewer replicas than they asked for."""
+        """Serving jobs that run with fewer replicas than requested."""
         return [job for job in self._serving if job in self.placed and len(self.placed[job]) < self.nodes[job]]
 
     def served_ppm(self, job: int) -> int:
         """Share of a serving job's requests that are served now, in millionths.
 
-        Those to replicas that are dead and not known to be fail; the others serve as much as they can.
+        Requests to dead replicas fail until detection; the other replicas serve as many as they can.
         """
         live, asked = self.live(job), self.asked(job)
         answered = live * PPM // max(asked, 1)
@@ -183,19 +183,19 @@ class State:
         return max(len(self.placed[job]) // self.replica[job] - self.missing[job], 0)
 
     def asked(self, job: int) -> int:
-        """Replicas of a serving job that requests are sent to, those included whose loss nobody has seen yet."""
+        """Replicas of a serving job that receive requests, including those whose loss is not detected yet."""
         return len(self.placed[job]) // self.replica[job] - self.known_missing[job]
 
     def held(self, job: int) -> int:
-        """Accelerators that a running job has."""
+        """Accelerators of a running job."""
         return len(self.placed[job]) * self.each[job]
 
     def left_us(self, job: int) -> int:
-        """Work that is left, in time at full size and speed."""
+        """Remaining work, as time at full size and speed."""
         return self.work_us[job] - self.done_us[job]
 
     def pace_ppm(self, job: int) -> int:
-        """Work done in a microsecond, in millionths of a microsecond at full size and speed."""
+        """Work done per microsecond, in millionths of full size and speed."""
         if self.hung[job]:
             return 0
         if self.replica[job]:
@@ -210,7 +210,7 @@ class State:
         return pace * len(self.placed[job]) // self.nodes[job]
 
     def begin(self, job: int, nodes: NDArray[np.int32], setup_us: int, promised_us: int, clear_us: int = 0) -> None:
-        """Places a job, whose nodes are cleared before its setup."""
+        """Places a job; its nodes are cleared before its setup."""
         self.placed[job] = nodes
         self.free.take(nodes, self.each[job])
         for node in nodes.tolist():
@@ -233,7 +233,7 @@ class State:
         insort(self.ends, (promised_us, job))
 
     def release(self, job: int) -> NDArray[np.int32]:
-        """Takes a job off its nodes; its time must be booked."""
+        """Takes a job off its nodes; its time must be booked first."""
         nodes = self.placed.pop(job)
         self.free.give(nodes, self.each[job])
         for node in nodes.tolist():
@@ -261,7 +261,7 @@ class State:
             self.live_us[key] = self.live_us.get(key, 0) + done
 
     def _due(self, job: int, now_us: int) -> tuple[int, list[int]]:
-        """Work of a running job that is not booked yet, and what became of its accelerator time meanwhile."""
+        """A running job's unbooked work, and the uses of its accelerator time."""
         since, had, parts = self.since_us[job], self.held(job), [0] * (1 + len(LOSSES))
         setup = min(now_us, max(self.ready_us[job], since)) - since
         cleared = min(setup, max(self.clear_us[job] - since, 0))
@@ -279,7 +279,7 @@ class State:
         return done, parts
 
     def _split(self, job: int, parts: list[int], total: int, work: int) -> None:
-        """What of a job's time was work, and what of the rest neighbours, stragglers and checkpoints cost."""
+        """Splits a job's time into work and what neighbors, stragglers and checkpoints cost."""
         shared = total - total * self.contention_ppm[job] // PPM
         slow = (total - shared) - (total - shared) * self.straggler_ppm[job] // PPM
         rest = total - work
@@ -289,7 +289,7 @@ class State:
         parts[2:5] = shared, slow, rest - shared - slow
 
     def mark(self, time_us: int, totals: tuple[int, int, int]) -> None:
-        """Notes what is booked up to a moment at which nothing has changed since the last event."""
+        """Marks the bookings at a moment at which nothing has changed since the last event."""
         done, spent = self.done_us.copy(), self.spent.copy()
         for job in self.placed:
             more, parts = self._due(job, time_us)
@@ -300,7 +300,7 @@ class State:
         )
 
     def exchange(self, job: int, nodes: NDArray[np.int32]) -> None:
-        """Gives a running job other nodes in place of some or all of its nodes, or fewer."""
+        """Replaces some or all nodes of a running job, possibly with fewer."""
         before = self.placed[job]
         gone, come = np.setdiff1d(before, nodes), np.setdiff1d(nodes, before)
         self.free.give(gone, self.each[job])
@@ -315,7 +315,7 @@ class State:
         self.placed[job] = nodes
 
     def roll_back(self, job: int, kept_us: int) -> None:
-        """Takes back work that is lost."""
+        """Takes back lost work."""
         self._lose(job, self.done_us, self.spent, kept_us)
         for mark in self.marks:
             if mark.done_us[job] > kept_us:
@@ -335,7 +335,7 @@ class State:
         return max(self.now_us, self.ready_us[job]) + -(-self.left_us(job) * PPM // pace)
 
     def decay(self) -> None:
-        """Lets usage decay up to now."""
+        """Decays usage up to now."""
         factor = 0.5 ** ((self.now_us - self.usage_us) / self.rules.half_life_us)
         self.usage = [value * factor for value in self.usage]
         self.usage_us = self.now_us

@@ -1,7 +1,7 @@
-"""The steady window: the part of a run whose figures are its headline. What lies before and after it is shown as well.
+"""The steady window: the part of a run that the headline figures describe. The rest is reported separately.
 
-The window is that of `railyard.measure.utilization`, from the first submission to the last, or what the scenario gives
-as `steady`. Work counts as done when it was done, unless it is lost later.
+The window is that of `railyard.measure.utilization`, from the first submission to the last, or the scenario's `steady`.
+Work counts when it was done, unless it is lost later.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 WORST = 10
-"""Pairs of a job and its noisy neighbour that are named."""
+"""Number of job and noisy neighbor pairs that are named."""
 
 
 def slowed_by(run: ClusterRun, window: RunPeriod) -> tuple[SlowedRow, ...]:
-    """Who cost whom most: pairs by the accelerator time that a job lost while a neighbour sent most of what it met."""
+    """Noisy neighbors: pairs by the accelerator time that a job lost while that neighbor sent most on its links."""
     state, last = run.state, run.ledger.time_us
     lost: dict[tuple[int, int], int] = {}
     since: dict[int, tuple[int, int, int]] = {}
@@ -58,15 +58,15 @@ def slowed_by(run: ClusterRun, window: RunPeriod) -> tuple[SlowedRow, ...]:
 
 
 SHORT_S = 10.0
-"""Slowdown is bounded: shorter jobs count as so long. D. Feitelson, "Metrics for parallel job scheduling", 2001."""
+"""Bounded slowdown: shorter jobs count as this long. D. Feitelson, "Metrics for parallel job scheduling", 2001."""
 PARTS = ("work", *LOSSES)
 
 Columns = dict[str, "NDArray[Any]"]
-"""A row a job, by name of the column."""
+"""One row per job, by column name."""
 
 
 def columns(run: ClusterRun) -> Columns:
-    """A row a job: when, how long, and what became of its accelerator time in all of the run."""
+    """One row per job: times, and the uses of its accelerator time over the whole run."""
     state, jobs = run.state, run.jobs
     spent = np.array(state.spent, np.int64).reshape(-1, len(PARTS))
     found: Columns = {
@@ -91,7 +91,7 @@ def columns(run: ClusterRun) -> Columns:
 
 
 def spread(values: NDArray[Any]) -> SpreadFigures | None:
-    """Mean and percentiles; None where there is nothing."""
+    """Mean and percentiles; None if there are no values."""
     if not len(values):
         return None
     p50, p95, p99 = np.percentile(values, [50, 95, 99]).tolist()
@@ -99,7 +99,7 @@ def spread(values: NDArray[Any]) -> SpreadFigures | None:
 
 
 def shares(period: RunPeriod) -> dict[str, float]:
-    """What became of all of the cluster's accelerator time in a part of a run; adds up to 1."""
+    """Uses of the cluster's accelerator time in a part of a run; they sum to 1."""
     parts = dict(zip(PARTS, period.spent.sum(axis=0).tolist(), strict=True))
     found = {name: value / period.capacity for name, value in parts.items()}
     found["idle"] = (period.up - sum(parts.values())) / period.capacity
@@ -112,8 +112,8 @@ def draw_row(window: RunPeriod, usd_per_h: float, seed: int) -> DrawRow:
 
     Args:
         window: The steady window of its run.
-        usd_per_h: What an hour of the cluster costs at the use that was made of it.
-        seed: Of the draw.
+        usd_per_h: Hourly cost of the cluster at its use.
+        seed: Seed of the draw.
     """
     work_h = window.work / HOUR
     return DrawRow(
@@ -126,7 +126,7 @@ def draw_row(window: RunPeriod, usd_per_h: float, seed: int) -> DrawRow:
 
 
 def draw_figures(rows: Sequence[DrawRow]) -> DrawFigures | None:
-    """All draws together; None where there is one."""
+    """All draws together; None if there is only one."""
     if len(rows) < 2:
         return None
     return DrawFigures(
@@ -138,7 +138,7 @@ def draw_figures(rows: Sequence[DrawRow]) -> DrawFigures | None:
 
 
 def _usd(rows: Sequence[DrawRow]) -> DrawBand | None:
-    """Dollars of a useful hour: of each draw, and of all of them as one time."""
+    """Dollars per useful hour: of each draw, and of all draws combined."""
     known = [
         (row.usd_per_useful_accelerator_hour, row.useful_accelerator_hours)
         for row in rows
@@ -155,10 +155,10 @@ def _band(values: Sequence[float]) -> DrawBand:
 
 
 BATCHES = 200
-"""Means into which a window is cut when its warm-up is looked for, at most."""
+"""Maximum number of batch means of a window when searching for its warm-up."""
 LEAST_BATCHES = 20
 WORTH = 0.01
-"""A warm-up that moves the utilization by less, of all accelerator time, is not worth a word."""
+"""A warm-up that changes the utilization by less than this, in accelerator time, is not reported."""
 
 KEY = "workload.operate.steady"
 
@@ -168,9 +168,9 @@ class RunPeriod:
     """A part of a run.
 
     Attributes:
-        start_us, end_us: From when to when.
+        start_us, end_us: Start and end.
         capacity: Accelerator-microseconds of the cluster.
-        spent: int64[jobs, parts], what became of each job's accelerator time: work, then `LOSSES`.
+        spent: int64[jobs, parts], uses of each job's accelerator time: work, then `LOSSES`.
         busy, up, useless: Accelerator-microseconds in use, in service, and free while jobs waited.
     """
 
@@ -184,17 +184,17 @@ class RunPeriod:
 
     @property
     def hours(self) -> float:
-        """How long it is."""
+        """Length in hours."""
         return (self.end_us - self.start_us) / HOUR
 
     @property
     def had(self) -> NDArray[np.int64]:
-        """int64[jobs], accelerator-microseconds that each had."""
+        """int64[jobs], accelerator-microseconds of each job."""
         return np.asarray(self.spent.sum(axis=1))
 
     @property
     def work(self) -> int:
-        """Accelerator-microseconds that were work."""
+        """Accelerator-microseconds of work."""
         return int(self.spent[:, 0].sum())
 
 
@@ -203,10 +203,10 @@ class RunParts:
     """A run in parts.
 
     Attributes:
-        before: What lies before a window that the scenario gives; None: nothing.
-        drain: What lies after it; None: nothing.
-        figures: How it was chosen, and who ran and waited at its end.
-        warm_up: Of the window, while the cluster fills; None: that moves nothing.
+        before: The part before a given window; None: none.
+        drain: The part after the window; None: none.
+        figures: How the window was chosen, and what ran and waited at its end.
+        warm_up: Warm-up of the window while the cluster fills; None: it changes nothing.
     """
 
     window: RunPeriod
@@ -218,7 +218,7 @@ class RunParts:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader has to know of the window."""
+        """Notes on the window for the reader."""
         out = []
         if self.figures.chosen == "whole run":
             out.append("no job ends between the first submission and the last: the figures are of the whole run")
@@ -233,14 +233,14 @@ class RunParts:
 
 
 def steady(run: ClusterRun, *, given: bool) -> RunParts:
-    """The parts of a run that has ended.
+    """The parts of a finished run.
 
     Args:
-        run: Which.
+        run: The run.
         given: Whether the scenario gives the window.
 
     Raises:
-        InputError: The run ends before the window that was given begins.
+        InputError: The run ends before the given window begins.
     """
     first, last = [*run.state.marks, None, None][:2]
     whole = _between(run, None, None)
@@ -274,7 +274,7 @@ def steady(run: ClusterRun, *, given: bool) -> RunParts:
 
 
 def _between(run: ClusterRun, first: BookedMark | None, last: BookedMark | None) -> RunPeriod:
-    """The part between two marks; None: the run's beginning, or its end."""
+    """The part between two marks; None: the start of the run, or its end."""
     ledger, state = run.ledger, run.state
     time = ledger.time_us if last is None else last.time_us
     spent = np.array(state.spent if last is None else last.spent, np.int64).reshape(len(run.jobs), -1)
@@ -287,7 +287,7 @@ def _between(run: ClusterRun, first: BookedMark | None, last: BookedMark | None)
 
 
 def submitted_in(run: ClusterRun, period: RunPeriod) -> NDArray[np.bool_]:
-    """bool[jobs], those that were submitted in a period, its ends included."""
+    """bool[jobs], jobs submitted in a period, including its ends."""
     submit = run.jobs.submit_us
     return np.asarray((submit >= period.start_us) & (submit <= period.end_us))
 
@@ -298,9 +298,9 @@ def _ends(run: ClusterRun, period: RunPeriod) -> int:
 
 
 def _warm_up(run: ClusterRun, window: RunPeriod) -> WarmUpFigures | None:
-    """The part of the window in which the cluster fills, where leaving it out moves the utilization.
+    """The part of the window in which the cluster fills, if leaving it out changes the utilization.
 
-    MSER: what is cut off the start is what makes the standard error of the mean of the rest smallest; at most half.
+    MSER: the truncation point minimizes the standard error of the mean of the rest; at most half is cut.
     Source: K. P. White, "An effective truncation heuristic for bias reduction in simulation output", Simulation, 1997.
     """
     table = run.ledger.columns("series")

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 def by_size(jobs: Columns, window: RunPeriod, seen: NDArray[np.bool_]) -> tuple[SizeRow, ...]:
-    """A row for each power of two of accelerators (1, 2, 3 to 4, 5 to 8 and so on) that some job has.
+    """A row for each power of two of accelerators (1, 2, 3 to 4, 5 to 8 and so on) that occurs.
 
     Args:
-        jobs: Of the run.
-        window: Whose accelerator time counts.
-        seen: bool[jobs], those submitted in it: their waits and slowdowns count.
+        jobs: Columns of the run's jobs.
+        window: The window whose accelerator time counts.
+        seen: bool[jobs], jobs submitted in it: their waits and slowdowns count.
     """
     power = np.ceil(np.log2(np.maximum(jobs["accelerators"], 1))).astype(np.int64)
     return tuple(_row(jobs, window, seen, (int(one), power == one)) for one in np.unique(power))
@@ -69,7 +69,7 @@ def _row(jobs: Columns, window: RunPeriod, seen: NDArray[np.bool_], which: tuple
 
 
 def _mtbf_h(jobs: Columns, alike: NDArray[np.bool_]) -> float | None:
-    """Hours with nodes for each failure, of all of the run: failures are few."""
+    """Node-hours per failure over the whole run, because failures are rare."""
     failures = int(jobs["failures"][alike].sum())
     had = sum(jobs[f"{name}_accelerator_us"][alike] for name in PARTS)
     with_nodes_us = float((had / np.maximum(jobs["accelerators"][alike], 1)).sum())
@@ -77,7 +77,7 @@ def _mtbf_h(jobs: Columns, alike: NDArray[np.bool_]) -> float | None:
 
 
 def by_tenant(run: ClusterRun, jobs: Columns, window: RunPeriod, total_usd: Band) -> tuple[TenantRow, ...]:
-    """A row a tenant; each pays for the cluster in the window in proportion to the accelerator time that it had."""
+    """A row per tenant; each pays for the cluster in the window in proportion to its accelerator time."""
     had, fair, seen = window.had, finish_time_fairness(run, jobs), submitted_in(run, window)
     started, done = seen & (jobs["start_us"] >= 0), seen & (jobs["status"] == DONE)
     all_had, rows = max(int(had.sum()), 1), []
@@ -100,7 +100,7 @@ def by_tenant(run: ClusterRun, jobs: Columns, window: RunPeriod, total_usd: Band
 
 
 def per_hour(total_usd: Band, share: float, work_us: int) -> Band | None:
-    """A share of the dollars over the hours of work that were done with it; None where none was."""
+    """A share of the dollars per hour of work done with it; None if there was none."""
     if not work_us:
         return None
     low, typical, high = (end * share / (work_us / HOUR) for end in total_usd.ends)
@@ -110,16 +110,15 @@ def per_hour(total_usd: Band, share: float, work_us: int) -> Band | None:
 def finish_time_fairness(run: ClusterRun, jobs: Columns) -> NDArray[np.float64]:
     """float64[jobs], completion time over that on an equal part of the cluster without a queue; above 1: worse off.
 
-    Source: K. Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. A job wider than its
-    tenant's part takes so many times longer there. Where tenants have nodes of their own (`cluster.tenancy`), those are
-    the part.
+    Source: K. Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020. A job larger than its
+    tenant's part runs proportionally longer there. If tenants own nodes (`cluster.tenancy`), those are the part.
     """
     alone = np.maximum(jobs["work_us"] / SECOND, SHORT_S) * np.maximum(1.0, jobs["accelerators"] / _parts(run))
     return np.asarray(np.maximum((jobs["end_us"] - jobs["submit_us"]) / SECOND, SHORT_S) / alone)
 
 
 def _parts(run: ClusterRun) -> NDArray[np.float64]:
-    """float64[jobs], accelerators that are the part of each job's tenant."""
+    """float64[jobs], accelerators in the part of each job's tenant."""
     tree, tenants = run.state.tree, len(run.jobs.tenants)
     if tree.owner is None:
         return np.full(len(run.jobs), tree.total / tenants)
@@ -139,12 +138,12 @@ def summary(
     """All figures of a run.
 
     Args:
-        run: That has ended.
+        run: The finished run.
         parts: Its steady window, and the rest.
-        price_of: What an hour of the cluster costs at the use of a part of the run.
-        modes: What could fail, in the order of the run's faults.
-        served: What users of serving jobs saw.
-        draws: What other draws of the failures gave.
+        price_of: Hourly cost of the cluster at the use of a part of the run.
+        modes: Possible failure modes, in the order of the run's faults.
+        served: Latencies that users of serving jobs saw.
+        draws: Results of other failure draws.
     """
     jobs, window = columns(run), parts.window
     seen = submitted_in(run, window)
@@ -223,7 +222,7 @@ def _counts(jobs: Columns) -> JobCounts:
 
 
 def _fragmentation(run: ClusterRun, window: RunPeriod, total_usd: Band) -> FragmentationFigures:
-    """Of what is free: in nodes that others have a part of; of idle nodes: in groups that are not idle altogether."""
+    """Share of free accelerators on partly used nodes, and of idle nodes in partly used groups."""
     table = run.ledger.columns("series")
     inside = (table["time_us"] >= window.start_us) & (table["time_us"] <= window.end_us)
     free, idle, broken_free, broken_idle = (

@@ -1,4 +1,4 @@
-"""Files in which schedulers and fabric managers describe how nodes are joined: formats, lists of names, and trees."""
+"""Topology files of schedulers and fabric managers: formats, lists of names, and trees."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 MOST_NAMES = 1_000_000
-"""Names that one list may stand for: a slip of the pen such as `n[0-99999999999]` would fill the memory."""
+"""Maximum number of names in a list: a typo such as `n[0-99999999999]` would exhaust memory."""
 
 _PART = re.compile(r"[^,\[\]\s]*(?:\[[^\[\]]*\][^,\[\]\s]*)*")
 _DIGITS = 18
-"""Of a number in a name, at most: longer ones are no numbers of nodes."""
+"""Maximum digits of a number in a name; longer ones are not node numbers."""
 
 _SPAN = re.compile(rf"([0-9]{{1,{_DIGITS}}})(?:-([0-9]{{1,{_DIGITS}}}))?")
 
@@ -33,7 +33,7 @@ def expand_hostlist(text: str) -> list[str]:
     """Names of a list, in order.
 
     Raises:
-        InputError: A bracket is open, a range falls, or there are more than a million names.
+        InputError: A bracket is not closed, a range decreases, or there are more than a million names.
     """
     names: list[str] = []
     for part in _parts(text):
@@ -81,7 +81,7 @@ def _expanded(part: str, text: str) -> list[str]:
 
 
 def compress_hostlist(names: Iterable[str]) -> str:
-    """The shortest list with one bracket a prefix; names keep their order of prefixes, numbers rise."""
+    """The shortest list with one bracket per prefix; prefixes keep their order, numbers ascend."""
     parts = [(name, re.fullmatch(rf"(.*?)([0-9]{{1,{_DIGITS}}})", name, re.DOTALL)) for name in names]
     padded = {(found[1], len(found[2])) for _, found in parts if found and found[2][0] == "0" != found[2]}
     groups: dict[tuple[str, int], list[int]] = {}
@@ -108,13 +108,13 @@ def _brackets(prefix: str, width: int, numbers: list[int]) -> str:
 
 @dataclass(frozen=True)
 class TopologyFormat:
-    """A format; its record is its registration.
+    """A format; creating the record registers it.
 
     Attributes:
-        recognise: Whether a text is of this format, by its look.
-        read: Text and file name (for messages) to a tree; None: it is only written.
-        write: A tree to text; None: it is only read.
-        source: The programs and versions that read it.
+        recognise: Whether a text looks like this format.
+        read: From text and file name (for messages) to a tree; None: write only.
+        write: From a tree to text; None: read only.
+        source: Programs and versions that read it.
     """
 
     name: str
@@ -127,16 +127,16 @@ class TopologyFormat:
 
 
 MOST_LEVELS = 64
-"""Of switches above a node; networks have two to four, and work grows with the square of a chain."""
+"""Maximum switch levels above a node. Networks have two to four, and the work grows with the square of a chain."""
 
 topology_formats: Registry[TopologyFormat] = Registry("topology format", package="railyard.work.operate.formats")
 
 
 def read_topology(path: Path, name: str | None = None) -> NodeTree:
-    """A tree from a file; its format is recognised by its content where it is not named.
+    """Reads a tree from a file; the format is detected if it is not named.
 
     Raises:
-        InputError: The file cannot be read, is of no format that is known, or is wrong.
+        InputError: The file cannot be read, is in no known format, or is invalid.
     """
     text = read_text(path)
     readable = [record for _, record in topology_formats.items() if record.read]
@@ -161,7 +161,7 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
 
 @dataclass(frozen=True)
 class SwitchNode:
-    """A switch of a file: its nodes (a leaf) or the switches below it, and where it stands."""
+    """A switch of a file: its nodes (a leaf) or the switches below it, and its line."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -176,11 +176,11 @@ class _Walk:
 
 
 def tree_of(switches: Sequence[SwitchNode], file: str, *, accelerators: int = 1) -> NodeTree:
-    """The tree of switches.
+    """Builds a tree of nodes from a tree of switches.
 
-    Levels count from the leafs. A leaf that hangs higher than others is alone, or with its like, in a group without a
-    name on the levels that it skips. One root is no level; several roots are networks that do not reach one another.
-    Leafs keep the order of the file, which is that of Slurm's scan; nodes stand in natural order of their names.
+    Levels count from the leafs. A leaf attached higher than others is in an unnamed group at the levels that it skips,
+    alone or with similar leafs. A single root is not a level; several roots are networks that do not reach one another.
+    Leafs keep the order of the file, which is that of Slurm's scan; nodes are in natural order of their names.
 
     Raises:
         InputError: A name is used twice, a switch is missing, has two parents, is empty, or is below itself.
@@ -271,7 +271,7 @@ def _heights(paths: dict[str, list[str]]) -> dict[str, int]:
 
 
 def _words(path: list[str], height: dict[str, int], top: int) -> list[str]:
-    """The leaf's switch at every level from the leaf up; none where the path skips a level, the root above the root."""
+    """The leaf's switch at every level from the leaf up; empty if the path skips a level, the root above the root."""
     at = {height[switch]: switch for switch in path}
     return [at.get(level, "" if level < height[path[-1]] else path[-1]) for level in range(top + 1)]
 
@@ -307,7 +307,7 @@ _LEVELS = ("leaf", "pod", "zone", "hall")
 
 
 def switches_of(tree: NodeTree) -> list[SwitchNode]:
-    """The switches of a tree, leafs first, with a root `root` where its widest groups reach one another."""
+    """The switches of a tree, leafs first, under a switch `root` if its widest groups reach one another."""
     found: list[SwitchNode] = []
     names = [_distinct(tree, level) for level in range(len(tree.levels))]
     for level in reversed(range(len(tree.levels))):
@@ -325,7 +325,7 @@ def switches_of(tree: NodeTree) -> list[SwitchNode]:
 
 
 def _distinct(tree: NodeTree, level: int) -> list[str]:
-    """Names of groups, made different where a file has one name in two places (Lingjun's switches), or none."""
+    """Names of groups, made unique if a file has a name in two places (Lingjun's switches) or none."""
     words = tree.group_names[level]
     often = {name for name in words if words.count(name) > 1} if len(set(words)) < len(words) else set()
     if level == 0 or not (often or "" in words):

@@ -1,4 +1,4 @@
-"""Job traces: a row a job, whatever wrote them; `traces/` has a file a format."""
+"""Job traces: one row per job, whatever wrote them; `traces.py` has the formats."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 MOST = 2**31 - 1
-"""Of accelerators, nodes and priorities: tables hold them in 32 bits."""
+"""Maximum of accelerators, nodes and priorities: tables store them in 32 bits."""
 
 MOST_S = 1e12
-"""Of seconds: tables hold microseconds in 64 bits."""
+"""Maximum of seconds: tables store microseconds in 64 bits."""
 
 MOST_PROBLEMS = 10
-"""An error lists so many faults of a file."""
+"""Maximum number of problems that an error lists."""
 
 MOST_BYTES = 4 << 30
-"""Of a trace."""
+"""Maximum size of a trace."""
 
 
 @dataclass
 class TraceJob:
-    """A job as its trace says it.
+    """A job as its trace describes it.
 
     Attributes:
-        limit_s: What its user promised; None: nothing.
-        nodes: Nodes that it wanted; 0: as many as its accelerators take.
-        least: Accelerators with which it makes do; 0: all.
-        after: Names of jobs before it.
-        work: Its class of work; empty: by the scenario.
-        replica: Accelerators of each replica of a serving job; 0: it is none.
-        load: What is asked of it, of what all its replicas can serve.
+        limit_s: Time limit that its user gave; None: none.
+        nodes: Nodes requested; 0: as many as its accelerators need.
+        least: Fewest accelerators that it can run on; 0: all.
+        after: Names of the jobs that it waits for.
+        work: Its class of work; empty: from the scenario.
+        replica: Accelerators of each replica of a serving job; 0: not a serving job.
+        load: Load of a serving job, relative to what all its replicas can serve.
     """
 
     name: str
@@ -69,11 +69,11 @@ class TraceJob:
 
 @dataclass(frozen=True)
 class JobTraceFormat:
-    """A format of job traces; its record is its registration.
+    """A format of job traces; creating the record registers it.
 
     Attributes:
-        columns: Columns that it must have, by which it is recognised.
-        row: One job of a row, given as text by column; None leaves it out (never ran, no accelerators).
+        columns: Required columns, by which it is recognized.
+        row: Converts a row, given as text by column, to a job; None skips it (never ran, no accelerators).
     """
 
     name: str
@@ -88,7 +88,7 @@ trace_formats: Registry[JobTraceFormat] = Registry("format of job traces", packa
 
 @dataclass(frozen=True)
 class TraceJobs:
-    """What a trace holds."""
+    """The contents of a trace."""
 
     rows: tuple[TraceJob, ...]
     left_out: int
@@ -100,7 +100,7 @@ def read(path: Path, name: str = "auto") -> TraceJobs:
     """Reads a trace.
 
     Raises:
-        InputError: With line and column of every fault, up to ten.
+        InputError: Names line and column of up to ten problems.
     """
     read = table.read(path, most=MOST_BYTES)
     chosen = _recognised(path, read.columns) if name == "auto" else trace_formats.get(name)
@@ -145,7 +145,7 @@ def _rows(path: Path, chosen: JobTraceFormat, read: table.Table) -> TraceJobs:
 
 
 def _twice(path: Path, rows: Sequence[TraceJob]) -> list[Problem]:
-    """Jobs of one name, which others could not wait for."""
+    """Duplicate job names, which would make dependencies ambiguous."""
     seen: dict[str, int] = {}
     found = []
     for row in rows:
@@ -190,7 +190,7 @@ def number(text: dict[str, str], key: str) -> float:
     """A number of a row.
 
     Raises:
-        InputError: The field is empty or none.
+        InputError: The field is empty or not a number.
     """
     value = table.finite(text[key])
     if value is None:
@@ -199,10 +199,10 @@ def number(text: dict[str, str], key: str) -> float:
 
 
 def integer(text: dict[str, str], key: str, default: int | None = None) -> int:
-    """A whole number of a row; a field that is not there or empty has the default, if one is given.
+    """An integer of a row; a missing or empty field gets the default, if there is one.
 
     Raises:
-        InputError: The field is empty or none.
+        InputError: The field is empty or not an integer.
     """
     if default is not None and not text.get(key):
         return default
@@ -213,10 +213,10 @@ def integer(text: dict[str, str], key: str, default: int | None = None) -> int:
 
 
 def moment(text: dict[str, str], key: str) -> float:
-    """A date and time of a row (UTC where it does not say), in seconds since 1970.
+    """A date and time of a row (UTC if it has no zone), in seconds since 1970.
 
     Raises:
-        InputError: It is none.
+        InputError: The field is not a date and time.
     """
     try:
         found = datetime.fromisoformat((text[key] or "").strip())
@@ -236,21 +236,21 @@ def job_table(
     faster: float = 1.0,
     most_nodes: Callable[[str], int] | None = None,
 ) -> JobTable:
-    """The jobs of a trace on a cluster: accelerators as nodes and accelerators of nodes.
+    """The jobs of a trace on a cluster: accelerators as nodes and accelerators per node.
 
-    A job that fits into a node gets a part of one; a larger one gets nodes all to itself, the last of which it may not
-    need in full.
+    A job that fits into a node gets part of one; a larger one gets whole nodes, the last of which it may not need in
+    full.
 
     Args:
         found: The trace.
         tree: The cluster.
-        start_s: Leaves out what was submitted earlier, counted from the first.
-        length_s: Leaves out what was submitted later than so long after that.
+        start_s: Skips earlier submissions, counted from the first.
+        length_s: Skips submissions later than this after `start_s`.
         faster: Divides the times between submissions.
-        most_nodes: Of a tenant: its jobs of more nodes get so many; None refuses those larger than the cluster.
+        most_nodes: Maximum nodes by tenant, to which larger jobs are cut; None rejects jobs larger than the cluster.
 
     Raises:
-        InputError: A job is larger than the cluster, waits for one that is not there, or for itself; with its line.
+        InputError: A job is larger than the cluster, or waits for an unknown job or for itself; names its line.
     """
     rows = sorted(found.rows, key=lambda row: row.submit_s)
     first = rows[0].submit_s + start_s

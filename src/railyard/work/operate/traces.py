@@ -1,4 +1,4 @@
-"""Formats of job traces; each record is its registration."""
+"""Formats of job traces; creating a record registers it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def span(text: str) -> float:
     """Seconds of `[days-][hours:]minutes:seconds`.
 
     Raises:
-        InputError: It is none.
+        InputError: The text is not a duration.
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:

@@ -1,4 +1,4 @@
-"""The cluster as a scheduler sees it: nodes in nested groups, in arrays."""
+"""The cluster as a scheduler sees it: nodes in nested groups, as arrays."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ if TYPE_CHECKING:
 UNNAMED = "all"
 """Tenant of jobs that name none."""
 DIVIDED = -2
-"""Owner of nodes whose ports have several."""
+"""Owner of nodes whose ports have several owners."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTree:
-    """Nodes, and the groups that they are in, level by level from the widest to the narrowest; groups are nested.
+    """Nodes in nested groups, level by level from the widest to the narrowest.
 
-    Nodes stand in the order of the cluster's servers, or in that of the file they were read from; it breaks ties.
+    Nodes are in the order of the cluster's servers or of the file they were read from; the order breaks ties.
 
     Attributes:
-        accelerators: int32[nodes], how many each node has.
-        levels: Names of levels, widest first, such as ("pod", "leaf", "domain"); no root and no node among them.
-        group: One int32[nodes] a level: the group of each node, numbered from 0 in the order of their first nodes.
-        joined: Whether the widest groups reach one another; not where a file describes separate networks.
-        block_sizes: Slurm's `BlockSizes` in nodes, rising. The first is that by which narrowest groups count (groups of
-            18 that count as 16 have two spare nodes), the others its multiples by powers of two; empty: as many as the
-            smallest group has, times 1, 2, 4, 8 and 16, as Slurm takes it where a file has none.
-        tenancy: Who shares it; None: nobody is kept apart.
-        owner: int32[nodes], the tenant that has all of each; -1: nobody has any of it; -2: it is divided. None as
-            `tenancy`.
+        accelerators: int32[nodes], accelerators per node.
+        levels: Names of levels, widest first, such as ("pod", "leaf", "domain"), without the root and the node.
+        group: One int32[nodes] per level: the group of each node, numbered from 0 in the order of their first nodes.
+        joined: Whether the widest groups reach one another; false if a file describes separate networks.
+        block_sizes: Slurm's `BlockSizes` in nodes, ascending. The first is the size by which narrowest groups count
+            (groups of
+            18 that count as 16 have two spare nodes), the others are its multiples by powers of two; empty: the size of
+            the
+            smallest group times 1, 2, 4, 8 and 16, as Slurm assumes if a file has none.
+        tenancy: Tenants that share it; None: not shared.
+        owner: int32[nodes], the tenant that owns each entire node; -1: unowned; -2: divided. None if `tenancy` is None.
     """
 
     names: tuple[str, ...]
@@ -65,7 +66,7 @@ class NodeTree:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self.names)
 
     @cached_property
@@ -75,17 +76,17 @@ class NodeTree:
 
     @cached_property
     def number(self) -> dict[str, int]:
-        """Nodes by name."""
+        """Node numbers by name."""
         return {name: number for number, name in enumerate(self.names)}
 
     @cached_property
     def size(self) -> tuple[NDArray[np.int32], ...]:
-        """One int32[groups] a level: nodes of each group."""
+        """One int32[groups] per level: number of nodes of each group."""
         return tuple(np.bincount(group).astype(np.int32) for group in self.group)
 
     @cached_property
     def members(self) -> tuple[tuple[NDArray[np.int32], ...], ...]:
-        """One tuple a level: the nodes of each group, in order."""
+        """One tuple per level: the nodes of each group, in order."""
         return tuple(
             tuple(np.split(np.argsort(group, kind="stable").astype(np.int32), np.cumsum(size)[:-1]))
             for group, size in zip(self.group, self.size, strict=True)
@@ -93,7 +94,7 @@ class NodeTree:
 
     @cached_property
     def parent(self) -> tuple[NDArray[np.int32], ...]:
-        """One int32[groups] a level: the group of the level above; zeros on the widest level."""
+        """One int32[groups] per level: the group on the level above; zeros on the widest level."""
         found = [np.zeros(len(self.size[0]), np.int32)] if self.levels else []
         for upper, lower, size in zip(self.group, self.group[1:], self.size[1:], strict=False):
             above = np.zeros(len(size), np.int32)
@@ -102,12 +103,12 @@ class NodeTree:
         return tuple(found)
 
     def spare(self, count: int) -> NDArray[np.int32]:
-        """int32[count or less], nodes that are kept as spares: the last that are nobody's."""
+        """int32[count or less], nodes kept as spares: the last unowned ones."""
         mine = np.ones(self.nodes, np.bool_) if self.owner is None else self.owner == NOBODY
         return np.flatnonzero(mine)[max(int(mine.sum()) - count, 0) :].astype(np.int32)
 
     def most(self, tenant: str, spares: int) -> int:
-        """Nodes that a job of a tenant may have at most; of the whole cluster where there is no such tenant."""
+        """Maximum nodes of a tenant's job; those of the whole cluster if there is no such tenant."""
         named = self.tenancy is not None and tenant in {UNNAMED, *(one.name for one in self.tenancy.tenants)}
         if self.owner is None or not named:
             return self.nodes - spares
@@ -115,7 +116,7 @@ class NodeTree:
         return int(np.count_nonzero(self.owner == owner)) - (spares if owner == NOBODY else 0)
 
     def owner_of(self, tenant: str) -> int:
-        """Whose nodes a tenant's jobs may have; nobody's, where tenants share nothing or jobs name none.
+        """Owner of the nodes that a tenant's jobs may use; unowned nodes if tenants share nothing or jobs name none.
 
         Raises:
             InputError: The cluster has no such tenant.
@@ -128,7 +129,7 @@ class NodeTree:
         """Number of a level.
 
         Raises:
-            InputError: There is no such level.
+            InputError: The cluster has no such level.
         """
         if name not in self.levels:
             raise InputError(
@@ -148,18 +149,19 @@ class NodeTree:
         joined: bool = True,
         block_sizes: tuple[int, ...] = (),
     ) -> NodeTree:
-        """From a list of nodes.
+        """Builds a tree from a list of nodes.
 
         Args:
-            names: Of nodes.
-            accelerators: Of each node.
-            levels: Name of each level, widest first, and for each node the name of its group there. Groups of one
-                name in different groups of the level above are different groups.
+            names: Names of nodes.
+            accelerators: Accelerators per node.
+            levels: Name of each level, widest first, and for each node the name of its group there. Groups of the same
+                name
+                in different groups of the level above are different groups.
             joined: See the class.
             block_sizes: See the class.
 
         Raises:
-            InputError: Two nodes have one name, or there is no node.
+            InputError: Two nodes have the same name, or there are no nodes.
         """
         if len(set(names)) != len(names):
             twice = Counter(names).most_common(1)[0][0]
@@ -184,11 +186,12 @@ class NodeTree:
 
     @staticmethod
     def of(cluster: Cluster) -> NodeTree:
-        """Of a cluster: its servers in scale-up domains, below leafs, below pods.
+        """Builds a tree from a cluster: servers in scale-up domains, leafs and pods.
 
-        A leaf here is all servers that share a switch by any of their first NICs, or a scale-up domain; where servers
-        have rails, the rails of one group are one leaf. A pod is what is joined without the widest tier of switches.
-        Levels that hold every server in one group, or one server each, are left out.
+        A leaf here is all servers that share a switch by any of their first NICs or a scale-up domain; if servers have
+        rails, the rails of one group form one leaf. A pod is what is joined without the top tier of switches. Levels
+        that have
+        every server in one group, or one server per group, are left out.
         """
         found = [(name, _renumbered(group)) for name, group in _levels_of(cluster)]
         kept: list[tuple[str, NDArray[np.int32]]] = []
@@ -208,7 +211,7 @@ class NodeTree:
 
 
 def _owners(cluster: Cluster) -> NDArray[np.int32] | None:
-    """int32[servers], whose each is, where tenants share the cluster."""
+    """int32[servers], the owner of each, if tenants share the cluster."""
     plan = cluster.plans["back_end"]
     if plan.tenancy is None:
         return None
@@ -219,7 +222,7 @@ def _owners(cluster: Cluster) -> NDArray[np.int32] | None:
 
 
 def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
-    """Groups of servers at every level, widest first; each level holds the one below it together."""
+    """Groups of servers at every level, widest first; each level keeps the groups of the one below together."""
     servers = np.arange(cluster.servers, dtype=np.int64)
     domain = servers * cluster.ranks_per_server // cluster.scale_up_domain
     below = [("domain", domain)]
@@ -236,7 +239,7 @@ def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
 
 
 def _above(cluster: Cluster, leafs: NDArray[np.int64]) -> dict[int, int]:
-    """For each leaf switch, the smallest leaf that shares a switch of the next tier with it, or is so joined to it."""
+    """For each leaf switch, the smallest leaf that it is connected to through switches of the next tier."""
     links, network = cluster.links, cluster.back_end
     between = [links.tiers.index(tier.name) for tier in network.tiers if tier.kind != "access"]
     upward = np.isin(links.source, leafs) & np.isin(links.tier, between)
@@ -247,7 +250,7 @@ def _above(cluster: Cluster, leafs: NDArray[np.int64]) -> dict[int, int]:
 
 
 def _components(leafs: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> list[int]:
-    """Number of the connected part of a graph of leafs and upper switches, for each leaf."""
+    """Connected component of each leaf in a graph of leafs and upper switches."""
     root: dict[int, int] = {}
 
     def find(node: int) -> int:
@@ -262,7 +265,7 @@ def _components(leafs: NDArray[np.int64], source: NDArray[np.int64], target: NDA
 
 
 def _joined(lower: NDArray[np.int64], switch: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Groups of what shares a lower group or a switch."""
+    """Groups joined by a shared lower group or switch."""
     shift = int(lower.max()) + 1
     parts = _components(np.unique(lower), lower, switch + shift)
     return np.array(parts, np.int64)[np.searchsorted(np.unique(lower), lower)]

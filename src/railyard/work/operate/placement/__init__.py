@@ -1,1 +1,1 @@
-"""Placement policies of a scheduler: one file each."""
+"""Placement policies of schedulers, one file each."""

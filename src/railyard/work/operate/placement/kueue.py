@@ -1,14 +1,16 @@
-"""`kueue`: Kueue's topology-aware scheduling: required, preferred or no level, and slices that stay together.
+"""`kueue`: Kueue's topology-aware scheduling with a required level, a preferred level or none, and slices.
 
-Kueue counts how many pods fit below every group, finds the level at which one group holds the job (a required level, or
-the preferred one and then those above it), and goes down from there: at each level it takes the groups with most room,
-and for the last part the tightest that holds it (BestFit). A job without a level goes to the nodes with least room
-(LeastFreeCapacity, since 0.15). Slices are counted at their level, and below it slice by slice. Equals are taken in the
-order of their names. A pod here is a node's share of a job, so that each node gets one. `kueue-balanced` gives groups
-of a preferred level equal shares. The search itself is in `operate/kueue`, where leaders, replacements, flavors and
-quotas are too.
+Kueue counts how many pods fit below every group and finds the level at which one group fits the job (a required level,
+or the preferred one and then those above it). From there it goes down: at each level it takes the groups with the most
+room, and the tightest one that fits for the rest (BestFit). A job without a level goes to the nodes with the least room
+(LeastFreeCapacity, since 0.15). Slices are counted at their level, and assigned slice by slice below it. Ties are
+broken
+by name. A pod here is a node's share of a job, so that each node gets one. `kueue-balanced` gives equal shares to
+groups of a preferred level. The search itself is in `operate/kueue`, together with leaders, replacements, flavors and
+quotas.
 
-Source: kubernetes-sigs/kueue, enhancement 2724 and the tables of its tests (Apache-2.0), by which this is judged.
+Source: kubernetes-sigs/kueue, enhancement 2724, and the tables of its tests (Apache-2.0), against which this is
+checked.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def _place(
     domains, ask = _domains(free.tree), _ask(request, free.tree, least_free=least_free, balanced=balanced)
     if ask.pods % ask.size or (ask.slices and ask.level > ask.slices[0][0]):
         return None
-    # A job of one pod goes where least is free, down to parts of a node; pods of one job get a node each.
+    # A job of one pod goes to the node with least free, even a partly used one; pods of one job get a node each.
     pods = free.room // request.each if request.nodes == 1 else free.with_room(request.each)
     room, none = pods.astype(np.int64), np.zeros(free.tree.nodes, np.int64)
     found = assign(domains, Fits(room, room, none, none), ask)

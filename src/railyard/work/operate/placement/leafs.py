@@ -1,4 +1,4 @@
-"""Placement policies that count leafs and the traffic over their uplinks."""
+"""Placement policies that minimize leafs and the traffic over their uplinks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ if TYPE_CHECKING:
 
 @placement_policy("quiet", "Few leafs, and those out of which running jobs send least")
 def _quiet(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
-    """As few leafs as possible, and of those that would do the ones out of which running jobs send least.
+    """As few leafs as possible; among such choices, the leafs from which running jobs send least.
 
-    A job that fits into a leaf gets the tightest, since it sends nothing over uplinks. A larger one needs at least so
-    many leafs; which, the traffic of running jobs decides (`FreeNodes.traffic_bps`, a mean over their steps; zeros
-    where contention is not modelled). Ranks go leaf by leaf, so that a ring leaves each leaf once.
+    A job that fits into a leaf gets the tightest one, since it sends nothing over uplinks. A larger one needs a minimum
+    number of leafs, and the traffic of running jobs decides which (`FreeNodes.traffic_bps`, a mean over their steps;
+    zeros
+    if contention is not modeled). Ranks go leaf by leaf, so that a ring leaves each leaf once.
     """
     level = leaf_level(free)
     return few_leafs(request, free, free.traffic_bps[level].tolist() if level >= 0 else ())
 
 
 def leaf_level(free: FreeNodes) -> int:
-    """The level whose groups have uplinks that jobs share; -1: there is none."""
+    """The level whose groups have shared uplinks; -1: none."""
     levels = free.tree.levels
     return levels.index("leaf") if "leaf" in levels else len(levels) - 1
 
 
 def few_leafs(request: PlacementRequest, free: FreeNodes, noise: Sequence[float]) -> NDArray[np.int32] | None:
-    """Nodes of as few leafs as hold a job, of those that would do the ones with the least noise in all."""
+    """Nodes on as few leafs as the job fits; among such choices, those with the least total noise."""
     room = free.with_room(request.each)
     if int(room.sum()) < request.nodes:
         return None
@@ -54,7 +55,7 @@ def few_leafs(request: PlacementRequest, free: FreeNodes, noise: Sequence[float]
 
 
 def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> list[int]:
-    """The fewest leafs that hold a job, the most quiet first as long as the largest others can hold the rest."""
+    """The fewest leafs that fit a job: the quietest first, as long as the largest others can take the rest."""
     largest = sorted(range(len(count)), key=lambda leaf: (-count[leaf], leaf))
     few = int(np.searchsorted(np.cumsum([count[leaf] for leaf in largest]), wanted)) + 1
     found: list[int] = []
@@ -73,12 +74,14 @@ def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> l
     source="after Arnold (NeurIPS 2025)",
 )
 def _communication(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
-    """Groups of ranks that communicate most each in one leaf, and neighbours in rank in one leaf.
+    """Puts each of the most communicating rank groups on one leaf, and neighbors in rank order on the same leaf.
 
-    A job says the sizes in nodes of its communication groups from the innermost (such as a stage's data-parallel
-    group). Each group goes into the narrowest switch that holds it, leafs with room for several first, so that few
-    leafs are touched; groups that find no leaf are laid over the emptiest. Arnold (NeurIPS 2025) aligns data- and
-    pipeline-parallel groups with leafs so: 1.67 times less spread and 10.6 % more throughput at more than 9,600 GPUs.
+    A job gives the sizes in nodes of its communication groups, innermost first (such as a stage's data-parallel
+    group). Each group goes to the narrowest switch that fits it, preferring leafs with room for several groups so that
+    few leafs are used; groups that fit no leaf are spread over the emptiest ones. Arnold (NeurIPS 2025) aligns data-
+    and
+    pipeline-parallel groups with leafs in this way: 1.67 times less spread and 10.6 % more throughput on over 9,600
+    GPUs.
     """
     tree = free.tree
     room = free.with_room(request.each)
@@ -96,7 +99,7 @@ def _communication(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int
 
 
 def _group(above: NDArray[np.int32], left: list[list[int]], size: int, wanted: int) -> list[int]:
-    """Takes the nodes of one group: of the leaf that holds them most tightly, else of the emptiest."""
+    """Takes the nodes of one group: from the tightest leaf that fits them, else from the emptiest."""
     found: list[int] = []
     while len(found) < size:
         lack = size - len(found)
@@ -112,13 +115,13 @@ def _group(above: NDArray[np.int32], left: list[list[int]], size: int, wanted: i
 
 
 def _order(nodes: int, wanted: int, near: float, leaf: int) -> tuple[int, float, float, int]:
-    """Leafs that hold all that is still wanted come first, the fullest of them; of the others the emptiest."""
+    """Sort key: leafs that fit everything still needed come first, the fullest of them first; then the emptiest."""
     return (0, nodes, -near, leaf) if nodes >= wanted else (1, -nodes, -near, leaf)
 
 
 OTHERS = ("quiet", "slurm-tree", "communication")
 MOST = 10
-"""Candidates, as in CASSINI."""
+"""Number of candidates, as in CASSINI."""
 
 
 @placement_policy(
@@ -128,11 +131,11 @@ MOST = 10
     seeded=True,
 )
 def _compatible(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
-    """The placement whose job fits best between its neighbours' steps.
+    """The placement whose job interleaves best with the steps of its neighbors.
 
-    Candidates are what other policies give, and further choices of as few leafs. The contention model judges each
-    (`FreeNodes.judge`): the demand beyond what shared uplinks carry, with the best time shifts where those are used,
-    else over any phases. Of equals the one on fewer leafs, then the first. Without a contention model it is `quiet`.
+    Candidates come from other policies, and from further choices of as few leafs. The contention model judges each
+    (`FreeNodes.judge`) by the demand above the capacity of shared uplinks, with the best time shifts if those are used,
+    otherwise averaged over phases. Ties go to fewer leafs, then to the first. Without a contention model it is `quiet`.
     """
     first = policies.get(OTHERS[0]).place(request, free)
     level = leaf_level(free)
@@ -150,7 +153,7 @@ def _compatible(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32]
 
 
 def _candidates(request: PlacementRequest, free: FreeNodes, first: NDArray[np.int32]) -> list[NDArray[np.int32]]:
-    """What other policies give, then the fewest leafs in orders drawn by the job's number."""
+    """Placements of other policies, then the fewest leafs in random orders seeded by the job's number."""
     draws = np.random.default_rng([request.seed, request.job])
     leafs = len(free.tree.size[leaf_level(free)])
     found = [first, *(policies.get(name).place(request, free) for name in OTHERS[1:])]

@@ -1,4 +1,4 @@
-"""Placement policies that look at nodes and domains alone: first, random or most scattered nodes, whole domains."""
+"""Simple placement policies: first, random or most scattered nodes, and whole domains."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _worst(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | No
 
 
 def _turn(group: NDArray[np.int32]) -> NDArray[np.int64]:
-    """int64[nodes], how many nodes of the same group stand before each."""
+    """int64[nodes], index of each node within its group."""
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], group[order])
     turn = np.empty(len(group), np.int64)
@@ -50,11 +50,13 @@ def _turn(group: NDArray[np.int32]) -> NDArray[np.int64]:
 
 @placement_policy("domain", "Whole scale-up domains for jobs that fill them, broken ones for the others")
 def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
-    """Whole scale-up domains first, so that small jobs do not break those that large ones want.
+    """Whole scale-up domains first, so that small jobs do not fragment domains that large jobs need.
 
-    A job that fills domains gets idle ones on as few leafs as possible. The rest of it, and any job smaller than a
-    domain, goes where it leaves the least, broken domains before whole ones. Operators of racks of 72 ask this of
-    schedulers, which by nodes alone break one rack after another (kubernetes-sigs/kueue issue 10406).
+    A job that fills domains gets idle ones on as few leafs as possible. Its remainder, and any job smaller than a
+    domain,
+    goes where it leaves the least room, partly used domains before idle ones. Operators of 72-GPU racks ask schedulers
+    for
+    this, because node-level packing fragments one rack after another (kubernetes-sigs/kueue issue 10406).
     """
     tree, wanted = free.tree, request.nodes
     room = free.with_room(request.each)
@@ -76,7 +78,7 @@ def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] 
 
 
 def _next(free: FreeNodes, count: NDArray[np.int32], wanted: int) -> int:
-    """The domain to take next: the fullest that holds the rest; else an idle one; else the emptiest."""
+    """The domain to take next: the fullest that fits the rest; else an idle one; else the emptiest."""
     size = free.tree.size[-1]
     fitting = np.flatnonzero(count >= wanted)
     if len(fitting):
@@ -89,7 +91,7 @@ def _next(free: FreeNodes, count: NDArray[np.int32], wanted: int) -> int:
 
 
 def _idle_near(free: FreeNodes, count: NDArray[np.int32], candidates: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[candidates], nodes that could be had in the group above each."""
+    """int64[candidates], idle nodes in the group above each candidate."""
     tree = free.tree
     if len(tree.levels) < 2:
         return np.zeros(len(candidates), np.int64)

@@ -1,12 +1,15 @@
-"""`slurm-block`: Slurm's `topology/block`: a job in few blocks of neighbours, its segments in base blocks.
+"""`slurm-block`: Slurm's `topology/block`: a job in few adjacent blocks, its segments in base blocks.
 
-A base block is a group of the narrowest level. Wider blocks are 2, 4, 8, ... neighbours in the order of the file, at
-the sizes that `BlockSizes` lists; a job goes into the narrowest block wide enough for it, the fullest with room,
-the last of equals. In it Slurm takes base blocks one by one: those of as few narrower blocks (the widest size below
-the job's) as can be, then the fullest that holds the rest, else the emptiest, again the last of equals. `--segment`
-cuts the job into equal parts that are placed so one after another; up to 25.05 a part has to fit into a base block.
+A base block is a group of the narrowest level. Larger blocks are 2, 4, 8, ... consecutive base blocks, at the sizes
+that
+`BlockSizes` lists. A job goes into the smallest block size that fits it: the fullest block with room, the last of
+equals.
+Within it Slurm takes base blocks one by one: from as few smaller blocks (the next size below the job's) as possible,
+the
+fullest that fits the rest, else the emptiest, again the last of equals. `--segment` cuts the job into equal parts that
+are placed one at a time in the same way; up to 25.05 a part has to fit into a base block.
 
-Behaviour read off `slurmctld` 24.11, and the description of its selection in the sources of 24.05 to 26.05.
+Observed on `slurmctld` 24.11, and from the description of its selection in the sources of 24.05 to 26.05.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 _DEFAULT_STEPS = range(5)
-"""Slurm joins up to 16 base blocks where a file has no `BlockSizes`, and so where a tree was not read from one."""
+"""Slurm joins up to 16 base blocks if a file has no `BlockSizes`, which also applies to trees not read from one."""
 
 
 def _place(request: PlacementRequest, free: FreeNodes, *, wide_segments: bool) -> NDArray[np.int32] | None:
@@ -51,11 +54,11 @@ def _place(request: PlacementRequest, free: FreeNodes, *, wide_segments: bool) -
 
 @dataclass(frozen=True)
 class Blocks:
-    """The base blocks of a tree and the sizes of those joined of them.
+    """The base blocks of a tree, and the block sizes.
 
     Attributes:
-        size: Nodes of a base block, by which Slurm reckons.
-        steps: Sizes that there are, as powers of two of base blocks, from the least.
+        size: Nodes by which Slurm counts a base block.
+        steps: Available sizes, as powers of two of base blocks, ascending.
     """
 
     count: int
@@ -64,14 +67,14 @@ class Blocks:
 
     @staticmethod
     def of(tree: NodeTree) -> Blocks:
-        """Base blocks are the narrowest groups."""
+        """Base blocks of a tree: its narrowest groups."""
         least = int(tree.size[-1].min())
         sizes = tree.block_sizes or tuple(least << step for step in _DEFAULT_STEPS)
         steps = tuple((size // sizes[0]).bit_length() - 1 for size in sizes)
         return Blocks(len(tree.size[-1]), sizes[0], steps)
 
     def width(self, nodes: int) -> tuple[int, int, int]:
-        """Base blocks of the block that a job goes into, the step of the size below, how many of those it may touch."""
+        """Base blocks of the job's block, the step of the next smaller size, how many of those it may touch."""
         least = max(0, (-(-nodes // self.size) - 1).bit_length())
         below = max((step for step in self.steps if step <= least - 1), default=0) if least else 0
         wide = [step for step in self.steps if step >= least]
@@ -93,14 +96,14 @@ def _part(blocks: Blocks, tree: NodeTree, room: NDArray[np.bool_], wanted: int) 
 
 
 def _block(base: NDArray[np.int64], wide: int, below: int, most: int, wanted: int) -> int:
-    """The fullest block with room, the last of equals; -1: none. Of narrower ones the `most` emptiest count."""
+    """The fullest block with room, the last of equals; -1: none. Only the `most` emptiest smaller blocks count."""
     starts = np.arange(0, len(base), wide)
     count = np.add.reduceat(base, starts)
     usable = count
     if below >= 0:
         narrow = np.add.reduceat(base, np.arange(0, len(base), 1 << below))
         each = wide >> below
-        if not each:  # a job wider than all blocks as Slurm reckons them, on their spare nodes: it waits for ever
+        if not each:  # wider than all blocks by Slurm's count, fits only with spare nodes: waits forever
             return -1
         parts = [np.sort(narrow[first : first + each])[::-1] for first in range(0, len(narrow), each)]
         usable = np.array([part[:most].sum() for part in parts])
@@ -111,7 +114,7 @@ def _block(base: NDArray[np.int64], wide: int, below: int, most: int, wanted: in
 
 
 class _Scan:
-    """The choice of base blocks within a block: Slurm's scan, which keeps the best so far."""
+    """Slurm's scan for base blocks within a block, which keeps the best so far."""
 
     def __init__(self, base: list[int], span: range, below: int, most: int) -> None:
         self._base, self._span, self._below, self._most = base, span, below, most
@@ -122,7 +125,7 @@ class _Scan:
         self._touched: set[int] = set()
 
     def choose(self, wanted: int) -> list[int]:
-        """Base blocks in the order in which they are taken; too few where the limit of narrower blocks is met."""
+        """Base blocks in the order in which they are taken; too few if the limit on smaller blocks is reached."""
         order: list[int] = []
         while wanted > 0:
             best, known = self._best(wanted)
@@ -137,7 +140,7 @@ class _Scan:
         return order
 
     def _best(self, wanted: int) -> tuple[int, bool]:
-        """The best base block not yet used, and whether it lies in a narrower block that the job already touches."""
+        """The best unused base block, and whether it lies in a smaller block that the job already touches."""
         best, known = -1, True
         for one in self._span:
             if one in self._used:
@@ -154,7 +157,7 @@ class _Scan:
         return best, known
 
     def _between(self, one: int, best: int, touches: bool, known: bool, wanted: int) -> int:
-        """Whether the narrower block of one is better (1) or worse (-1): touched, then tightest, then emptiest."""
+        """Whether one's smaller block is better (1) or worse (-1): already touched, then tightest, then emptiest."""
         if touches != known:
             return 1 if touches else -1
         left, right = self._narrow[one >> self._below], self._narrow[best >> self._below]

@@ -1,13 +1,13 @@
-"""`slurm-tree`: Slurm's `topology/tree`, the narrowest switch that holds a job, else few leafs near one another.
+"""`slurm-tree`: Slurm's `topology/tree`: the narrowest switch that fits a job, else few leafs close together.
 
-Slurm fills leaf after leaf. It looks at the leafs in the order of the file and keeps the best so far; which of two is
-better hangs on the narrowest level at which a switch above either has nodes for all that the job still lacks: there the
-fuller such switch wins, and where none has, the emptier one. From the second leaf on, a leaf nearer to those taken
-replaces a farther one that stands before it, if it fits so. Because of this order the choice is no minimum of a figure,
-and is played as Slurm plays it. Up to 23.11 a nearer leaf has to be no worse by the first rule, and switches keep the
-nodes in their count that the job has just got.
+Slurm fills leaf after leaf. It scans the leafs in file order and keeps the best so far. Which of two leafs is better
+depends on the narrowest level at which a switch above either has nodes for everything that the job still lacks: the
+fuller such switch wins there, and if there is none, the emptier one. From the second leaf on, a leaf closer to those
+already taken replaces a farther one that precedes it, if it fits in this sense. The choice depends on this order and is
+not the minimum of any metric, so the scan is reproduced. Up to 23.11 a closer leaf also has to be no worse by the first
+rule, and the counts of switches still include the nodes that the job has just taken.
 
-Behaviour read off `slurmctld` 22.05 and 24.11, and the description of its selection in the sources of 22.05 to 26.05.
+Observed on `slurmctld` 22.05 and 24.11, and from the description of its selection in the sources of 22.05 to 26.05.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def _first(nodes: NDArray[np.int64], wanted: int) -> NDArray[np.int32] | None:
 
 
 def _counts(free: FreeNodes, level: int, each: int) -> NDArray[np.int32]:
-    """int32[groups], nodes of each group that the job could have."""
+    """int32[groups], nodes of each group that the job could use."""
     if each == int(free.tree.accelerators.max()) == int(free.tree.accelerators.min()):
         return free.idle_in[level].copy()
     return free.counts(level, each)
 
 
 def _last_network(tree: NodeTree, counts: list[NDArray[np.int32]], wanted: int) -> list[NDArray[np.int32]]:
-    """The counts of the last of several networks that can hold the job; Slurm takes no other."""
+    """The counts of the last of several networks that fits the job; Slurm considers no other."""
     fitting = np.flatnonzero(counts[0] >= wanted)
     keep = np.arange(len(counts[0])) == (fitting[-1] if len(fitting) else -1)
     kept: list[NDArray[np.int32]] = [np.where(keep, counts[0], 0).astype(np.int32)]
@@ -75,7 +75,7 @@ def _inside(tree: NodeTree, name: str, leafs: list[int]) -> bool:
 
 
 class _Paths(NamedTuple):
-    """The switches above each leaf, from the leaf upward; of a cluster, the same for every job.
+    """The switches above each leaf, from the leaf up; the same for every job of a cluster.
 
     Attributes:
         path: int64[levels, leafs], group of each leaf at each level.
@@ -99,8 +99,7 @@ def _paths(tree: NodeTree) -> _Paths:
 class _Leafs:
     """The choice of leafs for one job.
 
-    Arrays have a column for each leaf with nodes for the job, in the order of the file, and a row for each level from
-    the leaf upward.
+    Arrays have a column for each leaf with nodes for the job, in file order, and a row for each level from the leaf up.
     """
 
     def __init__(self, tree: NodeTree, counts: list[NDArray[np.int32]], *, renew: bool) -> None:
@@ -114,7 +113,7 @@ class _Leafs:
         self._distance = np.zeros(len(self._leafs), np.int64)
 
     def choose(self, wanted: int) -> list[int]:
-        """Leafs in the order in which they are taken; their nodes are at least `wanted`."""
+        """Leafs in the order in which they are taken, with at least `wanted` nodes in total."""
         leafs: list[int] = []
         while wanted > 0:
             column = self._nearest(wanted) if leafs else self._best(wanted)
@@ -133,7 +132,7 @@ class _Leafs:
         self._distance += (apart & self._real).sum(axis=0) + (apart & self._real[:, column : column + 1]).sum(axis=0)
 
     def _best(self, wanted: int) -> int:
-        """The first leaf: all are equally far, so that the scan comes down to a minimum."""
+        """The first leaf: all are equally far, so the scan reduces to a minimum."""
         for step, count in enumerate(self._count):
             fitting = np.flatnonzero(count >= wanted)
             if len(fitting):
@@ -141,7 +140,7 @@ class _Leafs:
         return self._down(len(self._count), 0)
 
     def _down(self, step: int, column: int) -> int:
-        """From a switch above a leaf down: at each level the emptiest, the first of equals."""
+        """From a switch above a leaf down: the emptiest at each level, the first of equals."""
         under = np.arange(len(self._leafs))
         for level in reversed(range(step)):
             if level + 1 < len(self._path):
@@ -150,9 +149,9 @@ class _Leafs:
         return column
 
     def _nearest(self, wanted: int) -> int:
-        """A further leaf: the scan jumps from one that replaces the best so far to the next that does."""
+        """The next leaf: the scan jumps from one that replaces the best so far to the next that does."""
         rest = np.flatnonzero(self._free)
-        rest = rest[self._distance[rest] <= self._distance[rest[0]]]  # the best so far only gets nearer
+        rest = rest[self._distance[rest] <= self._distance[rest[0]]]  # the best so far only gets closer
         count = self._count[:, rest]
         scan = _Scan(count, count >= wanted, self._path[:, rest], self._distance[rest])
         best, after = 0, 0
@@ -162,13 +161,13 @@ class _Leafs:
 
 
 class _Scan(NamedTuple):
-    """Leafs in the order in which Slurm looks at them; levels from the leaf upward.
+    """Leafs in the order in which Slurm scans them; levels from the leaf up.
 
     Attributes:
         counts: int32[levels, leafs], nodes in the switches above each.
-        fits: bool[levels, leafs], whether these are all that the job still lacks.
+        fits: bool[levels, leafs], whether these cover everything that the job still lacks.
         path: int64[levels, leafs], group of each leaf at each level.
-        distance: int64[leafs], cables to the leafs taken.
+        distance: int64[leafs], hops to the leafs taken.
     """
 
     counts: NDArray[np.int32]
@@ -177,9 +176,9 @@ class _Scan(NamedTuple):
     distance: NDArray[np.int64]
 
     def replacement(self, best: int, *, renew: bool) -> int:
-        """The first leaf after the best so far that Slurm takes in its place; -1: none.
+        """The first leaf after the best so far that Slurm takes instead; -1: none.
 
-        The narrowest level decides at which a switch above either has room, or above which both have the same one.
+        The narrowest level decides at which a switch above either has room, or at which both have the same switch.
         """
         later, columns = slice(best + 1, None), np.arange(len(self.distance) - best - 1)
         here = slice(best, best + 1)

@@ -1,16 +1,16 @@
-"""`volcano`: HyperNodes: the lowest tier that holds a job, and there the group that it fills best.
+"""`volcano`: Volcano's HyperNodes: the lowest tier that fits a job, and there the group that it fills best.
 
-A required level is Volcano's hard mode up to that tier: tiers are tried from the lowest, and of the groups that hold
-the job the fullest takes it. A preferred level is its soft mode: node after node, each as near as possible to the
-others. Without either, nodes whose groups are fullest come first. Where Volcano draws among equals, the first is taken
-here. Other plugins of Volcano, which score nodes too, are left out.
+A required level is Volcano's hard mode up to that tier: tiers are tried from the lowest up, and the fullest group that
+fits the job takes it. A preferred level is its soft mode: node by node, each as close as possible to the others. With
+neither, nodes in the fullest groups come first. If Volcano draws among equals, the first is taken here. Other Volcano
+plugins that also score nodes are left out.
 
-Tiers are counted from the lowest; above them all stands the cluster, a tier that no HyperNode has. A node near the pods
-that a job has is one whose common group with them is low; of equals, it is one next to most of them. A group is packed
-by what is used of it, with what is asked, over what it has, a weighted mean of resources; a group that it would not fit
-into scores nothing. Pods without a topology go to nodes whose groups are full, wider groups counting less.
+Tiers are counted from the lowest; the cluster is above them all, a tier without HyperNodes. A node is close to a job's
+pods if their common group is low; among equals, a node next to most of them is closest. The packing score of a group is
+its usage plus the request over its capacity, a weighted mean of resources; it is zero if the request does not fit. Pods
+without a topology go to nodes in full groups, with wider groups weighted less.
 
-Source: volcano-sh/volcano, plugin network-topology-aware, by whose tests this is judged (Apache-2.0).
+Source: volcano-sh/volcano, plugin network-topology-aware; checked against its tests (Apache-2.0).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 NOWHERE = -1
-"""Group of a leaf that lies in none at a tier."""
+"""Group of a leaf that is in no group at a tier."""
 FADING = 0.8
-"""How much less each wider tier counts for pods without a topology (hypernode.binpack.normal-pod.fading)."""
+"""Weight of each wider tier relative to the last, for pods without a topology (hypernode.binpack.normal-pod.fading)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,14 @@ class HyperNodes:
     """Groups of nodes by tier.
 
     Attributes:
-        paths: int64[tiers, leafs], the group of each leaf at every tier, the lowest first, the cluster last.
+        paths: int64[tiers, leafs], the group of each leaf at every tier, from the lowest to the cluster.
     """
 
     paths: NDArray[np.int64]
     tier: tuple[int, ...]
 
     def common(self, leaf: int, place: tuple[int, int] | None) -> tuple[int, int]:
-        """The lowest group that holds a leaf and another group; None: the leaf itself."""
+        """The lowest group that contains a leaf and another group; None: the leaf itself."""
         if place is None:
             return 0, int(self.paths[0, leaf])
         level, group = place
@@ -58,10 +58,10 @@ class HyperNodes:
         return level, int(self.paths[level, leaf])
 
     def nearness(self, place: tuple[int, int] | None) -> NDArray[np.float64]:
-        """float64[leafs], 1 for those of the group's own tier, falling with the tier of the common group to 0.
+        """float64[leafs], 1 in the group itself, falling to 0 with the tier of the common group.
 
         Args:
-            place: Index of a tier, and a group of it, where pods of the job are; None: nowhere yet, all are 0.
+            place: A tier index and a group with pods of the job; None: none yet, all are 0.
         """
         if place is None:
             return np.zeros(self.paths.shape[1])
@@ -77,11 +77,11 @@ class HyperNodes:
 def packed(
     used: NDArray[np.float64], asked: NDArray[np.float64], total: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """float64[groups], how full groups are with what is asked: 0 to 1, 0 where it does not fit.
+    """float64[groups], how full groups are with the request: 0 to 1, and 0 if it does not fit.
 
     Args:
         used: float64[groups, resources].
-        asked: float64[resources]; only those that pods ask for.
+        asked: float64[resources]; only requested resources count.
         total: float64[groups, resources].
         weights: float64[resources].
     """
@@ -93,24 +93,24 @@ def packed(
 
 
 def beside(nearness: NDArray[np.float64], there: NDArray[np.int64], pods: int) -> NDArray[np.float64]:
-    """float64[nodes], nearness, and for the nearest nodes, where they are several, the share of the job beside them.
+    """float64[nodes], closeness; for the closest nodes, if several, the share of the job's pods next to them.
 
     Args:
         nearness: float64[nodes].
-        there: int64[nodes], pods of the job in the leaf of each.
-        pods: Of the job.
+        there: int64[nodes], pods of the job on each node's leaf.
+        pods: Pods of the job.
     """
     best = nearness == nearness.max()
     return nearness + np.where(best, there / pods, 0.0) if best.sum() > 1 and pods else nearness
 
 
 def packed_alone(packs: NDArray[np.float64], tier: tuple[int, ...], fading: float = FADING) -> NDArray[np.float64]:
-    """float64[nodes], how full the groups of nodes get, a mean over tiers.
+    """float64[nodes], how full the groups of each node get, averaged over tiers.
 
     Args:
-        packs: float64[tiers, nodes], of the group of each node at every tier; 1 where it is in none.
+        packs: float64[tiers, nodes], score of each node's group at every tier; 1 if it is in none.
         tier: Numbers of the tiers.
-        fading: By which each wider tier counts less.
+        fading: Factor by which each wider tier counts less.
     """
     weights = np.array([fading ** (number - 1) for number in tier])
     found: NDArray[np.float64] = weights @ packs / weights.sum()
@@ -122,7 +122,7 @@ _ONE = np.ones(1)
 
 @lru_cache(maxsize=8)
 def _hypernodes(tree: NodeTree) -> tuple[HyperNodes, NDArray[np.int32]]:
-    """The tiers of a tree, from its leafs to the cluster, and the leaf of each node."""
+    """The tiers of a tree from its leafs to the cluster, and the leaf of each node."""
     if not tree.levels:
         return HyperNodes(np.zeros((1, 1), np.int64), (1,)), np.zeros(tree.nodes, np.int32)
     leaf = tree.group[-1]
@@ -149,7 +149,7 @@ def _volcano(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | 
 
 
 def _sums(free: FreeNodes, group: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """float64[groups, 1], accelerators that are used of groups, and all of them."""
+    """float64[groups, 1], used and total accelerators of groups."""
     total = np.bincount(group, weights=free.tree.accelerators).astype(np.float64)
     return (total - np.bincount(group, weights=free.room))[:, None], total[:, None]
 
@@ -168,7 +168,7 @@ def _hard(request: PlacementRequest, free: FreeNodes, room: NDArray[np.bool_]) -
 
 
 def _fill(request: PlacementRequest, tree: NodeTree, room: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Leaf after leaf, each the nearest to those before it, the first of equals; a leaf is left when it is full."""
+    """Leaf by leaf, each the closest to the previous ones, the first of equals; a leaf is filled before the next."""
     hyper, leaf = _hypernodes(tree)
     left = np.bincount(leaf[room], minlength=hyper.paths.shape[1])
     place: tuple[int, int] | None = None
