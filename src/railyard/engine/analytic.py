@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard import _core
+import railyard._core as _core
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Kind, Stream

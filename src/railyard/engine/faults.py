@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.cluster.fault import LinkErrors, LinkRate, LinkSetting, RankDeath, RankDelay, RankSpeed
 from railyard.cluster.fault.fault import Spell
 from railyard.kit.errors import InputError

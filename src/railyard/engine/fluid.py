@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.cluster.fault import DegradeLink, Late, LinkDown, LinkRate, SwitchDown
 from railyard.cluster.fault.cluster_places import ClusterPlaces, LinkPlaces
 from railyard.engine import probing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:

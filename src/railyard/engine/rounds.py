@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:

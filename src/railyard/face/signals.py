@@ -50,7 +50,7 @@ def prepare() -> None:
             found=f"{limit / 1e9:.2f} GB",
             allowed=f"{LEAST_BYTES / 1e9:.2f} GB and more",
         )
-    from railyard import _core
+    import railyard._core as _core
 
     _core.end_on_abort(f"error: {WORDS}\n\nhint: {HINT}\n", 1)
 

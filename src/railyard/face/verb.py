@@ -120,7 +120,6 @@ class Page:
     """How a verb stands on the page.
 
     Attributes:
-        title: On its button.
         about: What it answers, in a sentence.
         order: Among the buttons.
         view: What opens the answer.
@@ -169,7 +168,6 @@ class Verb:
         short: Its line in the list of commands; empty: the first sentence of the docstring.
         ask: Takes a `Request`, where it has a parameter of that name, and the arguments; gives a `Reply`, or prints
             by itself and gives an exit code.
-        order: In the list of commands.
         parts: What it takes besides its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
         hidden: Parts that only the page and Python give.
         json, quiet: Whether `--json` and `--quiet` are offered.

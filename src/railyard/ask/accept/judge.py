@@ -206,11 +206,7 @@ def _wrong(test: Test, mark: ExpectedValue, results: Results, value: float, usua
 
 
 def common(found: Sequence[JudgedTest]) -> list[str]:
-    """What is off on nearly all tests alike, in words: one cause for all, and no part.
-
-    Args:
-        found: As `judged` gives them.
-    """
+    """What is off on nearly all tests alike, in words: one cause for all, and no part."""
     alike: dict[tuple[str, str, str, int], list[JudgedTest]] = {}
     for one in found:
         if one.measured is not None and one.test.method in (NCCL, WRITE):

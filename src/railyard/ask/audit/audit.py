@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard import catalog as catalogs
+import railyard.catalog as catalogs
 from railyard.ask.audit.absent import completed
 from railyard.ask.audit.blocks import levels
 from railyard.ask.audit.differences import differences

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard import catalog as catalogs
+import railyard.catalog as catalogs
 from railyard.ask.audit.against import PlanDifference, matched
 from railyard.ask.audit.infer import infer
 from railyard.ask.audit.price import StepPricing, Wrong

@@ -37,7 +37,6 @@ class Lead:
     """When a kind of part arrives.
 
     Attributes:
-        part: Of `PARTS`.
         median_d: Days from the first day of work.
     """
 

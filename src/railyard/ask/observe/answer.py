@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import catalog as catalogs
-from railyard import cluster as clusters
+import railyard.catalog as catalogs
+import railyard.cluster as clusters
 from railyard.ask.observe.next_tests import after
 from railyard.cluster.bill import bill_of
 from railyard.cluster.fault.cluster_places import ClusterPlaces

@@ -116,11 +116,7 @@ def growth_page(name: str, found: dict[str, Any]) -> str:
 
 
 def worth_page(found: dict[str, Any]) -> str:
-    """One page, offline.
-
-    Args:
-        found: As `to_json` gives it.
-    """
+    """One page, offline."""
     hop, tail, year = found["hop_us"], found["tail_0_1_percent"], found["usd_per_year"]
     name = html.escape(found["name"])
     parts = [

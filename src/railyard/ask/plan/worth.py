@@ -218,7 +218,6 @@ class NetworkShare:
     """What the network is of everything.
 
     Attributes:
-        usd: Of the dollars of an hour.
         joules: Of the joules of all parts, without cooling.
         usd_per_year: Dollars a year, typical.
     """

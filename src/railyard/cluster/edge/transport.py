@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.catalog.types import QUANTILES
 from railyard.kit.registry import Registry
 

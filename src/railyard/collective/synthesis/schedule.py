@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from railyard import _core
+    import railyard._core as _core
     from railyard.cluster import Cluster
     from railyard.cluster.fabric import Fabric
     from railyard.engine.packet.assembly import LoweredTraffic

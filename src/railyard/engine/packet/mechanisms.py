@@ -10,7 +10,7 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from railyard import _core
+import railyard._core as _core
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.cluster.routes import path_keys
 from railyard.engine.background import until
 from railyard.engine.packet.faults import columns as fault_columns

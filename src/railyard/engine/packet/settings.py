@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.engine.packet.user import UserBalancer, UserControl, balancers, controls, is_user, load
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from railyard import _core
+import railyard._core as _core
 from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
 from railyard.graph import Label, Record
 from railyard.graph.columns import TABLES

@@ -94,14 +94,11 @@ class Job:
         id: Names it.
         verb: What is done.
         file: The scenario's file, or the first that the verb reads.
-        state: Where it stands.
         created: Unix time in seconds, as `started` and `ended`.
         vary: What varies, `key=a,b,c` each.
         engine: In place of the scenario's.
         files: What was given for each input of the verb.
         options: What was chosen.
-        started: When its turn came.
-        ended: When it was over.
         stage: What is being done.
         share: Done, from 0 to 1.
         eta_s: Seconds to go, guessed from the share.

@@ -65,7 +65,6 @@ class Figure:
     Attributes:
         path: Within a variant; `*` stands for anything, such as the name of a row.
         words: How it is called; `*` is what stood for it.
-        unit: Of `_UNITS`.
         detail: Whether it is a part of another figure.
     """
 
@@ -305,7 +304,6 @@ class Part:
     """A part of the step, or of the time to the first token.
 
     Attributes:
-        variant: Whose.
         name: Cause, and the group of ranks where there is one: `bandwidth (dp)`.
         kind: What it is called in a sentence: `exposed communication`.
         old, new: Seconds.

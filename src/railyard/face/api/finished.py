@@ -121,7 +121,6 @@ class Run:
     """A finished run.
 
     Attributes:
-        name: Of the scenario.
         result: Everything measured, typed: `result.text()` is what `result.json` holds.
         folder: The folder of the run, None when nothing was written.
     """

@@ -52,7 +52,7 @@ def calibrate_device(
     json: Json = False,
 ) -> None:
     """Measure the accelerator at hand, compare it with the model, and write it as a catalogue file."""
-    from railyard import catalog
+    import railyard.catalog as catalog
     from railyard.ask.calibrate.calibration import calibrate, overlay, write
 
     keep_existing(out, force=force)
@@ -98,7 +98,7 @@ def calibrate_serving(
     json: Json = False,
 ) -> None:
     """Fit the constants of an engine on your devices from recorded runs, for `validate serving --profiles`."""
-    from railyard import catalog
+    import railyard.catalog as catalog
     from railyard.ask.calibrate.recorded import read_runs
     from railyard.ask.calibrate.recorded_fit import profiles_of, validate_runs
     from railyard.work.serving.software import table_profile, written
@@ -145,7 +145,7 @@ def calibrate_runs(
     json: Json = False,
 ) -> None:
     """Fit constants to a few measurements of your own, with how sure they are."""
-    from railyard import catalog
+    import railyard.catalog as catalog
     from railyard.ask.calibrate import measurements
     from railyard.ask.calibrate.calibration import write
 
@@ -249,7 +249,7 @@ def _preliminary(found_device: MeasurableDevice, name: str, entry_text: str) -> 
 
 def _checked(text: str) -> Catalog:
     """The catalogue with the file's entries over it: what is written is what can be read."""
-    from railyard import catalog
+    import railyard.catalog as catalog
 
     with tempfile.TemporaryDirectory(prefix="railyard-calibrate-") as folder:
         path = Path(folder) / "entries.yaml"

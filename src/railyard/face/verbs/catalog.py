@@ -16,7 +16,7 @@ from railyard.face.verb import verb
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard import catalog
+    import railyard.catalog as catalog
     from railyard.catalog import Entry
 
 
@@ -27,7 +27,7 @@ def catalog_list(
     extra: Extra = None,
 ) -> None:
     """List what the catalogue holds."""
-    from railyard import catalog
+    import railyard.catalog as catalog
 
     shelf = catalog.load(extra)
     kinds = [kind] if kind else list(catalog.KINDS)
@@ -49,7 +49,7 @@ def catalog_list(
 
 def _names(incomplete: str) -> list[str]:
     """What a shell completes to names of the catalogue."""
-    from railyard import catalog
+    import railyard.catalog as catalog
 
     shelf = catalog.load(None)
     return sorted({name for kind in catalog.KINDS for name in shelf.names(kind) if name.startswith(incomplete)})
@@ -67,7 +67,7 @@ def catalog_show(
     extra: Extra = None,
 ) -> None:
     """Show an entry: every value with its unit, source, year and confidence."""
-    from railyard import catalog
+    import railyard.catalog as catalog
     from railyard.catalog.show import describe
 
     shelf = catalog.load(extra)
@@ -150,7 +150,7 @@ def catalog_server(
     """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest as its nearest like."""
     import yaml
 
-    from railyard import catalog
+    import railyard.catalog as catalog
     from railyard.cluster.nccl import machine
     from railyard.cluster.nccl.machines import entry_of
     from railyard.kit.files import read_text

@@ -110,12 +110,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class Dispatcher:
-    """Of several server processes over one folder, one at a time dispatches; the next takes over when it ends.
-
-    Args:
-        settings: Of the server.
-        journal: Where jobs stand.
-    """
+    """Of several server processes over one folder, one at a time dispatches; the next takes over when it ends."""
 
     def __init__(self, settings: ServerSettings, journal: JobJournal) -> None:
         self.settings = settings

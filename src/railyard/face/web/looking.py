@@ -72,11 +72,7 @@ class _Seat:
 
 
 class Looking:
-    """Checks and estimates of drafts.
-
-    Args:
-        settings: Of the server.
-    """
+    """Checks and estimates of drafts."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings

@@ -41,7 +41,6 @@ class OutputFile:
     """A file of a folder.
 
     Attributes:
-        path: Where it is.
         name: Relative to the folder, `/` between parts.
         bytes: Its size.
         changed: Seconds since 1970.

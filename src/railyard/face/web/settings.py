@@ -35,11 +35,7 @@ class WorkLimits:
         memory_bytes: Address space of a run's process.
         run_s: Seconds of a run, after which it is stopped.
         preview_s: Seconds that a check or an estimate may take.
-        body_bytes: Of a request.
-        upload_bytes: Of a file that is uploaded.
-        uploads_bytes: Of all uploads of one person.
         uploads: Files that one person has uploaded.
-        archive_bytes: Of the files in an archive.
         queued: Jobs of one person that wait.
         writes_per_min: Requests of one person that change something, check or estimate.
     """

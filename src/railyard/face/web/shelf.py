@@ -101,11 +101,7 @@ class Conflict(Exception):
 
 
 class Shelf:
-    """What lies in a folder.
-
-    Args:
-        folder: Of a person.
-    """
+    """What lies in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()

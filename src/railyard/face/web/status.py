@@ -53,11 +53,7 @@ _MOST = 4096
 
 
 class Status:
-    """Answers by the number of the last change.
-
-    Args:
-        journal: Where jobs stand.
-    """
+    """Answers by the number of the last change."""
 
     def __init__(self, journal: JobJournal) -> None:
         self._journal = journal

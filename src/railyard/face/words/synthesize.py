@@ -108,7 +108,6 @@ class Machine:
         scenario: The file.
         sets: Keys that are changed.
         ranks: The first so many take part; None: all.
-        engines: That play what is found.
     """
 
     scenario: Path
@@ -152,7 +151,6 @@ class _Size:
     """How much a collective moves.
 
     Attributes:
-        collective: Which.
         buffer_bytes: Of a rank, as nccl-tests counts it.
         ranks: That it is for; None: any.
     """

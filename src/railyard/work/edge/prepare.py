@@ -33,8 +33,6 @@ class Place:
     """A place that may answer.
 
     Attributes:
-        name: As in tables.
-        server: At each site.
         job: The serving job of one site, with its part of the load; None where the model does not fit.
         why_not: Why there is none.
     """

@@ -137,14 +137,12 @@ class Answers:
 
     Attributes:
         place: Where they were answered; None: on the device.
-        name: As in tables.
         ttft_s: Until the first token was seen; inf where none came.
         e2e_s: Until the last one was.
         parts_s: Seconds by cause of `e2e_s`, for those that were answered.
         answered: bool[requests].
         who: int64[requests], the client that asks.
         up_bytes: From the device, of a request, mean.
-        down_bytes: To it.
         radio_s: Seconds that the link carries, mean.
         device_j: Joules of the device's own computation, mean.
         link_w: Power of the link, mean over requests.

@@ -162,7 +162,6 @@ class SplitLearning(FederatedAlgorithm):
     All participants run at the same time, and their parts are averaged at the end of the round (SplitFed).
 
     Attributes:
-        activation_bytes: Of one sample at the cut.
         at_client: Share of the model (parameters and computation) in front of the cut.
     """
 

@@ -40,7 +40,6 @@ class Drawn:
         who: int64.
         link: Index of the access link.
         region: Index of the region.
-        samples: In an epoch.
         flops: FLOP/s that training reaches.
         paths: To the server, now.
     """

@@ -36,13 +36,9 @@ class Curve:
     """One published row.
 
     Attributes:
-        name: Of the row.
         work: Model, data and how it was spread over clients.
         participants: Clients a round.
-        epochs: Of local work.
-        batch: Of local work.
         target: What was reached.
-        rounds: In which it was.
         source: Paper and table.
     """
 
@@ -104,7 +100,6 @@ class RoundLog:
     """Figures of all rounds: a list has an entry a round, all else is the sum.
 
     Attributes:
-        at_s: When each round began.
         took_s: What each took.
         used: Updates of each that count.
         left: Clients of each that went.
@@ -120,8 +115,6 @@ class RoundLog:
         counts: By device, link, region: selected and heard.
         there: Share of the population that was there.
         staleness: Of updates, where nobody is waited for.
-        down_bytes: From the server.
-        up_bytes: To it.
         wasted_bytes: Of both, that no update came of.
     """
 
@@ -236,7 +229,6 @@ class LearnedModel:
     Attributes:
         parameters: Of the model; those that are trained.
         flop_per_sample: Forward and backward of one sample.
-        bits: Of a parameter as sent.
         down_bits: The same on its way to clients.
     """
 
@@ -267,14 +259,9 @@ class Messages:
     """Of one participant; the server's part is for each update.
 
     Attributes:
-        down_bytes: To the client at the start.
-        up_bytes: From the client at the end.
         crossing_bytes: Of a sample at a cut, each way; 0 without a cut.
-        flop_per_sample: Of the client.
         flop: Of the client besides, such as encoding, masks and noise.
-        server_flop: For each update that comes.
         server_flop_per_sample: Behind a cut.
-        server_flop_a_round: For the sum.
         unmask_bytes: Masks that the server makes for a client that left, over what it makes for one that stayed.
         before: Stages before the update is sent.
         after: Stages behind it.

@@ -45,7 +45,6 @@ class LowRank(UpdateCompression):
     """Low rank: each square matrix of a width as the product of two thin ones.
 
     Attributes:
-        rank: Of the thin matrices.
         width: Rows and columns of the model's matrices.
         error_feedback: Keeps what the product lacks for the next update.
     """
@@ -78,7 +77,6 @@ class QuantizedUpdate(UpdateCompression):
     """Quantized: every number in few bits, and a scale of 32 bits a block.
 
     Attributes:
-        value_bits: Of a number as sent.
         block: Numbers that share a scale.
         error_feedback: Keeps what rounding took for the next update.
     """
@@ -140,13 +138,7 @@ STREAM_FLOP_PER_BYTE = 3.0
 
 @dataclass(frozen=True)
 class SecrecyStage:
-    """Messages of a stage, after which the server waits for all clients.
-
-    Attributes:
-        up_bytes: From a client.
-        down_bytes: To a client.
-        flop: That a client computes.
-    """
+    """Messages of a stage, after which the server waits for all clients."""
 
     up_bytes: float
     down_bytes: float

@@ -22,7 +22,6 @@ class AsynchronousSites(LocalUpdates):
 
     Attributes:
         inner_steps: Steps between two meetings (H).
-        outer_bits: Of a number as sent.
     """
 
     kind: ClassVar[str] = "asynchronous"
@@ -47,7 +46,6 @@ class Gossip(LocalUpdates):
 
     Attributes:
         inner_steps: Steps between two averages (H).
-        outer_bits: Of a parameter as sent.
     """
 
     kind: ClassVar[str] = "gossip"

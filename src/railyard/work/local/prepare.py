@@ -49,9 +49,7 @@ class Ends:
 
     Attributes:
         up_bps: From it, ONE WAY.
-        down_bps: To it.
         rtt_s: ROUND TRIP of its access.
-        loss: On its access.
         nat: Probability that a site of this kind cannot be reached by others.
         place: Latitude and longitude in degrees; None: the same distance to all.
     """
@@ -185,7 +183,6 @@ class LocalJob:
 
     Attributes:
         variant: Its name, settings and scenario.
-        parameters: Of the model.
         flop_per_token: Forward and backward.
     """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import engine
+import railyard.engine as engine
 from railyard.cluster.placement import place as place_ranks
 from railyard.graph import Job, Kind
 from railyard.graph.repeat import repeat

@@ -168,11 +168,6 @@ def _full_blocks(requests: RequestTable) -> dict[str, Any]:
 def answer(name: str, section: ModelStage, site: StageSite) -> Built:
     """The stage of a language model, ready to run.
 
-    Args:
-        name: Of the stage.
-        section: As written.
-        site: Where it stands.
-
     Raises:
         InputError: It cannot be run; with its place in the scenario.
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import cluster as clusters
+import railyard.cluster as clusters
 from railyard.cluster.names import link_name
 from railyard.kit.errors import InputError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import cluster as clusters
+import railyard.cluster as clusters
 from railyard.kit.errors import InputError, Refusals, keyed
 from railyard.kit.quantities import format_memory
 from railyard.work.serving.layout import ServingLayout

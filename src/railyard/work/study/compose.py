@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard import catalog as catalogs
-from railyard import cluster as clusters
+import railyard.catalog as catalogs
+import railyard.cluster as clusters
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario.conditions import communication_of
@@ -169,12 +169,7 @@ def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluste
 
 
 def model_file(folder: Path, name: str) -> Path | None:
-    """The file that describes a model, where it is not one of the catalogue.
-
-    Args:
-        folder: Of the scenario.
-        name: As written there.
-    """
+    """The file that describes a model, where it is not one of the catalogue."""
     name = _LIKE.split(name)[0]
     path = folder / name
     if name.endswith(".json") or "/" in name:
@@ -184,11 +179,6 @@ def model_file(folder: Path, name: str) -> Path | None:
 
 def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
     """A model, from the catalogue or from a Hugging Face `config.json`.
-
-    Args:
-        folder: Of the scenario.
-        name: As written there.
-        catalog: Of the scenario.
 
     Raises:
         InputError: It is unknown or cannot be read.

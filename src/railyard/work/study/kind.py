@@ -113,7 +113,6 @@ class Failed:
     """A variant that did not end well.
 
     Attributes:
-        variant: Which.
         error: Why, in one line.
     """
 
@@ -152,7 +151,6 @@ class StudyKind(Generic[D, V, P, O, M]):
     """A kind of work.
 
     Attributes:
-        name: As the key under `workload`.
         check: Refuses an engine that was asked for and cannot run this work.
         expand: The variants of a document, given `key=a,b,c` in place of what it compares.
         resolved: The document as plain values, the same comparison in it; names the folder.

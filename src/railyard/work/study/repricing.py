@@ -52,7 +52,6 @@ class Repriced:
     """A variant at other prices.
 
     Attributes:
-        name: Of the variant.
         cpmt: USD per million tokens.
         parts: Typical USD per million tokens, by part of `BREAKDOWN`.
         speed: Tokens a second, typical.
@@ -70,9 +69,7 @@ class Turn:
 
     Attributes:
         name: The other variant.
-        price: Of `LINEAR`.
         value: Where both cost the same, typical; a factor of today's price, or the value itself.
-        now: Where it stands.
     """
 
     name: str
@@ -86,7 +83,6 @@ class PriceLedger:
     """All that the price of a variant's tokens follows from.
 
     Attributes:
-        name: Of the variant.
         inputs: Of `usd_per_h`, by name.
         tokens_per_h: At the cheap end, in the middle, at the dear end.
     """

@@ -55,7 +55,6 @@ class Kept:
     """What was measured of a variant in another process, or by an earlier run.
 
     Attributes:
-        variant: As it stands in the result.
         digest: Fingerprint of the run.
         sources: Origins of its prices, powers, rates.
         left_out: What engine and model leave out.
@@ -96,7 +95,6 @@ class Sweep:
     """The variants of a run, and where what ended is kept.
 
     Attributes:
-        variants: In order.
         engine: Asked for in place of the scenario's.
         root: Where folders of variants are; None keeps nothing.
         searched: Whether it is tried what would help.

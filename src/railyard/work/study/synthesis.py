@@ -36,7 +36,6 @@ class Played:
     """How long a collective took alone.
 
     Attributes:
-        engine: On which engine.
         algorithm: `synthesized`; `library`: what it would choose; `direct`: every rank straight to every other.
         took_us: From its start to its end, microseconds.
     """

@@ -84,7 +84,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
 
 
 def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
-    from railyard import engine as engines
+    import railyard.engine as engines
     from railyard.measure.cost.assumptions import Assumptions
 
     draft, scenario = variant.draft, variant.draft.scenario

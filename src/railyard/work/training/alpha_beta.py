@@ -123,7 +123,6 @@ class Exchange:
     Attributes:
         part: `attention`, `mlp`, `experts`, `embedding`, `head`: once for each of them that a stage holds; `input` and
             `output`: once for each activation received from the stage before and each gradient from the one behind.
-        kind: Of the collective.
         group: Class of the communicator.
         phase: Forward (and its recomputation) or backward.
         size_bytes: Of one collective, as nccl-tests counts it.

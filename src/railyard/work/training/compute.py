@@ -35,7 +35,6 @@ class StageCollective:
     """Collectives of one kind in one pass of one micro-batch through a virtual stage.
 
     Attributes:
-        kind: Of the collective.
         group: Class of the communicator: `tp`, `cp` or `ep`.
         phase: `forward` or `backward`. Under full recomputation the forward ones come again in front of backward.
         size_bytes: Of one collective, as nccl-tests counts it.

@@ -46,7 +46,7 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     Raises:
         InputError: There is no such engine or fabric, or a setting is wrong.
     """
-    from railyard import engine as engines
+    import railyard.engine as engines
     from railyard.engine.background import fits
     from railyard.work.scenario.load import blaming
 

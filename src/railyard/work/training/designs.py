@@ -52,7 +52,6 @@ class Estimate:
         data_s: Waiting for samples, where the machine has a storage system and the job reads from it.
         checkpoint_s: What checkpoints add to the mean step.
         jitter_s: Waiting for the rank that is interrupted longest, in the median step; see `jitter`.
-        tokens_per_s: Of the whole job.
         mfu: Model FLOPs (causal attention) over the dense 16-bit peak of all accelerators.
     """
 

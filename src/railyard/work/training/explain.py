@@ -78,9 +78,7 @@ class Explanation:
     """One variant of a run, explained.
 
     Attributes:
-        name: Of the run.
         source: The file that was read.
-        tree: Where the step goes.
         remedies: What each change that a user can make gives, the most helpful first; impossible ones at the end.
         sensitivity: What hardware that nobody sells (1.25 times the FLOPS) would give, the most helpful first.
     """
@@ -256,7 +254,6 @@ class _Trials:
 
     Attributes:
         remedied: Runs the job's later steps, with a remedy and without.
-        tree: Where that step goes.
         tax: Share of its tokens that the scale-out network takes.
         notify: Takes what is being done, and its share from 0 to 1.
         added_s: What the mean step has beyond one step's timeline.

@@ -194,9 +194,6 @@ class TracedWork:
     """Device time of one kind of work in one phase, as the formulas give it.
 
     Attributes:
-        part: Of the model.
-        kind: Of the operator.
-        phase: When.
         operator: Its name; of gaps and casts, that of the operator that they belong to.
         seconds: Of a step, summed over ranks.
         kernels: Launched in a step, summed over ranks.

@@ -334,7 +334,6 @@ class _Search:
     """What is known of the steps of layouts.
 
     Attributes:
-        error: Of their steps in closed form.
         known: Logarithm of simulated steps, by number.
         steps_s: The same steps, as they came.
     """

@@ -48,7 +48,6 @@ class PlacedFault:
     """A fault on the cluster of a job.
 
     Attributes:
-        fault: As it was given.
         effects: What it does.
         in_step: The same fault within one step: of one that comes in a later step, as long after the begin of that.
         hung_s: From when on the job stands still for good in that step; None where it goes on.

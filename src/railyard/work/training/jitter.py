@@ -64,7 +64,6 @@ class JitterLaw:
         architecture: Of the device, "" for those that were not read.
         sigma: Relative spread of one micro-batch, the same for all ranks.
         interruptions: Kinds of them.
-        source: Where the constants come from.
     """
 
     architecture: str
@@ -149,11 +148,6 @@ def median_delay_s(accelerators: Sequence[Accelerator], ranks: F, step_s: F) -> 
     """Delay of the median step by interruptions, of many designs, in s.
 
     Solves N T sum_k rate_k exp(-x / mean_k) = ln 2 by halving; 0 where no such x is positive.
-
-    Args:
-        accelerators: Of each design.
-        ranks: Of each.
-        step_s: Of each undisturbed step.
     """
     known: dict[int, JitterLaw] = {}
     laws = [known.setdefault(id(device), law_of(device)) for device in accelerators]

@@ -43,7 +43,6 @@ class Format:
 
     Attributes:
         name: Key in the file.
-        summary: In a few words.
         bytes_per_token: Stored bytes per training token.
         items_per_sequence: Files or records for each sequence, beside its tokens.
         item_size_bytes: Mean stored size of one.
@@ -53,7 +52,6 @@ class Format:
         access: Whether a worker reads ahead through shards or asks for each piece by itself.
         request_size_bytes: Largest single request.
         source: Where sizes and times come from.
-        year: Of the source.
         confidence: `measured`, `vendor` or `estimated`.
     """
 
@@ -184,7 +182,6 @@ class Load:
     """What one reading rank loads in a step.
 
     Attributes:
-        stored_bytes: From storage.
         cached_bytes: From the server's cache.
         requests: To storage, at least 1.
         prepare_s: Processor time, all workers together.

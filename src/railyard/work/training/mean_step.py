@@ -29,12 +29,7 @@ _HALVINGS = 30
 
 @dataclass(frozen=True)
 class Around:
-    """The law of jitter around each undisturbed step.
-
-    Attributes:
-        law: Of the device.
-        micro_batches: Of a step.
-    """
+    """The law of jitter around each undisturbed step."""
 
     law: JitterLaw
     ranks: int
@@ -125,7 +120,6 @@ class MeanStep:
     """A mean step; seconds.
 
     Attributes:
-        shares: Where it goes.
         once_s: Its length; on a bench for trials, times the bench's scale.
         loading: How its samples are loaded; None where it reads none.
         meeting_s: How much longer a mean step is for meetings of workers that step by themselves.

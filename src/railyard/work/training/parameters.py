@@ -32,10 +32,6 @@ def supports(precision: Precision, accelerator: Accelerator) -> bool:
 def check_precision(precision: Precision, accelerator: Accelerator) -> None:
     """Refuses a precision for which the device has no units.
 
-    Args:
-        precision: Of the matrix products.
-        accelerator: On which they run.
-
     Raises:
         InputError: The catalogue states no rate for it.
     """

@@ -118,11 +118,7 @@ def parts_of(
 
 @dataclass(frozen=True)
 class Seats:
-    """The cluster as layouts want its domains used.
-
-    Attributes:
-        key: Of this one.
-    """
+    """The cluster as layouts want its domains used."""
 
     draft: Draft
     catalog: Catalog

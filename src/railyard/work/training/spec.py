@@ -197,7 +197,6 @@ class OwnRun:
     """What one measured run says.
 
     Attributes:
-        name: Of the run.
         pace: By which a rank's part of the step took longer than predicted.
         spread: One standard deviation of its logarithm: what is the run's own.
         traits: By the names of `pace.TRAITS`.
@@ -424,7 +423,6 @@ class DataLoading:
         dataset_size_bytes: What an epoch reads; wanted for a cache.
         cache: What a server keeps of it: `none`; `page-cache` (the host's memory, as Linux evicts); `lru` (the least
             recently used goes first); `pinned` (what came first stays); `shared` (pinned, no two servers the same).
-        cache_size_bytes: Of one server.
         cache_read_bps: Rate at which a server's cache is read, such as that of its drives; 0 means memory, whose time
             is left out.
         epoch: `first` finds the cache empty, `later` finds it as full as it gets.

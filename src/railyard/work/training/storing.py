@@ -35,7 +35,6 @@ class Saved:
         stall_s: How much longer a step is that ends with one.
         write_s: Its writes with the storage system to themselves.
         read_s: The same bytes read back.
-        bytes: Of all ranks.
         writers: Ranks that write.
     """
 
@@ -51,7 +50,6 @@ class StateFlows:
     """The writes of a checkpoint and nothing else.
 
     Attributes:
-        bytes: Of all.
         writers: How many.
     """
 
@@ -104,10 +102,8 @@ class Loading:
     """How the samples of a step are loaded.
 
     Attributes:
-        load: Of one reading rank.
         read_s: For which a rank's bytes were on their way, mean.
         worker_s: What a step takes of one rank's workers besides.
-        workers: Of a rank.
         wait_s: Of the step for data, mean over ranks, with what variation adds.
         variation_s: Of it, because samples vary in size.
         step_s: The whole step.

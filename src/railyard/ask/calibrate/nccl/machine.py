@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard import cluster as clusters
+import railyard.cluster as clusters
 from railyard.ask.calibrate.nccl.constants import CONSTANTS, HOST_GPU_US, LaunchConstants
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.collective import CollectivePolicy

@@ -153,12 +153,7 @@ def pointed_at(record: Record, healthy: Record, physical: int) -> Floats:
 
 
 def stands_out(share: Floats, links: Sequence[int]) -> float:
-    """How much counters point at some links, 0 to 1: they are far worse than the others, and all that are as bad.
-
-    Args:
-        share: As of `pointed_at`.
-        links: Of a part.
-    """
+    """How much counters point at some links, 0 to 1: they are far worse than the others, and all that are as bad."""
     mine = share[list(links)]
     worst = float(mine.max())
     if worst <= 0:

@@ -93,11 +93,7 @@ def hall(question: dict[str, Any]) -> bytes:
 
 @view("cables")
 def cables(question: dict[str, Any]) -> bytes:
-    """Every cable with both ends, and the larger load of its two directions, -1 where the run counted none.
-
-    Args:
-        question: As of `hall`.
-    """
+    """Every cable with both ends, and the larger load of its two directions, -1 where the run counted none."""
     plan, load_of = _opened(question)
     table = plan.cables
     load = np.full(len(table), -1.0, np.float32)

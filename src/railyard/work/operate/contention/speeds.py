@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard import engine
+import railyard.engine as engine
 from railyard.cluster.routes import mix
 from railyard.engine.background import CLASSES
 from railyard.engine.probing import steered

@@ -294,9 +294,7 @@ class Preset:
 
     Attributes:
         name: What `--fabric` takes.
-        summary: In one sentence.
         settings: Its parts and constants.
-        sources: Where the constants stand.
         left_out: What the fabric has and the model has not.
     """
 

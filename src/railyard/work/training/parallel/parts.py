@@ -39,7 +39,6 @@ class StageTraffic:
 
     Attributes:
         group: `tp`, `cp` or `ep`.
-        kind: Of the collective.
         phase: `forward`, `backward` or `recompute`.
         open_bytes, open_count: int64[parts], size of one collective on the compute stream, and how many in a row.
         hidden_bytes, hidden_count: int64[parts], the same of what runs beside the computation.

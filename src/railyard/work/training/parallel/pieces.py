@@ -279,7 +279,6 @@ class Inner:
         group: Class of its communicators.
         stream: Where the hidden share of its collectives runs.
         summary: What is split and what is exchanged.
-        source: Where it is described.
     """
 
     group: str

@@ -54,14 +54,12 @@ class PipelineSchedule:
     """A pipeline schedule: this record is its registration, its documentation and its test subject.
 
     Attributes:
-        name: As a layout writes it.
         summary: What it does, in one line.
         splits_backward: Whether the gradients of input and weights are separate operations.
         sequences: (pp, vp, micro-batches) -> the sequence of every pipeline rank.
         bubble: (pp, vp, micro-batches, forward, input, weight) -> idle time of a rank in one step when every stage
             takes the same time and transfers take none; the three times are those of ONE virtual stage on one
             micro-batch, and the answer is in their unit. Exact for `micro-batches` a multiple of `pp`.
-        source: Where it is described.
         paired: The same sequences with each forward pass joined to the backward pass of another micro-batch, so that
             what either exchanges hides under the other; None where a schedule has such pairs by itself, or cannot.
         mirrored: Every rank holds two stages, its own and that of its mirror image in the pipeline, and micro-batches

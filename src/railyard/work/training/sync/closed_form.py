@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Design:
-    """One design that asks for something.
-
-    Attributes:
-        row: Of the table.
-        asked: For what.
-    """
+    """One design that asks for something."""
 
     row: int
     job: Training

@@ -315,7 +315,6 @@ class TopK(Compression):
 
     Attributes:
         density: Share of the gradients that is sent.
-        value_bytes: Of a value as sent.
     """
 
     kind: ClassVar[str] = "top-k"

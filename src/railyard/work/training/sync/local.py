@@ -112,7 +112,6 @@ class LocalSgd(_Outer):
     Attributes:
         inner_steps: Steps between two averages (H).
         workers: Groups of replicas that step together (one a site); 0 is every replica by itself.
-        outer_bits: Of a parameter as sent.
     """
 
     kind: ClassVar[str] = "local-sgd"

@@ -123,7 +123,6 @@ class QuantizedDispatch(Dispatch):
 
     Attributes:
         dispatch_bits: Of a number on its way to an expert.
-        combine_bits: Of a number on its way back.
         block: Numbers that share a scale.
     """
 

@@ -158,7 +158,6 @@ class Leg:
     """One collective.
 
     Attributes:
-        kind: Of the collective.
         size_bytes: As nccl-tests counts it (the larger buffer of one rank).
         over: All peers, those of one scale-up domain, or one of each domain.
     """
