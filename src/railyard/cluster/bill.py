@@ -1,4 +1,4 @@
-"""Bill of materials: what is to be bought and what it draws, item by item."""
+"""Bill of materials: what has to be bought, and its power, item by item."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 NOTHING = Range(0.0, 0.0, 0.0)
 
 LINE = ("line-terminal", "line-amplifier", "dark-fibre-route")
-"""Catalogue's parts of a line between sites."""
+"""Catalog parts of a line between sites."""
 
 COHERENT_M = 80_000.0
-"""Modules of this reach have wavelengths that share a fibre pair; others take a pair each."""
+"""Wavelengths of modules with this reach share a fiber pair; others need a pair each."""
 
 UNAMPLIFIED_M = 40_000.0
-"""Spans up to here need no amplifier on the way (400ZR without amplifiers: 11 dB)."""
+"""Spans up to this length need no amplifier (400ZR without amplifiers: 11 dB)."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +57,21 @@ class BillRow:
 
     @property
     def total_usd(self) -> Range:
-        """Price of all of them."""
+        """Price of all pieces."""
         return self.price_usd.scaled(self.count)
 
     @property
     def total_w(self) -> Range:
-        """Power of all of them."""
+        """Power of all pieces."""
         return self.power_w.scaled(self.count)
 
 
 @dataclass(frozen=True)
 class BillOfMaterials:
-    """Everything in a cluster that has a catalogue entry.
+    """Everything in a cluster that has a catalog entry.
 
     Attributes:
-        unpriced: What the catalogue has no part for, in words: links longer than any module reaches.
+        unpriced: Parts missing from the catalog: links longer than any module reaches.
     """
 
     rows: tuple[BillRow, ...]
@@ -85,7 +85,7 @@ class BillOfMaterials:
         return tuple(row for row in self.rows if row.kind == kind)
 
     def count(self, kind: str) -> int:
-        """How many of a kind."""
+        """Number of pieces of a kind."""
         return sum(row.count for row in self.of(kind))
 
     @property
@@ -140,14 +140,14 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
 
 
 def _patching(cluster: Cluster) -> Patching | None:
-    """Patch panels of its hall; None where nothing goes through any."""
+    """Patch panels of the hall; None if nothing is patched."""
     if all(plan.spec.patch_panels == "none" for plan in cluster.plans.values()):
         return None
     return hall_of(cluster).racks.patching
 
 
 def _patched(cluster: Cluster, patching: Patching | None, tier: int) -> tuple[int, int]:
-    """Cables of a tier, counted over all networks, that go through panels, and their trunks."""
+    """Cables of a tier (tiers counted over all networks) that go through panels, and their trunks."""
     if patching is None:
         return 0, 0
     ends = hall_of(cluster).ends
@@ -166,7 +166,7 @@ def _pool_rows(cluster: Cluster) -> list[BillRow]:
 
 
 def _management_rows(cluster: Cluster) -> list[BillRow]:
-    """Management networks, fabric managers, racks and their power distribution, where they are asked for."""
+    """Management networks, fabric managers, racks and their power distribution, if requested."""
     made = management_of(cluster)
     if made is None:
         return []
@@ -185,7 +185,7 @@ def _management_rows(cluster: Cluster) -> list[BillRow]:
 
 
 def _idle_rows(cluster: Cluster) -> list[BillRow]:
-    """Servers that the job leaves unused in its scale-up domains, with what is in them; they are not cabled."""
+    """Servers that the job leaves unused in its scale-up domains, with their parts; they are not cabled."""
     hardware, tier = cluster.hardware, "idle"
     accelerator, server, count = hardware.accelerator, hardware.server, hardware.idle_servers
     return [
@@ -201,7 +201,7 @@ def _idle_rows(cluster: Cluster) -> list[BillRow]:
 
 
 def _switch_rows(plan: NetworkPlan) -> list[BillRow]:
-    """One row for each role and box; planes, rails and sites together."""
+    """One row for each role and box, over all planes, rails and sites."""
     count: dict[tuple[str, str], int] = {}
     for group in plan.wiring.groups:
         count[group.role, group.box] = count.get((group.role, group.box), 0) + group.count
@@ -212,7 +212,7 @@ def _switch_rows(plan: NetworkPlan) -> list[BillRow]:
 
 
 def _line_rows(cluster: Cluster, plan: NetworkPlan, index: int, run: CableRun) -> list[BillRow]:
-    """Fibre in the ground between sites with what lights it: pairs between every two sites, shared by wavelengths."""
+    """Fiber between sites and its equipment: pairs between every two sites, shared by wavelengths."""
     wiring = plan.wiring
     tier = wiring.tiers[index]
     links = int(np.count_nonzero(wiring.tier == index)) // 2
@@ -247,7 +247,7 @@ def _site_pairs(plan: NetworkPlan, index: int) -> int:
 def _cable_rows(
     plan: NetworkPlan, index: int, bought: dict[Cable, int], through: int, unpriced: list[str]
 ) -> list[BillRow]:
-    """Cables of a tier with the modules bought for it; those `through` panels take a cord at each end."""
+    """Cables of a tier with their modules; those `through` panels need a cord at each end."""
     run = plan.runs[index]
     cables = math.ceil(int(np.count_nonzero(plan.wiring.tier == index)) / 2 / run.lanes)
     tier = plan.wiring.tiers[index].name

@@ -1,4 +1,4 @@
-"""Which switches a network is built from: as asked, else the fabric's usual ones that are fast enough."""
+"""Switches of a network: the requested ones, otherwise the fabric's usual ones that are fast enough."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Bundles:
-    """The folded network.
+    """A folded network.
 
     Attributes:
         routing: Routes over links and bundles; ids from `links` on are bundles.
         target: int32[links + bundles], the node to which each leads.
-        bundle_of: int32[links], bundle of a link counted from 0, or -1 where the link has no parallel.
+        bundle_of: int32[links], bundle of a link counted from 0, or -1 if the link has no parallel.
         sample: int64[bundles], the first member of each.
     """
 
@@ -41,7 +41,7 @@ class Bundles:
 
 
 def fold(wiring: Wiring) -> Bundles | None:
-    """Folds a network by the classes of its nodes; None when the topology says that this would not be exact."""
+    """Folds a network by node class; None if the topology says that this would not be exact."""
     if wiring.classes is None:
         return None
     classes = wiring.classes.astype(np.int64)
@@ -61,10 +61,10 @@ def fold(wiring: Wiring) -> Bundles | None:
 
 
 def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np.int64], links: int) -> Routes | None:
-    """The records of one node of each class, each group narrowed to the bundles that its links belong to.
+    """The records of one node per class, each group reduced to the bundles of its links.
 
-    A bundle is in a group as often as its share of the group's links asks. None when the groups of one record come
-    out of different width, which a record cannot hold.
+    A bundle occurs in a group in proportion to its links there. None if the groups of one record would differ in width,
+    which a record cannot store.
     """
     table = wiring.routing
     chosen = classes == np.arange(wiring.nodes)
@@ -106,8 +106,8 @@ def _within(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(end[-1] if len(end) else 0) - np.repeat(end - counts, counts)
 
 
-# Long links are timed by their fibre, whatever module lights them: 5.13 ns/m (the figure of PFC headroom work; a bare
-# group index of 1.468 would give 4.90, and routes are longer than the straight line).
+# The latency of long links is that of their fiber, whatever the module: 5.13 ns/m (the figure of PFC headroom
+# work; a bare group index of 1.468 would give 4.90, and routes are longer than the straight line).
 FIBRE_S_PER_M = 5.13e-9
 _ORDER = {"dac": 0, "aec": 1, "optic": 2}
 _COPPER = ("dac", "aec")
@@ -118,10 +118,10 @@ class CableRun:
     """The cables of one tier.
 
     Attributes:
-        lanes: Links that share one cable: 8 lanes of a cell fabric, else 1.
-        cable: Copper cable or optical module; None where the catalogue has nothing of this rate and reach.
-        fibre: Fibre between two modules; None with copper.
-        twin: Module that serves two of these links from one cage; None where there is none.
+        lanes: Links that share one cable: 8 lanes of a cell fabric, otherwise 1.
+        cable: Copper cable or optical module; None if the catalog has none of this rate and reach.
+        fibre: Fiber between two modules; None with copper.
+        twin: Module that serves two of these links from one cage; None if there is none.
     """
 
     length_m: float
@@ -135,13 +135,13 @@ class CableRun:
 def choose(
     catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None, *, lanes: int = 1, key: str
 ) -> CableRun:
-    """The simplest cable that carries the rate over the length.
+    """The simplest cable for a rate and length.
 
     Args:
-        catalog: Where cables are looked up.
+        catalog: Catalog of cables.
         rate_bps: Rate of a link of the tier, bit/s.
         tier: The tier; gives the length unless `length_m` does.
-        length_m: Length asked for, or None.
+        length_m: Requested length, or None.
         lanes: Links of that rate that share one cable.
         key: Key of the length, for messages.
 
@@ -170,10 +170,10 @@ def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None
 
 
 def copper_reach_m(catalog: Catalog, rate_bps: float) -> float:
-    """Longest copper cable (passive or active) of a rate, m; 0 where there is none.
+    """Longest copper cable (passive or active) of a rate, m; 0 if there is none.
 
     Args:
-        catalog: Where cables are looked up.
+        catalog: Catalog of cables.
         rate_bps: Rate that one cable carries, bit/s.
     """
     cables = (catalog.cable(name) for name in catalog.names("cable"))
@@ -184,7 +184,7 @@ def copper_reach_m(catalog: Catalog, rate_bps: float) -> float:
 def parts_of(
     catalog: Catalog, spec: NetworkSpec, fabric: Fabric, link_bps: float, overrides: Mapping[str, Any]
 ) -> tuple[Parts, dict[str, Switch]]:
-    """Switch boxes for a network, and their catalogue entries by name.
+    """Switch boxes of a network, and their catalog entries by name.
 
     Raises:
         InputError: A switch is unknown, of another family than the fabric runs on, or slower than the NICs.
@@ -219,15 +219,15 @@ def _border(catalog: Catalog, spec: NetworkSpec, fabric: Fabric) -> Switch:
 def longer_ps(
     catalog: Catalog, spec: NetworkSpec, fabric: Fabric, link_bps: float, parts: tuple[Parts, Mapping[str, Switch]]
 ) -> dict[str, int]:
-    """How much longer a packet takes through each box than through the fabric's usual one in its place, in ps.
+    """Extra latency of each box over the fabric's usual one in its place, in ps.
 
-    A fabric's hop was measured with its usual switches. What others state differs by what the catalogue has of both;
-    a hop that the scenario gives is that of its own switches.
+    A fabric's hop latency was measured with its usual switches. For other switches, the difference of the catalog
+    latencies is added. A hop latency in the scenario already belongs to the scenario's switches.
 
     Args:
-        catalog: Where switches are looked up.
-        spec: Of the network.
-        fabric: With its overrides.
+        catalog: Catalog of switches.
+        spec: The network's spec.
+        fabric: The fabric with its overrides.
         link_bps: Rate of a NIC's link.
         parts: Boxes of the network, and their entries with the scenario's overrides.
     """
@@ -241,7 +241,7 @@ def longer_ps(
 
 
 def box(entry: Switch) -> Box:
-    """A catalogue entry as topologies see it."""
+    """A catalog entry as topologies see it."""
     return Box(entry.name, entry.capacity_bps, entry.port_rate_bps, entry.max_ports, entry.fabric_bps)
 
 

@@ -1,4 +1,4 @@
-"""From what a cluster is asked to be to what it is."""
+"""Builds a cluster from its spec."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class _Block:
-    """Links that come from one place; columns as in `LinkTable`, numbers broadcast."""
+    """Links with a common origin; columns as in `LinkTable`, with scalars broadcast."""
 
     rate_bps: NDArray[np.float64]
     line_bps: NDArray[np.float64]
@@ -87,7 +87,7 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A plan with its place in the tables; `crossbar` is the first of its crossbar's links, or None."""
+    """A plan with its offsets in the tables; `crossbar` is the first link of its crossbar, or None."""
 
     plan: NetworkPlan
     bundles: Bundles | None
@@ -104,7 +104,7 @@ def assemble(
     plans: dict[str, NetworkPlan],
     stores: tuple[Storage | None, PoolPlan | None],
 ) -> Cluster:
-    """The cluster from its plans."""
+    """Assembles the cluster from its network plans."""
     storage, pool = stores
     rows = _Rows()
     scale_up = hardware.scale_up
@@ -150,7 +150,7 @@ def assemble(
 
 
 def _scale_up_block(scale_up: ScaleUp, ranks: int) -> _Block:
-    """Scale-up links; where there is a switch, half of the latency lies before and half behind it."""
+    """Scale-up links; with a switch, half of the latency is before it and half after it."""
     rates = scale_up.rates_bps()
     source, target = scale_up.ends(ranks)
     latency = scale_up.latency_ps // 2 if scale_up.kind == "switched" else scale_up.latency_ps
@@ -158,7 +158,7 @@ def _scale_up_block(scale_up: ScaleUp, ranks: int) -> _Block:
 
 
 def _background(spec: ClusterSpec, plans: dict[str, NetworkPlan]) -> dict[tuple[str, str], float]:
-    """Share of capacity left, by network and tier; loads of one tier add up."""
+    """Share of capacity left, by network and tier; loads on one tier add up."""
     taken: dict[tuple[str, str], float] = {}
     for index, item in enumerate(spec.background):
         key = f"background[{index}]"
@@ -216,7 +216,7 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
 
 
 def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
-    """A link from every port to a switch numbered after the network's nodes, then one back to every port."""
+    """A link from every port to a switch numbered after the network's nodes, and one back to every port."""
     wiring = plan.wiring
     rows.tiers.append(prefix + ACCESS_CROSSBAR.name)
     port = nodes + np.arange(wiring.ports, dtype=np.int64)
@@ -237,13 +237,13 @@ def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
 
 
 def _usable(plan: NetworkPlan) -> NDArray[np.float64]:
-    """float64[links], what the NIC or the switch at an end can use of a link; 1 where it is line rate."""
+    """float64[links], share of a link that the NIC or switch at its end can use; 1 at line rate."""
     factor = _usable_by(plan)
     return np.minimum(factor[plan.wiring.source], factor[plan.wiring.target])
 
 
 def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
-    """float64[nodes], the same of what is at a node."""
+    """float64[nodes], the same by node."""
     factor = plan.ciphered
     factor[plan.wiring.port_of] = plan.usable
     if plan.tenancy is not None:
@@ -254,7 +254,7 @@ def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
 def _storage_rows(
     rows: _Rows, storage: Storage, home: _Placed | None, hardware: Hardware, first_node: int
 ) -> StorageServers:
-    """One link out of every device for reads and one into it for writes; local devices are links of their servers."""
+    """A read link out of every device and a write link into it; local devices are links of their servers."""
     if home is None:
         ports = np.empty((hardware.servers, 0), np.int32)
         gate = np.arange(hardware.servers, dtype=np.int64) * hardware.per_server
@@ -272,7 +272,7 @@ def _storage_rows(
 
 
 def _pool_rows(rows: _Rows, pool: PoolPlan, home: _Placed | None, hardware: Hardware, first_node: int) -> PooledMemory:
-    """Links of the units' memory, and of the servers' CXL ports to them; a unit includes what it is connected to."""
+    """Links of the units' memory and of the servers' CXL ports to them; a unit is complete with its connections."""
     entry, count = pool.entry, pool.units
     host_bps, host_bytes, host_ps = host_rates(hardware.server)
     memory = first_node + np.arange(count, dtype=np.int64)
@@ -307,7 +307,7 @@ def _pool_rows(rows: _Rows, pool: PoolPlan, home: _Placed | None, hardware: Hard
 def _pool_ports(
     rows: _Rows, pool: PoolPlan, gate: NDArray[np.int64], per_server: int, tier: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Links of CXL ports, int32[servers, units of each] towards the servers and away; the host's memory needs none."""
+    """Links of CXL ports, int32[servers, units each], to and from the servers; the host's own memory needs none."""
     servers, each = pool.unit.shape
     if pool.entry is None or not each:
         none = np.empty((servers, 0), np.int32)
@@ -325,7 +325,7 @@ def _even(rate_bps: float, tier: int, source: NDArray[np.int64], target: NDArray
 
 
 def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.int32], dict[str, int]]:
-    """Adds the bundles of all networks; their rates follow when the table stands."""
+    """Adds the bundles of all networks; their rates are set once the table is complete."""
     bundle_of = np.full(rows.count, -1, np.int32)
     first: dict[str, int] = {}
     for key, item in placed.items():
@@ -344,7 +344,7 @@ def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.in
 
 
 def _moved(placed: dict[str, _Placed]) -> NDArray[np.float64]:
-    """Of all bundles: how well load moves off a slower member, which switches see upwards of them and not downwards."""
+    """Per bundle: how well load moves off a slower member, which switches see upwards but not downwards."""
     parts = [np.empty(0)]
     for item in placed.values():
         if item.bundles is None:

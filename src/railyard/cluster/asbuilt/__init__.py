@@ -1,1 +1,1 @@
-"""Networks as they were found: devices and cables read from the tools that discover them, one file a tool."""
+"""Networks as found: devices and cables read from discovery tools, one file per tool."""

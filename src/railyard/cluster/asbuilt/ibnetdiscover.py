@@ -1,4 +1,4 @@
-"""Output of `ibnetdiscover` (infiniband-diags): nodes of an InfiniBand fabric, and the far end of each port."""
+"""Reads `ibnetdiscover` (infiniband-diags): nodes of an InfiniBand fabric, and the far end of each port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LANE_BPS = {
 """Data rate of a lane after line coding (InfiniBand Architecture, volume 1, tables of link speeds)."""
 
 PORT_LANES = 4
-"""Of a port of switches and adapters of these generations, where none has failed."""
+"""Lanes of a port on switches and adapters of these generations, if none has failed."""
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+(\d+)\s+"([^"]+)"\s*#\s*"([^"]*)"')
 _PORT = re.compile(
@@ -42,12 +42,12 @@ _End = tuple[str, str]
 """Key of a device, and a port."""
 
 _TWIN = "#"
-"""Between a GUID that several devices have and the number of the device, from 2."""
+"""Separates a GUID shared by several devices from the device's number, counted from 2."""
 
 
 @dataclass(frozen=True)
 class _Port:
-    """A line of a port: its end, the far one and what that is called, what it runs at and where that stands."""
+    """A port line: its end, the far end and its name, the link rate, and the line number."""
 
     here: _End
     far: _End
@@ -73,12 +73,12 @@ class _Reading:
 
 
 def looks_like(text: str) -> bool:
-    """Whether a text is such output."""
+    """Whether a text is output of `ibnetdiscover`."""
     return bool(re.search(r'^(Switch|Ca)\s+\d+\s+"[SH]-', text, re.MULTILINE))
 
 
 def read(text: str, file: str) -> NetworkTable:
-    """Devices and cables; what cannot be read, or is reported by one end alone, is a problem of the result."""
+    """Reads devices and cables; unreadable lines, and those that only one end reports, become problems."""
     reading, here = _Reading(file), ""
     for number, line in enumerate(text.splitlines(), 1):
         attribute = _ATTRIBUTE.match(line)
@@ -113,7 +113,7 @@ def _port(reading: _Reading, number: int, here: str, found: re.Match[str]) -> No
 
 
 def _addressed(reading: _Reading, words: str, guid: str, end: _End) -> None:
-    """Notes by what an end is called in other tools; of a switch the GUID is its key's."""
+    """Records an end under its names in other tools; for a switch, its key already contains the GUID."""
     lid = _LID.search(words)
     guid = guid or end[0].partition("-")[2]
     guid = _plain(guid).lstrip("0").lower()
@@ -137,7 +137,7 @@ def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
 
 
 def _free(reading: _Reading, key: str) -> str:
-    """A key of its own for a device; one whose GUID another has is a twin of that."""
+    """A unique key for a device; if its GUID is taken, the device becomes a twin."""
     if key not in reading.devices:
         return key
     known = reading.twins.setdefault(key, [key])
@@ -191,10 +191,10 @@ def _joined(reading: _Reading) -> NetworkTable:
 
 
 def _told_apart(reading: _Reading) -> None:
-    """Says of each port line which of several devices of one GUID is at its far end.
+    """Decides for each port line which of several devices with one GUID is at its far end.
 
-    It is the one that says itself that it is at this end. A port of a host that several switches have, without a device
-    for each of them, has a device for each all the same: no cable has three ends.
+    It is the device that reports this end itself. If several switches report the same host port and there is no device
+    for each of them, one is added for each: no cable has three ends.
     """
     own = {one.here: (one.far[0], one.far[1]) for one in reading.ports}
     for at, one in enumerate(reading.ports):
@@ -215,7 +215,7 @@ def _told_apart(reading: _Reading) -> None:
 
 
 def _parted(reading: _Reading, at: int) -> None:
-    """A device of its own at the far end of a line whose port another cable has."""
+    """Adds a separate device at the far end of a line whose port already has a cable."""
     one = reading.ports[at]
     first = reading.devices[one.far[0]]
     key = _free(reading, _plain(one.far[0]))
@@ -225,7 +225,7 @@ def _parted(reading: _Reading, at: int) -> None:
 
 
 def _completed(reading: _Reading) -> None:
-    """Adds devices that the file ends before: their neighbours say what they are and in which port they are."""
+    """Adds devices missing from the end of the file, from what their neighbors say about them and their ports."""
     beyond = [one for one in reading.ports if one.far[0] not in reading.devices]
     for one in beyond:
         key = one.far[0]
@@ -239,7 +239,7 @@ def _completed(reading: _Reading) -> None:
 
 
 def _boarded(reading: _Reading) -> None:
-    """Boards of a director: switches of one system image GUID (InfiniBand Architecture, volume 1, 14.2.5.3)."""
+    """Groups the boards of a director by system image GUID (InfiniBand Architecture, volume 1, 14.2.5.3)."""
     boards = Counter(reading.images.values())
     for key, image in reading.images.items():
         if boards[image] > 1:
@@ -247,7 +247,7 @@ def _boarded(reading: _Reading) -> None:
 
 
 def _distinct(reading: _Reading) -> None:
-    """Adds the GUID to descriptions that several switches have; a host is identified by its switch's port."""
+    """Adds the GUID to names shared by several switches; a host is identified by its switch's port."""
     switches = {key: one for key, one in reading.devices.items() if one.kind == "switch"}
     times = Counter(one.described for one in switches.values())
     names = Counter(one.name for one in switches.values())
@@ -257,7 +257,7 @@ def _distinct(reading: _Reading) -> None:
 
 
 def _once(reading: _Reading, ends: dict[tuple[tuple[int, str], tuple[int, str]], tuple[_Port, int]]) -> None:
-    """Notes cables that only one of their ends knows, and ports that have two."""
+    """Records cables that only one of their ends reports, and ports that have two."""
     port_of: dict[tuple[int, str], int] = {}
     described = {one.here[0] for one in reading.ports}
     silent = {at for at, key in enumerate(reading.devices) if key not in described}

@@ -1,8 +1,8 @@
-"""LLDP neighbours, one file a device in a folder: JSON of lldpd, of SONiC's databases and of EOS.
+"""LLDP neighbors from a folder with one file per device: JSON of lldpd, SONiC's databases or EOS.
 
-A file is called as its device. Each names, port by port, the neighbour and its port; a cable is there when either end
-says so, and problems are noted where the ends disagree. Ports are compared by what they are, not how they are spelled:
-`Et1/1` is `Ethernet1/1`.
+A file is named after its device and lists the neighbor and its port for each port. A cable exists if either end reports
+it; disagreements between the ends become problems. Ports are compared by what they mean, not by spelling: `Et1/1` is
+`Ethernet1/1`.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ GIGABIT = 1_000_000_000
 
 @dataclass(frozen=True)
 class Neighbour:
-    """What a port hears.
+    """An LLDP neighbor seen on a port.
 
     Attributes:
-        device: Name of the neighbour; empty where it says none.
-        rate_bps: Rate of the link; 0: not said.
-        mtu: Largest frame that the neighbour takes, in bytes; 0: not said.
-        forwards: Whether the neighbour bridges or routes; None: not said.
-        length_m: Of the cable, as the module here says; 0: not said.
-        address: MAC address by which the neighbour calls itself, in hexadecimal digits; empty: not said.
+        device: Name of the neighbor; empty if it sends none.
+        rate_bps: Rate of the link; 0: unknown.
+        mtu: Largest frame that the neighbor accepts, in bytes; 0: unknown.
+        forwards: Whether the neighbor bridges or routes; None: unknown.
+        length_m: Length of the cable as reported by the local module; 0: unknown.
+        address: MAC address of the neighbor, in hexadecimal digits; empty: unknown.
     """
 
     here: str
@@ -62,7 +62,7 @@ class Neighbour:
 
 
 def neighbours(document: Any) -> list[Neighbour] | None:
-    """The neighbours that a document holds; None where it is none of these programs'."""
+    """The neighbors in a document; None if it comes from none of these programs."""
     if not isinstance(document, dict):
         return None
     if "lldp" in document:
@@ -74,7 +74,7 @@ def neighbours(document: Any) -> list[Neighbour] | None:
 
 
 def _one(value: Any) -> Any:
-    """The only item of a list, as lldpd's `json0` wraps everything; else the value."""
+    """The only item of a list, since lldpd's `json0` wraps everything in lists; otherwise the value."""
     return value[0] if isinstance(value, list) and value else value
 
 
@@ -139,7 +139,7 @@ def _eos(document: Any) -> Iterator[Neighbour]:
 
 
 def _tables(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Tables of SONiC's databases, by whatever of its dumps: keys `TABLE:key` or `TABLE|key`, or nested tables."""
+    """Tables of SONiC's databases from any of its dumps: keys `TABLE:key` or `TABLE|key`, or nested tables."""
     out: dict[str, dict[str, dict[str, Any]]] = {}
     for key, value in document.items():
         table, mark, rest = key.partition(":") if ":" in key else key.partition("|")
@@ -188,10 +188,10 @@ class _Reading:
 
 
 def read(folder: Path) -> NetworkTable:
-    """Devices and cables of a folder; files that cannot be read are problems of the result.
+    """Reads the devices and cables of a folder; files that cannot be read become problems of the result.
 
     Raises:
-        InputError: It is no folder, or there is no file in it.
+        InputError: It is not a folder, or is empty.
     """
     if not folder.is_dir():
         raise InputError("expected a folder with one file a device", file=folder)
@@ -265,10 +265,10 @@ def _joined(reading: _Reading) -> NetworkTable:
 
 
 def _told_apart(reading: _Reading, cables: list[_Cable]) -> dict[str, list[str]]:
-    """Gives devices of one name that say nothing of themselves a name each: no port has two cables.
+    """Gives separate names to devices that share a name and report nothing themselves: no port has two cables.
 
     Returns:
-        By the name that they share, the names that they have here.
+        The new names by shared name.
     """
     taken: dict[tuple[str, str], int] = {}
     twins: dict[str, list[str]] = {}
@@ -338,7 +338,7 @@ def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str
 
 
 def _addresses(reading: _Reading) -> dict[str, set[str]]:
-    """By the MAC address by which devices call themselves, their names without a domain."""
+    """Device names without a domain, by MAC address."""
     found: dict[str, set[str]] = {}
     for listed in reading.neighbours.values():
         for one in listed:
@@ -352,7 +352,7 @@ def _short(name: str) -> str:
 
 
 def _forwarding(reading: _Reading) -> set[str]:
-    """Devices whose neighbours hear that they bridge or route, and that have several of them."""
+    """Devices whose neighbors see that they bridge or route, and that have several neighbors."""
     return {
         name
         for name, listed in reading.neighbours.items()

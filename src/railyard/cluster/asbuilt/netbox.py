@@ -1,6 +1,6 @@
-"""Cables as NetBox has them: its table as CSV (export or import form), or the JSON of `/api/dcim/cables/`.
+"""Cables from NetBox: its table as CSV (export or import form), or the JSON of `/api/dcim/cables/`.
 
-Where cables go through patch panels, the JSON of `/api/dcim/interfaces/`: NetBox follows cords and trunks.
+If cables go through patch panels, use the JSON of `/api/dcim/interfaces/`: NetBox follows cords and trunks.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ COLUMNS = {
 """Names of a table's columns: of imports, of exports, of its list of connections."""
 
 GONE = ("decommissioning",)
-"""States of cables that are not there."""
+"""States of cables that are not installed."""
 
 PANEL_PORTS = ("dcim.frontport", "dcim.rearport", "front port", "rear port")
-"""What a cable ends in that leads to or between patch panels."""
+"""Cable terminations that lead to or between patch panels."""
 
 METRES = {"km": 1000.0, "m": 1.0, "cm": 0.01, "mi": 1609.344, "ft": 0.3048, "in": 0.0254}
 
@@ -48,10 +48,10 @@ class _Reading:
 
 
 def read(path: Path) -> NetworkTable:
-    """Devices and cables; what cannot be read is a problem of the result.
+    """Reads devices and cables; rows that cannot be read become problems of the result.
 
     Raises:
-        InputError: It is neither form, or has no cables.
+        InputError: It has neither form, or no cables.
     """
     text = read_text(path)
     reading = _Reading(str(path))
@@ -156,7 +156,7 @@ def _cable(reading: _Reading, row: Mapping[str, Any]) -> None:
 
 
 def _interfaces(reading: _Reading, rows: list[Any]) -> None:
-    """Interfaces, each with those that NetBox found at the far end; a cable is in two rows."""
+    """Interfaces with the far ends that NetBox found; a cable is in two rows."""
     seen: set[frozenset[_End]] = set()
     for number, row in enumerate(rows, 1):
         try:

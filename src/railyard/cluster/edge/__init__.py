@@ -1,1 +1,1 @@
-"""Machines outside a hall: clients, their access links, and transports over the world's distances."""
+"""Machines outside the data center: clients, their access links, and transports over wide-area distances."""

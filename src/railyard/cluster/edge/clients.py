@@ -1,4 +1,4 @@
-"""A population of clients: shares of devices, links and regions. Only those who are asked are ever drawn."""
+"""A population of clients: shares of devices, links and regions. Only clients that are needed are drawn."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 _REGIONS = 1 << 20
-"""More than there are regions: numbers of concentrators of several kinds do not meet."""
+"""More than the number of regions, so that concentrator numbers of different kinds never collide."""
 
 
 class Population(Protocol):
-    """What of the clients the network looks at, as `railyard.cluster.edge.clients.Clients` has it."""
+    """What the network needs to know of clients; see `railyard.cluster.edge.clients.Clients`."""
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of clients."""
 
     @property
     def seed(self) -> int:
-        """Of everything that is a client's own."""
+        """Seed of each client's own draws."""
 
     @property
     def links(self) -> tuple[tuple[Any, float], ...]:
@@ -38,12 +38,12 @@ class Population(Protocol):
 
     @property
     def regions(self) -> tuple[Any, ...]:
-        """Each with its `share`."""
+        """Regions, each with its `share`."""
 
 
 @dataclass(frozen=True)
 class SharedUplink:
-    """A link that several clients share, less what others take of it.
+    """A link that several clients share, minus the capacity taken by other users.
 
     Attributes:
         up_bps: Towards the server, ONE WAY.
@@ -56,12 +56,12 @@ class SharedUplink:
 
 @dataclass(frozen=True)
 class AccessNetwork:
-    """What is shared between access links and the server's line: a tree.
+    """The shared tree between access links and the server's line.
 
     Attributes:
-        concentrators: By access link: clients of the population behind each of its concentrators, and its uplink.
-        sites: Edge sites in every region, and the uplink of each; None: there are none.
-        backbones: By region: its link to the server; None: never short.
+        concentrators: By access link: clients of the population per concentrator, and its uplink.
+        sites: Edge sites in every region, and the uplink of each; None: no edge sites.
+        backbones: By region: its link to the server; None: unlimited.
     """
 
     concentrators: tuple[tuple[int, SharedUplink] | None, ...] = ()
@@ -70,16 +70,17 @@ class AccessNetwork:
 
     @property
     def shares(self) -> bool:
-        """Whether anything is shared at all."""
+        """Whether any link is shared."""
         return any(self.concentrators) or self.sites is not None or any(self.backbones)
 
     def concentrators_of(
         self, clients: Population, who: Ids, links: NDArray[np.intp], regions: NDArray[np.intp]
     ) -> NDArray[np.int64]:
-        """int64[clients], number of each client's concentrator among all of all kinds; -1: its access has none.
+        """int64[clients], global number of each client's concentrator; -1: its access has none.
 
-        Clients of one kind of link in one region are dealt out evenly, by hash, so that as many of the population are
-        behind each as was said.
+        Clients with the same kind of link in one region are distributed evenly by hash, so that each concentrator
+        serves the
+        given number of clients.
         """
         found = np.full(len(who), -1, np.int64)
         shares = np.array([region.share for region in clients.regions])
@@ -97,7 +98,7 @@ class AccessNetwork:
     def sites_of(
         self, clients: Population, who: Ids, concentrators: NDArray[np.int64], regions: NDArray[np.intp]
     ) -> NDArray[np.int64]:
-        """int64[clients], number of each client's edge site among all; -1: there are none. A concentrator has one."""
+        """int64[clients], global number of each client's edge site; -1: none. A concentrator belongs to one site."""
         if self.sites is None:
             return np.full(len(who), -1, np.int64)
         each = self.sites[0]
@@ -109,7 +110,7 @@ class AccessNetwork:
 
 
 _MOST_TRIES = 64
-"""Batches of candidates before a round is said to lack clients."""
+"""Batches of candidates before a round reports a lack of clients."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +118,11 @@ class Region:
     """Clients in one part of the world.
 
     Attributes:
-        name: As in tables.
-        share: Of all clients.
-        offset_s: Of its time zone from UTC.
+        name: Name in tables.
+        share: Share of all clients.
+        offset_s: Offset of its time zone from UTC.
         far_s: ROUND TRIP from the end of an access link there to the server.
-        loss: Share of packets that the way from there loses, besides the access link's.
+        loss: Packet loss on the way from there, in addition to the access link's.
     """
 
     name: str
@@ -133,18 +134,18 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """A population: independent clients of the same mixture.
+    """A population of independent clients from the same mixture.
 
     Attributes:
-        count: How many.
-        devices: With the share of each; they add up to 1.
-        links: With the share of each; they add up to 1.
-        regions: Their shares add up to 1.
-        presence: When they are there.
-        mean_samples: Training samples of a client, mean.
-        sample_spread: Standard deviation of the logarithm of them.
+        count: Number of clients.
+        devices: Devices with their shares, which sum to 1.
+        links: Access links with their shares, which sum to 1.
+        regions: Regions; their shares sum to 1.
+        presence: When clients are available.
+        mean_samples: Mean number of training samples per client.
+        sample_spread: Standard deviation of its logarithm.
         able: Whether each device has the memory to take part.
-        network: What they share on their way to the server.
+        network: Shared links on the way to the server.
     """
 
     count: int
@@ -160,7 +161,7 @@ class Clients:
 
     @property
     def able_share(self) -> float:
-        """Of the clients, those whose device may take part."""
+        """Share of the clients whose device may take part."""
         total = sum(share for _, share in self.devices)
         return sum(share for (_, share), able in zip(self.devices, self._able, strict=True) if able) / total
 
@@ -181,7 +182,7 @@ class Clients:
         return _drawn(self.seed, "region", who, [region.share for region in self.regions])
 
     def flops(self, who: Ids, devices: NDArray[np.intp]) -> Floats:
-        """float64[clients], FLOP/s that training reaches: its class's median times its device's own factor."""
+        """float64[clients], training FLOP/s: the median of its class times the device's own factor."""
         middle = np.array([max(device.flops.values()) * device.training_efficiency for device, _ in self.devices])
         spread = np.array([device.spread for device, _ in self.devices])
         out: Floats = middle[devices] * np.exp(spread[devices] * transport.normal(self.seed, "speed", who))
@@ -208,30 +209,31 @@ class Clients:
         return ClientPaths(*found)
 
     def there(self, who: Ids, regions: NDArray[np.intp], now_s: float) -> NDArray[np.bool_]:
-        """bool[clients], who is there at a time, seconds of UTC."""
+        """bool[clients], who is available at a time, seconds of UTC."""
         offset = np.array([region.offset_s for region in self.regions])[regions]
         out: NDArray[np.bool_] = self.presence.there(self.seed, who, now_s, offset)
         return out if all(self._able) else out & np.array(self._able)[self.devices_of(who)]
 
     def share_there(self, now_s: float) -> float:
-        """Probability that a client is there, and able, at a time, seconds of UTC."""
+        """Probability that a client is available and able at a time, seconds of UTC."""
         offset = np.array([region.offset_s for region in self.regions])
         share = np.array([region.share for region in self.regions])
         return self.able_share * float((share * self.presence.share(now_s + offset)).sum() / share.sum())
 
     def draw(self, wanted: int, now_s: float, number: int) -> Ids:
-        """Clients chosen uniformly, without replacement, among those who are there.
+        """Draws clients uniformly without replacement from those available.
 
-        Candidates are drawn uniformly among all clients and passed over when they are away or drawn already: what is
-        left is a uniform sample of those there, whatever the population's size.
+        Candidates are drawn uniformly from all clients and skipped if they are unavailable or already drawn. The result
+        is
+        a uniform sample of those available, whatever the population's size.
 
         Args:
-            wanted: How many.
+            wanted: Number of clients.
             now_s: Seconds of UTC.
-            number: Of the round; another number, another draw.
+            number: Number of the round; each has its own draw.
 
         Returns:
-            int64, `wanted` of them, fewer where so many are not there.
+            int64, `wanted` of them, or fewer if not enough are available.
         """
         random = np.random.Generator(np.random.Philox(key=np.array([self.seed, number], np.uint64)))
         if wanted * 4 >= self.count * self.share_there(now_s):
@@ -253,10 +255,10 @@ class Clients:
 
 
 def _drawn(seed: int, stream: str, who: Ids, shares: list[float]) -> NDArray[np.intp]:
-    """Which of several kinds each client is."""
+    """Kind of each client."""
     edges = np.cumsum(shares)[:-1] / np.sum(shares)
     drawn = transport.uniform(seed, stream, who)
     found = np.zeros(len(drawn), np.intp)
-    for edge in edges:  # a few comparisons of all are quicker than a search for each
+    for edge in edges:  # a few vectorized comparisons beat a search per client
         found += drawn >= edge
     return found

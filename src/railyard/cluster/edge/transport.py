@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _drawn(draw: Callable[..., None], seed: int, stream: str, who: ArrayLike, counter: ArrayLike) -> Floats:
-    """A number for each client, by one of the core's laws."""
+    """A number for each client, from one of the core's distributions."""
     key = _core.rounds_key((seed << 32 | zlib.crc32(stream.encode())) & 0xFFFFFFFFFFFFFFFF)
     clients, counts = np.asarray(who, np.int64), np.asarray(counter, np.int64)
     shape = np.broadcast_shapes(clients.shape, counts.shape)
@@ -53,9 +53,9 @@ def uniform(seed: int, stream: str, who: ArrayLike, counter: ArrayLike = 0) -> F
 
     Args:
         seed: Of the run.
-        stream: What they are for; each has numbers of its own.
+        stream: Purpose of the numbers; each stream is independent.
         who: int64, the clients.
-        counter: int64, which number of each; broadcast with `who`.
+        counter: int64, index of the number within the stream; broadcast with `who`.
     """
     return _drawn(_core.rounds_uniform, seed, stream, who, counter)
 
@@ -72,7 +72,7 @@ def exponential(seed: int, stream: str, who: ArrayLike, counter: ArrayLike = 0) 
 
 
 def inverse_normal(share: ArrayLike) -> Floats:
-    """Where the standard normal distribution reaches a probability, to 1.2e-9 of its value.
+    """Inverse of the standard normal distribution, with a relative error of 1.2e-9.
 
     Acklam's rational approximation (P. J. Acklam, 2003).
 
@@ -92,11 +92,11 @@ DAY_S = HOURS * _HOUR_S
 
 @dataclass(frozen=True)
 class Presence:
-    """When clients are idle, charging and on a link that may be used.
+    """When clients are idle, charging and on an allowed link.
 
     Attributes:
-        by_hour: float[24], share of the clients that is there at each hour of their own day, 0 to 1.
-        session_s: Mean time until one that is there goes for another reason than its day (unplugged, used); inf: never.
+        by_hour: float[24], share of available clients by local hour, 0 to 1.
+        session_s: Mean time until an available client leaves for other reasons (unplugged, used); inf: never.
     """
 
     by_hour: tuple[float, ...]
@@ -104,29 +104,30 @@ class Presence:
 
     @staticmethod
     def diurnal(most: float, least: float, peak_hour: float, session_s: float = np.inf) -> Presence:
-        """A day with one crest: a raised cosine between two shares."""
+        """A day with one peak: a raised cosine between two shares."""
         phase = 2.0 * np.pi * (np.arange(HOURS) - peak_hour) / HOURS
         shares = least + (most - least) * (1.0 + np.cos(phase)) / 2.0
         return Presence(tuple(float(share) for share in shares), session_s)
 
     def share(self, local_s: Floats) -> Floats:
-        """Share that is there at a time of the clients' own day, linear between full hours."""
+        """Share available at a local time, linear between full hours."""
         hour = np.asarray(local_s, np.float64) / _HOUR_S % HOURS
         known = np.append(self.by_hour, self.by_hour[0])
         out: Floats = np.interp(hour, np.arange(HOURS + 1), known)
         return out
 
     def there(self, seed: int, who: Ids, now_s: float, offset_s: Floats) -> np.ndarray:
-        """bool[clients], who is there.
+        """bool[clients], who is available.
 
-        Each client has a mark of its own every day and is there while the share is above it: its hours are in one piece
-        around the crest, and at every time each client is there with exactly the probability of its hour.
+        Each client has a daily random mark and is available while the share is above it. Its hours form one interval
+        around
+        the peak, and at any time each client is available with exactly the probability of that hour.
 
         Args:
             seed: Of the run.
             who: int64, the clients.
             now_s: Seconds of UTC since midnight of the first day.
-            offset_s: float64[clients], of their time zones from UTC.
+            offset_s: float64[clients], offset of their time zones from UTC.
         """
         local = now_s + offset_s
         mark = uniform(seed, "presence", who, np.floor(local / DAY_S).astype(np.int64))
@@ -134,7 +135,7 @@ class Presence:
         return there
 
     def leave_s(self, seed: int, who: Ids, counter: int) -> Floats:
-        """float64[clients], seconds after which each goes; inf where nobody does."""
+        """float64[clients], seconds after which each leaves; inf if no client does."""
         if not np.isfinite(self.session_s):
             return np.full(len(who), np.inf)
         return self.session_s * exponential(seed, "session", who, counter)
@@ -142,12 +143,12 @@ class Presence:
 
 _SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SCORES = inverse_normal(_SHARES)
-"""Normal scores of the quantiles of the catalogue."""
+"""Normal scores of the catalog's quantiles."""
 _PS = 1e-12
 
 
 def at_score(table: Mapping[str, float], score: Floats) -> Floats:
-    """The value of a distribution at a normal score: log-linear between its quantiles, and on beyond the outer two.
+    """The value of a distribution at a normal score: log-linear between quantiles, extrapolated beyond the outer two.
 
     Args:
         table: Values by quantile, each more than zero.
@@ -161,11 +162,11 @@ def at_score(table: Mapping[str, float], score: Floats) -> Floats:
 
 
 def block_of(correlation_ps: float | Floats, start: Floats, at_s: float | Floats) -> Ids:
-    """Number of the block of time during which a client's link stays as it is.
+    """Number of the time block during which a client's link keeps its state.
 
     Args:
-        correlation_ps: Of its kind of link; a block is twice as long.
-        start: Share of a block that is over at time zero, the client's own.
+        correlation_ps: Correlation time of its kind of link; a block is twice as long.
+        start: The client's own share of a block that is over at time zero.
         at_s: When, seconds.
     """
     out: Ids = np.floor(at_s / (2.0 * correlation_ps * _PS) + start).astype(np.int64)
@@ -173,12 +174,13 @@ def block_of(correlation_ps: float | Floats, start: Floats, at_s: float | Floats
 
 
 def score_of(link: AccessLink, seed: int, who: Ids, at_s: float | Floats) -> Floats:
-    """Normal score of each client's link at a time: how good it is among all of its kind.
+    """Normal score of each client's link at a time: its quality relative to all links of its kind.
 
-    A client's score is the sum of a part that stays (`steady` of the variance) and one that passes. The latter holds
-    for a block of twice the correlation time with a start of the client's own, so that its autocorrelation falls in a
-    straight line to zero after two correlation times, and its integral is the correlation time. At any time scores over
-    all clients are exactly standard normal.
+    A client's score is the sum of a constant part (`steady` of the variance) and a varying one. The latter is constant
+    for a block of twice the correlation time, with a random start per client, so that its autocorrelation falls
+    linearly to
+    zero after two correlation times and its integral is the correlation time. At any time, scores over all clients are
+    exactly standard normal.
 
     Args:
         link: Its `steady` share and correlation time.
@@ -201,7 +203,7 @@ class ClientPaths:
         down_bps: To the client, ONE WAY.
         up_bps: From the client, ONE WAY.
         rtt_s: ROUND TRIP without load.
-        loss: Share of the packets that is lost at random.
+        loss: Random packet loss.
     """
 
     down_bps: Floats
@@ -210,17 +212,17 @@ class ClientPaths:
     loss: Floats
 
     def take(self, rows: NDArray[np.intp] | slice) -> ClientPaths:
-        """Of some clients."""
+        """Paths of some clients."""
         return ClientPaths(self.down_bps[rows], self.up_bps[rows], self.rtt_s[rows], self.loss[rows])
 
 
 def paths(link: AccessLink, seed: int, who: Ids, at_s: float | Floats, far_s: Floats) -> ClientPaths:
     """Paths of clients that have one kind of link.
 
-    A good link is good both ways; its round trip is drawn by itself, since queues and rates need not agree.
+    A good link is good in both directions; its round trip is drawn separately, since queues and rates need not agree.
 
     Args:
-        link: The kind.
+        link: The kind of link.
         seed: Of the run.
         who: int64, the clients.
         at_s: When, seconds.
@@ -236,11 +238,13 @@ def paths(link: AccessLink, seed: int, who: Ids, at_s: float | Floats, far_s: Fl
 INITIAL_WINDOW = 10.0
 """Segments (RFC 6928)."""
 _LEAST_TIMEOUT_S = 0.2
-"""Of Linux (TCP_RTO_MIN); added to the round trip."""
+"""Linux's TCP_RTO_MIN; added to the round trip."""
 _QUIC_BYTES = 11.0 + 16.0 + 8.0
-"""Of a datagram (RFC 9000): short header with 8 bytes of connection, 2 of number, tag, frame with offset and length."""
+"""Datagram overhead (RFC 9000): short header with 8-byte connection ID, 2-byte number, tag, frame with offset and
+length.
+"""
 _DEEP_BUFFER = 1.0
-"""Bandwidth-delay products of buffer at the bottleneck, where nothing is known of it: access links have more."""
+"""Assumed buffer at the bottleneck in bandwidth-delay products; access links have more."""
 
 
 @dataclass(frozen=True)
@@ -248,15 +252,15 @@ class WideAreaTransport:
     """A transport protocol with its congestion control.
 
     Attributes:
-        name: As in scenarios.
+        name: Name in scenarios.
         summary: One line.
-        payload_bytes: Of a full packet.
-        packet_bytes: The same with IP header and all between.
-        setup_rtts: Round trips before the first byte of a request may leave, encryption agreed.
-        bbr: Its rate is what the bottleneck gave; else CUBIC's window, which a lost packet cuts.
-        initial_window: Packets of the first round trip.
-        least_timeout_s: Added to the round trip where a loss ends in a timeout; inf: none does.
-        receive_bytes: That a receiver lets be under way.
+        payload_bytes: Payload of a full packet.
+        packet_bytes: The same with the IP header and everything between.
+        setup_rtts: Round trips before the first byte of a request, including encryption.
+        bbr: Whether its rate follows the bottleneck's delivery rate; otherwise CUBIC's window, cut by losses.
+        initial_window: Packets in the first round trip.
+        least_timeout_s: Added to the round trip if a loss ends in a timeout; inf: there are no timeouts.
+        receive_bytes: Receive window.
     """
 
     name: str
@@ -271,12 +275,12 @@ class WideAreaTransport:
 
     @property
     def payload_share(self) -> float:
-        """Of the bytes on the link."""
+        """Payload share of the bytes on the link."""
         return self.payload_bytes / self.packet_bytes
 
     @cached_property
     def protocol(self) -> _core.Protocol:
-        """As the core reads it."""
+        """The record that the core reads."""
         return _core.Protocol(
             bbr=self.bbr,
             payload_bytes=self.payload_bytes,
@@ -307,7 +311,7 @@ for _name in ("cubic", "bbr"):
 
 
 def _columns(*values: ArrayLike) -> tuple[tuple[int, ...], list[Floats]]:
-    """The shape that they have together, and each as a column of that many rows, or of one."""
+    """Their broadcast shape, and each as a column of that many rows, or of one."""
     arrays = [np.asarray(value, np.float64) for value in values]
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
     rows = int(np.prod(shape))
@@ -322,14 +326,14 @@ def goodput_bps(
     loss: ArrayLike,
     buffer: ArrayLike = _DEEP_BUFFER,
 ) -> Floats:
-    """Bits of payload a second of one connection, once it has started.
+    """Payload bits per second of one connection in steady state.
 
     Args:
         transport: The protocol.
-        rate_bps: Of the bottleneck, ONE WAY, IP packets.
+        rate_bps: Rate of the bottleneck, ONE WAY, IP packets.
         rtt_s: ROUND TRIP without load.
-        loss: Share of the packets that is lost at random.
-        buffer: At the bottleneck, in bandwidth-delay products.
+        loss: Random packet loss.
+        buffer: Buffer at the bottleneck, in bandwidth-delay products.
     """
     shape, (rate, rtt, lost, depth) = _columns(rate_bps, rtt_s, loss, buffer)
     out = np.empty(int(np.prod(shape)))
@@ -347,16 +351,16 @@ def transfer_s(
     warm: bool = False,
     buffer: ArrayLike = _DEEP_BUFFER,
 ) -> Floats:
-    """Seconds from the first packet sent to the last one received; 0 for nothing.
+    """Seconds from the first packet sent to the last one received; 0 for an empty transfer.
 
     Args:
         transport: The protocol.
         size_bytes: Payload.
-        rate_bps: Of the bottleneck, ONE WAY, IP packets.
+        rate_bps: Rate of the bottleneck, ONE WAY, IP packets.
         rtt_s: ROUND TRIP without load.
-        loss: Share of the packets that is lost at random.
-        warm: The connection has carried as much before: its window is open.
-        buffer: At the bottleneck, in bandwidth-delay products.
+        loss: Random packet loss.
+        warm: Whether the connection has carried as much before, so that its window is open.
+        buffer: Buffer at the bottleneck, in bandwidth-delay products.
     """
     return carried_s(transport, size_bytes, rate_bps, rtt_s, loss, warm=warm, buffer=buffer)[0]
 
@@ -371,7 +375,7 @@ def carried_s(
     warm: bool = False,
     buffer: ArrayLike = _DEEP_BUFFER,
 ) -> tuple[Floats, Floats]:
-    """As `transfer_s`, and the seconds of each in which its bits pass at the steady goodput: what sharing stretches."""
+    """As `transfer_s`, and the seconds of each spent at the steady goodput, which sharing stretches."""
     shape, (size, rate, rtt, lost, depth) = _columns(size_bytes, rate_bps, rtt_s, loss, buffer)
     total, bits = np.empty(int(np.prod(shape))), np.empty(int(np.prod(shape)))
     _core.rounds_carried_s(transport.protocol, size, rate, rtt, lost, depth, warm, total, bits)

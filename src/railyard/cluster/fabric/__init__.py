@@ -15,10 +15,10 @@ __all__ = ["CREDITS", "Fabric", "FabricSpec", "Packets", "bought", "fabrics", "f
 
 
 def from_mapping(mapping: Mapping[str, object]) -> FabricSpec:
-    """A fabric's record from what a file says: `{"name": "roce", "qps": 4}`.
+    """A fabric spec from a mapping in a file: `{"name": "roce", "qps": 4}`.
 
     Raises:
-        InputError: There is no `name`, or a key or value is wrong.
+        InputError: `name` is missing, or a key or value is invalid.
     """
     name = mapping.get("name")
     if not isinstance(name, str):

@@ -1,4 +1,4 @@
-"""Encryption of a network: bytes a packet, latency, what a key protects, and what of a fabric it takes away."""
+"""Encryption of a network: bytes per packet, latency, key lifetime, and which fabric features it disables."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ PROTOCOLS = ("none", "macsec", "ipsec", "psp", "tls", "wireguard")
 MODES = ("transport", "tunnel")
 
 BELOW_L4_BYTES = 58
-"""Of a fabric's header: preamble 8, gap 12, Ethernet 14, FCS 4 (IEEE 802.3), IPv4 20 (RFC 791)."""
+"""Bytes of a fabric's header below L4: preamble 8, gap 12, Ethernet 14, FCS 4 (IEEE 802.3), IPv4 20 (RFC 791)."""
 _IPV4, _UDP, _ICV = 20, 8, 16
 
 DEVICE_PS = 200_000
-"""In hardware, from clear to cipher and back. No figure is published. A stated default: the receiver keeps a packet
+"""Hardware encryption and decryption together. No figure is published. A stated default: the receiver keeps a packet
 until its ICV is checked (84 ns of 4,178 B at 400 Gb/s), and each side has a pipeline of 14 AES rounds and GHASH (60 ns
-assumed)."""
+assumed).
+"""
 AES_CORE_BPS = 52e9
 """A core's AES-128-GCM: OpenSSL 3.0.19, `openssl speed -evp aes-128-gcm -bytes 16384`, a core of a server Xeon with
 VAES (measured, busy machine); 0.63 cycles a byte on Skylake (OpenSSL, aesni-gcm-x86_64.pl) are 38 Gb/s at 3 GHz."""
 CHACHA_CORE_BPS = 20e9
-"""The same of ChaCha20-Poly1305 in blocks of 1,420 B; 33 Gb/s in blocks of 16 KiB."""
+"""A core's ChaCha20-Poly1305 in blocks of 1,420 B; 33 Gb/s in blocks of 16 KiB."""
 RECORD_BYTES = 1 << 14
-"""Of plaintext in a full record of TLS (RFC 8446, 5.1)."""
+"""Plaintext of a full TLS record (RFC 8446, 5.1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +77,16 @@ class Encryption:
     )
 
     def overhead_bytes(self, l4_bytes: int) -> int:
-        """What is added to a packet, its padding in.
+        """Bytes added to a packet, including padding.
 
         Args:
-            l4_bytes: Of the packet, above its IP header: transport header and payload.
+            l4_bytes: Size of the packet above its IP header: transport header and payload.
         """
         return 0 if self.protocol == "none" else self.facts.overhead(self, l4_bytes)
 
     @property
     def facts(self) -> Protocol:
-        """What is known of the protocol.
+        """The protocol's properties.
 
         Raises:
             KeyError: The protocol is `none`.
@@ -94,35 +95,35 @@ class Encryption:
 
     @property
     def core_bps(self) -> float | None:
-        """What a core encrypts or decrypts, where cores do it and no device of a given rate."""
+        """Rate at which a core encrypts or decrypts, if cores do so and no device rate is given."""
         return None if self.protocol == "none" or self.rate_bps is not None else self.facts.core_bps
 
     @property
     def added_ps(self) -> int:
-        """Encrypting and decrypting, of a link or of both ends."""
+        """Latency of encrypting and decrypting, per link or for both ends."""
         if self.latency_ps is not None:
             return self.latency_ps
         core = self.core_bps
         return DEVICE_PS if core is None else round(2 * 8 * self.facts.unit_bytes / core * 1e12)
 
     def hides_flows(self) -> bool:
-        """Whether switches see neither the transport's ports nor others in their stead."""
+        """Whether switches see neither the transport's ports nor substitutes for them."""
         return self.protocol == "wireguard" or (self.protocol == "ipsec" and not self.udp)
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What a protocol is, whatever its options.
+    """Properties of a protocol, independent of its options.
 
     Attributes:
         name: As scenarios write it.
-        overhead: Bytes that it adds to a packet, of its options and what is above the packet's IP header.
-        options: Keys of `Encryption` that it takes besides latency and rate.
-        per_key: Packets (records of TLS) that one key may protect.
-        source: Where bytes and counts stand.
+        overhead: Bytes added to a packet, from its options and what is above the packet's IP header.
+        options: Keys of `Encryption` that it accepts in addition to latency and rate.
+        per_key: Packets (TLS records) that one key may protect.
+        source: Source of bytes and counts.
         every_hop: Whether switches see the packet in the clear.
-        unit_bytes: What is encrypted at a time.
-        core_bps: What a core encrypts, where the kernel does; None: a device.
+        unit_bytes: Size of the unit of encryption.
+        core_bps: Rate per core if the kernel encrypts; None: a device does.
     """
 
     name: str
@@ -135,7 +136,7 @@ class Protocol:
     core_bps: float | None = None
 
     def key_life_s(self, rate_bps: float, wire_bytes: int) -> float:
-        """How long a key lasts at a rate, packets or records of `wire_bytes` one after another."""
+        """Lifetime of a key at a rate, with consecutive packets or records of `wire_bytes`."""
         return self.per_key * 8 * wire_bytes / rate_bps
 
 
@@ -213,15 +214,15 @@ KNOWN = {
 
 
 def encrypted(fabric: Fabric, encryption: Encryption, transport: str) -> Fabric:
-    """A fabric whose packets are encrypted: larger headers, later arrival, without what cannot be had then.
+    """A fabric with encrypted packets: larger headers, more latency, without features that need clear headers.
 
     Args:
-        fabric: In the clear.
-        encryption: What encrypts.
+        fabric: The unencrypted fabric.
+        encryption: The protocol and its options.
         transport: `rdma` or `tcp`.
 
     Raises:
-        InputError: An option of another protocol, or a fabric that the protocol cannot protect.
+        InputError: An option belongs to another protocol, or the protocol cannot protect the fabric.
     """
     if encryption.protocol == "none":
         _check_options(encryption, ())
@@ -242,7 +243,7 @@ def encrypted(fabric: Fabric, encryption: Encryption, transport: str) -> Fabric:
 
 
 def hides_transport(encryption: Encryption) -> bool:
-    """Whether switches see no transport header: numbers of queue pairs, of packets."""
+    """Whether switches see no transport header: queue pair and packet numbers."""
     return encryption.protocol in {"ipsec", "psp", "wireguard"}
 
 
@@ -251,7 +252,7 @@ def _l4_bytes(fabric: Fabric) -> int:
 
 
 def _constants(fabric: Fabric, encryption: Encryption, more: int) -> Iterator[tuple[str, Any]]:
-    """Constants of the packets that change; sizes that the packets do not give follow the fabric's."""
+    """Packet constants that change; sizes that the packets do not give follow the fabric's."""
     given = fabric.packets.constants
     for name in ("mtu_bytes", "header_bytes"):
         if name in given:
@@ -282,7 +283,7 @@ def _check_options(encryption: Encryption, allowed: tuple[str, ...]) -> None:
 
 
 def _check_fabric(fabric: Fabric, encryption: Encryption, transport: str) -> None:
-    """Refuses what cannot be."""
+    """Rejects impossible combinations."""
     name = encryption.protocol
     if encryption.facts.core_bps is not None and transport != "tcp":
         _refuse(name, "is done by the kernel, which RDMA goes around", "use psp or ipsec, or `transport: tcp`")
@@ -302,11 +303,11 @@ def _refuse(name: str, why: str, hint: str) -> None:
 
 
 def lost(fabric: Fabric, encryption: Encryption) -> Iterator[str]:
-    """Sentences on what a fabric loses that can do without, and on what is taken for granted.
+    """Notes on optional fabric features that are lost, and on assumptions.
 
     Args:
-        fabric: In the clear.
-        encryption: What encrypts.
+        fabric: The unencrypted fabric.
+        encryption: The protocol and its options.
     """
     name = encryption.protocol
     if encryption.hides_flows() and fabric.hashed and fabric.tells_queue_pairs_apart:

@@ -1,4 +1,4 @@
-"""What a fabric is at flow level: how it balances load, what it adds to packets and hops, what sharing costs."""
+"""The flow-level model of a fabric: load balancing, overhead per packet and hop, cost of sharing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEEPSEEK_LATENCY = (
 
 
 def vendor(text: str, source: str, year: int) -> Provenance:
-    """The maker's own figure."""
+    """The vendor's own figure."""
     return Provenance(text, source, year, "vendor")
 
 
@@ -36,28 +36,33 @@ def measured(text: str, source: str, year: int) -> Provenance:
 
 
 def estimated(text: str, source: str, year: int) -> Provenance:
-    """Derived, remembered or assumed: a parameter to be calibrated."""
+    """Derived, recalled or assumed: a parameter to be calibrated."""
     return Provenance(text, source, year, "estimated")
 
 
 WIDE = 0.1
-"""Spread of slowdowns, flow over packet, from the 10th to the 90th percentile, beyond which packets should be asked."""
+"""Spread of slowdowns, flow over packet, from the 10th to the 90th percentile, above which packets should be
+simulated.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Behavior:
-    """How a composition of mechanisms behaves.
+    """Behavior of a composition of mechanisms.
 
     Attributes:
-        moved_up: Of the load that a slower one of several equal links upwards cannot carry, the share that moves to the
-            others: 0, all wait for the slowest, to 1, each carries what it can.
-        moved_down: The same of links downwards, which switches below do not see.
-        remaining_efficiency: Of the rate that equal links have left when some are gone, what is reached.
-        background_weight: As how many flows of a job one flow of other traffic counts.
-        withheld: Of a link's rate, what a flow that waits behind it for a crowded receiver takes from others, 0 to 1.
-        spread: By situation (`slower link`, `dead spine`, `slow NIC`, `background`, `incast`): slowdowns of the flow
-            engine over those of packets, 10th and 90th percentile less 1; of `healthy`, `oversubscription` and
-            `distance`: times.
+        moved_up: If one of several equal uplinks is slower, the share of its excess load that moves to the others: from
+            0
+            (all wait for the slowest) to 1 (each carries what it can).
+        moved_down: The same for downlinks, which the switches below do not see.
+        remaining_efficiency: Share of the remaining rate that is reached when some equal links are down.
+        background_weight: Number of job flows that one flow of other traffic counts as.
+        withheld: Share of a link's rate that flows queued for a congested receiver take from others, 0 to 1.
+        spread: By situation (`slower link`, `dead spine`, `slow NIC`, `background`, `incast`): 10th and 90th percentile
+            of
+            the flow engine's slowdowns over those of packets, minus 1; for `healthy`, `oversubscription` and
+            `distance`: of
+            times.
     """
 
     moved_up: float = 1.0
@@ -68,18 +73,18 @@ class Behavior:
     spread: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
 
     def uncertain(self, situation: str) -> bool:
-        """Whether the flow engine's slowdowns lie further than `WIDE` from those of packets, or were not compared."""
+        """Whether slowdowns of the flow engine are more than `WIDE` off those of packets, or were not compared."""
         low, high = self.spread.get(situation, (-1.0, 1.0))
         return max(-low, high) > WIDE
 
 
 OBLIVIOUS = Behavior(moved_up=0.0, moved_down=0.0)
-"""A spray that looks at nothing: every link carries the same, so that all wait for the slowest."""
+"""Oblivious spraying: every link carries the same load, so all wait for the slowest."""
 
 
 @cache
 def behaviors() -> Mapping[str, Behavior]:
-    """Behaviors by composition, as packet runs gave them."""
+    """Behavior by composition, from packet runs."""
     table = json.loads(files("railyard.cluster.fabric").joinpath("behavior.json").read_text(encoding="utf-8"))
     return {name: _behavior(row) for name, row in table["compositions"].items()}
 
@@ -98,10 +103,11 @@ class Packets:
 
     Attributes:
         constants: Constants of mechanisms that differ from their defaults, by name (see `railyard.engine.packet`).
-        tree: The same for `railyard packet`, whose default network has no cluster that gives them: rates and latencies
-            of links, how a file counts time, a faster inside.
-        sources: Where the constants stand.
-        left_out: What the fabric has and its packets have not.
+        tree: The same for `railyard packet`, whose default network has no cluster to provide them: rates and latencies
+            of
+            links, how a file counts time, a faster interior.
+        sources: Sources of the constants.
+        left_out: Features of the fabric that its packet model lacks.
     """
 
     constants: Mapping[str, Any]
@@ -112,7 +118,7 @@ class Packets:
     def with_constants(
         self, *, sources: tuple[str, ...] | None = None, left_out: tuple[str, ...] | None = None, **constants: Any
     ) -> Packets:
-        """A copy with other constants, and with sources and gaps where these are given."""
+        """A copy with other constants, and other sources and gaps if given."""
         return replace(
             self,
             constants={**self.constants, **constants},
@@ -131,16 +137,17 @@ class Fabric:
     """A fabric technology as the flow and analytic engines see it.
 
     Every number is a parameter with a stated default and a source; see `sources`. `hop_latency_ps` and
-    `nic_latency_ps` are one way and without queueing. Efficiencies are about sharing done well; collisions come from
-    hashed paths, never from these.
+    `nic_latency_ps` are one way and without queueing. Efficiencies describe sharing without collisions; collisions come
+    only from hashed paths.
 
     Attributes:
-        switches: Catalogue names of leaf and spine switch, the usual ones for the rate first.
-        families: Of switches that may stand in it.
-        packets: The same fabric packet by packet.
-        model_of: The simulator whose model of the fabric this is; empty: a fabric that is bought. What flows see of
-            such a model is what they see of the fabric that it models.
-        behavior: How it behaves where links differ or others share them; None: as packet runs of its composition.
+        switches: Catalog names of leaf and spine switches, the usual ones for the rate first.
+        families: Switch families that it runs on.
+        packets: The packet model of the fabric.
+        model_of: The simulator whose fabric model this is; empty: a real fabric. Flows see such a model as the fabric
+            that
+            it models.
+        behavior: Behavior if links differ or are shared with other traffic; None: from packet runs of its composition.
     """
 
     name: str
@@ -318,12 +325,12 @@ class Fabric:
 
     @property
     def payload_efficiency(self) -> float:
-        """Goodput of one unhindered flow over line rate: headers and transport."""
+        """Goodput of one undisturbed flow over line rate, after header and transport overhead."""
         return self.mtu_bytes / (self.mtu_bytes + self.header_bytes) * self.transport_efficiency
 
     @property
     def end_latency_ps(self) -> int:
-        """What a message pays at its ends: both NICs and the setup, one way."""
+        """End latency of a message: both NICs and the setup, one way."""
         return self.nic_latency_ps + self.setup_latency_ps
 
     @property
@@ -332,13 +339,13 @@ class Fabric:
         return self.cell_efficiency * self.congestion_efficiency
 
     def recovery_ps(self, reroute_ps: int | None = None) -> int:
-        """From a link's death until its traffic moves again on other paths.
+        """Time from a link's death until its traffic flows again on other paths.
 
-        Whatever is on its way is lost, and what follows until routes know; senders try again whenever their timer runs
-        out, first with success after that.
+        Packets in flight are lost, and so are further ones until routes are updated. Senders retry whenever their timer
+        expires, and succeed with the first retry after that.
 
         Args:
-            reroute_ps: Until routes know; None: the fabric's.
+            reroute_ps: Time until routes are updated; None: the fabric's.
         """
         known = self.reroute_ps if reroute_ps is None else reroute_ps
         return known if self.retransmit_ps <= 0 else -(-known // self.retransmit_ps) * self.retransmit_ps
@@ -350,12 +357,12 @@ class Fabric:
 
     @property
     def hashed(self) -> bool:
-        """Whether flows are hashed onto equal links, where they can collide."""
+        """Whether flows are hashed onto equal links, on which they can collide."""
         return self.load_balancing in {"ecmp", "flowlet"}
 
     @property
     def composition(self) -> str:
-        """Load balancing, flow control and congestion control of its packets, as `behavior.json` names them."""
+        """Load balancing, flow control and congestion control of its packets, as named in `behavior.json`."""
         given = self.packets.constants
         control = given.get("rdma_control") if given.get("transport") == "rdma" else given.get("congestion_control")
         balancing = "cells" if given.get("switching") == "scheduled" else given.get("load_balancing")
@@ -365,7 +372,7 @@ class Fabric:
 
     @property
     def behaves(self) -> Behavior:
-        """How it behaves where links differ or others share them; what was not measured is taken to be without loss.
+        """Behavior if links differ or are shared with other traffic; what was not measured is assumed to cost nothing.
 
         An oblivious spray is the exception: by its definition no load moves.
         """
@@ -376,7 +383,7 @@ class Fabric:
 
     @property
     def paths(self) -> int:
-        """Hashed paths over which one transfer is split."""
+        """Number of hashed paths over which one transfer is split."""
         if self.load_balancing == "flowlet":
             return self.qps * self.flowlets
         return self.qps if self.tells_queue_pairs_apart else 1
@@ -387,7 +394,7 @@ class Fabric:
         return self.e_ecmp or self.source_port == "queue-pair"
 
     def as_modelled(self, simulator: str, name: str, summary: str, packets: Packets) -> Fabric:
-        """This fabric under another name, with the packets of a simulator."""
+        """This fabric under another name, with a simulator's packet model."""
         timer_ps = packets.constants.get("rdma_rto_ps", self.retransmit_ps)
         return replace(self, name=name, summary=summary, packets=packets, model_of=simulator, retransmit_ps=timer_ps)
 
@@ -403,7 +410,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class FabricSpec:
-    """A fabric by name, with the parameters that differ from its record.
+    """A fabric by name, with parameters that override its record.
 
     Attributes:
         name: Name in the registry `fabrics`.
@@ -438,5 +445,5 @@ fabrics: Registry[Fabric] = Registry("fabric", package="railyard.cluster.fabric"
 
 
 def bought() -> list[str]:
-    """Names of the fabrics that are bought: without simulators' models of them."""
+    """Names of the real fabrics, without simulators' models of them."""
     return [name for name, fabric in fabrics.items() if not fabric.model_of]

@@ -1,4 +1,4 @@
-"""`ideal`: a non-blocking crossbar, the upper bound against which everything is shown."""
+"""`ideal`: a non-blocking crossbar, the upper bound of every comparison."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKETS = Packets(
     ),
     left_out=("loss, marks, pauses and credits",),
 )
-"""What nothing but hosts' links can slow: a window that never changes, queues that never overflow."""
+"""Only the hosts' links limit it: a constant window, and queues that never overflow."""
 
 IDEAL = fabrics.add(
     "ideal",

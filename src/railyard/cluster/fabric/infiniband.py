@@ -1,4 +1,4 @@
-"""`infiniband`: credits instead of drops, adaptive routing packet by packet."""
+"""`infiniband`: credit-based flow control without drops, and adaptive routing per packet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKETS = Packets(
         "the head-of-queue lifetime: a packet that waits long is not dropped",
     ),
 )
-"""NDR: reliable connections at line rate over links with credits; each packet by the least loaded equal link."""
+"""NDR: reliable connections at line rate over links with credits; each packet takes the least loaded equal link."""
 
 INFINIBAND = fabrics.add(
     "infiniband",

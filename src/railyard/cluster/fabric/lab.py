@@ -1,4 +1,4 @@
-"""`lab`: the kernel's TCP over shaped links between network namespaces, as the engine `lab` has it."""
+"""`lab`: the kernel's TCP over shaped links between network namespaces, as in the engine `lab`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKETS = Packets(
     sources=("framing of TCP over Ethernet at an MTU of 9000; windows and queues as the engine `lab` sets them",),
     left_out=("TCP's congestion control, which the lab's queues, longer than all windows, leave nothing to do",),
 )
-"""A window that never changes and queues that never overflow."""
+"""A constant window and queues that never overflow."""
 
 LAB = fabrics.add(
     "lab",

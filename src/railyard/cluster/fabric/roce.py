@@ -1,6 +1,6 @@
 """`roce`: RoCEv2 on ordinary Ethernet switches as operators tune it: queue pairs over hashed paths, PFC, DCQCN.
 
-What NICs, switches and NCCL do as delivered is `roce-untuned`.
+The default settings of NICs, switches and NCCL are `roce-untuned`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PACKETS = Packets(
         "the rate of a queue pair from one message of a collective to the next: each begins at line rate",
     ),
 )
-"""RoCE v2 as it is built for training: hashed paths, priority flow control, DCQCN."""
+"""RoCE v2 as deployed for training: hashed paths, priority flow control, DCQCN."""
 
 ROCE = fabrics.add(
     "roce",

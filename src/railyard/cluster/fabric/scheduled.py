@@ -28,7 +28,7 @@ PACKETS = Packets(
         "flow control from host to leaf's port (only leafs pause hosts)",
     ),
 )
-"""RDMA at line rate over queues, credits and cells, which need no load balancer."""
+"""RDMA at line rate over queues, credits and cells, which need no load balancing."""
 
 SCHEDULED = fabrics.add(
     "scheduled",

@@ -1,4 +1,4 @@
-"""`spectrum-x`: Ethernet switches that place every packet by queue depth, NICs that put them in order again."""
+"""`spectrum-x`: Ethernet switches that route every packet by queue depth, and NICs that restore the order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKETS = Packets(
         "planes of one interface and their failover",
     ),
 )
-"""The switches of RoCE with adaptive routing a packet, placement out of order, rates by queueing delay."""
+"""RoCE switches with per-packet adaptive routing, out-of-order placement, and rates by queueing delay."""
 
 SPECTRUM_X = fabrics.add(
     "spectrum-x",

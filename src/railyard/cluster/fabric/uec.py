@@ -1,4 +1,4 @@
-"""`uec`: Ultra Ethernet transport: the sender sprays every packet and recycles entropies that worked (REPS), NSCC."""
+"""`uec`: Ultra Ethernet transport: the sender sprays every packet and recycles good entropies (REPS), with NSCC."""
 
 from __future__ import annotations
 

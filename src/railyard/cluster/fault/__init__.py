@@ -1,4 +1,4 @@
-"""What goes wrong, and when: one record a kind, for scenarios and packet runs alike."""
+"""Faults: one record per kind, for scenarios and packet runs alike."""
 
 from railyard.cluster.fault.degraded import BitErrors, DegradeLink, Late, Misconfigured, SlowAccelerator
 from railyard.cluster.fault.downs import AcceleratorDown, HostDown, LinkDown, NicDown, SwitchDown

@@ -1,4 +1,4 @@
-"""Names of a cluster's links, switches and hosts, as faults write them."""
+"""Names of a cluster's links, switches and hosts, as used in faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HOST = re.compile(r"server(\d+)nic(\d+)")
 
 @dataclass(frozen=True)
 class LinkPlaces:
-    """Places of a bare table of links and a number of ranks: links by number and tier."""
+    """Places of a plain link table and a number of ranks: links by number and tier."""
 
     links: LinkTable
     ranks: int
@@ -92,7 +92,7 @@ class ClusterPlaces(LinkPlaces):
 
     @classmethod
     def of(cls, cluster: Cluster) -> ClusterPlaces:
-        """Of a cluster with all its ranks."""
+        """The places of a cluster with all its ranks."""
         return cls(cluster.links, cluster.ranks, cluster)
 
     def cable(self, ends: str, cables: int | Literal["all"] = 1, first: int = 0) -> Links:
@@ -153,7 +153,7 @@ class ClusterPlaces(LinkPlaces):
         return np.flatnonzero(np.isin(source, nodes) | np.isin(target, nodes))
 
     def _port(self, links: Links, node: np.int64, port: int) -> Links:
-        """Both directions of one of the links out of a node, in the order of their numbers: planes, then trunks."""
+        """Both directions of one of the links out of a node, in numerical order: planes, then trunks."""
         source, target = self._ends
         out = links[source[links] == node]
         if not 0 <= port < len(out):
@@ -170,7 +170,7 @@ class ClusterPlaces(LinkPlaces):
 
     @cached_property
     def _switches(self) -> dict[str, tuple[int, int]]:
-        """First node and count of every group of switches, by its name without spaces, of the back-end first."""
+        """First node and count of every group of switches, by name without spaces, starting with the back-end."""
         found: dict[str, tuple[int, int]] = {}
         for network in self.cluster.networks:
             for group in network.groups:

@@ -1,4 +1,4 @@
-"""Faults that leave something slower, late, or wrong: links, bits, switches that are set wrongly, ranks."""
+"""Faults that leave something slow, late, or wrong: links, bits, misconfigured switches, ranks."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BitErrors(OnCable):
-    """A part of the bits on a cable, or on every link, arrives wrong; packets are lost or sent again by the link.
+    """A share of the bits on a cable, or on every link, is corrupted; packets are lost or retransmitted by the link.
 
     Attributes:
-        cable: Two nodes, both directions between them; None: every link.
+        cable: Two nodes, with both directions between them; None: every link.
     """
 
     kind: ClassVar[str] = "bit-errors"
@@ -44,7 +44,7 @@ class BitErrors(OnCable):
     )
 
     def __post_init__(self) -> None:
-        """Refuses a part that is none."""
+        """Rejects an invalid error ratio."""
         super().__post_init__()
         self.need_cable(self.cable)
         expect(0 <= self.ratio <= 1, "expected a part of all bits", "ratio", self.ratio, "0 to 1")
@@ -65,7 +65,7 @@ class DegradeLink(OnCable):
 
     Attributes:
         factor: Capacity as a share of the link's rate, between 0 and 1.
-        tier: All links of a tier, by its name or the last word of it.
+        tier: All links of a tier, by its name or the last word of its name.
     """
 
     kind: ClassVar[str] = "degrade-link"
@@ -82,7 +82,7 @@ class DegradeLink(OnCable):
     )
 
     def __post_init__(self) -> None:
-        """Refuses a factor that is no degradation, and several places at once."""
+        """Rejects a factor that is not a degradation, and several places at once."""
         super().__post_init__()
         message = "a degraded link has some of its capacity, and not all of it"
         expect(0 < self.factor < 1, message, "factor", self.factor, "above 0 and below 1, such as 50 %")
@@ -112,8 +112,8 @@ class Late:
     """One rank reaches its next task late by a given time.
 
     Attributes:
-        by_ps: How much longer the computation takes that runs at `at_ps`, or the next one, in ps.
-        at_ps: From when on, in ps.
+        by_ps: Extra time of the computation that runs at `at_ps`, or of the next one, in ps.
+        at_ps: Start time, in ps.
     """
 
     kind: ClassVar[str] = "late"
@@ -126,7 +126,7 @@ class Late:
     )
 
     def __post_init__(self) -> None:
-        """Refuses times that cannot be."""
+        """Rejects impossible times."""
         expect(self.by_ps >= 0, "a rank cannot be early", "by", self.by_ps, "at least 0 ps")
         expect(self.at_ps >= 0, "a fault begins before the run", "at", self.at_ps, "at least 0 ps")
 
@@ -140,12 +140,12 @@ faults.add(Late.kind, Late)
 
 @dataclass(frozen=True)
 class Misconfigured:
-    """Ports of a switch are set otherwise than a fabric that pauses needs, from the start on (packets only).
+    """Switch ports are misconfigured for a fabric that pauses, from the start on (packets only).
 
     Attributes:
-        towards: Only its ports to this node; all when left out.
-        pauses: Whether it sends pauses and obeys them there.
-        marks: Whether its queues mark there.
+        towards: Only the ports to this node; all if omitted.
+        pauses: Whether these ports send pauses and obey them.
+        marks: Whether their queues mark.
     """
 
     kind: ClassVar[str] = "misconfigured"
@@ -161,7 +161,7 @@ class Misconfigured:
     )
 
     def __post_init__(self) -> None:
-        """Refuses what is no fault."""
+        """Rejects settings that are not a fault."""
         expect(0 <= self.headroom <= 1, "expected a part of the headroom", "headroom", self.headroom, "0 to 1")
         if self.pauses and self.marks and self.headroom == 1.0:
             allowed = "`pauses: false`, `marks: false` or `headroom` below 1"
@@ -188,7 +188,7 @@ faults.add(Misconfigured.kind, Misconfigured)
 
 @dataclass(frozen=True)
 class SlowAccelerator(Spells):
-    """One accelerator computes slower than it should; a computation in flight is slowed from then on.
+    """One accelerator computes slower than nominal; a running computation slows down from then on.
 
     Attributes:
         factor: Speed as a share of the nominal speed, between 0 and 1; 0.8 takes 1.25 times as long.
@@ -204,7 +204,7 @@ class SlowAccelerator(Spells):
     )
 
     def __post_init__(self) -> None:
-        """Refuses a factor that is no slowdown."""
+        """Rejects a factor that is not a slowdown."""
         super().__post_init__()
         message = "a slow accelerator has some of its speed, and not all of it"
         expect(0 < self.factor < 1, message, "factor", self.factor, "above 0 and below 1, such as 50 %")

@@ -1,4 +1,4 @@
-"""Faults after which something is dead for a while: a cable, a switch, a NIC, a host, an accelerator."""
+"""Faults that take something down for a while: a cable, a switch, a NIC, a host, an accelerator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AcceleratorDown(Spells):
-    """An accelerator is dead, and the process that ran on it; its host and its NIC are well."""
+    """An accelerator dies with the process on it; its host and its NIC stay healthy."""
 
     kind: ClassVar[str] = "accelerator-down"
 
@@ -34,7 +34,7 @@ faults.add(AcceleratorDown.kind, AcceleratorDown)
 
 @dataclass(frozen=True)
 class HostDown(Spells):
-    """A host is dead: its accelerators, what ran on them, and its links."""
+    """A host dies, with its accelerators, their processes, and its links."""
 
     kind: ClassVar[str] = "host-down"
 
@@ -53,7 +53,7 @@ faults.add(HostDown.kind, HostDown)
 
 @dataclass(frozen=True)
 class LinkDown(OnCable):
-    """A cable carries nothing; with `every` it flaps."""
+    """A cable is down; with `every` it flaps."""
 
     kind: ClassVar[str] = "link-down"
 
@@ -71,10 +71,10 @@ faults.add(LinkDown.kind, LinkDown)
 
 @dataclass(frozen=True)
 class NicDown(Spells):
-    """A NIC of a host is dead, or one of its ports: the other ports carry on.
+    """A NIC of a host is down, or one of its ports while the others keep working.
 
     Attributes:
-        port: Which port of a NIC that has several (planes, dual ToR); None: all.
+        port: Port of a NIC that has several (planes, dual ToR); None: all.
     """
 
     kind: ClassVar[str] = "nic-down"
@@ -97,7 +97,7 @@ faults.add(NicDown.kind, NicDown)
 
 @dataclass(frozen=True)
 class SwitchDown(Spells):
-    """A switch is dead, and all its links with it."""
+    """A switch is down, with all its links."""
 
     kind: ClassVar[str] = "switch-down"
 

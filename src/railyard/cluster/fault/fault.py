@@ -1,4 +1,4 @@
-"""The base of every kind of fault: when it comes, what it asks of places, and the registry."""
+"""Base of all kinds of faults: when they occur, the places they name, and the registry."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spell:
-    """From when on and until when, ps; no end: for good."""
+    """Start and end, ps; without an end, permanently."""
 
     begin_ps: int
     end_ps: int | None = None
 
     def holds(self, at_ps: int) -> bool:
-        """Whether a moment is part of it."""
+        """Whether a time falls into it."""
         return self.begin_ps <= at_ps and (self.end_ps is None or at_ps < self.end_ps)
 
 
 @dataclass(frozen=True, eq=False)
 class LinkRate:
-    """Directed links keep a part of their rate.
+    """Directed links keep a share of their rate.
 
     Attributes:
         link: int64[], links.
-        factor: 0, they are dead, to less than 1.
+        factor: From 0 (dead) to below 1.
     """
 
     link: NDArray[np.int64]
@@ -48,11 +48,11 @@ class LinkRate:
 
 @dataclass(frozen=True, eq=False)
 class LinkErrors:
-    """A part of the bits on directed links arrives wrong.
+    """A share of the bits on directed links is corrupted.
 
     Attributes:
         link: int64[], links.
-        ratio: Which part, 0 to 1.
+        ratio: The share, 0 to 1.
     """
 
     link: NDArray[np.int64]
@@ -62,13 +62,13 @@ class LinkErrors:
 
 @dataclass(frozen=True, eq=False)
 class LinkSetting:
-    """Switches at the ends of directed links are set otherwise than the fabric needs, during the entire run.
+    """Switches at the ends of directed links are misconfigured during the entire run.
 
     Attributes:
         link: int64[], links.
-        what: `pause`: the far end stops its sender before it has to drop; `obey`: the sender stops when it is told to;
-            `mark`: the sender's queue marks; `headroom`: the far end's, of what the link needs.
-        kept: What is left of it: 0, none, to 1.
+        what: `pause`: the far end pauses its sender before it has to drop; `obey`: the sender obeys pauses; `mark`: the
+            sender's queue marks; `headroom`: headroom of the far end, relative to what the link needs.
+        kept: Share that is left of it: 0 (none) to 1.
     """
 
     link: NDArray[np.int64]
@@ -78,7 +78,7 @@ class LinkSetting:
 
 @dataclass(frozen=True)
 class RankSpeed:
-    """A rank computes at a part of its speed."""
+    """A rank computes at a share of its speed."""
 
     rank: int
     factor: float
@@ -87,7 +87,7 @@ class RankSpeed:
 
 @dataclass(frozen=True)
 class RankDelay:
-    """The computation that runs on a rank at a moment, or the next one, takes longer."""
+    """The computation running on a rank at a time, or the next one, takes longer."""
 
     rank: int
     by_ps: int
@@ -96,7 +96,7 @@ class RankDelay:
 
 @dataclass(frozen=True)
 class RankDeath:
-    """The processes of some ranks are gone, and their memory with them."""
+    """The processes of some ranks are gone, together with their memory."""
 
     ranks: tuple[int, ...]
     spell: Spell
@@ -111,7 +111,7 @@ MOST_SPELLS = 10_000
 class Places(Protocol):
     """Names of links, switches and hosts as numbers of directed links.
 
-    Every method raises InputError for a place that is not there, with the nearest that is.
+    Every method raises InputError for an unknown place and suggests the nearest name.
     """
 
     def link(self, number: int) -> Links:
@@ -147,7 +147,7 @@ class Places(Protocol):
         ...
 
     def rank(self, rank: int) -> int:
-        """The rank, if there is one."""
+        """The rank, if it exists."""
         ...
 
     def every_link(self) -> Links:
@@ -156,27 +156,27 @@ class Places(Protocol):
 
 
 class Fault(Protocol):
-    """Something that goes wrong: a frozen record of its keys, and what it does."""
+    """A fault: a frozen record of its keys, and its effects."""
 
     kind: ClassVar[str]
 
     def effects(self, places: Places) -> Iterator[Effect]:
-        """What it does to links and ranks.
+        """Effects on links and ranks.
 
         Raises:
-            InputError: A place that it names is not there.
+            InputError: It names an unknown place.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spells:
-    """When a fault holds: once or several times, for a while or for good.
+    """When a fault is active: once or several times, for a while or permanently.
 
     Attributes:
-        at_ps: When it begins, ps from the start of the run.
-        for_ps: How long it lasts; None: for good.
-        every_ps: From one beginning to the next; None: it comes once.
+        at_ps: Start, ps from the start of the run.
+        for_ps: Duration; None: permanent.
+        every_ps: Time from one start to the next; None: it occurs once.
     """
 
     at_ps: int = field(default=0, metadata=f.time("at", "When it begins, from the start of the run", "20 ms"))
@@ -189,7 +189,7 @@ class Spells:
     )
 
     def __post_init__(self) -> None:
-        """Refuses times that cannot be."""
+        """Rejects impossible times."""
         expect(self.at_ps >= 0, "a fault begins before the run", "at", f"{self.at_ps} ps", "at least 0 s")
         expect(self.for_ps is None or self.for_ps > 0, "a fault lasts some time", "for", self.for_ps, "above 0 s")
         expect(1 <= self.times <= MOST_SPELLS, "expected a number of times", "times", self.times, f"1 to {MOST_SPELLS}")
@@ -202,7 +202,7 @@ class Spells:
 
     @property
     def spells(self) -> tuple[Spell, ...]:
-        """From when on and until when, in the order of time."""
+        """Start and end of each occurrence, in order."""
         step = self.every_ps or 0
         begins = [self.at_ps + turn * step for turn in range(self.times)]
         return tuple(Spell(begin, None if self.for_ps is None else begin + self.for_ps) for begin in begins)
@@ -210,11 +210,11 @@ class Spells:
 
 @dataclass(frozen=True, kw_only=True)
 class OnCable(Spells):
-    """A fault of a cable: of one, unless more of the bundle between two nodes are asked for.
+    """A fault of a cable: one cable, unless more of the bundle between two nodes are given.
 
     Attributes:
-        cables: How many of the cables between the two nodes.
-        first: The first of them, where several join the two nodes.
+        cables: Number of cables between the two nodes.
+        first: The first of them, if several connect the two nodes.
     """
 
     cables: int | Literal["all"] = field(
@@ -230,10 +230,10 @@ class OnCable(Spells):
         return places.cable(ends, self.cables, self.first)
 
     def need_cable(self, cable: str | None) -> None:
-        """Refuses to count cables where none is named.
+        """Rejects a number of cables without a cable.
 
         Raises:
-            InputError: There is a count and no cable.
+            InputError: There is a count but no cable.
         """
         if cable is None and (self.cables != 1 or self.first):
             key, found = ("first", self.first) if self.first else ("cables", self.cables)
@@ -244,9 +244,9 @@ def some_cables(forth: Links, back: Links, cables: int | Literal["all"], first: 
     """Both directions of some of the cables between two nodes.
 
     Args:
-        forth: int64[n], links from one node to the other, one a cable.
+        forth: int64[n], links from one node to the other, one per cable.
         back: int64[n], links in the other direction, in the same order.
-        cables: How many.
+        cables: Number of cables.
         first: The first of them.
 
     Raises:
@@ -266,7 +266,7 @@ def some_cables(forth: Links, back: Links, cables: int | Literal["all"], first: 
 
 
 def expect(holds: bool, message: str, key: str, found: object, allowed: str) -> None:
-    """Refuses a key's value.
+    """Rejects a key's value.
 
     Raises:
         InputError: `holds` is false.

@@ -1,4 +1,4 @@
-"""How a job gets over a death that its network cannot route around: abort, replacement, restart."""
+"""How a job recovers from a death that its network cannot route around: abort, replacement, restart."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ LOCAL_TIMEOUT_S = 4.096e-6
 
 @dataclass(frozen=True)
 class Recovery:
-    """What happens between a death that hangs a job and its next step; see docs/explanation/faults.md for the sources.
+    """What happens between a death that hangs a job and its next step; sources are in docs/explanation/faults.md.
 
     Attributes:
         ib_timeout: Exponent of a queue pair's timeout, 4.096 us x 2^n (`NCCL_IB_TIMEOUT`, default 20: 4.3 s).
-        ib_retries: How often it is waited for (`NCCL_IB_RETRY_CNT`, default 7: 30 s in all).
-        watchdog_s: After which a hanging collective is aborted whatever the NIC says (PyTorch: 10 min).
-        process_s: Until the launcher sees that a process is gone and ends the others (torchrun's agents look every few
+        ib_retries: Number of timeouts (`NCCL_IB_RETRY_CNT`, default 7: 30 s in total).
+        watchdog_s: Time after which a hanging collective is aborted whatever the NIC reports (PyTorch: 10 min).
+        process_s: Time until the launcher notices a dead process and ends the others (torchrun's agents poll every few
             seconds; an assumption).
-        diagnosis_s: Until it is known what is to be replaced (MegaScale, NSDI 2024: less than 10 min on average).
-        spares: Hosts that stand ready.
-        schedule_s: Until a spare has the place of a dead host (an assumption).
-        repair_s: Until what is dead is back where no spare helps (median of 309 faults of 400 servers in the
-            InfiniteHBD trace, SIGCOMM 2025: 1.3 days; quartiles 0.1 and 4.5).
-        init_s: From the start of the processes to the first step, without loading (MLPerf Training v5.0, 8,192 H100:
+        diagnosis_s: Time until it is known what to replace (MegaScale, NSDI 2024: less than 10 min on average).
+        spares: Number of standby hosts.
+        schedule_s: Time until a spare replaces a dead host (an assumption).
+        repair_s: Time to repair if no spare helps (median of 309 faults of 400 servers in the InfiniteHBD trace,
+            SIGCOMM
+            2025: 1.3 days; quartiles 0.1 and 4.5).
+        init_s: Time from the start of the processes to the first step, without loading (MLPerf Training v5.0, 8,192
+            H100:
             374 s).
     """
 
@@ -41,7 +43,7 @@ class Recovery:
     init_s: float = 374.0
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Rejects impossible values."""
         if not 1 <= self.ib_timeout <= 31:
             raise InputError("the timeout's exponent", key="ib_timeout", found=self.ib_timeout, allowed="1 to 31")
         if not 0 <= self.ib_retries <= 7:
@@ -50,13 +52,13 @@ class Recovery:
     def restart(
         self, *, hosts: int, spell_s: float | None, read_s: float, unsaved_s: float
     ) -> tuple[tuple[str, float], ...]:
-        """From the abort of a job to where it was: causes and seconds.
+        """Time from the abort of a job until it is back where it was: causes and seconds.
 
         Args:
-            hosts: That are gone, or cut off.
-            spell_s: How long what is wrong lasts; None: until it is repaired.
-            read_s: Loading of the checkpoint.
-            unsaved_s: Work since it.
+            hosts: Hosts that are dead or cut off.
+            spell_s: Duration of the fault; None: until it is repaired.
+            read_s: Time to load the checkpoint.
+            unsaved_s: Work since the checkpoint.
         """
         place = ("until it is repaired", self.repair_s)
         if 0 < hosts <= self.spares:
@@ -73,6 +75,6 @@ class Recovery:
 
     @property
     def abort_s(self) -> float:
-        """From the first packet that nobody acknowledges to the abort of the communicator."""
+        """Time from the first unacknowledged packet to the abort of the communicator."""
         retries_s = LOCAL_TIMEOUT_S * 2.0**self.ib_timeout * max(self.ib_retries, 1)
         return min(retries_s, self.watchdog_s)

@@ -1,4 +1,4 @@
-"""Servers and switches of a cluster with the names that they get."""
+"""Servers and switches of a cluster, with their names."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Reach:
     """Servers below each device.
 
     Attributes:
-        first, last: int64[devices], lowest and highest server below; `first > last` where there is none.
-        mean: float64[devices], of the servers below, tier by tier; nan where there is none.
+        first, last: int64[devices], lowest and highest server below; `first > last` if there is none.
+        mean: float64[devices], mean of the servers below, tier by tier; NaN if there is none.
     """
 
     first: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Segment:
     """Switches of a tier whose servers overlap.
 
     Attributes:
-        switches: int64[], in the order of the middle of what each serves.
+        switches: int64[], in the order of the middle of the servers below them.
     """
 
     first: int
@@ -46,12 +46,12 @@ class Segment:
 
 
 def reach_of(devices: Devices, a: NDArray[np.int32], b: NDArray[np.int32]) -> Reach:
-    """What is below each device.
+    """Servers below each device.
 
     Args:
         devices: Servers and switches.
         a: int32[cables], lower end of each.
-        b: int32[cables], upper end.
+        b: int32[cables], upper end of each.
     """
     count = len(devices)
     mean = np.full(count, np.nan)
@@ -70,7 +70,7 @@ def reach_of(devices: Devices, a: NDArray[np.int32], b: NDArray[np.int32]) -> Re
 
 
 def segments_of(devices: Devices, reach: Reach, level: int, network: str) -> list[Segment]:
-    """Of a tier of a network, by their servers; switches that reach none are as if they reached all."""
+    """Segments of a tier of a network by their servers; switches without servers count as reaching all."""
     tier = (devices.level == level) & (devices.network == network)
     mine, rest = np.flatnonzero(tier & (reach.first <= reach.last)), np.flatnonzero(tier & (reach.first > reach.last))
     mine = mine[np.lexsort((mine, reach.mean[mine], reach.first[mine]))]
@@ -87,30 +87,30 @@ def segments_of(devices: Devices, reach: Reach, level: int, network: str) -> lis
 
 
 NETWORKS = {"back-end": "be", "front-end": "fe", "storage": "st"}
-"""What names of switches begin with, by network."""
+"""Prefixes of switch names, by network."""
 
 HEIGHT_U = {1: 1, 2: 2, 4: 4, 8: 8}
-"""Rack units of a server by its accelerators: HGX H100 8 U (maker's guide), a GB200 tray 1 U; others likewise."""
+"""Rack units of a server by its accelerators: HGX H100 8 U (vendor guide), a GB200 tray 1 U; others by analogy."""
 
 CAGES_PER_U = 36
-"""Modules on the front of a rack unit at most: 32 to 36 OSFP or QSFP-DD on a 1 U switch, 64 on 2 U."""
+"""Maximum number of modules on the front of a rack unit: 32 to 36 OSFP or QSFP-DD on a 1 U switch, 64 on 2 U."""
 
 
 STORAGE_U = 2
-"""Of a storage node or a host that lends memory: as most NVMe appliances are."""
+"""Rack units of a storage node or a host that lends memory, as for most NVMe appliances."""
 
 
 @dataclass(frozen=True, eq=False)
 class Devices:
-    """One row a device; servers first, then storage, then switches network by network.
+    """One row per device; servers first, then storage, then switches network by network.
 
     Attributes:
-        name: Names, unique, of letters, digits and hyphens.
+        name: Unique names of letters, digits and hyphens.
         role: `server`, `storage`, `memory`, `leaf`, `spine`, `core`, `border`, `router`.
-        network: Of a switch; else empty.
-        level: 0 of servers, 1 next to them, rising.
+        network: Network of a switch; otherwise empty.
+        level: 0 for servers, 1 next to them, ascending.
         height_u: int32[devices], rack units.
-        power_w: float64[devices], most that it draws: what racks and their cooling are laid out for.
+        power_w: float64[devices], maximum power, for which racks and their cooling are designed.
         first: Row of the first switch of each network, by key of the cluster's plans.
     """
 
@@ -139,7 +139,7 @@ class _Rows:
 
 
 def devices_of(cluster: Cluster) -> Devices:
-    """All devices that are cabled."""
+    """All cabled devices."""
     rows, server = _Rows([], []), cluster.server
     names = _numbered("node", cluster.servers)
     rows.add(names, ("server", "", server.name), 0, server_units(cluster), watts(cluster))
@@ -168,7 +168,7 @@ def devices_of(cluster: Cluster) -> Devices:
 
 
 def watts(cluster: Cluster) -> float:
-    """Most that a server draws with its accelerators and NICs."""
+    """Maximum power of a server with its accelerators and NICs."""
     nics = sum((plan.nic.power_w.scaled(plan.nics) for plan in cluster.plans.values()), Range(0.0, 0.0, 0.0))
     each = cluster.accelerator.power_w.high * cluster.ranks_per_server
     return each + cluster.server.host_power_w.high + nics.high
@@ -226,18 +226,18 @@ def server_units(cluster: Cluster) -> int:
 
 
 def switch_units(box: Switch) -> int:
-    """Rack units of a switch: as the catalogue has it, else by its ports."""
+    """Rack units of a switch: from the catalog, otherwise from its ports."""
     return box.height_u or max(1, math.ceil(max(box.ports, 1) / CAGES_PER_U))
 
 
 def rack_limit_w(cluster: Cluster) -> float:
-    """What is cooled in a rack of its hall."""
+    """Cooling limit of a rack in its hall."""
     spec = cluster.spec.hall
     return spec.liquid_w if cluster.scale_up_domain // max(cluster.ranks_per_server, 1) > 1 else spec.air_w
 
 
 def servers_per_rack(cluster: Cluster) -> int:
-    """Servers of a rack by power and height: whole scale-up domains where one fits."""
+    """Servers of a rack by power and height: whole scale-up domains if one fits."""
     domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
     by_power = int(rack_limit_w(cluster) // watts(cluster))
     fit = max(1, min(by_power, cluster.spec.hall.rack_units // server_units(cluster)))
@@ -246,12 +246,12 @@ def servers_per_rack(cluster: Cluster) -> int:
 
 @dataclass(frozen=True, eq=False)
 class DeviceEnds:
-    """One row a link in both directions, in the order of the networks.
+    """One row per link in both directions, in the order of the networks.
 
     Attributes:
         a, b: int32[links], lower and upper device.
         tier: int32[links], tier, counted over all networks.
-        number: int32[links], physical cable of its tier, from 0: links of a cell fabric share one.
+        number: int32[links], physical cable within its tier, from 0; links of a cell fabric share one.
     """
 
     a: NDArray[np.int32]

@@ -1,7 +1,7 @@
-"""Structured cabling: trunks between the patch panels of two racks, cords from panels to devices.
+"""Structured cabling: trunks between the patch panels of two racks, and cords from panels to devices.
 
-A link goes from its device by a cord to a panel in the same rack, by a leg of a trunk to a panel in the other rack, and
-by a cord to the other device. Trunks belong to one tier of one network; a panel has trunks of any.
+A link goes from its device by a cord to a panel in the same rack, by one leg of a trunk to a panel in the other rack,
+and by a cord to the other device. A trunk belongs to one tier of one network; a panel can have trunks of any.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from railyard.cluster.machine import Cluster
 
 PANEL = "panel-48"
-"""The catalogue's panel."""
+"""The catalog's panel."""
 
 FIBRES = ("fibre-mpo-12", "fibre-mpo-12-mm", "fibre-mpo-16", "fibre-duplex")
-"""Fibres that have trunks in the catalogue, all of as many legs."""
+"""Fibers with trunks in the catalog, all with the same number of legs."""
 
 CONNECTIONS = 2
-"""In panels, of a link: one at each end of its trunk. Those at the modules are not part of a channel (IEEE 802.3)."""
+"""Panel connections of a link: one at each end of its trunk. Those at the modules are not part of a channel (IEEE
+802.3).
+"""
 
 MULTI_DB_PER_KM, SINGLE_DB_PER_KM = 3.5, 0.5
-"""Lost in fibre: IEEE 802.3, tables 95-5 (OM4 at 850 nm) and 124-12 (cabled single-mode at 1,310 nm)."""
+"""Loss in fiber: IEEE 802.3, tables 95-5 (OM4 at 850 nm) and 124-12 (cabled single-mode at 1,310 nm)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +39,17 @@ class Patching:
     """Panels and trunks of a hall.
 
     Attributes:
-        trunk: int32[links], number of its trunk; -1 where a link goes from device to device.
-        leg: int32[links], of the trunk, from 0.
-        a_panel, b_panel: int32[links], panel in the rack of each end; -1.
-        a_port, b_port: int32[links], port there, from 1; 0.
+        trunk: int32[links], number of its trunk; -1 if a link goes directly from device to device.
+        leg: int32[links], leg of the trunk, from 0.
+        a_panel, b_panel: int32[links], panel in the rack of each end; -1: none.
+        a_port, b_port: int32[links], port on that panel, from 1; 0: none.
         trunk_tier: int32[trunks], tier, counted over all networks.
-        trunk_panels: int32[trunks, 2], at its ends.
+        trunk_panels: int32[trunks, 2], panels at its ends.
         trunk_first: int32[trunks, 2], port of its first leg at each end, from 1.
         panel_rack: int32[panels].
         panel_unit: int32[panels], rack unit, from 1.
         panel_number: int32[panels], in its rack, from 1.
-        legs, ports: Of a trunk and of a panel.
+        legs, ports: Legs per trunk and ports per panel.
     """
 
     trunk: NDArray[np.int32]
@@ -68,20 +70,20 @@ class Patching:
 
 
 def trunk_of(fibre: str) -> str:
-    """Catalogue name of the trunk of a fibre."""
+    """Catalog name of the trunk of a fiber."""
     return fibre.replace("fibre-", "trunk-", 1)
 
 
 def lost_db_per_m(fibre: str) -> float:
-    """Lost in a fibre of the catalogue, dB/m; names of multi-mode ones end in `-mm`."""
+    """Loss in a fiber of the catalog, dB/m; names of multi-mode fibers end in `-mm`."""
     return (MULTI_DB_PER_KM if fibre.endswith("-mm") else SINGLE_DB_PER_KM) / 1000
 
 
 def wanted(cluster: Cluster, ends: DeviceEnds) -> NDArray[np.bool_]:
-    """bool[links], whether a link is meant to go through panels, wherever its ends stand.
+    """bool[links], whether a link should go through panels, wherever its ends are.
 
     Raises:
-        InputError: Several links share one cable, which leads to several devices.
+        InputError: Several links share one cable that leads to several devices.
     """
     tiers = []
     for key, plan in cluster.plans.items():
@@ -103,14 +105,14 @@ def wanted(cluster: Cluster, ends: DeviceEnds) -> NDArray[np.bool_]:
 def patched(
     links: NDArray[np.bool_], ends: DeviceEnds, rack: NDArray[np.int32], free: list[list[int]], sizes: tuple[int, int]
 ) -> Patching:
-    """Trunks between every two racks that have links, and panels that take them.
+    """Trunks between all pairs of racks with links, and panels for them.
 
     Args:
-        links: bool[links], which are meant to; those within a rack go from device to device nonetheless.
-        ends: Of all links.
+        links: bool[links], links to patch; those within a rack still go directly from device to device.
+        ends: Ends of all links.
         rack: int32[devices].
         free: Free units of each rack, highest first.
-        sizes: Legs of a trunk, ports of a panel.
+        sizes: Legs per trunk, ports per panel.
     """
     legs, ports = sizes
     count = len(ends.a)
@@ -141,7 +143,7 @@ def patched(
 
 
 def _bundled(cables: NDArray[np.int64], legs: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Place of each cable among those of its pair of racks and tier, and its trunk; cables are in order."""
+    """Index of each cable among those of its rack pair and tier, and its trunk; cables are in order."""
     count = cables.shape[1]
     new = np.ones(count, np.bool_)
     new[1:] = (cables[:3, 1:] != cables[:3, :-1]).any(axis=0)

@@ -1,4 +1,4 @@
-"""A cluster in its hall: racks, patch panels, the lengths that are bought, and how far it is from device to device."""
+"""A cluster in its hall: racks, patch panels, standard cable lengths, and distances between devices."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ Place = tuple["NDArray[np.int32]", "NDArray[np.int32]"]
 LENGTHS_M = np.array(
     [0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 15, 20, 25, 30, 35, 40, 50, 60, 75, 100, 125, 150, 200, 250, 300, 400, 500]
 )
-"""Lengths that cables are sold in."""
+"""Standard cable lengths."""
 
 
 @dataclass(frozen=True, eq=False)
 class Racks:
-    """Where devices stand.
+    """Where devices are installed.
 
     Attributes:
         rack: int32[devices].
         unit: int32[devices], lowest rack unit, from 1.
-        power_w: float64[racks], of what stands there.
-        patching: Panels and trunks; None where nothing is patched.
-        remarks: What does not keep to the limits, in words.
+        power_w: float64[racks], power of the devices in each rack.
+        patching: Panels and trunks; None if nothing is patched.
+        remarks: Violations of limits, in words.
     """
 
     rack: NDArray[np.int32]
@@ -76,16 +76,16 @@ class Racks:
         return [f"{_letters(row)}{column + 1:02d}" for row, column in places]
 
     def metres(self, a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.float64]:
-        """float64[], shortest way for cables between devices, over the trays where they leave the rack, with slack."""
+        """float64[], shortest cable path between devices, over the trays if they are in different racks, with slack."""
         return self.between((self.rack[a], self.unit[a]), (self.rack[b], self.unit[b]))
 
     def between(self, a: Place, b: Place) -> NDArray[np.float64]:
-        """float64[], the same between places: rack and unit of each."""
+        """float64[], the same between places given by rack and unit."""
         return _metres(self.spec, self.floor, a, b)
 
 
 def _metres(spec: HallSpec, floor: Floor, a: Place, b: Place) -> NDArray[np.float64]:
-    """Trays run along the rows and across them over the racks, so that ways are right-angled."""
+    """Trays run along the rows and across them above the racks, so paths are right-angled."""
     (one, unit), (other, far) = a, b
     along = np.abs(floor.x_m[one] - floor.x_m[other])
     across = np.abs(floor.y_m[one] - floor.y_m[other])
@@ -105,16 +105,16 @@ def _letters(number: int) -> str:
 
 
 def bought(metres: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The next length that is sold; longer ones as they are, in whole metres."""
+    """The next standard length; longer cables in whole meters."""
     at = np.searchsorted(LENGTHS_M, metres * (1 - 1e-9))
     return np.where(at < len(LENGTHS_M), LENGTHS_M[np.minimum(at, len(LENGTHS_M) - 1)], np.ceil(metres))
 
 
 def racks_of(cluster: Cluster, devices: Devices, ends: DeviceEnds) -> Racks:
-    """Devices in racks, racks in rows, rows in as many banks as make the cables shortest.
+    """Devices in racks, racks in rows, and rows in as many banks as minimize the cable lengths.
 
     Raises:
-        InputError: A device is higher than a rack, or patch panels do not fit beside what is patched.
+        InputError: A device is taller than a rack, or patch panels do not fit next to patched devices.
     """
     highest, tall = int(devices.height_u.max(initial=0)), cluster.spec.hall.rack_units
     if highest > tall:
@@ -139,7 +139,7 @@ def racks_of(cluster: Cluster, devices: Devices, ends: DeviceEnds) -> Racks:
 
 
 def _laid_out(cluster: Cluster, devices: Devices, ends: DeviceEnds, links: NDArray[np.bool_], reserve: int) -> Racks:
-    """One layout that keeps so many units of each rack free for panels besides those of the ports themselves."""
+    """One layout that reserves extra units of each rack for panels, in addition to those of its own ports."""
     spec = cluster.spec.hall
     domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
     limit = spec.liquid_w if domain > 1 else spec.air_w
@@ -179,7 +179,7 @@ def _free(filling: Filling) -> list[list[int]]:
 
 
 def _fit(filling: Filling, domain: int) -> int:
-    """Servers of a rack: whole scale-up domains where one fits."""
+    """Servers per rack: whole scale-up domains if one fits."""
     watts, height = float(filling.devices.power_w[0]), int(filling.devices.height_u[0])
     fit = max(1, min(int(filling.limit_w // watts), (filling.spec.rack_units - filling.reserve) // height))
     while fit > 1 and fit * height + filling.panels_for(fit * int(filling.panels[0])) > filling.spec.rack_units:
@@ -188,7 +188,7 @@ def _fit(filling: Filling, domain: int) -> int:
 
 
 def _tiers(devices: Devices, reach: Reach) -> list[dict[str, list[Segment]]]:
-    """Segments of switches, tier by tier, in each by network, that of the back-end first."""
+    """Segments of switches by tier, and by network within each, starting with the back-end."""
     networks = list(dict.fromkeys(devices.network[devices.level > 0].tolist()))
     return [
         {network: found for network in networks if (found := segments_of(devices, reach, level, network))}
@@ -197,7 +197,7 @@ def _tiers(devices: Devices, reach: Reach) -> list[dict[str, list[Segment]]]:
 
 
 def _shortest(filling: Filling, a: NDArray[np.int32], b: NDArray[np.int32]) -> Floor:
-    """Of as many banks as asked for, or as make the sum of all cables least, or nearly so and the hall small."""
+    """The requested number of banks; otherwise the one with the shortest cables, or nearly so in a smaller hall."""
     spec, racks = filling.spec, len(filling.power_w)
     highest = max((filling.watts(row) for row in filling.rows), default=1.0)
     parts = parts_of(filling, max(1, int(spec.zone_w // max(highest, 1.0))))
@@ -225,12 +225,12 @@ def _remarks(filling: Filling, floor: Floor) -> Iterator[str]:
 
 
 CORD_SLACK_M = 0.5
-"""Of a cord in its rack, besides the way between the two units: to the side and back."""
+"""Slack of a cord within its rack, in addition to the distance between the two units: to the side and back."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hall:
-    """Where a cluster stands."""
+    """The hall of a cluster."""
 
     devices: Devices
     ends: DeviceEnds
@@ -239,10 +239,10 @@ class Hall:
 
 @lru_cache(1)
 def hall_of(cluster: Cluster) -> Hall:
-    """The hall of a cluster.
+    """Lays out the hall of a cluster.
 
     Raises:
-        InputError: Patch panels do not fit into the racks of what is patched.
+        InputError: Patch panels do not fit into the racks of patched devices.
     """
     devices = devices_of(cluster)
     ends = ends_of(cluster, devices)
@@ -250,7 +250,7 @@ def hall_of(cluster: Cluster) -> Hall:
 
 
 def lengths(racks: Racks, ends: DeviceEnds) -> NDArray[np.float64]:
-    """float64[links], as bought: of one cable, or of both cords and the trunk between."""
+    """float64[links], purchased lengths: of one cable, or of both cords and the trunk."""
     metres = bought(racks.metres(ends.a, ends.b))
     one = racks.patching
     if one is None:
@@ -263,12 +263,12 @@ def lengths(racks: Racks, ends: DeviceEnds) -> NDArray[np.float64]:
 
 
 def cords(racks: Racks, patching: Patching, device: NDArray[np.int32], panel: NDArray[np.int32]) -> NDArray[np.float64]:
-    """float64[], as bought, of cords between devices and panels in their racks."""
+    """float64[], purchased lengths of cords between devices and panels in their racks."""
     return bought(np.abs(racks.unit[device] - patching.panel_unit[panel]) * UNIT_M + CORD_SLACK_M)
 
 
 def trunks(racks: Racks, patching: Patching) -> NDArray[np.float64]:
-    """float64[trunks], as bought, over the trays from panel to panel."""
+    """float64[trunks], purchased lengths over the trays from panel to panel."""
     a, b = patching.trunk_panels.T
     return bought(
         racks.between(

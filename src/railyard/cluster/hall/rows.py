@@ -1,8 +1,8 @@
-"""Racks in rows: servers in rows of one length, switches in the middle of what they serve.
+"""Racks in rows: servers in rows of equal length, switches in the middle of the servers they connect.
 
-A row holds as many racks of servers as make whole blocks (servers with the same leafs) or even parts of one, and leaves
-places for the racks of leafs in its middle. Switches that serve several rows stand in the middle one, or, where it has
-no places left, in rows of their own among those that they serve.
+A row has as many server racks as form whole blocks (servers with the same leafs) or even parts of one, and reserves
+space for the leaf racks in its middle. Switches that serve several rows are in the middle row or, if it has no space
+left, in separate rows among those that they serve.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 MOST_BANKS = 16
-"""That are tried."""
+"""Maximum number of banks to try."""
 
 NEARLY = 1.05
-"""Halls whose cables are that much longer in total than the shortest are as good: the smallest of them is built."""
+"""Halls with at most this much more total cable than the shortest are equivalent: the smallest of them is built."""
 
 
 @dataclass(frozen=True, eq=False)
 class Floor:
-    """Where racks stand.
+    """Where the racks are.
 
     Attributes:
-        row, column: int32[racks], number of the row (bank by bank, from the front) and place in it from the left.
+        row, column: int32[racks], row number (bank by bank, from the front) and position in it from the left.
         zone: int32[racks], rows that share power and cooling, from 0.
         x_m, y_m: float64[racks], middle of the rack.
     """
@@ -47,12 +47,12 @@ class Floor:
     banks: int
 
     def area_m2(self) -> float:
-        """Of the rectangle around the middles of all racks."""
+        """Area of the rectangle around the centers of all racks."""
         return float(np.ptp(self.x_m) * np.ptp(self.y_m)) if len(self.x_m) else 0.0
 
 
 def parts_of(filling: Filling, most: int) -> list[list[RackRow]]:
-    """Rows that stay together: those below switches that do not serve all rows, else as many as a zone has."""
+    """Rows that stay together: those below switches that do not serve all rows, otherwise as many as a zone has."""
     rows = [row for row in filling.rows if not row.central]
     held = sorted({row.servers for row in rows}, key=lambda one: (one[0], -one[1]))
     outer: list[tuple[int, int]] = []
@@ -73,7 +73,7 @@ def parts_of(filling: Filling, most: int) -> list[list[RackRow]]:
 def floor_of(
     spec: HallSpec, rows: Sequence[RackRow], parts: Sequence[Sequence[RackRow]], banks: int, racks: int
 ) -> Floor:
-    """Rows in so many banks: part after part, up one bank and down the next, so that neighbours are near."""
+    """Rows in a number of banks: part after part, up one bank and down the next, so that neighbors stay close."""
     central = [row for row in rows if row.central]
     stacks = _stacks(parts, len(central), banks)
     middle = (len(stacks) - 1) // 2
@@ -88,7 +88,7 @@ def floor_of(
 
 
 def _stacks(parts: Sequence[Sequence[RackRow]], central: int, banks: int) -> list[list[Sequence[RackRow]]]:
-    """Parts by bank, each as full as the others; the middle one has the rows that serve all, too."""
+    """Parts by bank, filled evenly; the middle bank also has the rows that serve all."""
     total = sum(map(len, parts)) + central
     stacks: list[list[Sequence[RackRow]]] = []
     left = list(parts)
@@ -125,14 +125,14 @@ def _placed(spec: HallSpec, columns: Sequence[Sequence[RackRow]], racks: int) ->
 
 
 def _depth(spec: HallSpec, at: int) -> float:
-    """Of the middle of a row behind the front of the hall: fronts of rows 0 and 1 face each other, and so on."""
+    """Distance of a row's center from the front of the hall: the fronts of rows 0 and 1 face each other, and so on."""
     pairs, second = divmod(at, 2)
     pair = 2 * spec.rack_depth_m + spec.cold_aisle_m + spec.hot_aisle_m
     return pairs * pair + second * (spec.rack_depth_m + spec.cold_aisle_m) + spec.rack_depth_m / 2
 
 
 def zones_of(spec: HallSpec, floor: Floor, power_w: NDArray[np.float64]) -> NDArray[np.int32]:
-    """int32[racks]: rows one behind another until their power is that of a zone; no zone has rows of two banks."""
+    """int32[racks]: consecutive rows until they reach a zone's power; a zone never spans two banks."""
     rows = int(floor.row.max(initial=-1)) + 1
     watts = np.bincount(floor.row, weights=power_w, minlength=rows)
     left = np.zeros(rows)
@@ -153,11 +153,11 @@ def zones_of(spec: HallSpec, floor: Floor, power_w: NDArray[np.float64]) -> NDAr
 
 @dataclass(eq=False)
 class RackRow:
-    """Racks side by side.
+    """Racks in a row.
 
     Attributes:
-        servers: First and last server that the row is for; those of rows of switches are of whom they serve.
-        central: Whether it serves all of a hall of several parts.
+        servers: First and last server of the row; for rows of switches, of the servers that they connect.
+        central: Whether it serves an entire hall of several parts.
     """
 
     racks: list[int]
@@ -170,11 +170,11 @@ class Filling:
     """Racks and rows so far.
 
     Attributes:
-        panels: int64[devices], ports on patch panels that each needs in its rack.
-        panel_ports: Of a panel, one rack unit each.
-        reserve: Units of each rack with patched devices that stay free for panels besides.
+        panels: int64[devices], patch panel ports that each needs in its rack.
+        panel_ports: Ports of a panel, which takes one rack unit.
+        reserve: Extra units reserved for panels in each rack with patched devices.
         rack, unit: int32[devices].
-        rows: In order; cables are short between neighbours.
+        rows: In order; cables between neighbors are short.
     """
 
     spec: HallSpec
@@ -189,12 +189,12 @@ class Filling:
     rows: list[RackRow] = field(default_factory=list)
 
     def pack(self, order: Sequence[int], units: int, *, hang: bool = False) -> list[int]:
-        """Puts devices one upon the other, in a new rack where height or power ends; panels take units, too.
+        """Stacks devices, with a new rack when height or power is used up; panels take units, too.
 
         Args:
             order: Devices.
-            units: That they may take of a rack.
-            hang: From the top down, as switches are: their cables leave over the rack.
+            units: Units per rack that they may use.
+            hang: From the top down, as for switches, whose cables leave above the rack.
         """
         racks: list[int] = []
         used, ports = units + 1, 0
@@ -213,21 +213,21 @@ class Filling:
         return racks
 
     def panels_for(self, ports: int) -> int:
-        """Units for the panels of so many ports."""
+        """Units for the panels of a number of ports."""
         return math.ceil(ports / self.panel_ports) + self.reserve if ports else 0
 
     def watts(self, row: RackRow) -> float:
-        """Of a row."""
+        """Power of a row."""
         return sum(self.power_w[rack] for rack in row.racks)
 
 
 def server_rows(filling: Filling, racks: Sequence[int], each: int, tiers: Sequence[Sequence[Segment]]) -> None:
-    """Racks of servers in rows.
+    """Puts racks of servers into rows.
 
     Args:
-        filling: What the rows are added to.
-        racks: Of servers, in order.
-        each: Servers of a rack.
+        filling: The rows are added to it.
+        racks: Server racks, in order.
+        each: Servers per rack.
         tiers: Segments of the back-end's switches, tier by tier from the lowest.
     """
     wide, block, starts = _width(filling, len(racks), each, tiers)
@@ -240,7 +240,7 @@ def server_rows(filling: Filling, racks: Sequence[int], each: int, tiers: Sequen
 
 
 def _width(filling: Filling, racks: int, each: int, tiers: Sequence[Sequence[Segment]]) -> tuple[int, int, list[int]]:
-    """Most racks of servers in a row, racks that stay together, and racks with which a row begins."""
+    """Maximum server racks per row, racks that stay together, and racks that begin a row."""
     wide, block = _widest(filling, racks), 1
     for segments in tiers:
         most = max(math.ceil((one.last + 1) / each) - one.first // each for one in segments)
@@ -251,7 +251,7 @@ def _width(filling: Filling, racks: int, each: int, tiers: Sequence[Sequence[Seg
 
 
 def _widest(filling: Filling, racks: int) -> int:
-    """So many that the racks of their leafs have places in the row."""
+    """The most server racks that leave space for the racks of their leafs in the row."""
     spec, devices = filling.spec, filling.devices
     leafs = np.flatnonzero(devices.level == 1)
     units = devices.height_u[leafs].sum() + filling.panels[leafs].sum() / filling.panel_ports
@@ -267,7 +267,7 @@ def _widest(filling: Filling, racks: int) -> int:
 
 
 def network_rows(filling: Filling, segments: Sequence[Segment]) -> None:
-    """Switches of a tier: in the middle of the row that they serve, or of several, or in rows of their own."""
+    """Places switches of a tier: in the middle of the row or rows that they serve, or in separate rows."""
     all_rows = list(filling.rows)
     together: dict[tuple[int, int], list[int]] = {}
     for one in segments:

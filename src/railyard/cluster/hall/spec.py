@@ -1,4 +1,4 @@
-"""A hall as it is asked for: what a rack, a row and a zone take, and how wide the aisles are."""
+"""Specification of a hall: limits of racks, rows and zones, and widths of aisles."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from railyard.kit.schema.quantity import LENGTH, LOSS, POWER
 
 @dataclass(frozen=True, kw_only=True)
 class HallSpec:
-    """The hall that racks stand in: limits of racks, rows and zones, aisles, trays.
+    """The hall with its racks: limits of racks, rows and zones, aisles, trays.
 
-    Sizes of racks and aisles are those that ANSI/TIA-942 asks for (front 1.2 m, behind 1 m preferred, 0.6 m at least);
-    limits of power are assumptions that stand beside each.
+    Sizes of racks and aisles follow ANSI/TIA-942 (front 1.2 m, rear 1 m preferred, 0.6 m minimum); limits of power are
+    assumptions, explained with each.
 
     Attributes:
-        rack_units: Of a rack (EIA-310).
-        air_w: What is cooled in a rack with air: four HGX H100 servers of 10.2 kW, as in NVIDIA's DGX SuperPOD H100
-            reference.
-        liquid_w: With liquid, where a scale-up domain spans servers: 132 kW for a GB200 NVL72 rack (maker's figure).
-        network_units: Units of a rack of switches that switches and panels take; the rest is for fibre trays.
-        row_racks: Most racks of a row: 12 m, so that cables within a row are short and ways out are, too.
-        row_w: Most power of a row: two busways of 1,600 A at 415 V, each to 80 % (0.92 MW), each with a twin.
-        zone_w: Most power of a zone: rows that share a block of UPS, generator and cooling; 3 MW, assumed.
-        rack_width_m, rack_depth_m: Of a rack.
-        cold_aisle_m, hot_aisle_m: Between fronts and between backs of rows.
-        cross_aisle_m: Between banks, which are rows behind one another.
-        banks: How many stand side by side; None: as many as make the cables shortest in total.
-        tray_m: Height of the trays over the floor.
-        slack_m: Left over at each end of a cable.
-        patch_db: Lost at each connection in a patch panel: the most that TIA-568 allows a mated pair; 0.35 dB where
-            connectors are bought as low-loss.
+        rack_units: Height of a rack (EIA-310).
+        air_w: Cooling per rack with air: four HGX H100 servers of 10.2 kW, as in NVIDIA's DGX SuperPOD H100 reference.
+        liquid_w: Cooling per rack with liquid, if a scale-up domain spans servers: 132 kW for a GB200 NVL72 rack
+            (vendor).
+        network_units: Units of a switch rack for switches and panels; the rest is for fiber trays.
+        row_racks: Maximum racks per row: 12 m, so that cables within a row and out of it are short.
+        row_w: Maximum power per row: two busways of 1,600 A at 415 V, each at 80 % (0.92 MW), each redundant.
+        zone_w: Maximum power of a zone: rows that share a block of UPS, generator and cooling; 3 MW, assumed.
+        rack_width_m, rack_depth_m: Size of a rack.
+        cold_aisle_m, hot_aisle_m: Distance between fronts and between backs of rows.
+        cross_aisle_m: Distance between banks, which are rows behind one another.
+        banks: Number of banks next to each other; None: as many as minimize the total cable length.
+        tray_m: Height of the trays above the floor.
+        slack_m: Slack at each end of a cable.
+        patch_db: Loss at each patch panel connection: the TIA-568 maximum of a mated pair; 0.35 dB for low-loss
+            connectors.
     """
 
     rack_units: int = field(default=42, metadata=f.count("rack_units", "Units of a rack", bounds=limits(1, 100)))
@@ -133,7 +133,7 @@ class HallSpec:
     )
 
     def __post_init__(self) -> None:
-        """Refuses what no hall is."""
+        """Rejects impossible halls."""
         for name, key in (("rack_units", "rack_units"), ("network_units", "network_units"), ("row_racks", "row_racks")):
             if getattr(self, name) < 1:
                 raise InputError("a hall needs at least one of these", key=f"hall.{key}", found=getattr(self, name))

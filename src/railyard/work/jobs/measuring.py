@@ -1,4 +1,4 @@
-"""What each job takes alone and beside the others, what each of them costs it, and how full the network was."""
+"""Figures of jobs that share a cluster: times alone and together, what each costs the others, network load."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Compared:
     """Every job alone, all together, and all but one.
 
     Attributes:
-        without: By number of the one that is left out.
-        free: By number of a job of steps, a step of it on networks without limit.
+        without: Runs of all but one job, by the number of the missing one.
+        free: By number of a training job: one of its steps on unlimited networks.
     """
 
     shared: SharedCluster
@@ -74,13 +74,13 @@ class Compared:
 
 
 class TransferNumbers(TypedDict, total=False):
-    """What only serving jobs lose."""
+    """Figures that only serving jobs have."""
 
     transfer_share: float
 
 
 class Trained(TypedDict, total=False):
-    """What only training jobs have."""
+    """Figures that only training jobs have."""
 
     exposed_s: float
     usd_per_h: Band
@@ -88,7 +88,7 @@ class Trained(TypedDict, total=False):
 
 
 def measure(compared: Compared) -> MeasuredVariant[JobsVariant]:
-    """Everything about one variant."""
+    """All figures of one variant."""
     shared, together = compared.shared, compared.together
     rows = [_job(compared, tenant) for tenant in shared.tenants]
     record = together.record
@@ -157,7 +157,7 @@ def _ratio(figure: Figure, base: Figure) -> float:
 
 
 def _cost(compared: Compared, number: int, other: int) -> CostRow:
-    """What one job takes longer because another is there: all together against all without that one."""
+    """How much longer one job takes because of another: all together against all without the other."""
     every, without = compared.together.figures[number], compared.without[other].figures[number]
     transfers: TransferNumbers = {}
     if isinstance(every, Answering) and isinstance(without, Answering):
@@ -177,7 +177,7 @@ def _figure(compared: Compared, tenant: JobTenant, figure: Figure) -> SteppedFig
         tax = _tax(figure, split, compared.free[tenant.number], slows=figure.record.graph.loss is not None)
         trained = _trained(shared, tenant, figure, split)
         return SteppedFigure(step_s=figure.step_s, steps=figure.steps, tax=tax, **trained)
-    job = cast("ServingJob", tenant.serving)  # only a serving job answers
+    job = cast("ServingJob", tenant.serving)  # only serving jobs get here
     usd_per_h, usd_per_mtoken = _served_money(shared, tenant, job, figure)
     return ServingFigure(
         ttft_s=Percentiles(**figure.ttft_s),
@@ -191,13 +191,13 @@ def _figure(compared: Compared, tenant: JobTenant, figure: Figure) -> SteppedFig
 
 
 def _tax(figure: JobSetSteps, split: Decomposition, free: FreeNetworkRun, *, slows: bool) -> TaxFigures:
-    """What networks, and the other jobs on them, take of a mean step."""
+    """Share of a mean step that networks, and the other jobs on them, cost."""
     step = {cause: seconds / split.step_s * figure.step_s for cause, seconds in split.by_cause().items()}
     return tax_of(step, free.without_scale_out, free.without_networks, free.engine, slows=slows)
 
 
 def _trained(shared: SharedCluster, tenant: JobTenant, figure: JobSetSteps, split: Decomposition) -> Trained:
-    """Communication that a step waits for, and its cost; the job pays for its share of the machine."""
+    """Exposed communication and its cost; a job pays for its share of the machine."""
     if tenant.training is None:
         return {}
     training, prepared = tenant.training.training, tenant.training
@@ -225,7 +225,7 @@ def _trained(shared: SharedCluster, tenant: JobTenant, figure: JobSetSteps, spli
 def _served_money(
     shared: SharedCluster, tenant: JobTenant, job: ServingJob, figure: Answering
 ) -> tuple[Band, Band | None]:
-    """Dollars an hour and per million tokens; the job pays for its share of the machine."""
+    """Dollars per hour and per million tokens; a job pays for its share of the machine."""
     job = job.as_sent(figure.run)
     served = latencies(job, job.requests, figure.run)
     objective = objective_of(job)
@@ -249,7 +249,7 @@ def _parts(shared: SharedCluster, tenant: JobTenant) -> list[CostPart]:
 
 
 def _network(shared: SharedCluster, record: Record) -> SharedNetwork:
-    """Load of the links, a mean over the run of all jobs, by tier; and the busiest of them."""
+    """Link load by tier, averaged over the run of all jobs, and the busiest links."""
     links = shared.machine.links
     span_s = max(record.makespan_ps * 1e-12, 1e-12)
     carried = links.to_physical(record.table("links")["bytes"])

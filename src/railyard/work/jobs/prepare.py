@@ -1,4 +1,4 @@
-"""Jobs that share a cluster, made before anything is simulated: input errors appear here, and nowhere later."""
+"""Prepares jobs that share a cluster; all input errors are raised here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def draft_of(draft: Draft, number: int) -> Draft:
-    """The scenario as if one job had the cluster; values keep their places in the file."""
+    """The scenario as if one job had the cluster to itself; values keep their places in the file."""
     node = draft.tree.value["workload"].value["jobs"].value[number]
     kind = draft.scenario.jobs[number].kind
     return draft.changed(
@@ -60,7 +60,7 @@ def draft_of(draft: Draft, number: int) -> Draft:
 
 @contextmanager
 def as_job(number: int, kind: str) -> Iterator[None]:
-    """Gives errors of one job the keys that it has among several."""
+    """Maps the keys in one job's errors to its keys among several jobs."""
     place = f"workload.jobs.{number}"
     try:
         yield
@@ -83,12 +83,12 @@ class JobTenant:
     """One of the jobs.
 
     Attributes:
-        number: Its place among them, from 0.
+        number: Its index among the jobs.
         placement: int32[ranks], its accelerators.
-        step: What it does again and again; None of a job that serves.
-        training: As a training job alone would be prepared; None of others.
-        serving: As a serving job alone would be prepared; None of others.
-        notes: What its file does not say, in words.
+        step: Its repeated step; None for a serving job.
+        training: Prepared as a training job alone; None for others.
+        serving: Prepared as a serving job alone; None for others.
+        notes: Defaults that its file does not state.
     """
 
     number: int
@@ -101,12 +101,12 @@ class JobTenant:
 
     @property
     def name(self) -> str:
-        """How it is called."""
+        """Name of the job."""
         return self.section.name
 
     @property
     def start_ps(self) -> int:
-        """When it starts."""
+        """Start time."""
         return round(self.section.start * 1e12)
 
 
@@ -115,7 +115,7 @@ class SharedCluster:
     """One variant, ready to run.
 
     Attributes:
-        faults: What goes wrong; ranks count from the first job on.
+        faults: Faults; ranks are counted across jobs from the first on.
     """
 
     variant: Variant
@@ -128,15 +128,15 @@ class SharedCluster:
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
+        """Seed of everything random."""
         return self.variant.draft.scenario.seed
 
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[SharedCluster]:
-    """All variants of a scenario, ready to run.
+    """Prepares all variants of a scenario.
 
     Raises:
-        InputError: One of them cannot be run; with the place in the scenario.
+        InputError: A variant cannot be run; names the place in the scenario.
     """
     memo = Memo()
     return [_shared(variant, memo, engine) for variant in variants]
@@ -164,7 +164,7 @@ def _shared(variant: Variant, memo: Memo, engine: str | None) -> SharedCluster:
             part = machine.part(_seen(scenario.jobs[number], placement, machine))
             made.append(tenant(variant, number, part, placement, memo))
     wrong.raise_all()
-    assert name is not None  # else `wrong` has raised
+    assert name is not None  # otherwise `wrong` has raised
     assert faults is not None
     assert policy is not None
     tenants = tuple(made)
@@ -199,10 +199,10 @@ def _check_parts(variant: Variant, memo: Memo, wrong: Refusals) -> None:
 def _refuse_fatal(
     draft: Draft, faults: tuple[Fault, ...], machine: Cluster, tenants: Sequence[JobTenant], policy: CollectivePolicy
 ) -> None:
-    """Refuses deaths that a job does not survive; steps follow one another, so that one meets those for good.
+    """Rejects deaths that a job does not survive; steps repeat, so a step would hit them permanently.
 
     Raises:
-        InputError: There is one.
+        InputError: There is such a death.
     """
     steps = [Job(tenant.step, tenant.placement) for tenant in tenants if tenant.step is not None]
     serving = {rank for tenant in tenants if tenant.serving is not None for rank in tenant.placement.tolist()}
@@ -217,10 +217,10 @@ def _refuse_fatal(
 
 
 def _placements(draft: Draft, machine: Cluster) -> list[NDArray[np.int32]]:
-    """The accelerators of every job; jobs choose in the order in which they stand.
+    """The accelerators of every job; jobs choose in the order of the scenario.
 
     Raises:
-        InputError: They want more than there are, or not whole servers.
+        InputError: They request more than there are, or not whole servers.
     """
     jobs = draft.scenario.jobs
     wanted = [job.accelerators for job in jobs]
@@ -243,7 +243,7 @@ def _placements(draft: Draft, machine: Cluster) -> list[NDArray[np.int32]]:
 
 
 def whose(machine: Cluster, tenant: str | None) -> NDArray[np.bool_]:
-    """bool[ranks], accelerators all of whose ports are a tenant's (or nobody's, for a job of none).
+    """bool[ranks], accelerators all of whose ports are a tenant's (or unowned, for a job without a tenant).
 
     Raises:
         InputError: The cluster has no such tenant.
@@ -271,7 +271,7 @@ def _check_servers(accelerators: int, machine: Cluster) -> None:
 
 
 def _seen(job: JobSection, placement: NDArray[np.int32], machine: Cluster) -> NDArray[np.int32]:
-    """The accelerators on which the work is laid out: where single ones are scattered, those of so many servers."""
+    """The accelerators on which the work is laid out: where single ones are scattered, those of as many servers."""
     if policies.get(job.placement.policy).keeps_domains:
         return placement
     return np.arange(len(placement), dtype=np.int32) % machine.ranks
@@ -281,7 +281,7 @@ def tenant(variant: Variant, number: int, part: Cluster, placement: NDArray[np.i
     """One of the jobs on its part of the machine.
 
     Raises:
-        InputError: It cannot be run there; with the place in the scenario.
+        InputError: It cannot be run there; names the place in the scenario.
     """
     section = variant.draft.scenario.jobs[number]
     part_variant = replace(variant, settings={}, draft=draft_of(variant.draft, number))

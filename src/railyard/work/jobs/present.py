@@ -1,4 +1,4 @@
-"""Results of jobs that share a cluster, in words."""
+"""Tables and text for jobs that share a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _VISIBLE = 5e-4
 
 
 def rows(variant: JobsVariant) -> Iterator[list[str]]:
-    """One variant's cells under `HEADINGS`, a row a job."""
+    """One variant's cells under `HEADINGS`, a row per job."""
     for job in variant.jobs:
         yield [
             variant.name,
@@ -52,7 +52,7 @@ def rows(variant: JobsVariant) -> Iterator[list[str]]:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """A line a job, and where the report is."""
+    """One line per job, and the path of the report."""
     lines = [f"{result.name}: jobs that share a cluster, engine {result.provenance.engine}"]
     for variant in result.jobs:
         lines += ["  ".join(cells) for cells in rows(variant)]
@@ -60,7 +60,7 @@ def card(result: Result, report: Path | None) -> str:
 
 
 def why(result: Result) -> str:
-    """Which job the others cost most."""
+    """The job that loses most to the others."""
     return "\n".join(_most(variant) for variant in result.jobs)
 
 
@@ -75,7 +75,7 @@ def _most(variant: JobsVariant) -> str:
 
 
 def _tax(job: JobRow) -> str:
-    """`4.1 % (2.0 % alone)`; empty for a job that serves."""
+    """`4.1 % (2.0 % alone)`; empty for a serving job."""
     if isinstance(job.together, ServingFigure) or isinstance(job.alone, ServingFigure):
         return ""
     together, alone = (numbers.percent(figure.tax.tokens_lost) for figure in (job.together, job.alone))
@@ -83,7 +83,7 @@ def _tax(job: JobRow) -> str:
 
 
 def explain(result: Result) -> str:
-    """What a table does not show: transfers of serving jobs, and whether serving and fabric agree."""
+    """Notes below the table: transfers of serving jobs, and whether serving and fabric converged."""
     return "\n".join(line for variant in result.jobs for line in _notes(variant))
 
 
@@ -120,7 +120,7 @@ def _money(job: JobRow) -> str:
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
-    """The comparison, a row a job."""
+    """The comparison, a row per job."""
     yield Sheet(HEADINGS, [cells for variant in result.jobs for cells in rows(variant)], right=RIGHT)
 
 

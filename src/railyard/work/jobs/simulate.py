@@ -1,4 +1,4 @@
-"""Jobs through an engine: alone, all together, and all but one; serving and the fabric by turns until they agree."""
+"""Simulates jobs alone, all together, and all but one; alternates serving and the fabric until they agree."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     from railyard.work.jobs.traffic import KvTransfers
 
 STEPS = 2
-"""Of the longest step, for which all jobs run side by side."""
+"""Number of steps of the slowest job during which all jobs run together."""
 MARGIN = 1.5
-"""Others run for so much longer than they would alone, so that they are still there when a slowed step ends."""
+"""Other jobs run this much longer than they would alone, so that they are still running when a slowed step ends."""
 ENOUGH = 0.01
-"""Serving and fabric agree when nothing moves by more than this share from one round to the next."""
+"""Serving and fabric have converged when nothing changes by more than this share between rounds."""
 MOST_ROUNDS = 6
 ONLY_SERVING_PS = 2 * 10**12
-"""How much of a run is put on the fabric where no job has steps."""
+"""Simulated time on the fabric if no job has steps."""
 
 
 @dataclass(frozen=True)
 class JobSetSteps:
-    """A job of steps beside others.
+    """A training job together with others.
 
     Attributes:
-        step_s: Mean of the steps that lie in the time in which all jobs run.
+        step_s: Mean of the steps within the time in which all jobs run.
     """
 
     step_s: float
@@ -57,17 +57,17 @@ class JobSetSteps:
 
     @property
     def measure_s(self) -> float:
-        """By which jobs are compared."""
+        """The time by which jobs are compared."""
         return self.step_s
 
 
 @dataclass(frozen=True)
 class Answering:
-    """A serving job beside others.
+    """A serving job together with others.
 
     Attributes:
-        transfer_s: Their mean time there; 0 where there are none.
-        slowdown: The mean over their bytes of how many times as long they took as with no other job.
+        transfer_s: Mean transfer time; 0 without transfers.
+        slowdown: Transfer time relative to that without other jobs, weighted by bytes.
     """
 
     run: Record
@@ -80,7 +80,7 @@ class Answering:
 
     @property
     def measure_s(self) -> float:
-        """By which jobs are compared."""
+        """The time by which jobs are compared."""
         return float(self.ttft_s["p50"] or 0.0)
 
 
@@ -89,12 +89,12 @@ Figure = JobSetSteps | Answering
 
 @dataclass(frozen=True)
 class JobSetOutcome:
-    """Some of the jobs side by side.
+    """Some of the jobs together.
 
     Attributes:
-        record: What happened on the fabric; None where nothing was sent.
-        rounds: How often serving and fabric took turns.
-        moved: By which share anything moved in the last of them.
+        record: Record of the fabric; None if nothing was sent.
+        rounds: Number of rounds between serving and fabric.
+        moved: Largest relative change in the last round.
     """
 
     figures: Mapping[int, Figure]
@@ -105,7 +105,7 @@ class JobSetOutcome:
 
 @dataclass(frozen=True)
 class FreeNetworkRun:
-    """Where a step goes on networks without limit, seconds by cause; see `measure.tax`."""
+    """Seconds of a step by cause on unlimited networks; see `measure.tax`."""
 
     without_scale_out: Mapping[str, float]
     without_networks: Mapping[str, float]
@@ -125,7 +125,7 @@ class JobSetRuns:
     _from_ps: dict[int, int] = field(default_factory=dict)
 
     def plan(self) -> None:
-        """How many steps of each job make the time in which all run side by side."""
+        """Number of steps of each job that cover the time in which all run together."""
         stepping = [tenant for tenant in self.shared.tenants if tenant.step is not None]
         took = {t.number: self._record([Job(_step(t), t.placement)]).makespan_ps for t in stepping}
         if not took:
@@ -138,7 +138,7 @@ class JobSetRuns:
             self.repeats[tenant.number] = 1 if once else max(steps, 1)
 
     def of(self, members: Sequence[int]) -> JobSetOutcome:
-        """Some of the jobs side by side."""
+        """The outcome of some of the jobs running together."""
         key = tuple(sorted(members))
         if key not in self._found:
             self._found[key] = self._settled(key)
@@ -146,7 +146,7 @@ class JobSetRuns:
         return self._found[key]
 
     def unlimited(self, number: int) -> FreeNetworkRun:
-        """Where a step of a job goes without limits of the scale-out network, and of all: no other job is felt."""
+        """Where a step's time goes without limits of the scale-out network, and of all networks, without other jobs."""
         shared, tenant = self.shared, self._tenant(number)
         plain = Conditions(shared.engine, shared.machine, shared.policy, shared.faults)
 
@@ -172,7 +172,7 @@ class JobSetRuns:
         return found
 
     def _round(self, members: tuple[int, ...], runs: Mapping[int, Record]) -> JobSetOutcome:
-        """All jobs on the fabric, serving ones as they were in a run."""
+        """All jobs on the fabric, with serving jobs sending as in a previous run."""
         traffic = {number: self._traffic(number, run) for number, run in runs.items()}
         jobs = {number: self._job(number, traffic.get(number)) for number in members}
         running = [number for number, job in jobs.items() if len(job.work)]
@@ -212,7 +212,7 @@ class JobSetRuns:
         )
 
     def _answered(self, number: int, links: Links | None) -> Record:
-        """A serving job's requests, over links as slow as they have been found; None: at their own rates."""
+        """A serving job's requests over links slowed as measured; None: links at their own rates."""
         job = self._tenant(number).serving
         if job is None:
             raise TypeError("not a serving job")
@@ -260,7 +260,7 @@ def _step(tenant: JobTenant) -> TaskGraph:
 
 
 def _beside(tenant: JobTenant, machine: Cluster) -> TaskGraph:
-    """A step whose computations lose to communication what they lose on a machine."""
+    """A step whose overlapped computations lose to communication what they lose on a machine."""
     step = _step(tenant)
     if tenant.training is None or step.loss is None:
         return step
@@ -275,14 +275,14 @@ def _answering(outcome: JobSetOutcome, number: int) -> Answering:
 
 
 def _took(part: Record, job: Job) -> NDArray[np.float64]:
-    """float64[n], from the release of each transfer to its end, ps."""
+    """float64[n], time from the release of each transfer to its end, ps."""
     release = 0 if job.work.release_ps is None else job.work.release_ps
     took: NDArray[np.float64] = (part.end_ps - job.start_ps - release).astype(np.float64)
     return took
 
 
 def _stepped(part: Record, job: Job, repeats: int, window: tuple[int, int]) -> JobSetSteps:
-    """The steps of a job that lie in a window; all of them where none does."""
+    """The steps of a job within a window; all of them if none is."""
     ends = part.end_ps.reshape(repeats, -1).max(axis=1)
     begins = np.concatenate([[job.start_ps], ends[:-1]])
     inside = (begins >= window[0]) & (ends <= window[1])
@@ -292,7 +292,7 @@ def _stepped(part: Record, job: Job, repeats: int, window: tuple[int, int]) -> J
 
 
 def _damped(before: JobSetOutcome, after: JobSetOutcome) -> JobSetOutcome:
-    """Links half way between two rounds, in time for a byte, so that turns do not swing to and fro."""
+    """Links halfway between two rounds, in time per byte, so that rounds do not oscillate."""
     figures = dict(after.figures)
     for number, figure in after.figures.items():
         old = before.figures[number]

@@ -1,4 +1,4 @@
-"""What a serving job puts on the fabric, as tasks; and its links as slow as other jobs made that traffic."""
+"""Traffic of a serving job on the fabric, as tasks; and its links, slowed as other jobs slowed that traffic."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KvTransfers:
-    """Keys and values on their way from prompts to answers, in a part of a run.
+    """KV cache transfers from prefill to decode, in a part of a run.
 
     Attributes:
         graph: A transfer for every lane of every request, released when it was sent.
-        source: int32[n], the replica that sends.
-        target: int32[n], the replica that takes.
+        source: int32[n], the sending replica.
+        target: int32[n], the receiving replica.
     """
 
     graph: TaskGraph
@@ -41,16 +41,16 @@ class KvTransfers:
 
 
 def middle_ps(run: Record) -> int:
-    """A time by which half of the transfers have begun; 0 where there are none."""
+    """Time by which half of the transfers have begun; 0 without transfers."""
     began = run.column("transfer_start_ps")
     began = began[began >= 0]
     return int(np.median(began)) if began.size else 0
 
 
 def traffic_of(job: ServingJob, run: Record, from_ps: int, span_ps: int) -> KvTransfers:
-    """The transfers that begin in a part of a run; their release times count from its beginning.
+    """Transfers that begin in a part of a run; release times are relative to its start.
 
-    The part that flows while a prompt is computed is released with it, the rest when its first token is there.
+    The part that is sent during prefill is released with it, the rest with the first token.
     """
     pools = {pool.role: pool for pool in job.pools}
     if not {"prefill", "decode"} <= set(pools) or any(pool.home for pool in job.pools):
@@ -62,7 +62,7 @@ def traffic_of(job: ServingJob, run: Record, from_ps: int, span_ps: int) -> KvTr
 
 @dataclass(frozen=True, eq=False)
 class _Lanes:
-    """Transfers between ranks, a row each."""
+    """Transfers between ranks, one row each."""
 
     rank: Ints
     peer: Ints
@@ -126,12 +126,12 @@ def _traffic(job: ServingJob, lanes: _Lanes) -> KvTransfers:
 
 
 def slowed(links: Links, traffic: KvTransfers, slowdown: NDArray[np.float64]) -> Links:
-    """Links as slow as their traffic became, each by the mean over its bytes.
+    """Links slowed by the mean slowdown of their traffic, weighted by bytes.
 
     Args:
-        links: At their own rates.
-        traffic: Whose ways they are.
-        slowdown: float64[n], how many times as long each transfer took beside other jobs.
+        links: Links at their own rates.
+        traffic: The transfers over them.
+        slowdown: float64[n], time of each transfer with other jobs relative to without.
     """
     ends, inverse = np.unique(np.stack([traffic.source, traffic.target]), axis=1, return_inverse=True)
     size = traffic.graph.size_bytes.astype(np.float64)

@@ -1,9 +1,9 @@
-"""What a user can change about a job: one registry, from which `run` and `explain` try the same remedies.
+"""Remedies: what a user can change about a job. `run` and `explain` share this registry.
 
-A remedy is a set of scenario keys with new values, so that what was promised can be typed and run. It changes one
-thing: what is broken, the layout, the precision, the software, the collectives, the fabric, its queue pairs, the
-topology, the links, the placement or the checkpoints. Hardware that nobody sells (1.25 times the FLOPS) is sensitivity
-analysis: see `measure.bottleneck`.
+A remedy is a set of scenario keys with new values, so that a prediction can be typed in and run. It changes one thing:
+what is broken, the layout, the precision, the software, the collectives, the fabric, its queue pairs, the topology, the
+links, the placement or the checkpoints. Hypothetical hardware (1.25 times the FLOPS) is sensitivity analysis: see
+`measure.bottleneck`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Remedy:
 
     Attributes:
         removes: Name of the branch of the tree that it is meant to shorten.
-        changes: Values by dotted key of the scenario; keys of the layout that are left out stay as they are.
-        assumes: What it takes for granted, "" for nothing.
-        bound: Whether nobody sells it: it has no price and only says what others cannot exceed.
+        changes: Values by dotted key of the scenario; other layout keys stay as they are.
+        assumes: What it assumes, "" for nothing.
+        bound: Whether it cannot be bought: it has no price and only bounds what others can gain.
     """
 
     name: str
@@ -54,12 +54,12 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Waits:
-    """What the step of a job waits for.
+    """What a job's step waits for.
 
     Attributes:
-        shares: Of the step, by branch of the tree ("pipeline bubble", "recompute").
-        network: Share of its tokens that the scale-out network takes.
-        best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
+        shares: Shares of the step by branch of the tree ("pipeline bubble", "recompute").
+        network: Share of its tokens lost to the scale-out network.
+        best_interval_steps: Best checkpoint interval; None if checkpoints do not stall the job.
     """
 
     shares: Mapping[str, float]
@@ -67,18 +67,18 @@ class Waits:
     best_interval_steps: int | None = None
 
     def of(self, branch: str) -> float:
-        """Share of a branch; 0 where there is none."""
+        """Share of a branch; 0 if it is absent."""
         return self.shares.get(branch, 0.0)
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """Remedies of one kind; its record is its registration.
+    """Remedies of one kind; creating the record registers it.
 
     Attributes:
-        propose: Remedies that speak to something in the waits of a job; what the job does already is left out.
+        propose: Remedies for something in the job's waits, without what the job already does.
         in_run: Whether `run` tries them too; `explain` tries all.
-        bounded: Whether none can gain more than the bound of all fabrics (`ideal`) does.
+        bounded: Whether none can gain more than the bound over all fabrics (`ideal`).
     """
 
     name: str

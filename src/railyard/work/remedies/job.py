@@ -1,4 +1,4 @@
-"""Software, precision, checkpoints, and the repair of what is broken."""
+"""Software, precision, checkpoints, and repair of what is broken."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FUSED = ("fused_norm", "fused_activation", "fused_residual", "fused_rope", "fus
 
 
 def propose_software(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """What other software of the job would do."""
+    """Other software options of the job."""
     software, layout = job.training.software, job.training.layout
     if not software.cuda_graphs and waits.of("waiting for the host") > 0:
         yield Remedy("CUDA graphs", "software", "waiting for the host", _of_software(cuda_graphs=True))
@@ -65,7 +65,7 @@ proposals.enter(Proposals("software", propose_software))
 
 
 def propose_precision(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """FP8 where the device has units for it."""
+    """FP8 if the device supports it."""
     del waits
     training, accelerator = job.training, job.cluster.accelerator
     if training.precision in ("bf16", "fp16") and supports("fp8", accelerator):
@@ -77,7 +77,7 @@ proposals.enter(Proposals("precision", propose_precision, in_run=True))
 
 
 def propose_checkpoints(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """Daly's interval, where the job keeps another."""
+    """Daly's interval if the job uses another."""
     section, steps = job.training.checkpoint, waits.best_interval_steps
     if section is None or steps is None or steps == section.interval_steps:
         return
@@ -89,7 +89,7 @@ proposals.enter(Proposals("checkpoint interval", propose_checkpoints, in_run=Tru
 
 
 def propose_repair(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """All faults of the scenario at once: `run` knows the step without them already and does not try it."""
+    """Repair of all faults of the scenario at once. `run` does not try it: it already knows the step without faults."""
     del waits
     names = [words(fault_of(fault)) for fault in job.variant.draft.scenario.faults]
     if names:

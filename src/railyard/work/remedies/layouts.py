@@ -1,4 +1,4 @@
-"""Another layout: one key of it changed, or the one that the closed form finds fastest."""
+"""Other layouts: one key changed, or the layout that the closed form finds fastest."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _DOMAINS = "cluster.ranks_per_domain"
 
 
 def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
-    """The job with other values under some keys of its scenario; a layout that was searched for stays as it is.
+    """The job with other values under some scenario keys; a layout that was searched for is kept.
 
     Its faults are those of the scenario, not sorted by effect.
 
     Raises:
-        InputError: The job does not divide, does not fit or cannot be built then.
+        InputError: The job then does not divide, does not fit or cannot be built.
     """
     fixed: dict[str, Any] = {PARALLELISM: job.training.layout.parallelism()}
     if job.cluster.spec.ranks_per_domain is not None:
@@ -51,14 +51,14 @@ def changed(job: Prepared, changes: Mapping[str, Any]) -> Prepared:
 
 
 def of_layout(**changes: Any) -> dict[str, Any]:
-    """Keys of the layout as keys of the scenario."""
+    """Layout keys as scenario keys."""
     return {f"{PARALLELISM}.{name}": value for name, value in changes.items()}
 
 
 def propose_layout(job: Prepared, waits: Waits) -> Iterator[Remedy]:
     """Less recomputation, other micro-batches, more virtual stages, another schedule."""
     layout = job.training.layout
-    if job.layouts:  # `auto` has tried these
+    if job.layouts:  # `auto` has already tried these
         return
     if layout.recompute == "full":
         yield Remedy("selective recomputation", "layout", "recompute", of_layout(recompute="selective"))
@@ -92,11 +92,11 @@ proposals.enter(Proposals("layout", propose_layout, in_run=True))
 
 
 WORTH = 0.02
-"""Share by which the closed form must be faster."""
+"""Relative speedup in the closed form that makes a simulation worthwhile."""
 
 
 def propose_other_layout(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """One other layout, if one may be worth a simulation."""
+    """One other layout, if one looks worth a simulation."""
     del waits
     if job.layouts or job.training.communication is not None:
         return
@@ -112,7 +112,7 @@ def _fastest(job: Prepared) -> Training | None:
         fit = candidates(plain, Machine.of(job.cluster), job.cluster.ranks, fixed={})
     except InputError:
         return None
-    # One that wants the domains used otherwise is another cluster.
+    # A layout that needs other scale-up domains is another cluster.
     found = [one for one in fit if compose.domain_use_of(job.cluster, one.layout) is None]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""Another network: fabric, queue pairs, oversubscription, link rate, algorithms of collectives, placement of ranks."""
+"""Other networks: fabric, queue pairs, oversubscription, link rate, collective algorithms, rank placement."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 _BOUND = "ideal"
-# Share of the step that waits for the network, below which no other fabric is tried.
+# Share of the step that waits for the network below which no other fabric is tried.
 _WORTH = 0.005
 
 
 def propose_fabric(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """The bound, then the fabrics on sale that spread packets over all links, then reduction in the switches."""
+    """The bound, then fabrics on the market that spray packets over all links, then in-network reduction."""
     fabric = job.cluster.fabric
     if waits.network < _WORTH or fabric.name == _BOUND:
         return
@@ -47,7 +47,7 @@ _COUNTS = (4, 16)
 
 
 def propose_queue_pairs(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """Counts above the fabric's."""
+    """More queue pairs than the fabric's default."""
     fabric = job.cluster.fabric
     if waits.network < _WORTH or not (fabric.hashed and fabric.tells_queue_pairs_apart):
         return
@@ -61,12 +61,12 @@ proposals.enter(Proposals("queue pairs", propose_queue_pairs, in_run=True, bound
 
 
 _KEY = "cluster.back_end.topology.oversubscription"
-# Beyond it nobody builds a back-end: Meta's RoCE fabrics stop at 7:1 between pods (Llama 3 Herd of Models, 3.3.1).
+# No back-end is built beyond this: Meta's RoCE fabrics stop at 7:1 between pods (Llama 3 Herd of Models, 3.3.1).
 _MOST = 8.0
 
 
 def propose_oversubscription(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """One other ratio between leafs and spines, where the topology has one."""
+    """One other ratio between leafs and spines, if the topology has one."""
     ratio: float | None = getattr(job.cluster.spec.back_end.topology, "oversubscription", None)
     if ratio is None or not any(tier.kind == "fabric" for tier in job.cluster.back_end.tiers):
         return
@@ -85,7 +85,7 @@ proposals.enter(Proposals("oversubscription", propose_oversubscription, in_run=T
 
 
 def propose_link_rate(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """One step up, where the network costs time."""
+    """The next faster link rate, if the network costs time."""
     if waits.network < _WORTH:
         return
     cluster, link_bps = job.cluster, job.cluster.plans["back_end"].link_bps
@@ -101,7 +101,7 @@ def propose_link_rate(job: Prepared, waits: Waits) -> Iterator[Remedy]:
 
 
 def _next_nic(job: Prepared) -> Nic | None:
-    """The slowest NIC of the same maker and faster link that the server's PCIe can feed."""
+    """The slowest NIC of the same vendor with a faster link that the server's PCIe can feed."""
     cluster = job.cluster
     here, most_bps = cluster.nic, cluster.server.pcie_bps * cluster.server.accelerators / cluster.server.nics
     known = map(job.catalog.nic, job.catalog.names("nics"))
@@ -113,7 +113,7 @@ proposals.enter(Proposals("link rate", propose_link_rate, in_run=True))
 
 
 def propose_collectives(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """A tuner that takes the algorithm and protocol of the shortest predicted time."""
+    """A tuner that picks the algorithm and protocol with the shortest predicted time."""
     if job.variant.draft.scenario.collectives.selector == "best" or waits.network < _WORTH:
         return
     note = "a tuner plugin, or `NCCL_ALGO` and `NCCL_PROTO`, chooses them by size"
@@ -124,7 +124,7 @@ proposals.enter(Proposals("collectives", propose_collectives, in_run=True))
 
 
 def propose_placement(job: Prepared, waits: Waits) -> Iterator[Remedy]:
-    """Every policy that keeps neighbouring ranks in one domain and leaves nothing to chance."""
+    """Every policy that keeps neighboring ranks in one domain and is not random."""
     here = job.variant.draft.scenario.cluster.placement
     if waits.network < _WORTH:
         return

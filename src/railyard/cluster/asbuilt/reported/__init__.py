@@ -1,1 +1,1 @@
-"""What devices say of themselves except neighbours: counters, tables, sessions, settings, parts; one file a tool."""
+"""What devices report about themselves other than neighbors: counters, tables, sessions, settings, parts."""

@@ -1,6 +1,6 @@
-"""What is in hosts: `nvidia-smi --query-gpu --format=csv`, `lspci -vv`, `ibstat`, `ip -json link`, or a table of parts.
+"""Parts of hosts: `nvidia-smi --query-gpu --format=csv`, `lspci -vv`, `ibstat`, `ip -json link`, or a table of parts.
 
-A table has a row a part and a column for each of `host`, `kind`, `name`, and whichever else of a `Part` is known.
+A table has a row per part, the columns `host`, `kind` and `name`, and any other known field of a `Part`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 GENERATION_GT_S = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
-"""Transfers a second of a lane by generation, 10^9 (PCI Express Base Specification)."""
+"""Transfers per second and lane by generation, 10^9 (PCI Express Base Specification)."""
 
 KINDS = ("accelerator", "nic", "interface")
 
@@ -62,7 +62,7 @@ def _smi(report: DeviceReport, out: Reports) -> None:
 
 
 def _idles(given: dict[str, str]) -> bool:
-    """An accelerator that does nothing lowers the speed of its link; only one that works says what it can."""
+    """An idle accelerator lowers its link speed; only a busy one shows the speed that it can reach."""
     return given.get("pstate", "P8") not in ("P0", "P1", "P2")
 
 

@@ -1,4 +1,4 @@
-"""What devices of a network say of themselves, in the words of no tool."""
+"""What the devices of a network report about themselves, independent of the tool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PortCount:
     """A counter of a port.
 
     Attributes:
-        device: As the tool calls it: a name, or an address of `NetworkTable.addresses`.
+        device: Name that the tool uses, or an address of `NetworkTable.addresses`.
     """
 
     device: str
@@ -34,8 +34,8 @@ class ReportedSession:
     """A routing session.
 
     Attributes:
-        port: Interface that it runs over, or the neighbour's address where it says no interface.
-        state: `Established`, or what else it is.
+        port: Interface that it runs over, or the neighbor's address if the interface is not given.
+        state: `Established`, or another state.
     """
 
     device: str
@@ -46,7 +46,7 @@ class ReportedSession:
 
 @dataclass(frozen=True, slots=True)
 class InstalledRoute:
-    """A route as a device installed it."""
+    """A route as installed on a device."""
 
     device: str
     prefix: str
@@ -61,13 +61,13 @@ class HostPart:
     Attributes:
         kind: `accelerator`, `nic` or `interface`.
         name: `mlx5_0`, a bus address, an index.
-        firmware: Its version; empty: not said.
-        rate_bps: Of its network port now; 0: not said.
-        pcie_gt_s, pcie_gt_s_possible: Transfers a second of a lane of PCIe, now and at most, 10^9; 0: not said.
-        pcie_lanes, pcie_lanes_possible: Of PCIe, now and at most; 0: not said.
+        firmware: Its version; empty: unknown.
+        rate_bps: Current rate of its network port; 0: unknown.
+        pcie_gt_s, pcie_gt_s_possible: PCIe transfers per second and lane, current and maximum, 10^9; 0: unknown.
+        pcie_lanes, pcie_lanes_possible: PCIe lanes, current and maximum; 0: unknown.
         mtu: Bytes; 0: not said.
-        up: Whether its port has a link; None: not said, or it has none.
-        address: GUID or MAC address of its port, in hexadecimal digits; empty: not said.
+        up: Whether its port has a link; None: unknown, or no port.
+        address: GUID or MAC address of its port, in hexadecimal digits; empty: unknown.
     """
 
     host: str
@@ -87,7 +87,7 @@ class HostPart:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a switch runs, word by word, in the dialect of its operating system."""
+    """The configuration of a switch as text, in the dialect of its operating system."""
 
     device: str
     dialect: str
@@ -97,10 +97,10 @@ class Configuration:
 
 @dataclass
 class Reports:
-    """Everything that was read.
+    """All reports that were read.
 
     Attributes:
-        forwarding: Of each switch by its GUID: port by the destination's GUID, 255 where there is none.
+        forwarding: For each switch by its GUID: port by the destination's GUID, 255 if there is no path.
     """
 
     counts: list[PortCount] = field(default_factory=list)
@@ -136,14 +136,14 @@ readers: Registry[ReportReader] = Registry("kind of report", package="railyard.c
 
 
 def gather(paths: Sequence[Path], devices: Collection[str]) -> Reports:
-    """Everything that devices say in some files, and in all files of some folders.
+    """Reads everything that devices report, in files and in all files of folders.
 
     Args:
         paths: Files and folders.
-        devices: Names of the network's devices: `leaf1.bgp.json`, or a file in a folder `leaf1`, is of leaf1.
+        devices: Names of the network's devices: `leaf1.bgp.json`, or a file in a folder `leaf1`, belongs to leaf1.
 
     Raises:
-        InputError: A path is not there, or a folder is empty.
+        InputError: A path does not exist, or a folder is empty.
     """
     out = Reports()
     known = {name.lower(): name for name in devices}
@@ -168,7 +168,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _owner(path: Path, known: dict[str, str]) -> str:
-    """The device that the longest part of a file's name is, else the folder, else what stands before the first dot."""
+    """The device named by the longest part of the file's name, else by the folder, else by the name's first part."""
     parts = path.name.split(".")
     for count in range(len(parts), 0, -1):
         name = ".".join(parts[:count]).lower()

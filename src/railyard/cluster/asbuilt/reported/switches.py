@@ -1,8 +1,8 @@
 """Forwarding tables of InfiniBand switches: OpenSM's `opensm-lfts.dump`, `dump_fts`, `dump_lfts` and `ibroute`.
 
-A heading names the switch (`Unicast lids [0-22] of switch Lid 2 guid 0x0000000000200000 ('spine0'):`), each line a
-destination's address, the port, and what is there: `0x0001 001 # Channel Adapter portguid 0x...: 'node0000'` or
-`0x0001 065 : (Channel Adapter portguid 0x...: 'node000')`.
+A heading names the switch (`Unicast lids [0-22] of switch Lid 2 guid 0x0000000000200000 ('spine0'):`), and each line
+gives a destination's address, the port, and the destination: `0x0001 001 # Channel Adapter portguid 0x...: 'node0000'`
+or `0x0001 065 : (Channel Adapter portguid 0x...: 'node000')`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NOT_COUNTERS = ("PortSelect", "CounterSelect", "CounterSelect2")
 
 
 def looks_like(text: str) -> bool:
-    """By its headings."""
+    """Whether the text has such headings."""
     return "# Port counters: " in text or "# Port extended counters: " in text or bool(_NODE.match(text))
 
 
 def counts(text: str) -> Iterator[PortCount]:
-    """All counters; devices are called `lid 6`, or by their descriptions."""
+    """All counters; devices are named `lid 6`, or by their descriptions."""
     where = port = ""
     for line in text.splitlines():
         if found := _PORT.match(line):
@@ -55,7 +55,7 @@ def counts(text: str) -> Iterator[PortCount]:
 
 
 def healthy(text: str) -> bool:
-    """Whether it is a report in which nothing is wrong."""
+    """Whether the report shows no errors."""
     return "nodes checked" in text
 
 
@@ -77,7 +77,7 @@ readers.add(
 
 
 def _families(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Tables of peers: at the top, by address family, by VRF, or both."""
+    """Tables of peers: at the top level, by address family, by VRF, or both."""
     if isinstance(document.get("peers"), dict):
         yield document
         return
@@ -105,7 +105,7 @@ def _sessions(report: DeviceReport, out: Reports) -> None:
 
 
 def _rows(document: object) -> dict[str, list[dict[str, Any]]] | None:
-    """Routes by prefix; None where a document is no table of routes."""
+    """Routes by prefix; None if the document is not a route table."""
     if not isinstance(document, dict) or not document:
         return None
     if isinstance(document.get("vrfs"), dict):
@@ -139,7 +139,7 @@ _GUID = re.compile(r"portguid 0x([0-9a-fA-F]+)")
 _ROW = re.compile(r"0x[0-9a-fA-F]{1,8}\s+(\d{1,4}|UNREACHABLE|unreachable)\b")
 
 NO_PORT = 255
-"""Of a destination to which a switch knows no path."""
+"""Marks a destination to which a switch has no path."""
 
 
 def _opensm_tables_read(report: DeviceReport, out: Reports) -> None:
@@ -151,7 +151,7 @@ def _opensm_tables_read(report: DeviceReport, out: Reports) -> None:
             if row is None:
                 out.problems.append(_wrong("a row of a forwarding table has no port", report.file, number, line))
             elif guid is None:
-                nameless += 1  # an address that nothing has any more
+                nameless += 1  # an address that no device has any more
             elif here is not None:
                 here[guid[1].lstrip("0").lower()] = int(row[1]) if row[1].isdecimal() else NO_PORT
         elif line.startswith("Unicast lids"):
@@ -179,7 +179,7 @@ _SET = re.compile(r"^set (interfaces|protocols|class-of-service|routing-options|
 
 
 def dialect_of(report: DeviceReport) -> str:
-    """Name of the dialect, as port names have it; empty where it is none of them."""
+    """Name of the dialect, as port names have it; empty if it is none of them."""
     if report.document is not None:
         tables = report.document
         return "sonic" if isinstance(tables, dict) and {"DEVICE_METADATA", "PORT"} <= set(tables) else ""
