@@ -1,4 +1,4 @@
-"""The servers of a cluster and their parts: how many there are and what reaches the network."""
+"""Servers of a cluster and their parts: how many there are, and the bandwidth that reaches the network."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Kind = Literal["switched", "mesh", "torus", "none"]
 class ScaleUp:
     """Domains of consecutive ranks; the last may be smaller.
 
-    switched: every rank has one link to the domain's switches and one back, each of its whole one-way rate.
-    mesh:     one link for every ordered pair of a domain, each of the rate over `peers`.
-    none:     domains of one rank; nothing can be reached.
+    switched: every rank has one link to the domain's switches and one back, each at its full one-way rate.
+    mesh:     one link per ordered pair of a domain, each at the rate divided by `peers`.
+    none:     domains of one rank, with no scale-up links.
 
     Attributes:
         rate_bps: One way, all links of a rank together.
         nvls: Whether the switches multicast and reduce.
-        peers: Of a mesh: to how many others a rank's rate is divided; not fewer in a partly used domain.
+        peers: For a mesh: number of peers that share a rank's rate; a partly used domain has just as many.
     """
 
     kind: Kind
@@ -112,7 +112,7 @@ class ScaleUp:
         return Csr(np.concatenate([[0], np.cumsum(away)]), link[away].astype(np.int32))
 
     def pair(self, src: Integers, dst: Integers) -> Integers:
-        """Link of each ordered pair of a full mesh: `domain - 1` to every rank, in the order of the peers."""
+        """Link of each ordered pair of a full mesh: `domain - 1` links per rank, in the order of the peers."""
         peer = dst % self.domain
         return self.first_link + src * (self.domain - 1) + peer - (peer > src % self.domain)
 
@@ -139,12 +139,12 @@ class ScaleUp:
 
     @property
     def switches(self) -> int:
-        """Nodes that stand for the switches of a domain."""
+        """Number of nodes that represent a domain's switches."""
         return self.domains if self.kind == "switched" else 0
 
 
 def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
-    """Ranks of a domain: only switched domains of several servers can be used in part, server by server."""
+    """Ranks per domain in use: only switched domains of several servers can be partly used, in whole servers."""
     domain, step = server.scale_up_domain, server.accelerators
     if used is None or used == domain:
         return domain
@@ -168,19 +168,19 @@ def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
 
 
 def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int | None = None) -> ScaleUp:
-    """The scale-up domains of a cluster, its links counted from 0.
+    """The scale-up domains of a cluster, with links counted from 0.
 
     Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are
-    equal slices: the largest that divide the cluster and are not larger than the domain.
+    equal slices: the largest that divide the cluster and do not exceed the domain.
 
     Args:
-        accelerator: Its kind of links and their rate.
+        accelerator: Its link type and rate.
         server: Its domain.
-        ranks: Of the cluster.
+        ranks: Ranks of the cluster.
         used: Ranks of each domain that the job uses; None uses all.
 
     Raises:
-        InputError: The accelerators do not fill whole meshes, or a domain cannot be used in part as asked.
+        InputError: The accelerators do not fill whole meshes, or a domain cannot be partly used as requested.
     """
     kind = accelerator.scale_up_kind
     domain = max(1, min(_used(accelerator, server, used), ranks))
@@ -216,9 +216,9 @@ class Hardware:
 
     Attributes:
         accelerator: Catalogue entry with the scenario's overrides.
-        nic: The same; back-end NIC.
-        nic_bps: What one back-end NIC can move between the wire and memory, bit/s, one way: its rate or its share of
-            PCIe.
+        nic: Back-end NIC, with overrides.
+        nic_bps: Rate at which one back-end NIC moves data between the wire and memory, bit/s, one way: its line rate or
+            its share of PCIe.
         scale_up: Domains, with links counted from 0.
         idle_servers: Servers of the domains that the job leaves unused (see `ClusterSpec.ranks_per_domain`); a domain
             that is not filled to the number asked for has none.
@@ -247,7 +247,7 @@ class Hardware:
 
     @classmethod
     def of(cls, spec: ClusterSpec, catalog: Catalog) -> Hardware:
-        """From the catalogue, with the overrides of the spec.
+        """The hardware of a spec, from the catalog with the spec's overrides.
 
         Raises:
             InputError: A name is unknown, or the accelerators do not fill whole servers.
@@ -283,7 +283,7 @@ def _server(catalog: Catalog, name: str) -> Server:
 
 
 def _per_server(ranks: int, server: Server) -> int:
-    """Accelerators in use in each server: all, or fewer in a cluster of a single one."""
+    """Accelerators in use in each server: all, or fewer if the cluster is a single server."""
     if ranks < 1:
         raise InputError("a cluster has at least one accelerator", key="accelerators", found=ranks)
     if ranks <= server.accelerators:

@@ -1,7 +1,7 @@
-"""Between an accelerator's memory and a NIC's port: PCIe, host memory, the link between sockets, the kernel's TCP.
+"""The path between an accelerator's memory and a NIC's port: PCIe, host memory, the socket link, the kernel's TCP.
 
-Every bound is a share of something that all NICs of a server use at once, as collectives do, each sending and receiving
-at the same rate; one NIC alone may be faster.
+Every bound is a share of something that all NICs of a server use at the same time, as collectives do, each sending and
+receiving at the same rate; a single NIC may be faster.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def nic_bps(nic: Nic, encryption: Encryption) -> float | None:
-    """What a NIC encrypts, one way: as given, else as published; None where nothing is known or cores do it."""
+    """Encryption rate of a NIC, one way: as given, otherwise as published; None if unknown or if cores encrypt."""
     return nic.encryption_bps.get(encryption.protocol) if encryption.rate_bps is None else encryption.rate_bps
 
 
 def bounded(host: HostPath, nic: Nic, encryption: Encryption) -> HostPath:
-    """The path of NICs that move no more than they encrypt."""
+    """The path of NICs, limited to the rate at which they encrypt."""
     most = nic_bps(nic, encryption)
     if most is None or most >= host.rate_bps.max():
         return host
@@ -38,7 +38,7 @@ def bounded(host: HostPath, nic: Nic, encryption: Encryption) -> HostPath:
 
 
 def switch_share(wiring: Wiring, switches: dict[str, Switch], encryption: Encryption) -> NDArray[np.float64]:
-    """float64[nodes], share of the rate of its links that a switch encrypts while all of them are busy; 1 elsewhere."""
+    """float64[nodes], share of its link rates that a switch can encrypt while all are busy; 1 elsewhere."""
     share = np.ones(wiring.nodes)
     if encryption.protocol == "none" or not encryption.facts.every_hop:
         return share
@@ -55,22 +55,25 @@ GpuDirect = Literal["auto", "on", "off", "bounce"]
 Transport = Literal["rdma", "tcp"]
 
 STAGING_PS = 2_000_000
-"""Through host memory, each host: a write over PCIe that has to be seen before the NIC reads it. A stated default: two
-round trips of PCIe at 0.9 us (Neugebauer et al., SIGCOMM 2018, median of small reads under load)."""
+"""Extra latency through host memory, per host: a PCIe write that must be visible before the NIC reads it. A stated
+default: two PCIe round trips of 0.9 us (Neugebauer et al., SIGCOMM 2018, median of small reads under load).
+"""
 SOCKET_PS = 300_000
-"""Over the link between sockets, each host: remote memory is 60 to 130 ns further away, and a transfer with its
-completion crosses two to three times. A stated default."""
+"""Extra latency over the socket link, per host: remote memory is 60 to 130 ns further away, and a transfer with its
+completion crosses the link two to three times. A stated default.
+"""
 TCP_PS = 5_000_000
 """The kernel's TCP, each host, beyond RDMA. A stated default: netperf's TCP_RR takes 25 to 30 us there and back where
 RDMA takes 5."""
 TCP_CORE_BPS = 42e9
-"""What a core receives through the kernel's TCP with all offloads and 9,000-byte packets, bound by copies (Cai et al.,
-Understanding Host Network Stack Overheads, SIGCOMM 2021)."""
+"""Rate at which a core receives through the kernel's TCP with all offloads and 9,000-byte packets, bound by copies (Cai
+et al., Understanding Host Network Stack Overheads, SIGCOMM 2021).
+"""
 PEER_SOCKET_BPS = 176e9
 """From device to device over the link between sockets, one way: 22 GB/s (NCCL 2.30, src/graph/topo.h, Sapphire Rapids;
 6 to 40 GB/s for others)."""
 _STAGED_PASSES, _TCP_PASSES = 2, 4
-"""Times that a byte crosses host memory: written and read; the kernel's copy reads and writes it once more."""
+"""Times that a byte crosses host memory: a write and a read; the kernel's copy reads and writes it again."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +85,8 @@ class HostSpec:
             NCCL's default level (NCCL_NET_GDR_LEVEL=PXB); `on`: always from device to device; `off`: never;
             `bounce`: never, and through an encrypted bounce buffer (confidential computing).
         transport: `rdma`, or `tcp` through the kernel and host memory.
-        tcp_cores: Cores that serve a NIC under TCP, half of them for each direction.
-        bounce_bps: What an accelerator moves through its bounce buffer, one way; None: as the catalogue has it.
+        tcp_cores: Cores that serve a NIC with TCP, half of them for each direction.
+        bounce_bps: Rate of an accelerator's bounce buffer, one way; None: the catalog's.
     """
 
     gpudirect: GpuDirect = "auto"
@@ -111,7 +114,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class HostPath:
-    """What a server's host lets each of its NICs move.
+    """What a server's host allows each of its NICs.
 
     Attributes:
         rate_bps: float64[NICs of a server], one way, while all of them send and receive.
@@ -125,7 +128,7 @@ class HostPath:
 
 
 def unbounded(nics: int, rate_bps: float) -> HostPath:
-    """NICs that nothing but their rate bounds."""
+    """NICs limited only by their line rate."""
     return HostPath(np.full(nics, rate_bps), np.zeros(nics, np.int64))
 
 
@@ -142,11 +145,11 @@ def host_path(
         server: Sockets, memory, PCIe and cores.
         nics_of: int64[accelerators in use, NICs of each], NICs of a server by their number.
         nic_bps: float64[NICs of a server], what each moves with direct access: its rate or its share of PCIe.
-        spec: How bytes get there.
-        cipher_core_bps: What a core that runs TCP encrypts or decrypts, where that is its work too.
+        spec: How bytes get from accelerators to NICs.
+        cipher_core_bps: Encryption rate of a TCP core, if cores encrypt.
 
     Raises:
-        InputError: TCP would take more cores than there are.
+        InputError: TCP would need more cores than there are.
     """
     core_bps = TCP_CORE_BPS if cipher_core_bps is None else 1 / (1 / TCP_CORE_BPS + 1 / cipher_core_bps)
     return _Host(server, nics_of, nic_bps, spec, core_bps).path()
@@ -186,7 +189,7 @@ class _Host:
         return self.spec.transport == "tcp"
 
     def _away(self) -> NDArray[np.float64]:
-        """float64[domains, domains, NICs]: share of a NIC's traffic whose accelerator lies in another memory domain."""
+        """float64[domains, domains, NICs]: share of a NIC's traffic whose accelerator is in another memory domain."""
         domains = self.server.numa_nodes
         away = np.zeros((domains, domains, self.nics))
         users = np.bincount(self.nics_of.ravel(), minlength=self.nics)
@@ -203,7 +206,7 @@ class _Host:
         return away if self.spec.gpudirect == "auto" else np.zeros(self.nics)
 
     def _pcie(self, twice: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What does not stay below a PCIe switch crosses its uplink in both directions at once: sent and received."""
+        """Traffic beyond a PCIe switch crosses its uplink in both directions at once: sent and received."""
         each = self.server.pcie_bps * len(self.nics_of) / self.nics
         most: NDArray[np.float64] = np.divide(each, 2.0 * twice, out=np.full(self.nics, np.inf), where=twice > 0)
         return most
@@ -214,7 +217,7 @@ class _Host:
         return np.where(staged > 0, self.server.host_memory_bps / taken if taken else np.inf, np.inf)
 
     def _socket(self, away: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The fuller direction of each pair of domains: what leaves one side's NICs and what reaches the other's."""
+        """The fuller direction of each domain pair: what leaves one side's NICs and what reaches the other's."""
         load = away.sum(axis=2) + away.sum(axis=2).T
         most = PEER_SOCKET_BPS if self.spec.gpudirect == "on" else self.server.socket_bps
         share = np.divide(most, load, out=np.full(load.shape, np.inf), where=load > 0)
@@ -225,7 +228,7 @@ class _Host:
         return np.full(self.nics, self.spec.tcp_cores / 2 * self.core_bps if self._is_tcp else np.inf)
 
     def _bounce(self) -> NDArray[np.float64]:
-        """An accelerator's buffer is shared by its NICs; a NIC has those of all accelerators that share it."""
+        """An accelerator's buffer is shared by its NICs; a NIC gets the buffers of all accelerators that share it."""
         if self.spec.gpudirect != "bounce":
             return np.full(self.nics, np.inf)
         return np.full(self.nics, (self.spec.bounce_bps or np.inf) * len(self.nics_of) / self.nics)

@@ -1,4 +1,4 @@
-"""Links: every direction of every cable as a row of columns, and sparse lists that say which links a flow uses."""
+"""Links: every direction of every cable as a row of columns, and sparse lists of the links that flows use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUNDING = 1e-9
-"""Difference of shares that counts as none."""
+"""Differences of shares up to this are rounding."""
 
 
 def uneven_bps(
@@ -25,8 +25,8 @@ def uneven_bps(
         rate_bps: float64[members].
         nominal_bps: float64[members], without faults.
         bundle: int32[members], the bundle of each.
-        moved: float64[bundles], share of what a slower member cannot carry that goes to the others.
-        remaining_efficiency: float64[bundles], of what members have left where some are gone.
+        moved: float64[bundles], share of a slower member's excess load that moves to the others.
+        remaining_efficiency: float64[bundles], share of the remaining rate that is reached if some members are down.
     """
     bundles = len(moved)
     kept = np.divide(rate_bps, nominal_bps, out=np.zeros(len(rate_bps)), where=nominal_bps > 0)
@@ -86,7 +86,7 @@ class CsrWeighted:
     Attributes:
         ptr: int64[flows + 1].
         link: int32[], link ids of the cluster's `LinkTable`; no link twice in one row.
-        share: float64[], bytes on that link for one byte of the flow.
+        share: float64[], bytes on that link per byte of the flow.
     """
 
     ptr: NDArray[np.int64]
@@ -114,7 +114,7 @@ class CsrWeighted:
     def gathered(
         cls, flows: int, row: NDArray[np.int64], link: NDArray[np.int64] | NDArray[np.int32], share: NDArray[np.float64]
     ) -> CsrWeighted:
-        """From entries in any order: shares of one link in one row are added up; rows come out sorted by link."""
+        """From unordered entries: shares of a link in a row are summed, and rows are sorted by link."""
         width = int(link.max()) + 1 if len(link) else 1
         keys, inverse = np.unique(row * width + link, return_inverse=True)
         total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
@@ -126,25 +126,26 @@ class CsrWeighted:
 class LinkTable:
     """All directed links of a cluster: scale-up, every network, storage devices, and then the bundles.
 
-    A *bundle* stands for all parallel links between two groups of nodes over which a fabric sprays evenly. A transfer
-    that is sprayed over 64 uplinks then names one bundle and not 64 links. Its rate is the sum of the rates of its
-    members, which is exact as long as every member carries the same share. Ids below `physical` are links, ids from
-    there on bundles.
+    A *bundle* represents all parallel links between two groups of nodes over which a fabric sprays evenly. A transfer
+    sprayed over 64 uplinks then names one bundle instead of 64 links. Its rate is the sum of its members' rates, which
+    is
+    exact as long as every member carries the same share. Ids below `physical` are links, ids from there on bundles.
 
     Attributes:
-        rate_bps: float64[links], rate that flows can use: line rate less what background traffic takes, times the
-            utilization that the fabric reaches on shared tiers.
+        rate_bps: float64[links], rate that flows can use: line rate minus background traffic, times the utilization
+            that
+            the fabric reaches on shared tiers.
         line_bps: float64[links], rate on the wire.
-        free_bps: float64[links], the same as `rate_bps` without what distance takes.
-        reach_bps: float64[links], most that distance leaves (see `railyard.cluster.reach`); inf for no bound.
+        free_bps: float64[links], `rate_bps` without the effect of distance.
+        reach_bps: float64[links], rate limit from distance (see `railyard.cluster.reach`); inf for no limit.
         latency_ps: int64[links], propagation plus the switch at the far end.
         tier: int16[links], index into `tiers`.
         source: int32[links], node at the near end.
         target: int32[links], node at the far end.
         tiers: Names of the tiers, unique over the networks: `scale-up`, `back-end nic`, `back-end leaf-spine`.
         bundle_of: int32[physical], bundle of a link, or -1.
-        moved: float64[bundles], of what a slower member cannot carry, the share that moves to the others.
-        remaining_efficiency: float64[bundles], of the rate that members have left when some are gone, what is reached.
+        moved: float64[bundles], share of a slower member's excess load that moves to the others.
+        remaining_efficiency: float64[bundles], share of the remaining rate that is reached if some members are down.
     """
 
     rate_bps: NDArray[np.float64]
@@ -170,7 +171,7 @@ class LinkTable:
 
     @property
     def healthy_bps(self) -> NDArray[np.float64]:
-        """float64[links], `rate_bps` without the faults that have slowed links."""
+        """float64[links], `rate_bps` without faults that slow links."""
         return np.minimum(self.free_bps, self.reach_bps)
 
     def of_tier(self, name: str, *, bundles: bool = False) -> NDArray[np.int32]:
@@ -199,7 +200,7 @@ class LinkTable:
     def with_bundles(self, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sets the rate of every bundle from those of its members, in place; returns the array.
 
-        Their sum, unless some are slower or gone: see `railyard.cluster.links`.
+        The rate is their sum, unless some are slower or down: see `railyard.cluster.links`.
         """
         member = np.flatnonzero(self.bundle_of >= 0)
         index, rate = self.bundle_of[member] - self.physical, rate_bps[member]
@@ -209,10 +210,10 @@ class LinkTable:
         return rate_bps
 
     def to_physical(self, load: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Load on real links from load on links and bundles: a bundle's load is spread over members by their rates.
+        """Load on real links from load on links and bundles: a bundle's load is split over members by their rates.
 
         Args:
-            load: float64[links], bytes or utilization-weighted quantities that add up.
+            load: float64[links], bytes or other additive quantities.
 
         Returns:
             float64[physical].

@@ -1,4 +1,4 @@
-"""The cluster as every later room sees it."""
+"""The cluster as later rooms see it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
 
 UNLIMITED = 1e6
-"""Factor of a resource without limit: finite, so that rates stay numbers."""
+"""Factor of an unlimited resource: finite, so that rates stay finite."""
 
 
 @dataclass(frozen=True, eq=False)
 class StorageServers:
-    """Where data comes from and checkpoints go.
+    """Storage nodes, for data and checkpoints.
 
     Attributes:
-        local: Whether a node is the server's own disk, reached without a network; node `s` then belongs to server `s`.
-        ports: int32[count, ports of a node], ports on the storage network; none when local.
+        local: Whether a node is a server's own disk, without a network; node `s` then belongs to server `s`.
+        ports: int32[count, ports per node], ports on the storage network; none if local.
         read_link: int32[count], link that every byte read from a node crosses.
         write_link: int32[count], link that every byte written to a node crosses.
     """
@@ -51,7 +51,7 @@ class StorageServers:
 
     @property
     def latency_ps(self) -> int:
-        """From a request to its first byte, without the network."""
+        """Latency of a request to its first byte, without the network."""
         return self.entry.latency_ps
 
 
@@ -59,17 +59,17 @@ class StorageServers:
 class Cluster:
     """A cluster: ranks, links, networks.
 
-    Accelerators are numbered server by server: `accelerator = server * ranks_per_server + local`. Servers stand in the
-    order of the racks, or (`arranged`) in that in which a job fills them: then rank and accelerator are one.
+    Accelerators are numbered server by server: `accelerator = server * ranks_per_server + local`. Servers are in rack
+    order or, if `arranged`, in the order in which a job fills them; then rank and accelerator are the same.
 
     Attributes:
         accelerator: Catalogue entry, with overrides and what-if factors.
         front_end: Network between hosts, or None.
-        storage: Network on which storage lies (may be another of the networks), or None.
+        storage: Network of the storage (may be one of the others), or None.
         storage_servers: Storage nodes, or None.
         memory_pool: Memory beyond the accelerators' own, or None.
         nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
-        scale_out_latency: What-if factor on latencies of the back-end, the library's steps through NICs included.
+        scale_out_latency: What-if factor on latencies of the back-end, including the library's steps through NICs.
     """
 
     spec: ClusterSpec
@@ -101,7 +101,7 @@ class Cluster:
 
     @property
     def is_bound(self) -> bool:
-        """Whether nobody sells its back-end: a crossbar that blocks nothing, a bound of what products reach."""
+        """Whether its back-end cannot be bought: a non-blocking crossbar that bounds what products reach."""
         return self.fabric.load_balancing == "ideal"
 
     @property
@@ -112,25 +112,25 @@ class Cluster:
 
     @property
     def pool_network(self) -> Network | None:
-        """The network on which the memory pool lies; None where there is none, or no pool."""
+        """The network of the memory pool; None if there is none, or no pool."""
         where = None if self.memory_pool is None else self.memory_pool.network
         return self.back_end if where == "back_end" else self.front_end if where == "front_end" else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of its results must know of it."""
+        """Notes that a reader of its results needs."""
         return self.plans["back_end"].host.remarks
 
     def arranged(self, order: NDArray[np.int32]) -> Cluster:
-        """The same machine with its accelerators numbered in another order; links and networks are shared.
+        """The same machine with accelerators renumbered; links and networks are shared.
 
-        Scale-up domains are alike, so that only ports are numbered anew, and domains stay whole.
+        Scale-up domains are identical and stay whole, so only ports are renumbered.
 
         Args:
             order: int32[ranks], the accelerator that gets each number.
 
         Raises:
-            InputError: It is no order of whole scale-up domains.
+            InputError: The order does not consist of whole scale-up domains.
         """
         if np.array_equal(order, np.arange(self.ranks)):
             return self
@@ -138,9 +138,10 @@ class Cluster:
         return self.with_networks(lambda network: replace(network, port_of_rank=network.port_of_rank[order]))
 
     def part(self, accelerators: NDArray[np.int32]) -> Cluster:
-        """What a job sees of the machine: its accelerators as ranks, on the same networks.
+        """The machine as a job sees it: its accelerators as ranks, on the same networks.
 
-        For finding what the job does and what its paths are. Links of scale-up domains are numbered as if the job had
+        Used to find what the job does and which paths it takes. Links of scale-up domains are numbered as if the job
+        had
         the first domains; engines run jobs on the machine itself.
 
         Args:
@@ -158,7 +159,7 @@ class Cluster:
         )
 
     def without(self, links: NDArray[np.int64]) -> Cluster:
-        """The same machine whose routes keep off some links; where none is left they go on to lead to a dead one."""
+        """The same machine with routes that avoid some links; if none is left, routes still lead to a dead one."""
         return self.with_networks(lambda network: network.without(links))
 
     def credited(self, scheme: str) -> Cluster:
@@ -166,15 +167,15 @@ class Cluster:
         return self.with_networks(lambda network: replace(network, fabric=replace(network.fabric, credits=scheme)))
 
     def steered(self, steering: Steering) -> Cluster:
-        """The same machine on whose back-end paths are chosen where switches hash."""
+        """The same machine with chosen paths on its back-end where switches would hash."""
         return self.with_back_end(replace(self.back_end, steering=steering))
 
     def with_back_end(self, back_end: Network) -> Cluster:
-        """The same machine with another back-end, also where storage lies on it."""
+        """The same machine with another back-end, which also replaces it as the storage network."""
         return self.with_networks(lambda network: back_end if network is self.back_end else network)
 
     def with_networks(self, change: Callable[[Network], Network]) -> Cluster:
-        """The same machine with every network changed; a network that has two roles is changed once and stays one."""
+        """The same machine with every network changed; a network with two roles is changed once."""
         changed = {network.name: change(network) for network in self.networks}
         return replace(
             self,
@@ -254,7 +255,7 @@ class Cluster:
         )
 
     def without_scale_out_limits(self) -> Cluster:
-        """The same machine whose NICs and back-end network have no limit: rates `UNLIMITED` times, no latency."""
+        """The same machine with unlimited NICs and back-end network: rates `UNLIMITED` times higher, no latency."""
         return self.scaled(nic=UNLIMITED, fabric_tiers=UNLIMITED, scale_out_latency=1 / UNLIMITED)
 
     def _tier_factors(
@@ -293,12 +294,12 @@ def _check_domains(order: NDArray[np.int32], ranks: int, domain: int) -> None:
 
 
 def _by_tier(between: set[str], factors: float | Mapping[str, float]) -> dict[str, float]:
-    """Factors by name of a tier; a single one holds for all tiers between switches."""
+    """Factors by tier name; a single one applies to all tiers between switches."""
     return dict.fromkeys(between, factors) if isinstance(factors, float | int) else dict(factors)
 
 
 def _with_nics(spec: ClusterSpec, factor: float) -> ClusterSpec:
-    """With the rate of NICs' links that was asked for, where one was, multiplied."""
+    """The spec with the requested NIC link rate, if there is one, multiplied."""
     asked_bps = spec.back_end.link_rate_bps
     return (
         spec if asked_bps is None else replace(spec, back_end=replace(spec.back_end, link_rate_bps=asked_bps * factor))

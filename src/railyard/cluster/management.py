@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 IN_BAND, OUT_OF_BAND = "in-band", "out-of-band"
 UPLINKS = 2
-"""Of an out-of-band switch, to both leafs of an in-band pair."""
+"""Uplinks of an out-of-band switch, to both leafs of an in-band pair."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """Pieces of one catalogue entry.
+    """A number of pieces of one catalog entry.
 
     Attributes:
-        network: `in-band`, `out-of-band`, the network that a fabric manager is cabled to, or empty.
+        network: `in-band`, `out-of-band`, the network of a fabric manager, or empty.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Management:
-    """All of it."""
+    """The management networks, fabric managers, racks and power distribution."""
 
     items: tuple[Item, ...]
     racks: tuple[int, int]
@@ -66,7 +66,7 @@ class Management:
 
 
 def management_of(cluster: Cluster) -> Management | None:
-    """The management side of a cluster; None where none is asked for.
+    """The management side of a cluster; None if not requested.
 
     Raises:
         InputError: A name is unknown, or a box has another role; keys are relative to the cluster.
@@ -76,7 +76,7 @@ def management_of(cluster: Cluster) -> Management | None:
 
 
 def check(spec: ManagementSpec, catalog: Catalog) -> None:
-    """Refuses names that the catalogue does not have in that role.
+    """Rejects names that the catalog does not have in that role.
 
     Raises:
         InputError: See `management_of`.
@@ -146,10 +146,10 @@ class _Design:
         return Management(kept, (servers, rest.racks), tuple(self._missing()))
 
     def _settled(self, managers: int, servers: int) -> tuple[int, int]:
-        """Pairs of in-band leafs and out-of-band switches.
+        """Number of pairs of in-band leafs, and of out-of-band switches.
 
-        More switches need more racks, these more power distribution, and each has a management port; none of these
-        gets less when another gets more, so that this ends at the least of each.
+        More switches need more racks, which need more power distribution, and each of these has a management port. None
+        of these numbers falls when another rises, so the iteration ends at the smallest solution.
         """
         pairs, out = 1, 1
         while True:
@@ -189,7 +189,7 @@ class _Design:
         }
 
     def _fabric_managers(self) -> tuple[list[Item], list[Item]]:
-        """A pair for each InfiniBand network, and their cables to its leafs."""
+        """A pair per InfiniBand network, with their cables to its leafs."""
         found, links = [], []
         for plan in self._infiniband():
             part = self.parts.fabric_manager
@@ -273,7 +273,7 @@ class _Design:
 
 @dataclass(frozen=True)
 class _Rest:
-    """Racks without servers of accelerators, and the most that all of them draw, W."""
+    """Racks without accelerator servers, and the maximum power that all of them draw, W."""
 
     racks: int
     watts: float

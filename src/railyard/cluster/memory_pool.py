@@ -1,8 +1,9 @@
-"""Memory that servers use beyond their accelerators' own: their hosts', expanders' and boxes' behind CXL, other hosts'.
+"""Memory beyond the accelerators' own: host memory, CXL expanders and boxes, other hosts.
 
-A unit is one host, expander or box. Units reached by CXL serve the servers that their ports lead to, neighbours in the
-order of the racks; those on a network serve all. Every byte crosses the memory of a unit, and its server's CXL port or
-the network; loads and stores are two directions of a port, and of the memory of a host one and the same link.
+A unit is one host, expander or box. CXL units serve the servers that their ports lead to, which are neighbors in rack
+order; units on a network serve all servers. Every byte crosses a unit's memory, and its server's CXL port or the
+network.
+Loads and stores use the two directions of a port, but share one link of a host's memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 TIERS = ("memory pool load", "memory pool store", "memory pool port")
 _HOST_PS = 100_000
-"""A load of a host's own memory: 100 ns, as DDR5 takes on two sockets (Liu et al., ASPLOS 2025: 90 to 120 ns)."""
+"""Load latency of a host's own memory: 100 ns, as for DDR5 on two sockets (Liu et al., ASPLOS 2025: 90 to 120 ns)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,14 +32,14 @@ class PooledMemory:
 
     Attributes:
         entry: Catalogue entry of a unit; None for the hosts' own memory.
-        load_bps: From a unit, of all servers together.
-        store_bps: To a unit; the hosts' own memory has one rate for both together.
+        load_bps: Load rate of a unit, over all servers.
+        store_bps: Store rate of a unit; the hosts' own memory has one rate for both together.
         load_link: int32[units], link that every byte loaded from a unit crosses.
         store_link: int32[units].
-        ports: int32[units, ports of each] on the network; none where there is none.
-        unit: int32[servers, units of each] by CXL or in the host; none on a network.
-        port_load: int32[servers, units of each], link of a server's CXL port towards the server; none without CXL.
-        port_bps: Of a CXL port, or of all NICs of a unit.
+        ports: int32[units, ports each] on the network; none if there is none.
+        unit: int32[servers, units each] by CXL or in the host; none on a network.
+        port_load: int32[servers, units each], link of a server's CXL port towards the server; none without CXL.
+        port_bps: Rate of a CXL port, or of all NICs of a unit.
     """
 
     entry: MemoryPool | None
@@ -57,7 +58,7 @@ class PooledMemory:
 
     @property
     def units(self) -> int:
-        """How many."""
+        """Number of units."""
         return len(self.load_link)
 
     @property
@@ -66,7 +67,7 @@ class PooledMemory:
         return self.network in {"back_end", "front_end"} or (self.network == "cxl" and self.units == 1)
 
     def servers_of_unit(self, servers: int) -> int:
-        """Servers of the unit that most use."""
+        """Servers of the most shared unit."""
         if not self.unit.size:
             return servers
         return int(np.bincount(self.unit[:servers].ravel(), minlength=1).max())
@@ -74,11 +75,11 @@ class PooledMemory:
 
 @dataclass(frozen=True)
 class PoolPlan:
-    """What is asked for, with its catalogue entry, checked.
+    """The requested pool with its catalog entry, checked.
 
     Attributes:
         entry: None for the hosts' own memory.
-        unit: int32[servers, units of each]; none on a network.
+        unit: int32[servers, units each]; none on a network.
     """
 
     network: PoolNetwork
@@ -88,10 +89,10 @@ class PoolPlan:
 
 
 def plan_pool(spec: ClusterSpec, catalog: Catalog, servers: int) -> PoolPlan | None:
-    """The pool of a cluster; None where it has none.
+    """The pool of a cluster; None if it has none.
 
     Raises:
-        InputError: A name is unknown, or the network is not there, or does not lead to such units.
+        InputError: A name is unknown, or the network does not exist or does not connect such units.
     """
     asked = spec.memory_pool
     if asked is None:
@@ -149,7 +150,7 @@ def _check_network(asked: MemoryPoolSpec, entry: MemoryPool, spec: ClusterSpec) 
 
 
 def _attached(asked: MemoryPoolSpec, entry: MemoryPool, servers: int) -> NDArray[np.int32]:
-    """int32[servers, units of each]: several units a server, or neighbours that share one."""
+    """int32[servers, units each]: several units per server, or neighbors that share one."""
     if asked.units * entry.servers < servers:
         raise InputError(
             f"a unit of {entry.name} has CXL ports for {entry.servers} servers, and there are {servers}",

@@ -1,4 +1,4 @@
-"""Names of nodes and links for people, made when they are asked for."""
+"""Human-readable names of nodes and links, made on demand."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 TWIN = 2
-"""Links of a cage that one module with two engines and two connectors serves."""
+"""Links of a cage served by one module with two engines and two connectors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sockets:
-    """Ends of links at switches.
+    """Link ends at switches.
 
     Attributes:
-        number: int32[ends], ports of the device counted straight on from 1, as InfiniBand does.
+        number: int32[ends], ports of the device counted consecutively from 1, as InfiniBand does.
         cage: int32[ends], from 1.
         lane: int32[ends], from 0.
-        lanes: int32[ends], ports that the cage is broken out into; 1: it is whole.
+        lanes: int32[ends], ports that the cage is broken out into; 1: not broken out.
     """
 
     number: NDArray[np.int32]
@@ -49,10 +49,10 @@ def ends_of(plan: NetworkPlan) -> NDArray[np.int32]:
 
 
 def sockets(plan: NetworkPlan) -> Sockets:
-    """Ports of switches in the order of their cables, those downwards first; a rate begins with a new cage.
+    """Switch ports in cable order, downlinks first; a new rate begins with a new cage.
 
     Returns:
-        Of `ends_of`; what is no switch has one port a cage.
+        In the order of `ends_of`; devices that are not switches have one port per cage.
     """
     switch, rate = ends_of(plan), np.tile(plan.wiring.line_bps[0::2], 2)
     up = np.arange(len(switch)) < len(switch) // 2
@@ -88,7 +88,7 @@ def _cages_before(
     inside: NDArray[np.int64],
     lanes: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Cages that the ports downwards of a switch take before those upwards, where these begin with a new one."""
+    """Cages that a switch's downlink ports take before its uplink ports, if these begin with a new cage."""
     before = np.zeros(len(half), np.int64)
     for begin in np.flatnonzero(new_half & ~new_node):
         last = begin - 1
@@ -97,9 +97,9 @@ def _cages_before(
 
 
 def modules(plan: NetworkPlan) -> list[dict[Cable, int]]:
-    """Optical modules of each tier: one an end of a link, one for both links of a cage that is shared by two.
+    """Optical modules of each tier: one per link end, or one for both links of a shared cage.
 
-    A cage with links of two tiers counts with the first of them.
+    A cage with links of two tiers counts for the first of them.
     """
     counts: list[dict[Cable, int]] = []
     twins = any(run.twin is not None for run in plan.runs)
@@ -123,7 +123,7 @@ def modules(plan: NetworkPlan) -> list[dict[Cable, int]]:
 
 
 def _shared(plan: NetworkPlan) -> NDArray[np.int64]:
-    """int64[ends], see `ends_of`: a number of the cage, where it is one for two links; -1 elsewhere."""
+    """int64[ends], in the order of `ends_of`: number of a cage shared by two links; -1 elsewhere."""
     node, found = ends_of(plan).astype(np.int64), sockets(plan)
     number = np.where(found.lanes == TWIN, node * (1 + int(found.cage.max(initial=0))) + found.cage, -1)
     ports = plan.wiring.port_of
@@ -136,7 +136,7 @@ def _shared(plan: NetworkPlan) -> NDArray[np.int64]:
 
 
 def free_halves(plan: NetworkPlan) -> int:
-    """Halves of shared cages of leafs that are free next to a link: a further link needs no module there."""
+    """Free halves of shared leaf cages next to a link: a further link needs no module there."""
     node, number = ends_of(plan), _shared(plan)
     leafs = [group for group in plan.wiring.groups if group.tier == 1]
     at_leaf = np.zeros(plan.wiring.nodes, np.bool_)
@@ -152,7 +152,7 @@ class Ports:
 
     Attributes:
         role: `leaf`, `spine`, `core`, `router`, `border`.
-        free: Ports without, at the highest rate of their links: what the capacity that is left would make.
+        free: Unused ports at the highest rate of its links: what the remaining capacity would give.
     """
 
     role: str
@@ -163,12 +163,12 @@ class Ports:
 
     @property
     def ports(self) -> int:
-        """Ports that are bought."""
+        """Ports bought."""
         return self.used + self.free
 
     @property
     def stranded(self) -> int:
-        """Ports that are bought and empty."""
+        """Ports bought but unused."""
         return self.free
 
 
@@ -196,9 +196,9 @@ MOST_SERVERS = 1 << 16
 
 
 def servers_to_cross(cluster: Cluster) -> int | None:
-    """Fewest servers, beyond those of a cluster, whose NICs of one rail no longer fit on one switch.
+    """Fewest additional servers for which NICs of one rail no longer fit on one switch.
 
-    The same topology is built for more servers until they do not. None where they do not already, and where they do at
+    The same topology is built for more servers. None if they do not fit already, or still fit at `MOST_SERVERS`.
     any size up to `MOST_SERVERS`.
     """
     if _crosses(cluster, cluster.servers):
@@ -215,13 +215,13 @@ def servers_to_cross(cluster: Cluster) -> int | None:
 
 
 def _crosses(cluster: Cluster, servers: int) -> bool:
-    """Whether traffic between equal NICs of so many servers crosses links between switches."""
+    """Whether traffic between equal NICs of this many servers crosses links between switches."""
     plan = cluster.plans["back_end"]
     changed = cluster.spec.overrides.get("switch", {})
     parts, _ = parts_of(cluster.catalog, plan.spec, plan.fabric, plan.link_bps, changed)
     try:
         wiring = plan.spec.topology.build(Endpoints(servers, plan.nics, len(plan.wiring.extra)), parts)
-    except InputError:  # so many servers cannot be wired
+    except InputError:  # this many servers cannot be wired
         return False
     return any(not _share_a_switch(wiring, rail) for rail in range(plan.nics))
 
@@ -237,7 +237,7 @@ def node_name(cluster: Cluster, node: int) -> str:
     """`rank 5`, `scale-up 0`, `back-end server 1 NIC 4`, `back-end leaf 3`, `back-end plane 1 spine 0`, `storage 2`.
 
     Raises:
-        InputError: There is no such node.
+        InputError: The cluster has no such node.
     """
     if not 0 <= node < cluster.nodes:
         raise InputError("there is no such node", found=node, allowed=f"0 to {cluster.nodes - 1}")
@@ -255,10 +255,10 @@ def node_name(cluster: Cluster, node: int) -> str:
 
 
 def link_name(cluster: Cluster, link: int) -> str:
-    """`back-end leaf 3 -> back-end spine 1`; a bundle says how many links it stands for.
+    """`back-end leaf 3 -> back-end spine 1`; for a bundle, with the number of its links.
 
     Raises:
-        InputError: There is no such link.
+        InputError: The cluster has no such link.
     """
     if not 0 <= link < len(cluster.links):
         raise InputError("there is no such link", found=link, allowed=f"0 to {len(cluster.links) - 1}")
@@ -270,7 +270,7 @@ def link_name(cluster: Cluster, link: int) -> str:
 
 
 def _pool_name(cluster: Cluster, number: int) -> str:
-    """Units of the memory pool, first their memory, then what their CXL ports lead to."""
+    """Units of the memory pool: first their memory, then the far ends of their CXL ports."""
     units = 1 if cluster.memory_pool is None else cluster.memory_pool.units
     return f"memory pool {number % units}" + (" switch" if number >= units else "")
 

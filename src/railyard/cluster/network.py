@@ -1,4 +1,4 @@
-"""One network of a cluster: its ports, its routes and the fabric that it runs."""
+"""One network of a cluster: its ports, its routes and its fabric."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def spread(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[np.int32]) -> CsrWeighted:
-    """An even split over minimal routes, with the detours' share by way of some other groups.
+    """An even split over minimal routes, with the detours' share through some other groups.
 
-    Which groups is decided by a hash of the pair of groups, so that all pairs together use all groups alike.
+    A hash of the pair of groups selects the intermediate groups, so that all pairs together use all groups evenly.
     Source: L. Valiant, "A scheme for fast parallel communication", SIAM J. Comput. 11(2), 1982.
 
     Args:
@@ -76,21 +76,22 @@ _SOURCE_PORTS = np.uint64(0x3FFF)  # beside the two uppermost bits, which RoCE s
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A wired network with its fabric. All link ids that it gives are those of the cluster's `LinkTable`.
+    """A wired network with its fabric. All link ids that it returns are those of the cluster's `LinkTable`.
 
     Attributes:
         name: `back-end`, `front-end` or `storage`.
         wiring: Links and routes in the network's own numbers.
         port_of_rank: int32[ranks, NICs of a rank], ports by which each rank sends and receives.
         extra_ports: int32[], further ports (storage servers).
-        node_offset: Added to a node of the network gives a node of the cluster.
-        link_offset: Added to a link of the network gives a link of the cluster.
+        node_offset: Offset from the network's node numbers to the cluster's.
+        link_offset: Offset from the network's link numbers to the cluster's.
         bundle_offset: Id of the first bundle of this network.
         bundles: The folded network of a spraying fabric, or None.
         link_latency_ps: int64[links of the cluster], the link table's column.
         crossbar: On `ideal` over a network without switches: the first of the crossbar's links, which are one out of
-            every port and then one into every port; else None.
-        steering: Who chooses paths where switches hash; None: nobody.
+            every
+            port and then one into every port; otherwise None.
+        steering: How paths are chosen where switches hash; None: they are hashed.
     """
 
     name: str
@@ -115,7 +116,7 @@ class Network:
 
     @property
     def nodes(self) -> int:
-        """Ports and switches; a crossbar that the wiring does not have is the last."""
+        """Ports and switches; a crossbar that is not part of the wiring is the last."""
         return self.wiring.nodes + (self.crossbar is not None)
 
     @property
@@ -148,9 +149,9 @@ class Network:
         return self.wiring.oversubscription()
 
     def without(self, links: NDArray[np.int64]) -> Network:
-        """The same network whose routes keep off some of the cluster's links, as far as there are others.
+        """The same network with routes that avoid some of the cluster's links, as far as there are others.
 
-        Bundles keep their routes: a fabric that sprays uses what is left of each.
+        Bundles keep their routes: a fabric that sprays uses the remaining members.
         """
         own = links[(links >= self.link_offset) & (links < self.link_offset + self.wiring.links)] - self.link_offset
         if not len(own):
@@ -159,7 +160,7 @@ class Network:
 
     @cached_property
     def salts(self) -> NDArray[np.uint32]:
-        """uint32[nodes], what each switch adds to what it hashes."""
+        """uint32[nodes], hash salt of each switch."""
         return routes.salts(self.wiring.nodes, seed=self.seed, shared=self.fabric.shared_hash)
 
     def usage(
@@ -170,7 +171,7 @@ class Network:
         Args:
             src_port: int32[transfers], sending ports.
             dst_port: int32[transfers], receiving ports.
-            flow_key: uint64[transfers], entropy of each connection; equal keys are hashed alike.
+            flow_key: uint64[transfers], entropy of each connection; equal keys hash to the same path.
 
         Raises:
             InputError: A pair has no path.
@@ -187,7 +188,7 @@ class Network:
         Args:
             src_port: int32[flows].
             dst_port: int32[flows].
-            entropy: uint64[flows], what a switch hashes (addresses, UDP source port, queue pair).
+            entropy: uint64[flows], the hash input (addresses, UDP source port, queue pair).
 
         Raises:
             InputError: A pair has no path.
@@ -201,7 +202,7 @@ class Network:
     def split(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], count: int
     ) -> CsrWeighted:
-        """Each transfer over `count` hashed paths, each with the same share; paths may coincide."""
+        """Each transfer over `count` hashed paths in equal shares; paths may coincide."""
         pair = routes.subflows(np.asarray(flow_key, np.uint64), count)
         source, target = np.repeat(src_port, count), np.repeat(dst_port, count)
         if self.steering is not None:
@@ -213,21 +214,21 @@ class Network:
         return CsrWeighted.gathered(len(src_port), rows, path.link, np.full(len(path.link), 1 / count))
 
     def by_port(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]) -> Csr:
-        """The path of each flow whose queue pairs have these numbers, from which its UDP source port follows."""
+        """The path of each flow whose queue pair numbers determine this UDP source port."""
         return self.hashed(src_port, dst_port, self._entropy(src_port, dst_port, pair))
 
     def path_keys(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], flow_key: NDArray[np.uint64], lane: int = 0
     ) -> NDArray[np.uint32]:
-        """uint32[transfers], what switches hash of queue pair `lane` of each connection; as in `split`."""
+        """uint32[transfers], hash input of queue pair `lane` of each connection; as in `split`."""
         return routes.path_keys(self._entropy(src_port, dst_port, routes.subflow(flow_key, lane)))
 
     def _entropy(
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """The addresses and the UDP source port; with `e_ecmp` the number of the queue pair too.
+        """The addresses and the UDP source port; with `e_ecmp` also the queue pair number.
 
-        Linux draws 14 bits of the source port from the numbers of both queue pairs.
+        Linux derives 14 bits of the source port from the numbers of both queue pairs.
         """
         if not self.fabric.e_ecmp:
             pair = pair & _SOURCE_PORTS if self.fabric.source_port == "queue-pair" else np.zeros_like(pair)
@@ -239,12 +240,12 @@ class Network:
     ) -> CsrWeighted:
         """An even split over all equal-cost links at every switch.
 
-        Names bundles where the fabric sprays and the topology can be folded, else real links.
+        Names bundles if the fabric sprays and the topology can be folded, otherwise real links.
 
         Args:
             src_port: int32[flows].
             dst_port: int32[flows].
-            physical: Name real links even where bundles would do.
+            physical: Whether to name real links even if bundles are possible.
 
         Raises:
             InputError: A pair has no path.
@@ -264,7 +265,7 @@ class Network:
         return (link + shift).astype(np.int32)
 
     def endpoints(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> CsrWeighted:
-        """Only the sender's own links and the receiver's: what a non-blocking crossbar would leave."""
+        """Only the sender's and the receiver's own links: all that limits a non-blocking crossbar."""
         src, dst = _int32(src_port), _int32(dst_port)
         flow = np.flatnonzero(src != dst)
         parts = [_fan(flow, src[flow], *self._out), _fan(flow, dst[flow], *self._in)]
@@ -284,12 +285,12 @@ class Network:
         return _by_port(self.wiring.target, self.ports)
 
     def port_links(self, port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Links out of a port and links into it; bundles where the fabric sprays over several, as over planes."""
+        """Links out of a port and links into it; bundles if the fabric sprays over several, e.g. over planes."""
         out, into = (link[ptr[port] : ptr[port + 1]] for ptr, link in (self._out, self._in))
         return self._images(out), self._images(into)
 
     def _images(self, link: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Cluster's ids of the network's own links, or of the bundles that they are part of; each once."""
+        """The cluster's ids of the network's own links, or of their bundles; each once."""
         if self.bundles is None:
             return link + self.link_offset
         bundle = self.bundles.bundle_of[link]
@@ -309,9 +310,10 @@ class Network:
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """One way, first bit, no queue: both NICs, the fabric's setup, every cable and every switch of a shortest path.
 
-        A setup (a credit's round trip) of the egress leaf goes there and back over the long links of the path before
-        the message does; where each site grants its own credits (`credits: site`), the message is set up in both. On
-        `ideal`, ports that the topology does not join count as joined by one switch.
+        If the setup is a credit round trip from the egress leaf, it crosses the long links of the path both ways before
+        the message does; if each site grants its own credits (`credits: site`), the message is set up in both. On
+        `ideal`,
+        ports that the topology does not connect count as connected by one switch.
         """
         crossed = self.crossed_ps(src_port, dst_port)
         ends = np.full(crossed.shape, self.fabric.end_latency_ps)
@@ -323,12 +325,12 @@ class Network:
 
     @property
     def credits_cross(self) -> bool:
-        """Whether messages wait for credits before they leave, and some go to another site."""
+        """Whether messages wait for credits before they are sent, and some go to another site."""
         return bool(self.fabric.setup_latency_ps and self.long_latency_ps)
 
     @property
     def long_latency_ps(self) -> int:
-        """One way over its longest link between sites; 0 where it has none."""
+        """One-way latency of its longest link between sites; 0 if it has none."""
         return int(self.link_latency_ps[self._long].max(initial=0))
 
     def crossed_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What a discovery found: devices with ports, and the cables between them."""
+"""Result of a discovery: devices with ports, and the cables between them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 SONIC_LANES = 8
-"""Numbers by which SONiC counts a cage: `Ethernet8` is the second of a switch with eight lanes a cage."""
+"""Number of SONiC port numbers per cage: `Ethernet8` is the second cage of a switch with eight lanes per cage."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one operating system names ports.
+    """How an operating system names ports.
 
     Attributes:
-        whole: Name of a cage that is one port; `{cage}` counted from 1, `{zero}` from 0.
+        whole: Name of a cage used as one port; `{cage}` counted from 1, `{zero}` from 0.
         lane: Name of one lane; `{lane}` counted from 0, `{one}` from 1.
-        cages_by: Numbers by which cages are counted; SONiC counts lanes.
+        cages_by: Increment per cage; SONiC counts lanes.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Dialect:
         Args:
             cage: From 1.
             lane: From 0; None for the whole cage.
-            lanes: Ports that the cage is broken out into.
+            lanes: Number of ports that the cage is broken out into.
         """
         zero = (cage - 1) * self.cages_by
         if lane is None:
@@ -65,7 +65,7 @@ DIALECTS = {
         Dialect("infiniband", "{cage}", "{one}"),
     )
 }
-"""By name; InfiniBand counts ports straight on and has no lanes of its own here."""
+"""Dialects by name; InfiniBand counts ports consecutively and has no lane names."""
 
 MAC_DIGITS = 12
 
@@ -74,10 +74,10 @@ _FULL = re.compile(r"(hu|fo|ethernet|eth|et)\s*(\d+(?:/\d+)*)", re.IGNORECASE)
 
 
 def dialect(name: str) -> Dialect:
-    """A dialect.
+    """The dialect of a name.
 
     Raises:
-        InputError: There is none of that name.
+        InputError: The dialect is unknown.
     """
     if name not in DIALECTS:
         raise InputError(
@@ -91,9 +91,9 @@ def dialect(name: str) -> Dialect:
 
 @lru_cache(200_000)
 def same_port(name: str) -> str:
-    """One spelling for all names of a port that only differ in how they are cut short: `Et1/1` and `Ethernet1/1`.
+    """One spelling for port names that differ only in abbreviation: `Et1/1` and `Ethernet1/1`.
 
-    `eth0` of Linux stays what it is: switches count `Eth1/1`, with a slash, or write `Ethernet`.
+    Linux's `eth0` is unchanged: switches write `Eth1/1` with a slash, or `Ethernet`.
     """
     text = name.strip().strip('"')
     found = _FULL.fullmatch(text)
@@ -103,10 +103,10 @@ def same_port(name: str) -> str:
 
 
 def hardware_address(text: str) -> str:
-    """The hexadecimal digits of a GUID, or of a MAC address that a maker gave.
+    """The hexadecimal digits of a GUID, or of a vendor-assigned MAC address.
 
-    Empty where it is neither: zeros, and MAC addresses that a device made up (of bridges, of virtual machines) or that
-    are of many. An InfiniBand interface's address ends with its port's GUID.
+    Empty otherwise: for zeros, and for MAC addresses that are locally administered (bridges, virtual machines) or
+    multicast. An InfiniBand interface's address ends with its port's GUID.
     """
     digits = re.sub("[:.-]", "", text.strip()).lower().removeprefix("0x")
     if not re.fullmatch("[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}", digits):
@@ -118,21 +118,21 @@ def hardware_address(text: str) -> str:
 
 
 HOST_PORT = re.compile(r"(eth|en[opsx]|ens|enp|eno|ib|mlx|bond|rdma|bnxt|irdma|roce|be|fe)[\w.-]*\d[\w.-]*")
-"""Names that Linux, and Railyard's plans, give to interfaces of hosts; those of switches begin otherwise."""
+"""Names that Linux and Railyard's plans give host interfaces; switch port names begin differently."""
 
 FEW = 4
-"""A device with less than this part of the neighbours that its neighbours have is a host."""
+"""A device with less than this fraction of its neighbors' number of neighbors is a host."""
 
 
 def hosts_of(
     cables: Sequence[tuple[tuple[str, str], tuple[str, str]]], stations: Collection[str], forwarding: Collection[str]
 ) -> set[str]:
-    """Devices that say that they forward nothing, have ports named as Linux names NICs, or far fewer neighbours.
+    """Devices that report not forwarding, have ports with Linux NIC names, or have far fewer neighbors.
 
     Args:
         cables: Device and port at both ends.
-        stations: Devices that say that they forward nothing.
-        forwarding: Devices whose ports may be called as a host's and that are none.
+        stations: Devices that report that they forward nothing.
+        forwarding: Devices that are not hosts although their ports may have host names.
     """
     ports: dict[str, list[str]] = {}
     near: dict[str, list[str]] = {}
@@ -151,7 +151,7 @@ def hosts_of(
 
 
 _DIGITS = 18
-"""Of a number in a name, at most: longer ones are no numbers."""
+"""Maximum digits of a number in a name; longer ones are not numbers."""
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
@@ -164,10 +164,10 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
 
 
 UNKNOWN = "?"
-"""In words about a cable: an end that is not known."""
+"""Text for an unknown end of a cable."""
 
 End = tuple[str, str]
-"""A device as its file calls it, and a port."""
+"""A device as named in its file, and a port."""
 
 
 @dataclass(frozen=True)
@@ -176,12 +176,12 @@ class FoundDevice:
 
     Attributes:
         key: Unique in its file: a GUID, a chassis.
-        name: Of the switch, or of the host that the port belongs to.
+        name: Name of the switch, or of the port's host.
         kind: "switch", "host", or "aggregation" for the reduction engine inside a switch.
-        part: Interface of a host, such as mlx5_0; else empty.
+        part: Interface of a host, such as mlx5_0; otherwise empty.
         ports: Number of ports; 0 if the file does not say.
-        label: What the file calls it, if that is not its name.
-        chassis: Key of the director of which it is a board; empty for a switch in its own box.
+        label: Name in the file, if different.
+        chassis: Key of the director that a board belongs to; empty for a stand-alone switch.
     """
 
     key: str
@@ -196,13 +196,13 @@ class FoundDevice:
 
     @property
     def described(self) -> str:
-        """What the file calls it."""
+        """Its name in the file."""
         return self.label or self.name
 
 
 @dataclass(frozen=True)
 class FoundCable:
-    """A cable, each once.
+    """A cable, listed once.
 
     Attributes:
         a, b: Rows of its devices, the lower first.
@@ -223,7 +223,7 @@ class FoundCable:
 
 @dataclass(frozen=True)
 class Twins:
-    """Devices that share an identity (`what`: "GUID", "MAC address" or "name") that each should have alone."""
+    """Devices that share an identity (`what`: "GUID", "MAC address" or "name") that should be unique."""
 
     what: str
     value: str
@@ -235,10 +235,11 @@ class NetworkTable:
     """Devices and the cables between them, found or planned, as rows and as columns.
 
     Attributes:
-        problems: What could not be read, with its place.
-        addresses: Device and port by what other tools call them: `lid 6`, or a port's GUID in hexadecimal digits,
-            `100019`. The port of a switch's address is empty.
-        twins: Devices that share an identity; each is a row.
+        problems: What could not be read, with its location.
+        addresses: Device and port by their names in other tools: `lid 6`, or a port's GUID in hexadecimal digits,
+            `100019`.
+            The port is empty for a switch's address.
+        twins: Devices that share an identity; each has a row.
     """
 
     file: str
@@ -292,7 +293,7 @@ class NetworkTable:
 
     @cached_property
     def cables_of(self) -> list[dict[str, int]]:
-        """Of each device, the cable in each port that has one."""
+        """For each device, its cables by port."""
         out: list[dict[str, int]] = [{} for _ in self.devices]
         for number, cable in enumerate(self.cables):
             out[cable.a][cable.a_port] = number
@@ -341,7 +342,7 @@ class NetworkTable:
         return self._numbers.get(name, self._numbers.get(name.removeprefix("0x").lstrip("0")))
 
     def cable_in(self, device: int, port: str) -> int | None:
-        """The cable in a port, whichever way the port's name is spelled."""
+        """The cable in a port, however the port's name is spelled."""
         return self._in_port.get((device, same_port(port)))
 
     def port(self, cable: int, device: int) -> str:
@@ -358,7 +359,7 @@ class NetworkTable:
         return other if one == end else one
 
     def end_words(self, device: int, port: str) -> str:
-        """`leaf1[5]`: a device as its file calls it, and a port."""
+        """`leaf1[5]`: a device as named in its file, and a port."""
         return f"{self.devices[device].described}[{port}]"
 
     def cable_words(self, device: int, port: str) -> tuple[str, str]:
@@ -376,7 +377,7 @@ class NetworkTable:
         return tuple(number for number, one in enumerate(self.cables) if one.a in mine or one.b in mine)
 
     def neighbours(self) -> list[list[int]]:
-        """Devices at the other ends of each device's cables, as often as there are cables."""
+        """Neighbors of each device, once per cable."""
         found: list[list[int]] = [[] for _ in self.devices]
         for one, other in self.ends.tolist():
             found[one].append(other)

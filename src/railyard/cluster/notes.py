@@ -1,4 +1,4 @@
-"""What to know of a cluster before its figures are believed: what is not priced, what distance does to its links."""
+"""Notes on a cluster: what is not priced, and the effect of distance on its links."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CONFIDENTIAL = (
     " 2606.23969), 0.9 to 7.5 % by NVIDIA's own figures, below 7 % on H100 (arXiv 2409.03992); they are not in these"
     " figures",
 )
-"""What was found of it, and is not modelled."""
+"""Known effects that are not modeled."""
 
 _LONG_S = 86_400.0
-"""Keys that last longer are not worth a word."""
+"""Keys that last longer are not mentioned."""
 
 
 def encryption_notes(plan: NetworkPlan) -> Iterator[str]:
-    """Sentences on what encryption takes from a network, and on what is assumed of it."""
+    """Notes on the cost of encryption on a network, and on assumptions."""
     encryption = plan.spec.encryption
     if plan.spec.host.gpudirect == "bounce" and plan.name == "back-end":
         yield from CONFIDENTIAL
@@ -71,10 +71,10 @@ def _unknown(plan: NetworkPlan) -> Iterator[str]:
 
 
 ROUNDED = 0.005
-"""Share by which a ratio that is built may differ from the one that was asked for without a word."""
+"""Relative deviation of a built ratio from the requested one that is not mentioned."""
 
 FELT = 0.97
-"""Credits that leave less than this share of a long link's rate are worth a warning."""
+"""Share of a long link's rate below which a credit limit is worth a warning."""
 
 
 def notes_of(cluster: Cluster) -> Iterator[str]:
@@ -95,7 +95,7 @@ def notes_of(cluster: Cluster) -> Iterator[str]:
 
 
 def _undersubscribed(plan: NetworkPlan) -> Iterator[str]:
-    """More capacity up than down, which whoever wrote 1:3 for 3:1 did not mean."""
+    """A note if there is more uplink than downlink capacity, which usually means that 3:1 was written as 1:3."""
     ratio = getattr(plan.spec.topology, "oversubscription", 1.0)
     if ratio < 1:
         yield (
@@ -105,7 +105,7 @@ def _undersubscribed(plan: NetworkPlan) -> Iterator[str]:
 
 
 def _rounded(plan: NetworkPlan) -> Iterator[str]:
-    """A ratio that whole ports, or the speed-up of a scheduled leaf, do not give."""
+    """A note if a ratio is not possible with whole ports, or because of a scheduled leaf's speed-up."""
     built, topology = plan.wiring.oversubscription(), plan.spec.topology
     topology = getattr(topology, "inner", topology)
     for key, tier in (("oversubscription", "leaf-spine"), ("spine_oversubscription", "spine-core")):
@@ -127,7 +127,7 @@ def _limited(plan: NetworkPlan) -> Iterator[str]:
 
 
 def empty_leafs(cluster: Cluster) -> Iterator[str]:
-    """A sentence on leafs of rails that could share a switch; none where they are more than half full."""
+    """A note on rail leafs that could share a switch; none if they are more than half full."""
     topology, plan = cluster.spec.back_end.topology, cluster.plans["back_end"]
     leafs = [row for row in ports_of(plan) if row.role == "leaf"]
     if not isinstance(topology, RailOptimized) or topology.rails_per_leaf > 1 or plan.nics < 2 or not leafs:
@@ -166,7 +166,7 @@ def _lossy(plan: NetworkPlan) -> Iterator[str]:
 
 
 def _credited(cluster: Cluster) -> str:
-    """The assumption about credits over distance, and what it takes of every message."""
+    """A note on the assumption about credits over distance and their cost per message."""
     fabric, plan = cluster.fabric, cluster.plans["back_end"]
     wait = about_time(2 * cluster.back_end.long_latency_ps)
     waits = f"waits {wait} longer before it leaves" if fabric.credits == "egress" else f"does not wait {wait} for one"

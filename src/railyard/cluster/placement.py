@@ -1,4 +1,4 @@
-"""Placement policies: the accelerators that a job gets of those that are free, in the order of its ranks."""
+"""Placement policies: which free accelerators a job gets, in rank order."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from railyard.cluster.spec import Placement
 
 Choice = Callable[["Cluster", NDArray[np.bool_], int, int], NDArray[np.int32]]
-"""Of (cluster, bool[accelerators] that are free, number wanted, seed): int32[wanted], accelerator of each rank."""
+"""From (cluster, bool[accelerators] free, number needed, seed) to int32[needed], the accelerator of each rank."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A placement policy; its record is its registration.
+    """A placement policy; creating the record registers it.
 
     Attributes:
-        choose: See `Choice`; at least as many accelerators are free as are wanted.
-        keeps_domains: Whether a job's neighbouring ranks fill one scale-up domain after another.
+        choose: See `Choice`; at least as many accelerators are free as needed.
+        keeps_domains: Whether neighboring ranks of a job fill one scale-up domain after another.
         seeded: Whether the seed matters.
     """
 
@@ -49,11 +49,11 @@ def place(
     Args:
         cluster: The machine.
         placement: How accelerators are chosen.
-        ranks: Accelerators that the job wants; None: all.
+        ranks: Accelerators of the job; None: all.
         free: bool[accelerators]; None: all are.
 
     Raises:
-        InputError: There is no such policy, or fewer accelerators are free than are wanted.
+        InputError: The policy is unknown, or too few accelerators are free.
     """
     try:
         policy = policies.get(placement.policy)
@@ -75,13 +75,14 @@ def place(
 def by_domain(cluster: Cluster, free: NDArray[np.bool_], ranks: int, order: NDArray[np.int64]) -> NDArray[np.int32]:
     """Free accelerators, one scale-up domain after another.
 
-    Domains with too little room (for the whole job, or for a full domain of it) come last, as does a last domain that
+    Domains with too little room (for the whole job, or for a full domain of it) come last, and so does a last domain
+    that
     the cluster does not fill.
 
     Args:
         cluster: The machine.
         free: bool[accelerators].
-        ranks: Accelerators wanted.
+        ranks: Number of accelerators.
         order: int64[domains], each domain once.
     """
     domain = cluster.scale_up_domain
@@ -103,13 +104,13 @@ def _packed(cluster: Cluster, free: NDArray[np.bool_], ranks: int, _seed: int) -
 
 
 def _random(_cluster: Cluster, free: NDArray[np.bool_], ranks: int, seed: int) -> NDArray[np.int32]:
-    """Any free accelerators: the worst that fragmentation can do."""
+    """Random free accelerators: the worst case of fragmentation."""
     candidates = np.flatnonzero(free)
     return candidates[_shuffled(candidates, seed)[:ranks]].astype(np.int32)
 
 
 def _scattered(cluster: Cluster, free: NDArray[np.bool_], ranks: int, seed: int) -> NDArray[np.int32]:
-    """Servers as a scheduler hands out those that happen to be free."""
+    """Random servers, as a scheduler assigns whatever is free."""
     return by_domain(cluster, free, ranks, _shuffled(np.arange(domains(cluster)), seed))
 
 
@@ -119,7 +120,7 @@ def _shuffled(numbers: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 
 
 def _spread(cluster: Cluster, free: NDArray[np.bool_], ranks: int, _seed: int) -> NDArray[np.int32]:
-    """Servers in turn from every leaf, as a scheduler hands them out that balances the load of the racks."""
+    """Servers from every leaf alternately, as from a scheduler that balances the load of racks."""
     network, links = cluster.back_end, cluster.links
     first = network.port_of_rank[:: cluster.scale_up_domain, 0]
     leaf = np.array([links.target[network.port_links(int(port))[0][0]] for port in first], np.int64)

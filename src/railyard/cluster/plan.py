@@ -1,4 +1,4 @@
-"""Plans of the networks of a cluster: each wired in its own numbers, before they are put into one link table."""
+"""Plans of the networks of a cluster: each is wired with its own numbering before they share one link table."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 _SHOWN = 4
 VIRTUAL = ("AWS", "Google")
-"""Vendors of NICs whose datagrams or TCP run in software: their catalogue times hold in place of a fabric's, which are
-those of RDMA NICs."""
+"""Vendors whose NICs run datagrams or TCP in software: their catalog latencies replace those of the fabric, which are
+for
+RDMA NICs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +50,9 @@ class NetworkPlan:
         port_of_rank: int32[ranks, NICs of a rank].
         storage_ports: int32[storage servers, ports of each].
         pool_ports: int32[units of the memory pool, ports of each].
-        hop_ps: int64[nodes], through each switch; what the fabric has for all others.
+        hop_ps: int64[nodes], latency of each switch; the fabric's value elsewhere.
         nic_cages: Cages that the NICs of a server share; 0: each has one.
-        tenancy: Who shares it; None: it is one user's.
+        tenancy: Tenants that share it; None: a single user.
     """
 
     name: str
@@ -72,12 +74,12 @@ class NetworkPlan:
 
     @property
     def usable(self) -> NDArray[np.float64]:
-        """float64[NICs of a server], what each can use of its link's rate, at most 1."""
+        """float64[NICs of a server], usable share of each link's rate, at most 1."""
         return np.minimum(self.host.rate_bps / self.link_bps, 1.0)
 
     @property
     def ciphered(self) -> NDArray[np.float64]:
-        """float64[nodes], share of the rate of its links that a switch encrypts while all are busy; 1 elsewhere."""
+        """float64[nodes], share of its link rates that a switch can encrypt while all are busy; 1 elsewhere."""
         return switch_share(self.wiring, self.switches, self.spec.encryption)
 
     @property
@@ -88,7 +90,7 @@ class NetworkPlan:
 
     @property
     def reach_ps(self) -> float:
-        """Round trip for which the ends of long links hold credits."""
+        """Round trip for which the ends of long links have credits."""
         return 0.0 if self.border is None else round_trip_ps(self.border.long_haul_m)
 
     @property
@@ -98,12 +100,12 @@ class NetworkPlan:
 
     @property
     def headroom_left_bytes(self) -> int:
-        """What the buffer at their ends leaves each long link for headroom; 0 where there are none."""
+        """Headroom that the buffer at their ends leaves each long link; 0 if there are none."""
         return 0 if self.border is None else headroom_left_bytes(self.border, self.wiring, self.long_tier)
 
     @property
     def headroom_needed_bytes(self) -> int:
-        """What a long link needs; 0 where there are none or the fabric does not pause."""
+        """Headroom that a long link needs; 0 if there are none or the fabric does not pause."""
         if self.border is None or not self.fabric.pauses:
             return 0
         rate = float(self.wiring.line_bps[self.wiring.tier == self.long_tier].max())
@@ -111,14 +113,14 @@ class NetworkPlan:
 
     @property
     def headroom_had_bytes(self) -> int:
-        """What a long link has: as given, else what the buffer at its ends leaves it."""
+        """Headroom of a long link: as given, otherwise what the buffer at its ends leaves."""
         return self.fabric.headroom_bytes or self.headroom_left_bytes
 
     @property
     def crowded_share(self) -> float:
-        """What flows over long links to a crowded port keep of their rate; 1 where nothing is lost there.
+        """Share of their rate that flows over long links to a congested port keep; 1 if nothing is lost there.
 
-        Less where a fabric that pauses has too little headroom and sends all again that follows what was lost.
+        Less if a pausing fabric has too little headroom and resends everything after a lost packet.
         """
         if not self.headroom_needed_bytes or self.fabric.packets.constants.get("rdma_out_of_order"):
             return 1.0
@@ -126,7 +128,7 @@ class NetworkPlan:
 
     @property
     def crossbar(self) -> bool:
-        """Whether the crossbar `ideal` needs links of its own: the wiring has none that belong to one port alone."""
+        """Whether the `ideal` crossbar needs links of its own: the wiring has none that belong to one port alone."""
         return self.fabric.load_balancing == "ideal" and self.wiring.joins_ports
 
 
@@ -181,7 +183,7 @@ def _shared(plan: NetworkPlan, spec: TenancySpec) -> NetworkPlan:
     """The back-end with its tenants.
 
     Raises:
-        InputError: There cannot be such tenants on it.
+        InputError: The tenants are not possible on it.
     """
     try:
         found = tenancy_of(spec, len(plan.wiring.port_of), plan.nics)
@@ -192,7 +194,7 @@ def _shared(plan: NetworkPlan, spec: TenancySpec) -> NetworkPlan:
 
 
 def _storage_home(spec: ClusterSpec, storage: Storage | None) -> str | None:
-    """Key of the network on which storage lies; None for local storage."""
+    """Key of the network of the storage; None for local storage."""
     if spec.storage is None or storage is None:
         return None
     _check_storage(spec.storage)
@@ -340,10 +342,10 @@ class _Job:
 
 
 def _confidential(job: _Job, hardware: Hardware) -> HostSpec:
-    """How bytes get to NICs; with the accelerator's own rate of a bounce buffer where none is given.
+    """How bytes get to NICs, with the accelerator's own bounce buffer rate if none is given.
 
     Raises:
-        InputError: None is published.
+        InputError: No rate is published.
     """
     spec = job.network.host
     if spec.gpudirect != "bounce" or spec.bounce_bps is not None:
@@ -369,7 +371,7 @@ def _check_port(nic: Nic) -> None:
 
 
 def _that_can(catalog: Catalog, asked_bps: float) -> str | None:
-    """Servers whose NICs run at a rate, the slowest of those NICs first."""
+    """Servers whose NICs reach a rate, the slowest such NICs first."""
     found = [(catalog.nic(server.nic).rate_bps, name, server.nic) for name, server in _with_nics(catalog)]
     able = sorted(row for row in found if row[0] >= asked_bps)
     if not able:
@@ -385,7 +387,7 @@ def _with_nics(catalog: Catalog) -> Iterator[tuple[str, Server]]:
 
 
 def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch]) -> None:
-    """Refuses headroom that the ports of a switch do not have together."""
+    """Rejects more headroom than a switch's ports have together."""
     for group in wiring.groups:
         box = switches[group.box]
         if fabric.headroom_bytes * group.ports > box.buffer_bytes:
@@ -413,7 +415,7 @@ def _hops(fabric: Fabric, wiring: Wiring, longer: Mapping[str, int]) -> NDArray[
 
 
 def _lanes(parts: Parts, switches: dict[str, Switch]) -> int:
-    """Links between switches that share a cable: lanes of a cell fabric are cabled by the module, others singly."""
+    """Links between switches that share a cable: lanes of a cell fabric share modules, others are single."""
     spine = switches[parts.spine.name]
     if spine.family != "scheduled-fabric":
         return 1
@@ -427,7 +429,7 @@ def _ports_of_ranks(port_of: NDArray[np.int32], hardware: Hardware, nics: int) -
 
 
 def nics_of_ranks(hardware: Hardware, nics: int) -> NDArray[np.int64]:
-    """int64[accelerators in use in a server, NICs of each]: its own NICs, or a shared one where there are fewer."""
+    """int64[accelerators in use in a server, NICs each]: its own NICs, or a shared one if there are fewer."""
     first = np.arange(hardware.per_server) * nics // hardware.per_server
     columns: NDArray[np.int64] = first[:, None] + np.arange(max(1, nics // hardware.per_server))
     return columns

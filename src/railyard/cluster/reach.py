@@ -1,10 +1,11 @@
-"""What distance leaves of a link: credits come back after a round trip, and no more is on its way than they allow.
+"""The effect of distance on a link's rate: credits return after a round trip, and they limit the data in flight.
 
     rate <= (buffer of a virtual lane - credit reported late) / (2 latency of the link)
 
-A switch's lane holds 128 KiB, which carries 400 Gb/s over 130 m of round trip and 1.1 Gb/s over 80 km. Boxes for long
-links hold what a round trip of their reach carries. Links that pause (PFC) carry their rate at any distance; what lies
-on the wire when a pause is sent must fit into the headroom of the far end, else it is lost.
+A switch's lane has 128 KiB, which supports 400 Gb/s over 130 m of round trip and 1.1 Gb/s over 80 km. Switches for long
+links can buffer a round trip of their reach. Links that pause (PFC) run at full rate at any distance; the data in
+flight
+when a pause is sent must fit into the headroom of the far end, or it is lost.
 """
 
 from __future__ import annotations
@@ -28,39 +29,41 @@ MAX_FRAME_BYTES = 9216
 PAUSE_BYTES = 64
 
 HEADROOM_SHARE = 0.5
-"""Most of a switch's buffer that headroom may take, so that half is left to queues. Tomahawk 5's tables in SONiC give
-it 20 to 29.5 of 173 MB."""
+"""Maximum share of a switch's buffer for headroom, so that half is left to queues. Tomahawk 5's tables in SONiC assign
+20 to 29.5 of 173 MB.
+"""
 
 
 HEADROOMS = 16.0
-"""With so many times the headroom missing, go-back-N gets half of its rate into a crowded port: 36 incasts in packets
-(`validation/tools/headroom_law.py`), of 17 % mean distance, single ones -59 to +69 %."""
+"""When this multiple of the headroom is missing, go-back-N gets half of its rate into a congested port: 36 incasts in
+packets (`validation/tools/headroom_law.py`), mean deviation 17 %, single ones -59 to +69 %.
+"""
 
 
 def headroom_share(needed: float) -> float:
-    """What go-back-N keeps of its rate into a crowded port behind a long link with too little headroom.
+    """Share of its rate that go-back-N keeps into a congested port behind a long link with too little headroom.
 
-    What arrives beyond the headroom after a pause is lost, and with it a round trip of what was sent. The law is that
-    of packet runs; it is not derived.
+    What arrives beyond the headroom after a pause is lost, and with it a round trip of sent data. The law is fitted to
+    packet runs, not derived.
     """
     return 1.0 / (1.0 + max(needed - 1.0, 0.0) / HEADROOMS)
 
 
 def round_trip_ps(length_m: float) -> float:
-    """Light there and back."""
+    """Round-trip time of light in fiber."""
     return 2 * length_m * FIBRE_S_PER_M * 1e12
 
 
 def credit_bps(
     fabric: Fabric, line_bps: NDArray[np.float64], latency_ps: NDArray[np.int64], reach_ps: float
 ) -> NDArray[np.float64]:
-    """Most that credits let through, float64[links] in bit/s; inf on a fabric without link credits.
+    """Rate limit from credits, float64[links] in bit/s; inf on a fabric without link credits.
 
     Args:
-        fabric: Gives a lane's buffer and how late space is reported.
+        fabric: Gives a lane's buffer and the delay of credit updates.
         line_bps: float64[links].
         latency_ps: int64[links], one way, switch included.
-        reach_ps: Round trip for which boxes at the ends of long links hold credits; 0 for none.
+        reach_ps: Round trip for which switches at the ends of long links have credits; 0 for none.
     """
     if not fabric.credit_buffer_bytes:
         return np.full(len(line_bps), np.inf)
@@ -72,12 +75,12 @@ def credit_bps(
 
 
 def headroom_bytes(line_bps: float, length_m: float) -> int:
-    """What an ingress must hold beyond its threshold: a round trip at the rate, three frames, the pause (802.1Qbb)."""
+    """Buffer that an ingress needs above its threshold: a round trip, three frames, the pause (802.1Qbb)."""
     return round(line_bps * round_trip_ps(length_m) * 1e-12 / 8) + 3 * MAX_FRAME_BYTES + PAUSE_BYTES
 
 
 def headroom_left_bytes(border: Switch, wiring: Wiring, tier: int) -> int:
-    """What a border's buffer leaves each of its long links for headroom."""
+    """Headroom that a border switch's buffer leaves each of its long links."""
     long_links = wiring.target[wiring.tier == tier]
     most = int(np.bincount(long_links).max()) if len(long_links) else 1
     return int(HEADROOM_SHARE * border.buffer_bytes) // most

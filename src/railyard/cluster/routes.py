@@ -1,4 +1,4 @@
-"""Interval routing: which equal-cost links lead from a node to a range of destinations, without all-pairs tables.
+"""Interval routing: equal-cost links from a node to a range of destinations, without all-pairs tables.
 
 Every node holds a few sorted records `(lo, hi, first, width, stride)`. For a destination port `d` with `lo <= d < hi`
 let `g = (d - lo) // stride`; the equal-cost next links are `choices[first + g * width : first + (g + 1) * width]`. A
@@ -44,12 +44,12 @@ def finalized(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def salts(count: int, *, seed: int = 0, shared: bool = False) -> NDArray[np.uint32]:
-    """One salt a switch, so that two tiers never make the same choice for the same flow (no polarization).
+    """One salt per switch, so that two tiers never make the same choice for the same flow (no polarization).
 
     Args:
         count: Nodes.
-        seed: Of all salts.
-        shared: Whether all switches have one salt, as switches have that were left as they were delivered.
+        seed: Seed of all salts.
+        shared: Whether all switches have the same salt, as with factory defaults.
     """
     base = np.uint64((seed * 0x9E3779B97F4A7C15 + 0x5851F42D4C957F2D) & 0xFFFFFFFFFFFFFFFF)
     owner = np.zeros(count, np.uint64) if shared else np.arange(count, dtype=np.uint64)
@@ -62,7 +62,7 @@ def pick(hashed: NDArray[np.uint64], width: NDArray[np.int32]) -> NDArray[np.int
 
 
 def path_keys(entropy: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """What switches hash of each flow: 32 bits."""
+    """32-bit hash input of each flow at switches."""
     return (mix(entropy) >> np.uint64(32)).astype(np.uint32)
 
 
@@ -75,7 +75,7 @@ def chosen(key: NDArray[np.uint32], salt: NDArray[np.uint32], width: NDArray[np.
 
 
 def subflow(key: NDArray[np.uint64], lane: int) -> NDArray[np.uint64]:
-    """Entropy of one of the queue pairs of every connection."""
+    """Entropy of one queue pair of every connection."""
     return mix(key.astype(np.uint64) ^ mix(np.full(1, lane + 1, np.uint64)))
 
 
@@ -90,7 +90,7 @@ _MOST_HOPS = 1024
 def _next_links(
     table: Routes, node: NDArray[np.int32], port: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """First choice and width of the group by which each node reaches its port; a width of 0 where there is none."""
+    """First choice and width of the group by which each node reaches its port; width 0 if there is none."""
     record = table.find(node, port)
     found = record >= 0
     if not found.all():
@@ -106,7 +106,7 @@ def _next_links(
 
 
 def refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.bool_]) -> None:
-    """Raises InputError for the first of the bad pairs, if there is one."""
+    """Raises InputError for the first bad pair, if there is one."""
     if not bad.any():
         return
     flow = int(np.flatnonzero(bad)[0])
@@ -133,14 +133,14 @@ def hashed(
     entropy: NDArray[np.uint64] | None = None,
     salt: NDArray[np.uint32] | None = None,
 ) -> Csr:
-    """One path per flow; at every switch the flow's entropy and the switch's salt are hashed to an equal-cost link.
+    """One path per flow; at every switch a hash of the flow's entropy and the switch's salt picks an equal-cost link.
 
     Args:
         table: Routes.
         target: int32[links], the node to which a link leads.
         source: int32[flows], node at which each flow begins.
         port: int32[flows], port at which it ends.
-        entropy: uint64[flows], what the switches hash; None takes the first link everywhere.
+        entropy: uint64[flows], hash input; None takes the first link everywhere.
         salt: uint32[nodes].
 
     Raises:
@@ -198,10 +198,11 @@ def _assembled(
 
 
 def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]) -> CsrWeighted:
-    """The share of each flow on every link when each switch splits evenly over all equal-cost links.
+    """Share of each flow on every link if each switch splits evenly over all equal-cost links.
 
-    A table without a choice anywhere (that of the bundles of a Clos) is walked like a hashed path; otherwise the front
-    of every flow is expanded hop by hop, and parts of one flow that meet again at a node are added up.
+    A table without choices (that of the bundles of a Clos) is walked like a hashed path; otherwise the frontier of
+    every
+    flow is expanded hop by hop, and parts of one flow that meet again at a node are summed.
 
     Raises:
         InputError: A pair has no path.
@@ -257,7 +258,7 @@ _FEW_RECORDS = 4
 class Routes:
     """The routes of one network. Nodes `0..ports-1` are the ports (where flows begin and end), the rest switches.
 
-    A flow between the hosts of a packet network begins and ends at hosts: its ports are its hosts.
+    In a packet network between hosts, the ports are the hosts.
 
     Attributes:
         record_ptr: int64[nodes + 1], records of a node.
@@ -284,7 +285,7 @@ class Routes:
 
     @cached_property
     def most_records(self) -> int:
-        """Records of the node that has most."""
+        """Maximum number of records of a node."""
         return int(np.diff(self.record_ptr).max(initial=0))
 
     @cached_property
@@ -306,7 +307,7 @@ class Routes:
         return self.record_node * self._end + self.lo
 
     def find(self, node: NDArray[np.int32], port: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The record by which a node reaches a port; -1 where it has none. Vectorized."""
+        """The record by which a node reaches a port; -1 if there is none. Vectorized."""
         begin, end = self.record_ptr[node], self.record_ptr[node + 1]
         if self.most_records <= _FEW_RECORDS:
             record = begin
@@ -353,18 +354,18 @@ class RouteBuilder:
     def records(
         self, node: ArrayLike, lo: ArrayLike, hi: ArrayLike, first: ArrayLike, *, width: ArrayLike, stride: ArrayLike
     ) -> None:
-        """Adds one record a node; arguments are broadcast; records of empty ranges are left out."""
+        """Adds one record per node; arguments are broadcast; records of empty ranges are dropped."""
         parts = np.broadcast_arrays(*(np.asarray(part, np.int64) for part in (node, lo, hi, first, width, stride)))
         block = np.stack([part.ravel() for part in parts])
         self._records.append(block[:, block[1] < block[2]])
 
     def outside(self, node: ArrayLike, lo: ArrayLike, hi: ArrayLike, first: ArrayLike, *, width: ArrayLike) -> None:
-        """Adds the records for every port that is not in `[lo, hi)`: all by the same group of links."""
+        """Adds the records for every port outside `[lo, hi)`, all with the same group of links."""
         self.records(node, 0, lo, first, width=width, stride=self.ports)
         self.records(node, hi, self.ports, first, width=width, stride=self.ports)
 
     def build(self, nodes: int) -> Routes:
-        """The finished routes of so many nodes."""
+        """The routes of a network with this many nodes."""
         block = np.concatenate(self._records, axis=1) if self._records else np.empty((6, 0), np.int64)
         block = block[:, np.lexsort((block[1], block[0]))]
         record_ptr = np.searchsorted(block[0], np.arange(nodes + 1)).astype(np.int64)

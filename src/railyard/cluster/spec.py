@@ -1,4 +1,4 @@
-"""What a cluster is asked to be: plain frozen records, in base units, that the scenario fills."""
+"""Specification of a cluster: plain frozen records in base units, filled from the scenario."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECORDS = ("accelerator", "server", "nic", "switch")
 
 
 def check(overrides: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuses overrides of records that a cluster does not have.
+    """Rejects overrides of unknown records.
 
     Raises:
         InputError: A record is unknown.
@@ -43,12 +43,12 @@ def check(overrides: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def overridden(entry: E, values: Mapping[str, Any], record: str) -> E:
-    """The entry with the given attributes replaced; values are in base units.
+    """The entry with some attributes replaced; values are in base units.
 
     A mapping is merged into the entry's own: `{"flops": {"bf16": 9e14}}` leaves the other datatypes as they are.
 
     Raises:
-        InputError: There is no such attribute.
+        InputError: An attribute is unknown.
     """
     if not values:
         return entry
@@ -66,10 +66,10 @@ def overridden(entry: E, values: Mapping[str, Any], record: str) -> E:
 
 
 def _with_domains(entry: E) -> E:
-    """Memory domains for more or fewer accelerators and NICs than the entry has, dealt out as the entry's are.
+    """Memory domains for more or fewer accelerators and NICs than the entry has, distributed as in the entry.
 
     Raises:
-        InputError: A domain is named that the server does not have, or none is.
+        InputError: A named domain does not exist in the server, or none is named.
     """
     if not isinstance(entry, Server):
         return entry
@@ -104,14 +104,14 @@ class NetworkSpec:
         topology: Family and its parameters.
         fabric: Fabric and its overrides.
         link_rate_bps: Rate of a NIC's link, bit/s, one way; None takes the NIC's.
-        switch: Catalogue name of the switch of the lowest tier; None takes the fabric's usual one for the rate.
+        switch: Catalog name of the switch of the lowest tier; None takes the fabric's usual one for the rate.
         spine_switch: The same for the tiers above; None takes the fabric's partner of `switch`.
-        border_switch: Of the ends of long links between sites; None takes the usual one of the upper tiers.
+        border_switch: Switch at the ends of long links between sites; None takes the usual one of the upper tiers.
         lengths_m: Cable length by tier (`nic`, `leaf-spine`, `spine-core`, ...), m; tiers left out have the family's
             default.
         seed: Seed of the switches' hashes.
         host: How bytes get from accelerators to the NICs of the back-end.
-        encryption: Of its packets.
+        encryption: Encryption of its packets.
         patch_panels: Which optical cables go through patch panels: `none`, those between `switches`, or `all`.
     """
 
@@ -137,7 +137,7 @@ class StorageSpec:
         servers: Number of nodes.
         network: `back_end` (converged), `front_end`, or a network of its own.
         nic: Catalogue name of the servers' NICs on its own network; None takes those of the front-end.
-        nics: Of each server, on its own network.
+        nics: NICs of each server, on its own network.
     """
 
     name: str
@@ -149,19 +149,19 @@ class StorageSpec:
 
 @dataclass(frozen=True)
 class ManagementSpec:
-    """What a cluster needs beside the networks of its jobs; its traffic is not modelled.
+    """What a cluster needs in addition to its jobs' networks; its traffic is not modeled.
 
     Attributes:
         servers: Management servers.
-        server: Catalogue name of one.
+        server: Catalog name of the management server.
         file_servers: Servers of home directories, on the in-band network.
         fabric_manager: Catalogue name; each InfiniBand network has a pair of them.
         in_band: Catalogue name of its switch.
-        in_band_cable: Of its cables.
+        in_band_cable: Catalog name of its cables.
         core_links: From each in-band leaf to each of two cores, and from each core to the site.
-        peer_links: Between the two leafs of a pair.
+        peer_links: Links between the two leafs of a pair.
         out_of_band: Catalogue name of the switch of management ports.
-        out_of_band_cable: Of its cables.
+        out_of_band_cable: Catalog name of its cables.
         pdu: Catalogue name of a power distribution unit; each rack has one more than its power needs.
         rack: Catalogue name of a rack.
     """
@@ -186,7 +186,7 @@ class MemoryPoolSpec:
 
     Attributes:
         name: Catalogue name of a unit; empty for the hosts' own memory.
-        units: Expanders, boxes or hosts that lend memory; the hosts' own memory has one a server.
+        units: Expanders, boxes or hosts that lend memory; the hosts' own memory has one unit per server.
         network: `host`: each server's own memory; `cxl`: ports of the servers; `back_end` or `front_end`: RDMA.
     """
 
@@ -197,7 +197,7 @@ class MemoryPoolSpec:
 
 @dataclass(frozen=True)
 class Background:
-    """Traffic of others: part of the capacity of a tier is taken.
+    """Other traffic, which takes part of a tier's capacity.
 
     Attributes:
         network: `back_end`, `front_end` or `storage`.
@@ -224,12 +224,13 @@ class ClusterSpec:
         management: Networks for management, fabric managers, power distribution; None leaves them out.
         overrides: Catalogue values that differ, by record and attribute: `{"accelerator": {"memory_bps": 2.6e13}}`;
             records are `accelerator`, `server`, `nic`, `switch`.
-        background: Traffic of others.
-        ranks_per_domain: Accelerators in use of each scale-up domain, whole servers; None uses all. The
-            others are bought and powered, and idle.
+        background: Other traffic.
+        ranks_per_domain: Accelerators in use per scale-up domain, in whole servers; None uses all. The others are
+            bought,
+            powered and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
-        hall: Where it stands.
-        tenancy: Who shares it, of the back-end; None: it is one user's.
+        hall: Its data hall.
+        tenancy: Tenants that share the back-end; None: a single user.
     """
 
     accelerators: int
@@ -253,7 +254,7 @@ class Placement:
 
     Attributes:
         policy: Name of a placement policy.
-        seed: Of what it draws.
+        seed: Seed of its random choices.
     """
 
     policy: str = "packed"
@@ -261,4 +262,4 @@ class Placement:
 
 
 PACKED = Placement()
-"""Server after server, in the order of the racks."""
+"""Server by server, in rack order."""

@@ -1,8 +1,9 @@
-"""Paths that are chosen instead of hashed: of all that switches offer, a connection gets the least congested.
+"""Chosen instead of hashed paths: each connection gets the least congested path that switches offer.
 
-A NIC chooses a path by the UDP source port of a queue pair, once it has seen where each source port leads. Connections
-choose one after another, those of the first group (a job) first. A path is as congested as its fullest link: with what
-groups before send over it on average, and with what the same group sends at the same moment. Source: J. Cao et al.,
+A NIC chooses a path by a queue pair's UDP source port, once it has learned where each source port leads. Connections
+choose in sequence, those of the first group (a job) first. The congestion of a path is that of its fullest link: the
+mean
+traffic of earlier groups plus the simultaneous traffic of the same group. Source: J. Cao et al.,
 "Crux: GPU-efficient communication scheduling for deep learning training", SIGCOMM 2024, sections 4.1 and 5.
 """
 
@@ -46,12 +47,12 @@ def withdrawn(wiring: Wiring, dead: NDArray[np.int64]) -> Routes:
 def lost(
     wiring: Wiring, dead: NDArray[np.int64], near: Mapping[int, Sequence[int]]
 ) -> dict[int, tuple[tuple[int, int], ...]]:
-    """Destinations that nodes cannot reach any more, by node, as ranges of port numbers; nodes without any are absent.
+    """Destinations that nodes can no longer reach, by node, as ranges of port numbers; other nodes are absent.
 
     Args:
         wiring: The network.
-        dead: Its own numbers of the links that carry nothing.
-        near: Its `neighbours`; one network is asked about many deaths.
+        dead: Dead links, in the network's own numbers.
+        near: Its `neighbours`, computed once per network.
     """
     found = _Withdrawal(wiring, frozenset(dead.tolist()), near)
     found.spread()
@@ -59,7 +60,7 @@ def lost(
 
 
 def neighbours(wiring: Wiring) -> dict[int, list[int]]:
-    """Nodes with a link to each node that passes traffic on."""
+    """Nodes with a link to each node that forwards traffic."""
     near: dict[int, list[int]] = defaultdict(list)
     passing = np.flatnonzero((wiring.target >= wiring.ports) | wiring.routes_through_ports)
     for source, target in zip(wiring.source[passing].tolist(), wiring.target[passing].tolist(), strict=True):
@@ -72,8 +73,8 @@ class _Withdrawal:
     """The search for nodes whose routes change.
 
     Attributes:
-        lost: Destinations that a node cannot reach any more, by node, as ranges.
-        left: What is left of the routes of every node whose routes change.
+        lost: Destinations that a node can no longer reach, by node, as ranges.
+        left: Remaining routes of every node whose routes change.
     """
 
     wiring: Wiring
@@ -83,7 +84,7 @@ class _Withdrawal:
     left: dict[int, list[_Piece]] = field(default_factory=dict)
 
     def spread(self) -> None:
-        """From the dead links' near ends to all whose ways lead there, until nothing changes."""
+        """Propagates from the near ends of dead links to all nodes that route through them, until nothing changes."""
         open_ = {int(self.wiring.source[link]) for link in self.dead}
         while open_:
             following: set[int] = set()
@@ -95,7 +96,7 @@ class _Withdrawal:
             open_ = following
 
     def _rest(self, node: int) -> tuple[list[_Piece], tuple[tuple[int, int], ...]]:
-        """What is left of a node's routes, and the destinations that it cannot reach."""
+        """Remaining routes of a node, and the destinations that it cannot reach."""
         pieces: list[_Piece] = []
         lost: list[tuple[int, int]] = []
         for piece in self._designed(node):
@@ -119,7 +120,7 @@ class _Withdrawal:
                     yield _Piece(begin, min(begin + stride, hi), links)
 
     def _cut(self, piece: _Piece) -> Iterator[tuple[int, int]]:
-        """A piece cut where the ways on from the ends of its links change."""
+        """A piece, cut where the onward routes from the ends of its links change."""
         cuts = {piece.lo, piece.hi}
         for link in piece.links:
             for bounds in self.lost.get(int(self.wiring.target[link]), ()):
@@ -134,7 +135,7 @@ class _Withdrawal:
         return end == port or all(not lo <= port < hi for lo, hi in self.lost.get(end, ()))
 
     def routes(self) -> Routes:
-        """The designed records of all other nodes, and what is left of those of the nodes that were found."""
+        """The designed records of unaffected nodes, and the remaining ones of affected nodes."""
         table, builder = self.wiring.routing, RouteBuilder(self.wiring.ports)
         base = builder.flat(table.choices.astype(np.int64))
         node = table.record_node
@@ -156,7 +157,7 @@ class _Withdrawal:
 
 
 def _extend(pieces: list[_Piece], piece: _Piece) -> None:
-    """Adds a piece, as part of the last one where that ends there and has the same links."""
+    """Adds a piece, merged with the last one if they are adjacent and have the same links."""
     if pieces and pieces[-1].hi == piece.lo and pieces[-1].links == piece.links:
         pieces[-1] = _Piece(pieces[-1].lo, piece.hi, piece.links)
     else:
@@ -174,16 +175,16 @@ def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 TRIES = 8
-"""Source ports that are tried for each of the widest choice's links: so many miss one of 64 links once in 3,000."""
+"""Source ports tried per link of the widest choice: with this many, one of 64 links is missed once in 3,000."""
 
 
 @dataclass
 class Steering:
-    """Which connections there are, and the source port of each; first they are heard of, then `settle` chooses.
+    """The connections and the source port of each; connections are collected first, then `settle` chooses.
 
     Attributes:
-        group: int64[ports], who sends from a port; groups choose in this order. -1: nobody does, hashed as ever.
-        share: float64[groups], of the time that a group sends at all.
+        group: int64[ports], the group that sends from a port; groups choose in this order. -1: none, hashed as usual.
+        share: float64[groups], share of the time in which a group sends.
     """
 
     group: NDArray[np.int64]
@@ -195,7 +196,7 @@ class Steering:
     def labels(
         self, source: NDArray[np.int32], target: NDArray[np.int32], pair: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """uint64[flows], what stands for the source port of each; notes them until they are settled."""
+        """uint64[flows], label in place of each source port; records the connections until they are settled."""
         if self._known is None:
             self._heard.append((source, target, pair))
             return pair
@@ -206,12 +207,12 @@ class Steering:
         return np.where(self._known[place] == name, self._label[place], pair)
 
     def settle(self, look: Look, rate_bps: NDArray[np.float64], widest: int) -> None:
-        """Chooses the source port of every connection that was heard of.
+        """Chooses the source port of every recorded connection.
 
         Args:
             look: Finds paths.
-            rate_bps: float64[links], of every link.
-            widest: Equal links among which a switch chooses at most.
+            rate_bps: float64[links], rate of every link.
+            widest: Maximum number of equal links among which a switch chooses.
         """
         if not self._heard:
             self._known = np.empty(0, np.uint64)
@@ -235,12 +236,12 @@ class Steering:
         sent_bps: NDArray[np.float64],
         rate_bps: NDArray[np.float64],
     ) -> NDArray[np.int64]:
-        """int64[flows], which of the tries each takes.
+        """int64[flows], the try that each flow uses.
 
         Args:
-            group: int64[flows], not falling.
+            group: int64[flows], non-decreasing.
             tried: int64[flows, tries, hops], links; one past the last where there is none, or no other.
-            sent_bps: float64[flows], what each sends while it does.
+            sent_bps: float64[flows], send rate of each while it sends.
             rate_bps: float64[links].
         """
         rate = np.append(rate_bps, np.inf)
@@ -258,7 +259,7 @@ class Steering:
 
 
 def _sent(source: NDArray[np.int32], path: Csr, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """float64[flows], for each connection of a port an even part of the narrowest link of its path."""
+    """float64[flows], an even share of the narrowest link on the path for each connection of a port."""
     narrow = np.full(len(path), np.inf)
     np.minimum.at(narrow, path.rows(), rate_bps[path.link])
     narrow[np.isinf(narrow)] = 0.0
@@ -266,7 +267,7 @@ def _sent(source: NDArray[np.int32], path: Csr, rate_bps: NDArray[np.float64]) -
 
 
 def _padded(tried: list[Csr], dummy: int) -> NDArray[np.int64]:
-    """int64[flows, tries, hops]; the dummy for what all tries have in common, where there is nothing to choose."""
+    """int64[flows, tries, hops]; links shared by all tries are replaced by the dummy, since they leave no choice."""
     hops = max(int(one.lengths.max(initial=1)) for one in tried)
     found = np.full((len(tried[0]), len(tried), hops), dummy, np.int64)
     for number, one in enumerate(tried):

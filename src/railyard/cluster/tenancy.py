@@ -1,4 +1,4 @@
-"""Tenants of a cluster: the ports that are theirs, their share and class, and how they are isolated."""
+"""Tenants of a cluster: their ports, share and traffic class, and how they are isolated."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from railyard.cluster.fabric.fabric import Fabric
 
 Spans = tuple[tuple[int, int], ...]
-"""First and last of each run of numbers."""
+"""First and last of each run of consecutive numbers."""
 
 NOBODY = -1
 
 
 @dataclass(frozen=True)
 class TenancyMechanism:
-    """What isolates tenants: what it numbers tenants by, and what it adds to packets.
+    """A tenant isolation mechanism: its identifiers, and its packet overhead.
 
     Attributes:
-        identifier: What a tenant gets a number of; empty where it needs none.
-        between_bytes: Added to a packet on links between switches.
-        family: Of switches that have it; empty: any.
-        routed: Whether each tenant has tables of routes of its own in switches.
+        identifier: What identifies a tenant; empty if it needs none.
+        between_bytes: Bytes added to a packet on links between switches.
+        family: Switch family that supports it; empty: any.
+        routed: Whether each tenant has separate route tables in switches.
     """
 
     name: str
@@ -46,7 +46,7 @@ class TenancyMechanism:
 
     @property
     def most(self) -> int:
-        """Tenants that it can distinguish."""
+        """Maximum number of tenants."""
         return self.last - self.first + 1
 
 
@@ -105,18 +105,18 @@ MECHANISMS = {
         ),
     )
 }
-"""By name."""
+"""Mechanisms by name."""
 
 
 @dataclass(frozen=True)
 class TenantSpec:
-    """A tenant as asked for.
+    """Specification of a tenant.
 
     Attributes:
         servers: Its servers, counted from 0 in the order of the racks.
-        nics: Those of their NICs that are its; None: all.
-        share: Of the rate of each of its ports, both ways, at most 1.
-        traffic_class: Of its packets; None: as without tenants.
+        nics: Its NICs in those servers; None: all.
+        share: Share of the rate of each of its ports, both ways, at most 1.
+        traffic_class: Traffic class of its packets; None: as without tenants.
     """
 
     name: str
@@ -128,7 +128,7 @@ class TenantSpec:
 
 @dataclass(frozen=True)
 class TenancySpec:
-    """Tenants as asked for."""
+    """Specification of all tenants."""
 
     by: str
     tenants: tuple[TenantSpec, ...]
@@ -141,7 +141,7 @@ class Tenant:
     Attributes:
         number: From 0.
         identifier: Its VLAN, VNI, partition key or JobID; from 1 where the mechanism needs none.
-        traffic_class: Of its packets; None: as without tenants.
+        traffic_class: Traffic class of its packets; None: as without tenants.
     """
 
     name: str
@@ -153,10 +153,10 @@ class Tenant:
 
 @dataclass(frozen=True, eq=False)
 class Tenancy:
-    """Who has what of a cluster's back-end.
+    """Ownership of a cluster's back-end ports.
 
     Attributes:
-        owner: int16[servers, NICs of a server], the tenant of each; -1: nobody.
+        owner: int16[servers, NICs of a server], the tenant of each; -1: none.
     """
 
     mechanism: TenancyMechanism
@@ -167,7 +167,7 @@ class Tenancy:
         """A tenant's number.
 
         Raises:
-            InputError: There is none of that name.
+            InputError: The tenant is unknown.
         """
         names = [one.name for one in self.tenants]
         if name not in names:
@@ -176,33 +176,33 @@ class Tenancy:
         return names.index(name)
 
     def of_nodes(self, port_of: NDArray[np.int32], nodes: int) -> NDArray[np.int32]:
-        """int32[nodes], whose port each node is; -1: nobody's.
+        """int32[nodes], the tenant of each node's port; -1: none.
 
         Args:
             port_of: int32[servers, NICs], node of each port.
-            nodes: Of the network.
+            nodes: Number of nodes of the network.
         """
         found = np.full(nodes, NOBODY, np.int32)
         found[port_of] = self.owner
         return found
 
     def shares(self, port_of: NDArray[np.int32], nodes: int) -> NDArray[np.float64]:
-        """float64[nodes], what a tenant may use of the rate of its port; 1 elsewhere."""
+        """float64[nodes], share of its port's rate that a tenant may use; 1 elsewhere."""
         given = np.array([*(one.share for one in self.tenants), 1.0])
         return given[self.of_nodes(port_of, nodes)]
 
     def classes_of(self, port_of: NDArray[np.int32], nodes: int) -> NDArray[np.int16]:
-        """int16[nodes], traffic class of what a port sends; -1: as without tenants."""
+        """int16[nodes], traffic class of a port's packets; -1: as without tenants."""
         given = [-1 if one.traffic_class is None else one.traffic_class for one in self.tenants]
         return np.array([*given, -1], np.int16)[self.of_nodes(port_of, nodes)]
 
     @property
     def classes(self) -> tuple[int, ...]:
-        """Classes that tenants have been given."""
+        """Traffic classes assigned to tenants."""
         return tuple(sorted({one.traffic_class for one in self.tenants if one.traffic_class is not None}))
 
     def between_share(self, fabric: Fabric) -> float:
-        """What the mechanism leaves of the rate of links between switches, with full packets."""
+        """Share of the rate of links between switches left by the mechanism, with full packets."""
         full = fabric.mtu_bytes + fabric.header_bytes
         return full / (full + self.mechanism.between_bytes)
 
@@ -211,7 +211,7 @@ def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
     """The tenants of a cluster.
 
     Raises:
-        InputError: Tenants overlap, have nothing, are too many, or want what is not there; keys are relative to it.
+        InputError: Tenants overlap, are empty or too many, or need what does not exist; keys are relative to the spec.
     """
     if spec.by not in MECHANISMS:
         raise InputError("nothing keeps tenants apart by that name", key="by", found=spec.by, allowed=list(MECHANISMS))
@@ -237,10 +237,10 @@ def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
 
 
 def check_network(tenancy: Tenancy, fabric: Fabric, switches: Mapping[str, Switch], *, for_all: int) -> None:
-    """Refuses a network that cannot isolate these tenants.
+    """Rejects a network that cannot isolate these tenants.
 
     Raises:
-        InputError: It is of another kind, or what all need is on it and could not be reached.
+        InputError: The network is of another kind, or has shared services that could not be reached.
     """
     mechanism = tenancy.mechanism
     infiniband = any(switch.family == "infiniband" for switch in switches.values())
@@ -288,7 +288,7 @@ def _numbers(spans: Spans, count: int, key: str, what: str) -> NDArray[np.int64]
     """The numbers in spans, once each.
 
     Raises:
-        InputError: There are none, or some are not there.
+        InputError: There are none, or some do not exist.
     """
     found: list[int] = []
     for first, last in spans:

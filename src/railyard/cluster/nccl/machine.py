@@ -1,6 +1,6 @@
 """A server as NCCL's topology file describes it: processors, PCIe, accelerators, links between them, NICs.
 
-`given` of each part are its attributes as a file has them: those that this model has no word for are written again.
+`given` of each part has its attributes as in the file, so that those without a field here are written back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 DEEPEST = 64
-"""Elements within elements; NCCL's parser knows fewer."""
+"""Maximum nesting depth; NCCL's parser allows less."""
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Element:
     """An element.
 
     Attributes:
-        given: Attributes as they stand there, in their order.
-        line: Where it begins; 0: it was not read.
+        given: Attributes in file order.
+        line: First line; 0: not read from a file.
     """
 
     tag: str
@@ -40,13 +40,13 @@ class Element:
         return (child for child in self.children if child.tag == tag)
 
     def same(self, other: Element) -> bool:
-        """Whether two say the same, whatever the order of attributes and blanks between elements."""
+        """Whether two elements are equal, ignoring attribute order and whitespace between elements."""
         if self.tag != other.tag or self.given != other.given or len(self.children) != len(other.children):
             return False
         return all(one.same(two) for one, two in zip(self.children, other.children, strict=True))
 
     def text(self, indent: str = "") -> str:
-        """As NCCL writes it."""
+        """The element in NCCL's format."""
         words = " ".join([self.tag, *(f"{name}={quoteattr(value)}" for name, value in self.given.items())])
         if not self.children:
             return f"{indent}<{words}/>\n"
@@ -55,10 +55,10 @@ class Element:
 
 
 def read(text: str, file: str, root: str) -> Element:
-    """The tree of a file.
+    """The element tree of a file.
 
     Raises:
-        InputError: It is no XML, declares entities, or is another file.
+        InputError: It is not XML, declares entities, or has another root.
     """
     top: list[Element] = []
     open_: list[Element] = []
@@ -88,11 +88,11 @@ def read(text: str, file: str, root: str) -> Element:
 
 
 PCI_CLASS = {"bridge": "0x060400", "accelerator": "0x030200", "network": "0x020700"}
-"""Of what has no class of its own in a file."""
+"""Default classes of devices without one in a file."""
 
 
 def write(machine: NcclMachine) -> Element:
-    """The tree; its `text` is the file."""
+    """The element tree; its `text` is the file."""
     return Element("system", {"version": machine.version}, [_write_numa(one) for one in machine.numas])
 
 
@@ -134,7 +134,7 @@ def _write_gpu(gpu: Gpu) -> Element:
 
 
 def _merged(given: dict[str, str], meant: dict[str, str]) -> dict[str, str]:
-    """Attributes as the file had them, where they still say what is meant."""
+    """The file's attributes, as long as they still have the intended meaning."""
     return {name: _kept(given[name], meant[name]) if name in meant else given[name] for name in given} | {
         name: value for name, value in meant.items() if name not in given and not given
     }
@@ -165,7 +165,7 @@ LINKS = ("nvlink", "xgmi")
 
 @dataclass(frozen=True)
 class Net:
-    """A port of a NIC; `rate_bps` is 0 where the file leaves it to the machine."""
+    """A NIC port; `rate_bps` is 0 if the file leaves it to the machine."""
 
     name: str
     rate_bps: float
@@ -190,11 +190,11 @@ class NcclLink:
 
 @dataclass(frozen=True)
 class Gpu:
-    """An accelerator; numbers are -1, and `arch` empty, where the file leaves them to the machine.
+    """An accelerator; numbers are -1 and `arch` is empty if the file leaves them to the machine.
 
     Attributes:
-        sm: Of NVIDIA: compute capability without the dot; of AMD: of older files the same, of newer its units.
-        arch: Of AMD: `gfx942`, or its number.
+        sm: NVIDIA: compute capability without the dot; AMD: the same in older files, number of units in newer ones.
+        arch: AMD: `gfx942`, or its number.
     """
 
     dev: int = -1
@@ -210,8 +210,8 @@ class Pci:
 
     Attributes:
         kind: `bridge`, `accelerator`, `network` or `other`.
-        gt_s: Transfers a second of a lane, 10^9; 0: not said.
-        lanes: Of its link upwards; 0: not said.
+        gt_s: Transfers per second and lane, 10^9; 0: unknown.
+        lanes: Lanes of its uplink; 0: unknown.
     """
 
     bus: str
@@ -224,7 +224,7 @@ class Pci:
     given: dict[str, str] = field(default_factory=dict)
 
     def walk(self) -> Iterator[Pci]:
-        """It and all behind it."""
+        """The device and everything below it."""
         yield self
         for one in self.below:
             yield from one.walk()
@@ -235,7 +235,7 @@ class Numa:
     """A memory domain.
 
     Attributes:
-        nets: Ports of NICs of which no PCIe address is given.
+        nets: NIC ports without a PCIe address.
     """
 
     number: int
@@ -244,7 +244,7 @@ class Numa:
     given: dict[str, str] = field(default_factory=dict)
 
     def devices(self, kind: str) -> list[Pci]:
-        """All of a kind."""
+        """All devices of a kind."""
         return [one for top in self.below for one in top.walk() if one.kind == kind]
 
 
@@ -257,7 +257,7 @@ class NcclMachine:
 
     @property
     def accelerators(self) -> list[tuple[int, Pci]]:
-        """Domain and device of each, in the order in which they are numbered."""
+        """Domain and device of each accelerator, in numbering order."""
         listed = [(numa.number, one) for numa in self.numas for one in numa.devices("accelerator")]
         return sorted(listed, key=lambda pair: pair[1].gpu.dev if pair[1].gpu is not None else -1)
 
@@ -268,10 +268,10 @@ class NcclMachine:
 
 
 def parse(text: str, file: str) -> NcclMachine:
-    """A machine of the text of a topology file.
+    """A machine from the text of a topology file.
 
     Raises:
-        InputError: It is no such file, or a value is none.
+        InputError: It is not a topology file, or a value is invalid.
     """
     root = read(text, file, "system")
     return NcclMachine(tuple(_numa(one, file) for one in root.all("cpu")), root.given.get("version", "1"))

@@ -1,4 +1,4 @@
-"""The machine of a catalogue's server, and the server of a machine."""
+"""Converts a catalog server to a machine for NCCL, and back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 RING, BALANCED_TREE = 4, 1
-"""Patterns, by NCCL's numbers (graph.h)."""
+"""Patterns by NCCL's numbers (graph.h)."""
 
 
 @dataclass(frozen=True)
 class Channel:
-    """Accelerators in order, and the NICs at which it enters and leaves; empty inside a machine."""
+    """Accelerators in order, and the NICs of entry and exit; none inside a machine."""
 
     gpus: tuple[int, ...]
     nets: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def parse(text: str, file: str) -> tuple[Graph, ...]:
     """The graphs of a file.
 
     Raises:
-        InputError: It is no such file, or a number is none.
+        InputError: It is not a graph file, or a number is invalid.
     """
     root = read(text, file, "graphs")
     return tuple(
@@ -72,7 +72,7 @@ def _number(element: Element, key: str, file: str) -> int:
 
 
 def write(graphs: tuple[Graph, ...]) -> Element:
-    """The tree; its `text` is the file."""
+    """The element tree; its `text` is the file."""
     return Element("graphs", {"version": "1"}, [_graph(one) for one in graphs])
 
 
@@ -87,9 +87,9 @@ def _graph(graph: Graph) -> Element:
 
 
 def rails(machine: NcclMachine) -> tuple[Graph, ...]:
-    """A ring and a tree a NIC: in at the NIC, to the accelerator next to it, through all others, and out again.
+    """A ring and a tree per NIC: in at the NIC, to the nearest accelerator, through all others, and out again.
 
-    For machines whose accelerators reach one another alike, as through a switch; each channel then has its own rail.
+    For machines whose accelerators are equidistant, as behind a switch; each channel then has its own rail.
     """
     gpus = [(domain, pci.gpu.dev) for domain, pci in machine.accelerators if pci.gpu is not None]
     nets = [(domain, net) for domain, pci in machine.nics for net in pci.nets]
@@ -136,12 +136,12 @@ usage). RCCL's older files call gfx90a 910."""
 
 
 def generation(bits: float) -> float:
-    """The slowest PCIe whose sixteen lanes carry a rate, one way."""
+    """The slowest PCIe generation whose sixteen lanes carry a rate, one way."""
     return next((gt_s for gt_s, share in GT_S.items() if gt_s * 1e9 * share * LANES >= bits * 0.98), 128.0)
 
 
 def machine_of(server: Server, nic_bps: float, nics: int) -> NcclMachine:
-    """A server of the catalogue; bus addresses are made up in the order of the devices."""
+    """A server of the catalog; bus addresses are generated in device order."""
     numas = []
     for number in range(server.numa_nodes):
         gpus = [gpu for gpu in range(server.accelerators) if _domain(server.accelerator_numa, gpu) == number]
@@ -169,16 +169,16 @@ def _nic(nic: int, nic_bps: float) -> Pci:
 
 
 def entry_of(machine: NcclMachine, catalog: Catalog, file: str, accelerator: str = "") -> dict[str, Any]:
-    """A server for a catalogue file: what the machine says over the nearest entry of the catalogue.
+    """A server for a catalog file: the machine's values over those of the nearest catalog entry.
 
     Args:
         machine: The machine.
-        catalog: Where the nearest entry is looked for.
-        file: What is named as the source.
-        accelerator: Its name; empty: by the file's architecture.
+        catalog: Catalog with the nearest entry.
+        file: Name of the source.
+        accelerator: Its name; empty: from the file's architecture.
 
     Raises:
-        InputError: The machine has no accelerators, or which ones it has is not known.
+        InputError: The machine has no accelerators, or their model is unknown.
     """
     gpus = machine.accelerators
     if not gpus:
@@ -205,7 +205,7 @@ def entry_of(machine: NcclMachine, catalog: Catalog, file: str, accelerator: str
 
 
 def _back_end(machine: NcclMachine) -> list[tuple[int, float]]:
-    """Domain and rate of each NIC of the fastest kind: slower ones are for users and storage; 0 where not said."""
+    """Domain and rate of each NIC of the fastest kind; slower ones are for users and storage. 0 if unknown."""
     nics = [(domain, max((net.rate_bps for net in pci.nets), default=0.0)) for domain, pci in machine.nics]
     most = max((rate for _, rate in nics), default=0.0)
     return [(domain, rate) for domain, rate in nics if rate >= most / 2]
@@ -225,7 +225,7 @@ def _accelerator(machine: NcclMachine, file: str) -> str:
 
 
 def _nearest(catalog: Catalog, accelerator: str, counts: tuple[int, int], file: str) -> Server:
-    """The catalogue's server with that accelerator, and as many of them and of NICs where there is one."""
+    """The catalog's server with that accelerator, and if possible with as many of them and of NICs."""
     entries = [catalog.server(name) for name in catalog.names("servers")]
     alike = [one for one in entries if one.accelerator == accelerator]
     if not alike:
@@ -240,7 +240,7 @@ def _nearest(catalog: Catalog, accelerator: str, counts: tuple[int, int], file: 
 
 
 def _nic_name(catalog: Catalog, near: Server, rate: float) -> str:
-    """The nearest server's NIC where it has that rate, else the catalogue's first that has."""
+    """The nearest server's NIC if it has that rate, otherwise the first in the catalog that has."""
     if abs(catalog.nic(near.nic).rate_bps / rate - 1) < 0.01:
         return near.nic
     alike = [name for name in catalog.names("nics") if abs(catalog.nic(name).rate_bps / rate - 1) < 0.01]

@@ -1,4 +1,4 @@
-"""Topology families: one file each, and the registry of them."""
+"""Topology families, one file each, and their registry."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ __all__ = [
 
 
 def from_mapping(mapping: Mapping[str, object]) -> TopologySpec:
-    """A topology record from what a file says: `{"kind": "leaf-spine", "oversubscription": "3:1"}`.
+    """A topology spec from a mapping in a file: `{"kind": "leaf-spine", "oversubscription": "3:1"}`.
 
     Raises:
-        InputError: There is no `kind`, or a key or value is wrong.
+        InputError: `kind` is missing, or a key or value is invalid.
     """
     kind = mapping.get("kind")
     if not isinstance(kind, str):

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PortGrid:
-    """The numbers of a grid of ports.
+    """Numbering of a grid of ports.
 
     Attributes:
         sizes: Ports of a switch of each level, the level of neighbouring port numbers first.
-        used: Ports that are there; the last ones of the grid may be left free.
+        used: Ports that exist; the last ones of the grid may be unused.
     """
 
     sizes: tuple[int, ...]
@@ -53,7 +53,7 @@ class PortGrid:
         return math.prod(self.sizes)
 
     def stride(self, level: int) -> int:
-        """Difference of the numbers of two ports that are neighbours on a switch of that level."""
+        """Difference of the numbers of two ports that are adjacent on a switch of that level."""
         return math.prod(self.sizes[:level])
 
     def switches(self, level: int) -> int:
@@ -68,7 +68,7 @@ class PortGrid:
         return found
 
     def link_up(self, port: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-        """The link from a used port to its switch of a level; the next number is the way back; -1 from a free port."""
+        """The link from a used port to its switch of a level (the next number is the reverse); -1 from an unused port."""
         return np.where(port < self.used, 2 * (level * self.used + port), -1)
 
     def access_ends(self, first_switch: list[int]) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
@@ -207,7 +207,7 @@ def _routes(grid: PortGrid, first_switch: list[int], nodes: int) -> Routes:
         node = first_switch[level] + np.arange(len(down))
         builder.records(
             node[:, None], block, block + stride * size, begin[:, None], width=1, stride=stride
-        )  # a digit says which port of the switch is next, whatever the other digits are
+        )  # a digit selects the next port of the switch, independent of the other digits
     return builder.build(nodes)
 
 

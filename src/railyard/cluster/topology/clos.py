@@ -1,4 +1,4 @@
-"""Wiring of folded Clos networks of one, two or three tiers, which leaf-spine, three-tier, fat tree and rails share.
+"""Wiring of folded Clos networks of one, two or three tiers: leaf-spine, three-tier, fat tree and rails.
 
 Cores join pods (spine j of every pod is cabled to core group j), every leaf of a pod is cabled to every spine of it,
 and NICs are cabled to leafs.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FoldedClos:
-    """The numbers of a folded Clos.
+    """Numbering of a folded Clos.
 
     Attributes:
         pods: Pods; 1 means that there are no cores.
@@ -76,15 +76,15 @@ class ClosParts:
 
 
 def spines_for(leafs: int, leaf_up: int, spine_ports: int) -> int | None:
-    """Fewest spines that join so many leafs with equally many links from each leaf to each spine; None if none do."""
+    """Fewest spines for the leafs with equally many links from each leaf to each spine; None if none fit."""
     return next((count for count in divisors(leaf_up) if leafs * (leaf_up // count) <= spine_ports), None)
 
 
 def given_spines(spines: int, leafs: int, leaf_up: int, spine_ports: int) -> int:
-    """A number of spines that was asked for.
+    """Checks a requested number of spines.
 
     Raises:
-        InputError: Uplinks do not divide over so many, or these have too few ports.
+        InputError: Uplinks do not divide evenly over the spines, or these have too few ports.
     """
     if spines < 1 or leaf_up % spines or leafs * (leaf_up // spines) > spine_ports:
         fit = [count for count in divisors(leaf_up) if leafs * (leaf_up // count) <= spine_ports]
@@ -99,15 +99,15 @@ def given_spines(spines: int, leafs: int, leaf_up: int, spine_ports: int) -> int
 
 
 def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: float) -> int:
-    """Uplinks of a leaf under one layer of spines: up to an eighth more than asked where that halves the spines.
+    """Uplinks of a leaf under one layer of spines: up to an eighth more than requested if that halves the spines.
 
-    A prime number of uplinks would need a spine for each: 8 leafs of 31 take 31 spines, of 32 four. What saves a spine
-    or two is not worth ports that nobody asked for.
+    A prime number of uplinks would need a spine for each: 31 uplinks on 8 leafs need 31 spines, 32 need four. Saving a
+    spine or two is not worth unrequested ports.
 
     Args:
-        leafs: Under the spines.
+        leafs: Number of leafs.
         down: Ports of a leaf to NICs.
-        least: Uplinks that the oversubscription asks for.
+        least: Uplinks that the oversubscription requires.
         parts: Switches.
         uplink_bps: Rate of an uplink, bit/s.
     """
@@ -123,7 +123,7 @@ def even_uplinks(leafs: int, down: int, least: int, parts: Parts, uplink_bps: fl
 
 
 def cores_for(pods: int, spine_up: int, core_ports: int) -> int | None:
-    """Fewest cores in a group that join so many pods."""
+    """Fewest cores in a group that connect this many pods."""
     return next((count for count in divisors(spine_up) if pods * (spine_up // count) <= core_ports), None)
 
 
@@ -132,7 +132,7 @@ def upper_tiers(
 ) -> tuple[int, int, int] | None:
     """Spines of a pod, uplinks of a spine and cores of a group; None if no even division exists.
 
-    Uplinks may be up to an eighth more than the oversubscription asks where that divides better: a prime number of
+    Uplinks may exceed the oversubscription's requirement by up to an eighth if that divides better: a prime number of
     uplinks would need a core for each.
     """
     for spines in divisors(leaf_up):
@@ -151,7 +151,7 @@ def upper_tiers(
 
 
 def positive(value: float, key: str) -> None:
-    """Refuses zero and less.
+    """Rejects zero and negative values.
 
     Raises:
         InputError: The value is not more than zero.
@@ -164,7 +164,7 @@ def uplinks_of(down: int, oversubscription: float, parts: Parts, uplink_bps: flo
     """Uplinks of a leaf.
 
     Raises:
-        InputError: The oversubscription asks for less than one.
+        InputError: The oversubscription requires less than one uplink.
     """
     most = down * parts.link_bps / uplink_bps
     up = parts.leaf.up(down, oversubscription, parts.link_bps, uplink_bps)
@@ -181,7 +181,7 @@ def uplinks_of(down: int, oversubscription: float, parts: Parts, uplink_bps: flo
 def leaf_ports(
     asked: int | None, oversubscription: float, parts: Parts, uplink_bps: float, *, key: str = "ports_per_leaf"
 ) -> int:
-    """Ports of a leaf to NICs: as asked if the leaf has them, else as many as the oversubscription leaves room for.
+    """Downlink ports of a leaf: as requested if it has them, otherwise as many as the oversubscription leaves.
 
     Raises:
         InputError: The oversubscription is not positive, or the leaf has too few ports.
@@ -208,7 +208,7 @@ def leaf_ports(
 
 
 def evenly(endpoints: Endpoints, most: int) -> int:
-    """Ports per leaf, at most `most`, so that leafs are filled alike and no server is split over two."""
+    """Ports per leaf, at most `most`, so that leafs are filled evenly and no server is split over two."""
     unit = endpoints.nics if most >= endpoints.nics else 1
     units = math.ceil(endpoints.ports / unit)
     leafs = math.ceil(units / (most // unit))
@@ -238,12 +238,12 @@ def consecutive(endpoints: Endpoints) -> tuple[NDArray[np.int32], NDArray[np.int
 def ratio(
     key: str = "oversubscription", words: str = "Capacity down to NICs over capacity up to spines, of a leaf"
 ) -> Any:
-    """A field of a topology: how many times more capacity leads down than up."""
+    """A topology field: ratio of downlink to uplink capacity."""
     return field(default=1.0, metadata=f.ratio(key, words, bounds=OVERSUBSCRIPTION))
 
 
 def uplink_rate() -> Any:
-    """A field of a topology: the rate of its uplinks."""
+    """A topology field: rate of uplinks."""
     words = "Rate of a link between switches; that of the NICs"
     return field(default=None, metadata=f.rate("uplink_rate", words, bounds=LINK_RATE))
 
@@ -252,7 +252,7 @@ def wire(tree: FoldedClos, port_of: NDArray[np.int32], extra: NDArray[np.int32],
     """Links and routes of the Clos; only leafs with a used port are built.
 
     Args:
-        tree: Its numbers.
+        tree: Its numbering.
         port_of: int32[servers, nics], port number of every NIC.
         extra: int32[], further ports.
         look: Names of tiers and boxes.
@@ -281,7 +281,7 @@ def wire(tree: FoldedClos, port_of: NDArray[np.int32], extra: NDArray[np.int32],
 
 @dataclass(frozen=True)
 class _Plan:
-    """A tree with the leafs that really are there; numbers nodes and cables."""
+    """A tree with only the existing leafs; numbers nodes and cables."""
 
     tree: FoldedClos
     used: NDArray[np.int64]
@@ -379,7 +379,7 @@ class _Plan:
         builder.records(node, 0, tree.ports, builder.choices(down), width=tree.core_trunk, stride=tree.pod_ports)
 
     def classes(self) -> NDArray[np.int32]:
-        """Ports and leafs stand for themselves; the spines of a pod are alike, and so are all cores."""
+        """Ports and leafs are classes of their own; all spines of a pod are equivalent, and so are all cores."""
         out = np.arange(self.nodes, dtype=np.int32)
         spine = np.arange(self.all_spines)
         first = self.first_spine
@@ -401,7 +401,7 @@ class _Plan:
         return tuple(out)
 
     def bisection_bps(self, half_ports: int) -> float:
-        """Of the NICs of half of the servers and half of each tier the narrowest: spines may stand on either side."""
+        """The smaller of the NIC capacity of half the servers and half of each tier: spines may be on either side."""
         tree = self.tree
         tiers = [half_ports * tree.access_bps]
         if self.uplinks:

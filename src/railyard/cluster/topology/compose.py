@@ -1,4 +1,4 @@
-"""Copies of a wired network side by side: planes that share their ports, rails and sites that do not."""
+"""Copies of a wired network: planes with shared ports, rails and sites with separate ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Copies:
-    """How copies of a network are numbered.
+    """Numbering of the copies of a network.
 
     Attributes:
         share_ports: Whether all copies end in the same ports (planes).
@@ -44,7 +44,7 @@ class Copies:
         return self.ports + self.count * self.switches
 
     def port_shift(self, copy: int) -> int:
-        """Added to a port of the inner network gives the port of a copy."""
+        """Offset from a port of the inner network to the port of a copy."""
         return 0 if self.share_ports else copy * self.inner.ports
 
     def node(self, inner_node: Integers, copy: int) -> Integers:
@@ -58,7 +58,7 @@ class Copies:
         return np.concatenate([self.node(inner_nodes, copy) for copy in range(self.count)]).astype(np.int32)
 
     def groups(self, part: str) -> tuple[SwitchGroup, ...]:
-        """Switch groups of all copies, each with the name of its part: `plane 2`."""
+        """Switch groups of all copies, each with its copy's name: `plane 2`."""
         return tuple(
             replace(
                 group,
@@ -77,10 +77,10 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
         inner: The network; with `share_ports` its rates are those of one plane.
         count: Number of copies.
         share_ports: All copies end in the same ports, each port having links into every copy.
-        part: What a copy is called.
+        part: Name of a copy.
 
     Returns:
-        The joined network. Without shared ports, `port_of` and `extra` list the copies' servers one after another.
+        The joined network. Without shared ports, `port_of` and `extra` list the copies' servers in sequence.
     """
     copies = Copies(inner, count, share_ports)
     target = copies.every(inner.target)
@@ -111,7 +111,7 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
 def copy_routes(
     builder: RouteBuilder, copies: Copies, copy: int, *, ports_too: bool, without: Integers | None = None
 ) -> None:
-    """Adds the inner network's routes, renumbered for one copy; not those of the ports `without` nor ways to them."""
+    """Adds the inner network's routes renumbered for one copy, without routes of or to the ports `without`."""
     table, inner = copies.inner.routing, copies.inner
     node = table.record_node
     keep = np.ones(len(node), np.bool_) if ports_too else node >= inner.ports
@@ -134,7 +134,7 @@ def copy_routes(
 
 
 def _shared_port_routes(builder: RouteBuilder, inner: Wiring, count: int) -> None:
-    """A port that all planes share chooses among its links into all of them; it has one group for all destinations."""
+    """A port shared by all planes chooses among its links into all of them; one group covers all destinations."""
     table = inner.routing
     node = table.record_node
     keep = node < inner.ports
@@ -146,7 +146,7 @@ def _shared_port_routes(builder: RouteBuilder, inner: Wiring, count: int) -> Non
 
 
 def _classes(copies: Copies) -> NDArray[np.int32] | None:
-    """Planes are alike switch by switch; rails and sites are not."""
+    """Planes are equivalent switch by switch; rails and sites are not."""
     inner = copies.inner.classes
     if inner is None:
         return None

@@ -107,7 +107,7 @@ class Dragonfly:
         return plan.wire(parts.leaf.name, detour)
 
     def _chosen(self, ports: int, parts: Parts, uplink_bps: float) -> tuple[int, int, int, int]:
-        """p, a, h and the cables between two routers of a group."""
+        """Sizes p, a, h and the number of cables between two routers of a group."""
         if self.p is None and self.a is None and self.h is None:
             if ports <= parts.leaf.ports(parts.link_bps) // 2:
                 return ports, 1, 1, 1
@@ -139,7 +139,7 @@ class Dragonfly:
 
 
 def _fitted(ports: int, parts: Parts, uplink_bps: float) -> tuple[int, int, int, int] | None:
-    """p, a, h and local trunk of the balanced dragonfly of fewest routers for so many ports; None if none is."""
+    """p, a, h and local trunk of the balanced dragonfly with the fewest routers; None if there is none."""
     box, ratio = parts.leaf, parts.link_bps / uplink_bps
     radix = min(box.max_ports / (1 + 3 * ratio), box.capacity_bps / (4 * parts.link_bps))
     most = math.floor(radix * (1 + 1e-9))
@@ -156,7 +156,7 @@ def _fitted(ports: int, parts: Parts, uplink_bps: float) -> tuple[int, int, int,
 def _of_group(
     ports: int, a: int, most: int, parts: Parts, uplink_bps: float
 ) -> tuple[tuple[float, int], tuple[int, int, int, int]] | None:
-    """With groups of `a` routers: routers by balance (the less the better), and the sizes."""
+    """Routers by balance (less is better) for groups of `a` routers, and the sizes."""
     groups = max(2, math.ceil(ports / (a * most)))
     p = math.ceil(ports / (a * groups))
     lanes = p * parts.link_bps / uplink_bps
@@ -254,7 +254,7 @@ class _Plan:
         return near, far, self._slot(near, far) * self.width + lane
 
     def _slot(self, here: NDArray[np.int64], there: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which of a group's bunches of global ports leads to another group: the next group first, and so round."""
+        """Index of the bundle of global ports that leads to another group: the next group first, and so on around."""
         return (there - here - 1) % self.groups
 
     def _routes(self) -> Routes:
@@ -267,7 +267,7 @@ class _Plan:
         return builder.build(self.ports + self.groups * self.a)
 
     def _router_routes(self, builder: RouteBuilder) -> None:
-        """Own ports, and the other routers of the group: before and behind."""
+        """Own ports, and the other routers of the group: before and after."""
         routers = np.arange(self.groups * self.a)
         node, first_port = self.ports + routers, routers * self.p
         port = first_port[:, None] + np.arange(self.p)
@@ -302,7 +302,7 @@ class _Plan:
         return out
 
     def _global_routes(self, builder: RouteBuilder) -> None:
-        """To another group: by this router's own global links, or to the routers of the group that have one, evenly."""
+        """To another group: over this router's own global links, or to the group's routers that have one, evenly."""
         local, outward = self._local_links(), self._global_links()
         group = np.arange(self.groups)
         index = np.arange(self.a * self.h)[: (self.groups - 1) * self.width].reshape(self.groups - 1, self.width)
@@ -321,7 +321,7 @@ class _Plan:
                 )
 
     def _bisection_bps(self) -> float:
-        """Halves of the groups, or of the routers of a single group."""
+        """Half of the groups, or half of the routers of a single group."""
         half = self.endpoints.servers // 2 * self.endpoints.nics * self.link_bps
         if self.groups > 1:
             cut = (self.groups // 2) * (self.groups - self.groups // 2) * self.width

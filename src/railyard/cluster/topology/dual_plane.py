@@ -46,7 +46,7 @@ class DualPlane:
         """Wires the network; see `TopologySpec`."""
         if self.planes < 1:
             raise impossible("there is at least one plane", key="planes", found=self.planes, possible="write 2")
-        if taken_bps(parts.link_bps) == parts.link_bps:  # else limited below its port, in planes too
+        if taken_bps(parts.link_bps) == parts.link_bps:  # otherwise limited below its port, in planes too
             parts.leaf.check_rate(parts.link_bps / self.planes, "topology.planes")
         plane = self.inner.build(endpoints, replace(parts, link_bps=parts.link_bps / self.planes))
         access = np.bincount(plane.source[plane.source < plane.ports])

@@ -1,4 +1,4 @@
-"""Multi-site (scale-across): sites of any inner family, joined by long links between border switches."""
+"""Multi-site (scale-across): sites of any inner family, connected by long links between border switches."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class MultiSite:
 
 @dataclass(frozen=True)
 class _Border:
-    """Border switches of a site: how many, long links of each to one other site, links of each into its own site."""
+    """Border switches of a site: their number, long links of each to one other site, and links into its own site."""
 
     count: int
     long_links: int
@@ -152,7 +152,7 @@ class _Border:
 
 @dataclass(frozen=True)
 class _Joined:
-    """Sites and the long links between them. Borders take the place of the last extra ports of every site."""
+    """Sites and the long links between them. Borders use the last extra ports of every site."""
 
     site: Wiring
     sites: int
@@ -163,7 +163,7 @@ class _Joined:
 
     @property
     def gates(self) -> NDArray[np.int32]:
-        """int32[borders, attachments], port numbers that the borders of a site take."""
+        """int32[borders, attachments], port numbers that a site's borders use."""
         return self.site.extra[self.extra :].reshape(self.border.count, self.border.attachments)
 
     def wire(self) -> Wiring:
@@ -200,7 +200,7 @@ class _Joined:
             classes=self._classes(base, first_border),
             bisection_bps=min(base.bisection_bps, cut),
             pod_ports=self.site.ports,
-            # Detours are found by the port numbers of one network; those of several sites go minimally.
+            # Detours use the port numbers of one network; between sites only minimal routes are used.
             detour=None,
         )
 
@@ -218,7 +218,7 @@ class _Joined:
         return low, high
 
     def _classes(self, base: Wiring, first_border: int) -> NDArray[np.int32] | None:
-        """Borders stand for themselves: each is connected to other leafs."""
+        """Each border is its own class because it is connected to other leafs."""
         if base.classes is None:
             return None
         return np.concatenate([base.classes, first_border + np.arange(self.sites * self.border.count)]).astype(np.int32)
@@ -242,7 +242,7 @@ class _Joined:
         return builder.build(nodes)
 
     def _inward(self) -> NDArray[np.int64]:
-        """int64[borders, attachments], links of the site's own numbering out of the ports that the borders take."""
+        """int64[borders, attachments], links in the site's numbering out of the borders' ports."""
         table = self.site.routing
         node = table.record_node
         record = np.searchsorted(node, self.gates.ravel())
@@ -263,11 +263,10 @@ class _Joined:
 
 
 def _towards(wiring: Wiring, gates: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Links on shortest ways from every node to the nearest of the gate ports, as CSR by node.
+    """Links on shortest paths from every node to the nearest gate port, as CSR by node.
 
-    Found by a breadth-first search from the gates against the links; ports other than the gates pass nothing on. A link
-    is in a node's list in proportion to the number of shortest ways behind it, so that leafs with more gates draw
-    more.
+    Found by a breadth-first search from the gates in reverse direction; other ports do not forward. A link is listed in
+    proportion to the number of shortest paths behind it, so that leafs with more gates attract more traffic.
     """
     through = (wiring.target >= wiring.ports) | np.isin(wiring.target, gates)
     link = np.flatnonzero(through)
@@ -292,7 +291,7 @@ def _towards(wiring: Wiring, gates: NDArray[np.int32]) -> tuple[NDArray[np.int64
 def _weighted(
     nodes: int, source: NDArray[np.int32], link: NDArray[np.int64], paths: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each link as often as its ways ask, in lowest terms for each node; CSR by node."""
+    """Each link as often as its number of paths requires, in lowest terms for each node; CSR by node."""
     first = np.flatnonzero(np.diff(source, prepend=-1))
     common = np.repeat(np.gcd.reduceat(paths, first), np.diff(first, append=len(source)))
     times = paths // common

@@ -1,4 +1,4 @@
-"""Rail-only: one network a rail and nothing between the rails."""
+"""Rail-only: one network per rank's NIC index (rail), without connections between rails."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from railyard.kit.schema.bounds import PORTS
 
 @dataclass(frozen=True)
 class RailOnly:
-    r"""Rail i joins NIC i of all servers, by one switch or by leafs and spines of its own; rails never meet.
+    r"""Rail i connects NIC i of all servers, by one switch or by separate leafs and spines; rails never meet.
 
         rail 0            rail 1            rail 2
         [leaf] or Clos    [leaf] or Clos    [leaf] or Clos
@@ -66,7 +66,7 @@ class RailOnly:
         return clos.wire(tree, port_of, np.empty(0, np.int32), look)
 
     def _switched(self, endpoints: Endpoints, parts: Parts) -> Wiring:
-        """Two tiers, or three where two have too few ports."""
+        """Two tiers, or three if two have too few ports."""
         two = LeafSpine(self.oversubscription, self.ports_per_leaf, None, self.uplink_bps)
         try:
             return two.build(endpoints, parts)

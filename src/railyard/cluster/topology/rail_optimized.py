@@ -86,7 +86,7 @@ class RailOptimized:
         return clos.wire(tree, *pod.numbers(endpoints, down, self.rails_per_leaf), look)
 
     def _servers_of_a_leaf(self, endpoints: Endpoints, parts: Parts, uplink_bps: float) -> int:
-        """Servers that a leaf joins, each with as many NICs as rails share it; leafs are filled alike."""
+        """Servers per leaf, each with as many NICs as rails share the leaf; leafs are filled evenly."""
         shared = self.rails_per_leaf
         if shared < 1 or endpoints.nics % shared:
             raise impossible(
@@ -151,7 +151,7 @@ class RailOptimized:
 
 @dataclass(frozen=True)
 class _Pods:
-    """Leafs of one rail in a pod, number of pods, leafs of a pod, uplinks of a leaf, and what stands above."""
+    """Leafs of one rail in a pod, number of pods, leafs per pod, uplinks per leaf, and the tiers above."""
 
     rail_leafs: int
     pods: int
@@ -163,9 +163,9 @@ class _Pods:
         """Port numbers of NICs and of the further ports.
 
         Args:
-            endpoints: What is joined.
-            down: Servers of a leaf.
-            shared: Rails of a leaf.
+            endpoints: The ports to connect.
+            down: Servers per leaf.
+            shared: Rails per leaf.
         """
         pod_ports, rail_ports = self.leafs * down * shared, self.rail_leafs * down
         pod, place = np.divmod(np.arange(endpoints.servers), rail_ports)

@@ -1,4 +1,4 @@
-"""Three-tier Clos: leafs and spines in pods, cores between the pods."""
+"""Three-tier Clos: pods of leafs and spines, with cores between the pods."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ThreeTier:
         return clos.wire(tree, *clos.consecutive(endpoints), look)
 
     def _pods(self, leafs: int, up: int, parts: Parts, uplink_bps: float) -> tuple[int, int, tuple[int, int, int]]:
-        """Leafs of a pod, pods, and the tiers above."""
+        """Leafs per pod, number of pods, and the tiers above."""
         if leafs == 1:
             return 1, 1, (0, 0, 0)
         radix = parts.spine.ports(uplink_bps)

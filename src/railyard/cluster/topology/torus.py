@@ -1,4 +1,4 @@
-"""Torus: every port is a router joined to its neighbours in two or three dimensions; no switches."""
+"""Torus: every port is a router connected to its neighbors in two or three dimensions; no switches."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _check(shape: tuple[int, ...], ports: int) -> None:
 
 @cache
 def near_cube(number: int, axes: int) -> tuple[int, ...]:
-    """Factors of a number, ascending, whose largest is as small as possible."""
+    """Factors of a number, ascending, with the smallest possible maximum."""
     if axes == 1:
         return (number,)
     best: tuple[int, ...] = (*([1] * (axes - 1)), number)
@@ -141,7 +141,7 @@ def _routes(shape: tuple[int, ...], axes: list[int], index: Integers) -> Routes:
 
 
 def _directions(size: int, here: int) -> list[tuple[int, int, int, int]]:
-    """Ranges of coordinates on a ring and what leads there: from, to, first of (forward, backward), how many."""
+    """Ranges of coordinates on a ring and the links there: from, to, first of (forward, backward), how many."""
     reach = (size - 1) // 2
     out = []
     for begin, end, offset, width in (
@@ -170,7 +170,7 @@ class TorusPaths:
 
     @classmethod
     def of(cls, domain: int, domains: int, rate_bps: float, links: int) -> TorusPaths:
-        """A torus of `links // 2` dimensions, as near a cube as may be; each link has `1 / links` of the rate."""
+        """A torus of `links // 2` dimensions, as close to a cube as possible; each link has `1 / links` of the rate."""
         axes = min(3, max(1, links // 2))
         shape = near_cube(domain, axes)
         link_bps = rate_bps / max(links, 1)

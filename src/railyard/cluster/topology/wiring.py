@@ -1,4 +1,4 @@
-"""What every topology family takes and gives: end points and switch boxes in, links and routes out."""
+"""Interface of topology families: end points and switch boxes in, links and routes out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Endpoints:
-    """What is to be joined.
+    """The ports to connect.
 
     Attributes:
-        extra: Single further ports: storage servers, gateways.
+        extra: Additional single ports: storage servers, gateways.
     """
 
     servers: int
@@ -40,25 +40,25 @@ PORT_GBPS = (1, 10, 25, 40, 50, 100, 200, 400, 800, 1600, 3200)
 
 
 MOST_BUNDLED = 8
-"""Ports for which one link of a NIC may stand."""
+"""Maximum number of ports that one NIC link can represent."""
 
 BUNDLED_GBPS = 100
 """Slowest ports that a NIC bundles (Gaudi 2 and 3), Gb/s."""
 
 
 def is_port(rate_bps: float) -> bool:
-    """Whether a standard has ports of that rate."""
+    """Whether a standard defines ports of that rate."""
     return any(abs(rate_bps / (1e9 * gbps) - 1) < 1e-6 for gbps in PORT_GBPS)
 
 
 def ports_of(rate_bps: float) -> int:
-    """Ports that a link takes: one, or the fewest of a standard's rate that make it up (300 Gb/s: three)."""
+    """Ports per link: one, or the fewest of a standard rate that add up to it (300 Gb/s: three)."""
     most = min(MOST_BUNDLED, int(rate_bps * (1 + 1e-9) / (BUNDLED_GBPS * 1e9)))
     return next((count for count in range(1, most + 1) if is_port(rate_bps / count)), 1)
 
 
 def taken_bps(rate_bps: float) -> float:
-    """Capacity that a link takes of a switch: a link that is limited to less than its port has the whole port."""
+    """Switch capacity that a link uses: a link limited below its port's rate still takes the whole port."""
     if is_port(rate_bps / ports_of(rate_bps)):
         return rate_bps
     return next((gbps * 1e9 for gbps in PORT_GBPS if gbps * 1e9 > rate_bps), rate_bps)
@@ -66,10 +66,10 @@ def taken_bps(rate_bps: float) -> float:
 
 @dataclass(frozen=True)
 class Box:
-    """A switch as topologies see it: so much capacity, to be divided into ports.
+    """A switch as topologies see it: a capacity to be divided into ports.
 
     Attributes:
-        capacity_bps: All network ports together, bit/s, one way.
+        capacity_bps: Total of all network ports, bit/s, one way.
         port_rate_bps: Highest rate of a port, bit/s.
         fabric_bps: Separate fabric side of a scheduled leaf, bit/s; 0 for an ordinary switch.
     """
@@ -81,10 +81,10 @@ class Box:
     fabric_bps: float = 0.0
 
     def check_rate(self, rate_bps: float, key: str) -> None:
-        """Refuses ports of a rate that no standard has: a port is broken out into halves, quarters and eighths.
+        """Rejects port rates that no standard defines; a port can be broken out into halves, quarters and eighths.
 
         Raises:
-            InputError: There is no such port; the key is relative to the network.
+            InputError: The port does not exist; the key is relative to the network.
         """
         if is_port(rate_bps):
             return
@@ -97,15 +97,15 @@ class Box:
         )
 
     def ports(self, rate_bps: float) -> int:
-        """Links of that rate: each takes a port, or several where it stands for the ports of one NIC."""
+        """Links of that rate: each takes one port, or several if it represents the ports of one NIC."""
         return min(
             self.max_ports // ports_of(rate_bps), math.floor(self.capacity_bps / taken_bps(rate_bps) * (1 + 1e-9))
         )
 
     def down(self, oversubscription: float, down_bps: float, up_bps: float) -> int:
-        """Most ports downwards when the ports upwards carry `1 / oversubscription` of their capacity.
+        """Maximum downlink ports if the uplinks have `1 / oversubscription` of their capacity.
 
-        A scheduled leaf has its uplinks on a side of their own, so all its network ports point down.
+        A scheduled leaf has separate fabric-side uplinks, so all its network ports are downlinks.
         """
         if self.fabric_bps > 0:
             return self.ports(down_bps)
@@ -118,7 +118,7 @@ class Box:
         return most
 
     def up(self, down: int, oversubscription: float, down_bps: float, up_bps: float) -> int:
-        """Uplinks for so many ports down: what the oversubscription asks, and a scheduled leaf's speed-up on top."""
+        """Uplinks for this many downlinks: as the oversubscription requires, plus a scheduled leaf's speed-up."""
         speed_up = self.fabric_bps / self.capacity_bps if self.fabric_bps > 0 else 1.0
         wanted = math.ceil(down * down_bps * speed_up / (oversubscription * up_bps) * (1 - 1e-9))
         spare = (self.capacity_bps - down * taken_bps(down_bps)) if self.fabric_bps <= 0 else self.fabric_bps
@@ -127,7 +127,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Parts:
-    """From what a topology is built.
+    """The parts that a topology is built from.
 
     Attributes:
         link_bps: Rate of a NIC's link, bit/s.
@@ -140,7 +140,7 @@ class Parts:
     border: Box | None = None
 
     def uplink(self, asked_bps: float | None) -> float:
-        """Rate of the links between switches: as asked, else that of the NICs or their limit, as far as ports go."""
+        """Rate of the links between switches: as requested, otherwise that of the NICs, limited by the ports."""
         rate = asked_bps or self.link_bps
         most = min(self.leaf.port_rate_bps, self.spine.port_rate_bps)
         if asked_bps and asked_bps > most:
@@ -162,8 +162,7 @@ class Tier:
 
     Attributes:
         name: `nic`, `leaf-spine`, `spine-core`, ...
-        length_m: Length of its cables unless the user says otherwise; an assumption about a hall, exposed as a
-            parameter.
+        length_m: Default length of its cables; an assumption about the hall that the user can change.
         kind: `access` (a NIC's own link), `fabric` (between switches) or `long` (between sites).
     """
 
@@ -181,11 +180,11 @@ SPINE_CORE = Tier("spine-core", 100.0)
 
 @dataclass(frozen=True)
 class SwitchGroup:
-    """Switches of one role, numbered one after another.
+    """Switches of one role with consecutive numbers.
 
     Attributes:
         role: `leaf`, `spine`, `core`, `router`, `border`.
-        tier: 1 next to the NICs, rising.
+        tier: 1 next to the NICs, ascending.
         part: `plane 2`, `rail 5`, `site 1`, or empty.
     """
 
@@ -203,20 +202,21 @@ class Wiring:
     """A wired network. Nodes `0..ports-1` are ports, the rest switches; cable `c` is links `2 c` and `2 c + 1`.
 
     Attributes:
-        ports: Size of the range of port numbers; some may be left free.
+        ports: Size of the range of port numbers; some may be unused.
         port_of: int32[servers, nics], port number of every NIC.
-        extra: int32[extra], port numbers of the further ports.
+        extra: int32[extra], port numbers of the additional ports.
         source: int32[links].
         target: int32[links].
         line_bps: float64[links].
         tier: int16[links], index into `tiers`.
-        tiers: Kinds of links, from the NIC upwards.
-        classes: int32[nodes], nodes of one class are alike for a fabric that sprays evenly; None where bundling is not
+        tiers: Kinds of links, from the NIC up.
+        classes: int32[nodes], nodes of one class are equivalent for a fabric that sprays evenly; None if bundling is
+            not
             exact.
         bisection_bps: Capacity between the best-chosen halves of the servers, bit/s, one way.
         pod_ports: Ports of the largest unit below the top tier.
-        detour: Port numbers and share of traffic of non-minimal routes; None where all routes are minimal.
-        ports_forward: Whether ports pass on the traffic of others that reaches them through switches.
+        detour: Port numbers and traffic share of non-minimal routes; None if all routes are minimal.
+        ports_forward: Whether ports forward other ports' traffic that reaches them through switches.
     """
 
     ports: int
@@ -243,18 +243,18 @@ class Wiring:
 
     @property
     def joins_ports(self) -> bool:
-        """Whether ports are joined to one another without a switch, so that one's link out is another's link in."""
+        """Whether ports are connected directly, so that one's outgoing link is another's incoming link."""
         return bool(((self.source < self.ports) & (self.target < self.ports)).any())
 
     @property
     def routes_through_ports(self) -> bool:
-        """Whether paths lead through ports that are neither of their ends."""
+        """Whether paths go through ports that are not their ends."""
         return self.ports_forward or self.joins_ports
 
     def oversubscription(self) -> dict[str, float]:
-        """Capacity of what lies below over the capacity of a tier, by name of the tier.
+        """Capacity below a tier over the capacity of the tier, by tier name.
 
-        Between switches: of the tier below it. To and between sites: of all NICs.
+        Between switches: relative to the tier below. To and between sites: relative to all NICs.
         """
         capacity = [float(self.line_bps[self.tier == index].sum()) / 2 for index in range(len(self.tiers))]
         out = {}
@@ -267,13 +267,13 @@ class Wiring:
 
     @property
     def used(self) -> NDArray[np.int32]:
-        """The ports to which something is connected, sorted."""
+        """The connected ports, sorted."""
         return np.sort(np.concatenate([self.port_of.ravel(), self.extra])).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class Detour:
-    """Non-minimal routes: part of a flow goes by way of other groups.
+    """Non-minimal routes: part of a flow goes through other groups.
 
     Attributes:
         share: Share of the bytes that take a detour.
@@ -305,7 +305,7 @@ topologies: Registry[type[TopologySpec]] = Registry("topology", package="railyar
 
 
 def cables(low: list[NDArray[np.int64]], high: list[NDArray[np.int64]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Sources and targets of both ways of every cable, from the lower and the upper end of each."""
+    """Sources and targets of both directions of every cable, from its lower and upper ends."""
     below, above = np.concatenate(low), np.concatenate(high)
     source, target = np.empty(2 * len(below), np.int32), np.empty(2 * len(below), np.int32)
     source[0::2], target[0::2] = below, above
@@ -314,7 +314,7 @@ def cables(low: list[NDArray[np.int64]], high: list[NDArray[np.int64]]) -> tuple
 
 
 def impossible(message: str, *, key: str, found: object, possible: str) -> InputError:
-    """The error of a topology that cannot be built: what was asked and what would be possible."""
+    """The error for a topology that cannot be built: what was requested and what is possible."""
     return InputError(message, key=f"topology.{key}", found=found, hint=possible)
 
 

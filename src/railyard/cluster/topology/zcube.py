@@ -1,4 +1,4 @@
-"""ZCube: two groups of switches, each of the first joined to each of the second; a port is on one of either."""
+"""ZCube: row and column switches, all connected to one another across the groups; a port is on one of each."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _check(grid: PortGrid, box: Box, access_bps: float, uplink_bps: float) -> No
 
 @dataclass(frozen=True)
 class _Plan:
-    """A grid of ports with its rates; cable `c` between switches joins row `c // columns` and column `c % columns`."""
+    """A grid of ports with its rates; cable `c` between switches is in row `c // columns`, column `c % columns`."""
 
     grid: PortGrid
     access_bps: float
@@ -144,7 +144,7 @@ class _Plan:
         )
 
     def _bisection_bps(self, endpoints: Endpoints) -> float:
-        """Half of the rows against the other half: a column switch stands with one, and loses the other's links."""
+        """Half of the rows against the other half: a column switch is on one side and loses the other's links."""
         half = self.rows // 2 * self.columns or self.columns // 2
         between = half * (self.access_bps + self.uplink_bps)
         return min(between, endpoints.servers // 2 * endpoints.nics * 2 * self.access_bps)
