@@ -68,7 +68,7 @@ class PortGrid:
         return found
 
     def link_up(self, port: NDArray[np.int64], level: int) -> NDArray[np.int64]:
-        """The link from a used port to its switch of a level (the next number is the reverse); -1 from an unused port."""
+        """The link from a used port to its switch of a level (the next is the reverse); -1 from an unused port."""
         return np.where(port < self.used, 2 * (level * self.used + port), -1)
 
     def access_ends(self, first_switch: list[int]) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
