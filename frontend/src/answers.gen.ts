@@ -2,7 +2,7 @@
 
 import type { Picture } from "./result.gen";
 
-/** What is wrong with a network as found, dearest first. */
+/** Findings in a network as found, most expensive first. */
 export interface AuditAnswer {
   /** of this document */
   format: "railyard-audit/1";
@@ -10,7 +10,7 @@ export interface AuditAnswer {
   name: string;
   /** of Railyard */
   version: string;
-  /** dearest first */
+  /** most expensive first */
   findings: FindingRow[];
   /** against what, in figures */
   design: Record<string, unknown>;
@@ -62,7 +62,7 @@ export interface CheckRow {
   found: string;
   /** whether it holds */
   holds: boolean;
-  /** what should be known besides; absent where nothing is */
+  /** further remark; absent if there is none */
   remark?: string;
 }
 
@@ -90,7 +90,7 @@ export interface DiagnosisAnswer {
   unknown: boolean;
   /** ranks of the job without a trace */
   missing_ranks: number[];
-  /** S and the like, where there is a replay; else empty */
+  /** S and similar figures of a replay; empty without one */
   what_if: Record<string, unknown>;
   /** what stands between and a surer answer */
   notes: string[];
@@ -100,7 +100,7 @@ export interface DiagnosisAnswer {
   picture: Picture | null;
 }
 
-/** One thing that is wrong, where, and what it costs. */
+/** A finding: what is wrong, where, and what it costs. */
 export interface FindingRow {
   /** missing, swapped, degraded, ... */
   kind: string;
@@ -160,7 +160,7 @@ export interface ObjectiveBand {
   p90: number;
 }
 
-/** Boxes and edges of a `Picture`; both empty where it is not on it. */
+/** Boxes and edges of a `Picture`; both empty if it is not shown. */
 export interface PicturePlace {
   /** tier and box */
   boxes: [number, number][];
@@ -220,15 +220,15 @@ export interface PlanAnswer {
   objectives: PlanObjective[];
   /** the best design; null where it was stopped before one was found */
   best: string | null;
-  /** what no product reaches; null where the space has none beside products */
+  /** bound that no product reaches; null if the space has none */
   bound: PlanBound | null;
   /** designs that nothing beats in every objective, the best first */
   front: PlanDesign[];
   /** further designs that were looked at closely */
   runners_up: PlanDesign[];
-  /** the dearest first */
+  /** the most expensive first */
   constraints: PlanConstraint[];
-  /** what the choice hangs on, the most first */
+  /** what the choice depends on, the strongest first */
   tornado: PlanSwing[];
   /** what to measure before choosing, the most first */
   measure_first: PlanMeasure[];
@@ -324,7 +324,7 @@ export interface PlanDesign {
   by_demand: Record<string, Record<string, number | null>>;
   /** largest slowdown of a flow among its packet runs; null without one */
   tail: number | null;
-  /** what sets it apart from the best; empty for the best */
+  /** why it is worse than the best; empty for the best */
   why_not: string;
   /** a design that beats it in every objective */
   beaten_by: string | null;
@@ -544,7 +544,7 @@ export interface SuspectRow {
   confidence: number;
   /** slow in every step, or in some */
   pattern: "constant" | "intermittent";
-  /** in which steps, as traces number them (from 0 where nothing marks them); empty where steps were not told apart */
+  /** in which steps, as traces number them (from 0 where nothing marks them); empty where steps were not distinguished */
   slow_steps: number[];
   /** what is slow, by how much and in which steps, in words */
   evidence: string;
@@ -576,7 +576,7 @@ export interface TailChange {
 export interface TestStep {
   /** what to do */
   run: string;
-  /** what comes out where it is well */
+  /** the result of a healthy system */
   expected: string;
   /** what it means where that does not come out */
   otherwise: string;
@@ -612,7 +612,7 @@ export interface TuneAnswer {
   settings: Record<string, unknown>;
   /** the settings where they are surely better; else empty */
   recommended: Record<string, unknown>;
-  /** the settings beside what was written */
+  /** the settings next to the written ones */
   changes: SettingChange[];
   /** on the draws of the search */
   seen: SeenGain;

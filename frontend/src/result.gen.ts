@@ -14,7 +14,7 @@ export interface AccuracyFigures {
   source: string;
 }
 
-/** Attention and feed-forward networks apart. */
+/** Attention and feed-forward networks on separate accelerators. */
 export interface ApartFigures {
   /** that go round */
   micro_batches: number;
@@ -52,13 +52,13 @@ export interface BackgroundRow {
   slowdown: number;
 }
 
-/** A figure at the cheap end of every assumption, in the middle, and at the dear end. */
+/** A figure with every assumption at its low-cost, middle and high-cost value. */
 export interface Band {
-  /** every assumption at its cheap end */
+  /** every assumption at its low-cost end */
   low: number;
   /** every assumption typical */
   typical: number;
-  /** every assumption at its dear end */
+  /** every assumption at its high-cost end */
   high: number;
 }
 
@@ -122,11 +122,11 @@ export interface CapacityFigures {
 export interface CapexComponent {
   /** accelerators, servers, network, storage parts, installation */
   name: string;
-  /** cheap end, USD */
+  /** low end, USD */
   low_usd: number;
   /** typical, USD */
   typical_usd: number;
-  /** dear end, USD */
+  /** high end, USD */
   high_usd: number;
   /** how many of them */
   count: number;
@@ -244,7 +244,7 @@ export interface CollectiveRow {
   beyond: string[];
 }
 
-/** What a job's way of communicating sends and keeps, beside what it would send without; a mean step of a rank. */
+/** What a job's communication method sends and keeps, next to what it would send without; a rank's mean step. */
 export interface CommunicationFigures {
   /** to other replicas without it, bytes */
   plain_bytes: number;
@@ -300,7 +300,7 @@ export interface DataFigures {
   bytes_per_step: number;
   /** of a step */
   requests_per_rank: number;
-  /** of bytes that the cache held, 0 to 1 */
+  /** of bytes found in the cache, 0 to 1 */
   hit_rate: number;
   /** ranks that read */
   readers: number;
@@ -308,7 +308,7 @@ export interface DataFigures {
   workers: number;
   /** for which a rank's bytes were on their way, s */
   read_s: number;
-  /** of a rank's workers besides, s */
+  /** additional time of a rank's workers, s */
   worker_s: number;
   /** of the step for data, mean over ranks, s */
   wait_s: number;
@@ -322,7 +322,7 @@ export interface DataFigures {
   limit: string;
 }
 
-/** What a deployment draws, metered and provisioned apart. */
+/** Metered and provisioned power of a deployment. */
 export interface DeploymentPower {
   /** they add up to `total_w` */
   components: PowerComponent[];
@@ -378,7 +378,7 @@ export interface DrawBand {
   high: number;
 }
 
-/** What hangs on when things fail: the run again with other draws of the failures, all else the same. */
+/** How results depend on when things fail: runs with other failure draws, all else the same. */
 export interface DrawFigures {
   /** accelerator time that was work */
   goodput: DrawBand;
@@ -440,7 +440,7 @@ export interface EdgeRow {
 export interface EdgeVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -508,7 +508,7 @@ export interface FaultFigures {
   what: string;
   /** from the start of the job, s */
   at_s: number;
-  /** rerouted: traffic has other paths; waited: until it was back; aborted: the job ended; slowed; stalled: traffic stood still though nothing was dead, until the job was aborted; unnoticed */
+  /** rerouted: traffic has other paths; waited: until it was back; aborted: the job ended; slowed; stalled: traffic stalled though nothing was dead, until the job was aborted; unnoticed */
   outcome: "rerouted" | "waited" | "aborted" | "slowed" | "stalled" | "unnoticed";
   /** links of all tiers that are hit; both directions of a cable are one link */
   links: number;
@@ -524,7 +524,7 @@ export interface FaultFigures {
   stall_s: number;
   /** a later step over one without the fault, while it lasts; 1 where it costs none */
   slower: number;
-  /** of the job, all parts, s; without steps that are slower for good */
+  /** of the job, all parts, s; without permanently slower steps */
   lost_s: number;
   /** of that time */
   parts: LostTime[];
@@ -564,7 +564,7 @@ export interface FederatedFigures {
 export interface FederatedVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -682,7 +682,7 @@ export interface JobCounts {
   running: number;
   /** that waited at the end */
   waiting: number;
-  /** that wait for ever */
+  /** that wait forever */
   stuck: number;
   /** whose submission is after the end of the run */
   unsubmitted: number;
@@ -746,7 +746,7 @@ export interface JobTimeFigures {
 export interface JobsVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -886,7 +886,7 @@ export interface LocalFigures {
 export interface LocalVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -902,7 +902,7 @@ export interface LocalVariant {
 export interface LockstepFigures {
   /** summed over all ranks that waited, GPU-seconds a step */
   gpu_seconds_lost_to_stragglers: number;
-  /** collectives in which somebody waited for a straggler */
+  /** collectives in which a rank waited for a straggler */
   events: number;
   /** the costliest first */
   worst_ranks: LateRank[];
@@ -1054,11 +1054,11 @@ export interface ModelServing {
 export interface NamedBand {
   /** of the part */
   name: string;
-  /** every assumption at its cheap end */
+  /** every assumption at its low-cost end */
   low: number;
   /** every assumption typical */
   typical: number;
-  /** every assumption at its dear end */
+  /** every assumption at its high-cost end */
   high: number;
 }
 
@@ -1124,7 +1124,7 @@ export interface OffloadRow {
   in_time: number;
 }
 
-/** A run of many jobs on one cluster; figures are those of its steady window where nothing else is said. */
+/** A run of many jobs on one cluster; figures are those of its steady window by default. */
 export interface OperateFigures {
   /** how long the whole run was, s */
   span_s: number;
@@ -1188,7 +1188,7 @@ export interface OperateFigures {
 export interface OperateVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -1266,7 +1266,7 @@ export interface PausedLink {
   paused_us: number;
   /** how often */
   pauses: number;
-  /** link whose buffer began it; `unknown` where it cannot be told */
+  /** link whose buffer started it; `unknown` if unclear */
   origin: string;
 }
 
@@ -1390,7 +1390,7 @@ export interface PipelineServing {
 export interface PipelineVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -1504,11 +1504,11 @@ export interface PoolRow {
 export interface PowerComponent {
   /** accelerator, host, nic, switch, optics, storage or cooling */
   name: string;
-  /** cheap end, W */
+  /** low end, W */
   low_w: number;
   /** typical, W */
   typical_w: number;
-  /** dear end, W */
+  /** high end, W */
   high_w: number;
 }
 
@@ -1634,15 +1634,15 @@ export interface ReplicaTrial {
   replicas: number;
   /** of the replica */
   accelerators: number;
-  /** 99th percentile, s; null where it cannot be had */
+  /** 99th percentile, s; null if not available */
   ttft_p99_s: number | null;
-  /** 99th percentile, s; null where it cannot be had */
+  /** 99th percentile, s; null if not available */
   tpot_p99_s: number | null;
-  /** share that met the objective, 0 to 1; null where it cannot be had */
+  /** share that met the objective, 0 to 1; null if not available */
   attainment: number | null;
-  /** requests a second that did; null where it cannot be had */
+  /** requests a second that did; null if not available */
   goodput_rps: number | null;
-  /** why it cannot be had, empty where it was simulated */
+  /** why it is not available, empty if it was simulated */
   reason: string;
 }
 
@@ -1818,11 +1818,11 @@ export interface ServingCostFigures {
   usd_per_h: Band;
   /** of accelerator time that prompts take, by price, 0 to 1 */
   prompt_share: number;
-  /** of the input tokens that caches held, 0 to 1 */
+  /** of the input tokens found in caches, 0 to 1 */
   cached_share: number;
 }
 
-/** A job that answers requests, alone or beside others. */
+/** A serving job, alone or with others. */
 export interface ServingFigure {
   /** time to first token */
   ttft_s: Percentiles;
@@ -1866,7 +1866,7 @@ export interface ServingTaxShares {
 export interface ServingVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements */
   model_error: ErrorRow[];
@@ -2066,7 +2066,7 @@ export interface StageRow {
   draft?: DraftFigures;
 }
 
-/** The part of the run whose figures are given, where nothing else is said: the steady window. */
+/** The steady window, the part of the run that figures describe by default. */
 export interface SteadyFigures {
   /** from when, from the start of the run, s */
   start_s: number;
@@ -2118,7 +2118,7 @@ export interface StepPower {
   data_movement_share: number;
 }
 
-/** A job of steps, alone or beside others. */
+/** A training job, alone or with others. */
 export interface SteppedFigure {
   /** mean of the steps counted, s */
   step_s: number;
@@ -2370,7 +2370,7 @@ export interface TraceFigures {
 export interface TraceVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -2456,7 +2456,7 @@ export interface TrafficFigures {
   client_down_bytes: number;
   /** from one participant */
   client_up_bytes: number;
-  /** of these, of secure aggregation besides the update, a participant, both ways */
+  /** of these, secure aggregation's in addition to the update, per participant, both ways */
   secrecy_bytes: number;
   /** of all bytes that no update came of */
   wasted_share: number;
@@ -2466,7 +2466,7 @@ export interface TrafficFigures {
 export interface TrafficVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements; absent where none was validated */
   model_error?: ErrorRow[];
@@ -2476,11 +2476,11 @@ export interface TrafficVariant {
 
 /** Cost per million goodput tokens, USD: low, typical, high, and what it is made of. */
 export interface TrainingCost {
-  /** every assumption at its cheap end */
+  /** every assumption at its low-cost end */
   low: number;
   /** every assumption typical */
   typical: number;
-  /** every assumption at its dear end */
+  /** every assumption at its high-cost end */
   high: number;
   /** capital, energy, space, operations; USD per million tokens */
   breakdown: NamedBand[];
@@ -2502,7 +2502,7 @@ export interface TrainingCost {
 export interface TrainingVariant {
   /** how it is called in tables */
   name: string;
-  /** what sets it apart */
+  /** its distinguishing settings */
   settings: Record<string, unknown>;
   /** bands of the predicted figures, from left-out measurements */
   model_error: ErrorRow[];
@@ -2628,7 +2628,7 @@ export interface Verdict {
   above_bound: number | null;
   /** the leading variant where no other is tied with it; null where one is */
   best: string | null;
-  /** variants that cannot be told from the leading one */
+  /** variants that are tied with the leading one */
   ties: string[];
   /** variants that can be bought: those that finished, the best first, then the others, those that lose least to faults first; empty where variants do different work */
   ranking: string[];
@@ -2686,7 +2686,7 @@ export interface Result {
   provenance: ProvenanceFigures;
   /** in the order of the comparison */
   variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant | OperateVariant | FederatedVariant | LocalVariant | EdgeVariant)[];
-  /** which variant is best and which cannot be told from it; absent without a comparison */
+  /** which variant is best and which are tied with it; absent without a comparison */
   verdict?: Verdict;
   /** variants that did not end well; absent where all did */
   failed?: FailedVariant[];

@@ -1,1 +1,1 @@
-"""From when things happened to what it means: utilization, causes of waiting, tails, the bottleneck."""
+"""Metrics of a record: utilization, causes of waiting, tails, the bottleneck."""

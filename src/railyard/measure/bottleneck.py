@@ -1,12 +1,12 @@
-"""What holds a step back: the sensitivity of its time to each resource, and the remedies that a user can apply.
+"""The bottleneck of a step: its sensitivity to each resource, and the remedies that a user can apply.
 
-Each resource is made better by itself and the step simulated again:
+Each resource is improved alone and the step simulated again:
 
     gain = 1 - step time with the better resource / step time
 
-The bottleneck is the resource whose gain is largest. A list of shares of the step cannot say this: exposed time of one
-cause often turns into waiting for another when it is removed. Nobody can buy 1.25 times the FLOPS, so this is
-sensitivity analysis; what a user can do are the `changes`, and they lead the words.
+The bottleneck is the resource with the largest gain. Shares of the step cannot show this: exposed time of one cause
+often turns into waiting for another once it is removed. Hardware with 1.25 times the FLOPS cannot be bought, so this is
+sensitivity analysis; what a user can do are the `changes`, which come first in the text.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 FACTOR = 1.25
 NEGLIGIBLE = 0.005
-"""Below this gain (half a percent of the step) a resource is said not to help."""
+"""Below this gain (half a percent of the step) a resource counts as no help."""
 
 Family = Literal["compute", "network", "storage", "software"]
 
 
 @dataclass(frozen=True)
 class Resource:
-    """Something that could be better.
+    """A resource that could be improved.
 
     Attributes:
-        name: In the user's words; names of fabric tiers are those of the cluster's link table.
-        better: Arguments of `Cluster.scaled` which a factor multiplies.
-        tiers: Tiers of the link table whose rate a factor multiplies, within `fabric_tiers`.
-        shorter: Arguments of `Cluster.scaled` which a factor divides (latency).
+        name: Name for users; fabric tiers have their names in the cluster's link table.
+        better: Arguments of `Cluster.scaled` to multiply by a factor.
+        tiers: Tiers of the link table to multiply by a factor, within `fabric_tiers`.
+        shorter: Arguments of `Cluster.scaled` to divide by a factor (latency).
         divides_jitter: Whether the factor divides jitter and undoes slow and late ranks when it is `UNLIMITED`.
-        rebuilds_workload: Whether computations change, so that the task graph has to be built again.
-        divides_loading: Whether the factor divides the processor time that preparing samples takes.
+        rebuilds_workload: Whether computations change, so that the task graph has to be rebuilt.
+        divides_loading: Whether the factor divides the processor time of sample preparation.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Resource:
         return self.family == "network" and self not in (SCALE_UP, SCALE_UP_LATENCY)
 
     def scaled(self, cluster: Cluster, factor: float) -> Cluster:
-        """The cluster with this resource better by a factor."""
+        """The cluster with this resource improved by a factor."""
         arguments: dict[str, Any] = dict.fromkeys(self.better, factor)
         arguments |= dict.fromkeys(self.shorter, 1 / factor)
         if self.tiers:
@@ -96,7 +96,7 @@ _EXPOSED = {
     "compute": "kernels slowed by communication over {}",
     OUTAGE: "waiting for the job to go on after faults of {}",
 }
-"""What a network costs, as sentences name it."""
+"""Cost of a network, as phrases in sentences."""
 
 _SHORT = {
     "bandwidth": "{} bandwidth",
@@ -106,7 +106,7 @@ _SHORT = {
     "compute": "kernels slowed by {} communication",
     OUTAGE: "{} outages",
 }
-"""The same, as tables name it."""
+"""The same for tables."""
 
 _RESTS = {
     "straggler": ("waiting for stragglers", "stragglers"),
@@ -119,14 +119,14 @@ _RESTS = {
     "fault": ("injected delays", "injected delays"),
     OUTAGE: ("waiting for the job to go on after faults", "outages"),
 }
-"""What no network changes, as sentences and tables name it."""
+"""Losses that no network changes, for sentences and tables."""
 
 CONTENTION = "contention at "
 FAR = "bandwidth over round trips"
 
 
 def losses_of(tax: TaxFigures) -> dict[Loss, float]:
-    """Shares of the step that are no computation at full speed."""
+    """Shares of the step other than computation at full speed."""
     found: dict[Loss, float] = {("", cause): share for cause, share in tax.rest.items() if cause != "compute"}
     for network, shares in (("scale-out", tax), ("scale-up", tax.scale_up)):
         found |= {(network, cause): share for cause, share in shares.exposed.items()}
@@ -135,20 +135,20 @@ def losses_of(tax: TaxFigures) -> dict[Loss, float]:
 
 
 class SimulateVariant(Protocol):
-    """How the caller simulates the same job with one resource made better."""
+    """Simulates the same job with one resource improved."""
 
     def __call__(self, resource: Resource, factor: float) -> float:
-        """Step time in s when `resource` is better by `factor` (1.25: a quarter faster; `UNLIMITED`: no limit)."""
+        """Step time in s with `resource` improved by `factor` (1.25: a quarter faster; `UNLIMITED`: no limit)."""
         ...
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One resource made better.
+    """A resource that was improved.
 
     Attributes:
-        gain: Share of the step time saved; negative when the step got longer.
-        bound_step_s: Step time with the resource unlimited, where that was tried.
+        gain: Share of the step time saved; negative if the step got longer.
+        bound_step_s: Step time with the resource unlimited, if tried.
     """
 
     resource: Resource
@@ -172,13 +172,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What would help most.
+    """The resource or loss that matters most.
 
     Attributes:
-        name: Of the best resource, or of the largest wait where that is more than any resource saves, or "none".
-        changes: Remedies, repairs first, then the one that saves most of a token's cost; None: none were tried.
-        headline: The largest wait and the best remedies, for people.
-        engine: That the trials ran on; "" where there were none.
+        name: The best resource, or the largest wait if that is more than any resource saves, or "none".
+        changes: Remedies, repairs first, then by savings in the cost of a token; None: none were tried.
+        headline: The largest wait and the best remedies, as a sentence.
+        engine: Engine of the trials; "" if there were none.
     """
 
     name: str
@@ -189,10 +189,11 @@ class Bottleneck:
     engine: str = ""
 
     def led_by(self, tax: TaxFigures) -> Bottleneck:
-        """The same with a headline: the largest single loss, and the remedies that help most.
+        """The same with a headline: the largest single loss, and the most effective remedies.
 
-        The resource that helps most may be of another cause: a wait that is removed often turns into another one. But
-        where a loss is larger than what any resource saves, it is the bottleneck.
+        The most helpful resource may belong to another cause, because a wait that is removed often turns into another.
+        But
+        if a loss is larger than any resource saves, it is the bottleneck.
         """
         losses = losses_of(tax)
         loss = max(losses, key=losses.__getitem__, default=("", ""))
@@ -210,13 +211,13 @@ class Bottleneck:
         )
 
     def _named(self, loss: Loss) -> str:
-        """A loss as a bottleneck: with the part of the scale-out network that helps most against it."""
+        """A loss as a bottleneck, with the part of the scale-out network that helps most against it."""
         network, cause = loss
         if not network:
             return _RESTS.get(cause, (cause, cause))[1]
         outside = [trial.resource for trial in self.ranking if trial.resource.scales_out and trial.gain > 0]
         if network == "scale-out" and cause == "bandwidth" and outside:
-            # What may be on its way bounds the rate over long links: a shorter way helps, a faster link does not.
+            # Data in flight bounds the rate over long links: a shorter distance helps, a faster link does not.
             return FAR if outside[0] is LATENCY else outside[0].name
         tiers = [resource.name for resource in outside if resource.tiers]
         if network == "scale-out" and cause == "contention" and tiers:
@@ -236,13 +237,13 @@ class Bottleneck:
 
 
 _SHOWN = 2
-"""Remedies beyond the best one that the headline names."""
+"""Number of further remedies that the headline names."""
 
 
 def _tried(changes: Sequence[ChangeRow]) -> str:
     """The best remedy of each family that lowers a token's cost, repairs first, down to a quarter of the best.
 
-    A remedy that takes something for granted (8-bit products: that the loss converges) comes last, with its condition.
+    A remedy with an assumption (8-bit products: that the loss converges) comes last, with its condition.
     """
     best: dict[str, ChangeRow] = {}
     for row in changes:
@@ -282,16 +283,16 @@ def _saved(row: ChangeRow) -> float:
 
 
 def resources(cluster: Cluster, record: Record, *, jitter: bool = False, checkpoints: bool = False) -> list[Resource]:
-    """What could be better for this job: resources that it does not use are left out, for they cannot help.
+    """Resources that could be improved for this job, without unused ones, which cannot help.
 
     Args:
-        cluster: On which it ran.
-        record: How it ran.
-        jitter: Whether ranks were made to differ (jitter, slow or late ranks).
+        cluster: The cluster.
+        record: The record of the step.
+        jitter: Whether ranks differ (jitter, slow or late ranks).
         checkpoints: Whether some steps, though not this one, end with a checkpoint.
 
     Raises:
-        InputError: The record lacks bytes of links or the task graph.
+        InputError: The record lacks link bytes or the task graph.
     """
     record.require("the list of resources", tables=["links"], graph=True)
     used = _used_tiers(cluster, record)
@@ -325,7 +326,7 @@ def _used_tiers(cluster: Cluster, record: Record) -> list[str]:
 
 
 UNSEARCHED = Bottleneck("not searched", "", headline="What would help most is searched when the scenario is run.")
-"""Of a rough answer."""
+"""For a rough answer."""
 
 
 def find(
@@ -340,12 +341,12 @@ def find(
     """Tries every resource and names the bottleneck.
 
     Args:
-        step_s: Step time as it is.
+        step_s: Step time without changes.
         found: From `resources`, at least one.
-        simulate_variant: Simulates the job with one resource made better.
-        factor: How much better, above 1.
-        bounds: For which resources the step is also simulated without their limit: none, the best one, or all.
-        engine: That `simulate_variant` runs.
+        simulate_variant: Simulates the job with one resource improved.
+        factor: Improvement factor, above 1.
+        bounds: Resources whose limit is also removed: none, the best one, or all.
+        engine: Engine of `simulate_variant`.
     """
     trials = [_try(step_s, resource, simulate_variant, factor, bound=bounds == "all") for resource in found]
     trials.sort(key=lambda trial: (-trial.gain, trial.resource.name))

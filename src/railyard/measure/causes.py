@@ -1,18 +1,18 @@
-"""The words for what a rank's time went to, and the tables that turn labels into small integers.
+"""Names of the causes of a rank's time, and the tables that map labels to small integers.
 
-    compute      the compute stream runs a kernel that is not communication; longer where communications slow it
-    latency      exposed communication: its part that more bandwidth would not shorten
-    bandwidth    exposed communication: what it would take with the network to itself, minus that
-    contention   exposed communication: what it took beyond that, because others used the same links
-    straggler    waiting in a collective for members that do the same work and came late
+    compute      the compute stream runs a kernel other than communication; longer if communications slow it
+    latency      exposed communication: the part that more bandwidth would not shorten
+    bandwidth    exposed communication: its time with the network to itself, minus latency
+    contention   exposed communication: its additional time because others used the same links
+    straggler    waiting in a collective for members that do the same work and arrive late
     bubble       waiting for another pipeline stage to compute
     data         waiting for input data
     checkpoint   waiting for a checkpoint to be written
-    fault        held up by an injected delay of its own
-    dependency   waiting for a computation elsewhere, such as on the host, to which no transfer or collective leads
-    release      waiting for the time at which a trace lets its work start
+    fault        delayed by an injected fault of its own
+    dependency   waiting for a computation elsewhere, such as on the host, that no transfer or collective connects
+    release      waiting for the time at which a trace releases its work
 
-Results carry the words, computations the numbers.
+Results use the names, computations the numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Cause(IntEnum):
-    """What a picosecond of a rank's compute stream went to."""
+    """Cause of a picosecond of a rank's compute stream."""
 
     COMPUTE = 0
     LATENCY = 1
@@ -53,10 +53,10 @@ class Cause(IntEnum):
 
 
 PIPELINE_GROUP, PIPELINE_INDEX = "pp", 1
-"""Communicator class of pipeline transfers, to which every bubble is booked."""
+"""Communicator class of pipeline transfers, to which every bubble is charged."""
 
 OUTAGE: Final = "outage"
-"""Cause of what the mean step has of faults that come once: hang, repair and restart, or a while of slow steps."""
+"""Cause of the time that one-off faults add to the mean step: hang, repair and restart, or a period of slow steps."""
 
 NETWORK_CAUSES = (Cause.LATENCY, Cause.BANDWIDTH, Cause.CONTENTION)
 CAUSES = len(Cause)
@@ -64,7 +64,7 @@ CAUSES = len(Cause)
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Phases and groups of a label table as small integers, so that sums go into dense arrays.
+    """Phases and groups of a label table as small integers, so that sums use dense arrays.
 
     Attributes:
         phases: Names; index 0 is the empty phase.
@@ -118,7 +118,7 @@ _LOW_BITS = 24
 def integer_sums(place: NDArray[np.int64], amount: NDArray[np.int64], places: int) -> NDArray[np.int64]:
     """int64[places]: sums of amounts by place, without rounding.
 
-    `bincount` adds up in float64; high and low bits apart, each sum stays far below 2^53.
+    `bincount` adds in float64; with high and low bits summed separately, each sum stays far below 2^53.
     """
     high = np.bincount(place, amount >> _LOW_BITS, minlength=places).astype(np.int64)
     low = np.bincount(place, amount & ((1 << _LOW_BITS) - 1), minlength=places).astype(np.int64)
@@ -133,8 +133,8 @@ class TimeLedger:
         vocabulary: Phases and groups of the label table.
         cells_ps: int64[cells]; picoseconds summed over ranks, by (cause, group, phase).
         by_rank_ps: int64[ranks, causes].
-        waited_for_ps: int64[ranks]; straggler time of others that this rank caused.
-        event: bool[n]; collectives in which somebody waited for a straggler.
+        waited_for_ps: int64[ranks]; straggler time of other ranks that this rank caused.
+        event: bool[n]; collectives in which a rank waited for a straggler.
     """
 
     vocabulary: Vocabulary
@@ -145,7 +145,7 @@ class TimeLedger:
 
     @staticmethod
     def empty(vocabulary: Vocabulary, ranks: int, tasks: int) -> TimeLedger:
-        """A ledger without any booking."""
+        """An empty ledger."""
         return TimeLedger(
             vocabulary,
             np.zeros(vocabulary.cells, np.int64),
@@ -162,9 +162,9 @@ class TimeLedger:
         phase: NDArray[np.int64],
         amount_ps: NDArray[np.int64],
     ) -> None:
-        """Books one amount an entry.
+        """Books one amount per entry.
 
-        Sums by rank of one call go through float64, which is exact below 2^53 ps (2.5 h of one rank).
+        Sums by rank of one call use float64, which is exact below 2^53 ps (2.5 h of one rank).
         """
         if not rank.size:
             return
@@ -178,7 +178,7 @@ class TimeLedger:
         self.by_rank_ps[first : first + rows] += padded.reshape(rows, CAUSES).astype(np.int64)
 
     def book_late(self, late_rank: NDArray[np.int64], via: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
-        """Books who was waited for, and in which collective (-1 and below: at the end of the step)."""
+        """Books which rank was waited for, and in which collective (-1 and below: at the end of the step)."""
         np.add.at(self.waited_for_ps, late_rank, amount_ps)
         self.event[via[via >= 0]] = True
 

@@ -1,18 +1,19 @@
-"""What a task that was running costs those who waited for it (or ran it, on their compute stream).
+"""Charges the time of a running task to the ranks that waited for it, or that ran it on their compute stream.
 
-A communication that lasted d, of which a alone and l latency, is l latency, a - l bandwidth, d - a contention. When
-only x of it was exposed, contention is charged first, min(x, d - a): without contention exactly that would not have
-been waited for. The rest is shared between latency and bandwidth in their proportion.
+A communication that took d, or a when alone, with latency l, splits into latency l, bandwidth a - l and contention
+d - a. If only x of it was exposed, contention is charged first, min(x, d - a), because without contention exactly that
+would not have been waited for. The rest is split between latency and bandwidth in proportion.
 
-Why a member of a collective was late: it usually just computes while others wait, as they did before it, which says
-nothing. So its chain is followed into the past, beyond the start of the wait, until the time owed is explained by
+Why was a member of a collective late? Usually it just computes while others wait, as they did before, which explains
+nothing. So its chain of blockers is followed into the past, beyond the start of the wait, until the time is explained
+by
 
-    compute     that ran longer than its nominal duration: a straggler, whoever it is;
+    compute     that ran longer than its nominal duration: a straggler, whichever rank it is;
     contention  of a communication that ended before the wait began: the network made it late;
     a delay     before a task that nothing blocked: a straggler;
 
-or until a collective in which the waiting rank took part too: both left it together. What stays unexplained is `bubble`
-when the late member had waited in its pipeline, else `straggler` (its work was larger).
+or until a collective that the waiting rank took part in too: both left it together. Time that stays unexplained is
+`bubble` if the late member had waited in its pipeline, otherwise `straggler` (its work was larger).
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Lateness:
-    """Waits for members that were computing when they should have been there.
+    """Waits for members that were still computing when they were due.
 
     Attributes:
-        wait: int64[m]; number of the wait, equal for parts of one wait.
-        rank: int64[m]; who waited.
-        low_ps: int64[m]; since when.
-        owed_ps: int64[m]; how long, still to be explained.
-        task: int64[m]; the computation that was waited for.
-        via: int64[m]; the collective in which it was waited for, or `AT_STEP_END`.
+        wait: int64[m]; number of the wait, the same for parts of one wait.
+        rank: int64[m]; the waiting rank.
+        low_ps: int64[m]; start of the wait.
+        owed_ps: int64[m]; time still to be explained.
+        task: int64[m]; the computation that is waited for.
+        via: int64[m]; the collective in which the rank waits, or `AT_STEP_END`.
     """
 
     wait: NDArray[np.int64]
@@ -55,7 +56,7 @@ class Lateness:
 
     @staticmethod
     def joined(parts: list[Lateness]) -> Lateness:
-        """One entry a wait: the first part's task, the sum of what is owed."""
+        """One entry per wait: the first part's task, and the sum of what is owed."""
         columns = [np.concatenate([getattr(part, name) for part in parts]) for name in Lateness.__dataclass_fields__]
         wait, first, group = np.unique(columns[0], return_index=True, return_inverse=True)
         owed = np.bincount(group, columns[3]).astype(np.int64)
@@ -82,7 +83,7 @@ class _Search:
 
 
 class Membership:
-    """Answers which ranks belong to which communicators."""
+    """Membership of ranks in communicators."""
 
     def __init__(self, communicators: Communicators, ranks: int) -> None:
         owner = np.repeat(np.arange(len(communicators), dtype=np.int64), np.diff(communicators.ptr))
@@ -90,7 +91,7 @@ class Membership:
         self._keys = np.sort(owner * ranks + communicators.ranks)
 
     def holds(self, communicator: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each communicator holds the rank beside it."""
+        """Whether each communicator contains the rank of the same entry."""
         if not self._keys.size:
             return np.zeros(len(rank), np.bool_)
         keys = communicator * self._ranks + rank
@@ -100,12 +101,12 @@ class Membership:
 
 
 def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, late: Lateness) -> None:
-    """Books all that is owed.
+    """Books all time that is owed.
 
     Args:
-        charger: Books what is found.
+        charger: Books the causes.
         stage: int64[ranks], from `stages`.
-        membership: Of the graph's communicators.
+        membership: Membership in the graph's communicators.
         late: The waits; consumed.
 
     Raises:
@@ -128,7 +129,7 @@ def explain(charger: Charger, stage: NDArray[np.int64], membership: Membership, 
 
 
 def _look_back(charger: Charger, stage: NDArray[np.int64], search: _Search) -> _Search:
-    """Takes what the current task explains, then moves on to its blocker."""
+    """Books what the current task explains, then moves on to its blocker."""
     line, graph, task = charger.record, charger.record.graph, search.task
     kind = graph.kind[task]
     placed = kind != Kind.COLLECTIVE
@@ -167,16 +168,16 @@ def _book_rest(charger: Charger, search: _Search | None) -> None:
 
 _COMMUNICATES = (Kind.TRANSFER, Kind.COLLECTIVE, Kind.LOAD, Kind.STORE)
 AT_STEP_END = -2
-"""Stands for the barrier between this step and the next one, where a communication task that was crossed is named."""
+"""The barrier between this step and the next, in place of the communication task that was crossed."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Who waits, and how the chain of blockers came to where it is.
+    """Waiting ranks, and how the chain of blockers reached its current task.
 
     Attributes:
         rank: int64[m]; the waiting rank.
-        via: int64[m]; the communication through which the wait came, `AT_STEP_END`, or -1 for none.
+        via: int64[m]; the communication that passed the wait on, `AT_STEP_END`, or -1 for none.
         left: bool[m]; whether the chain has left the waiting rank's pipeline stage.
     """
 
@@ -198,7 +199,7 @@ class Charger:
     ledger: TimeLedger
 
     def is_communication(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Transfers, collectives, loads and stores, but those that feed or save a step: their waits are for storage."""
+        """Transfers, collectives, loads and stores, except those that feed or save a step: these wait for storage."""
         kind, label = self.record.graph.kind[task], self.record.graph.label[task]
         stored = self.vocabulary.checkpoint[label] | self.vocabulary.data[label]
         found: NDArray[np.bool_] = np.isin(kind, _COMMUNICATES) & ~stored
@@ -212,10 +213,10 @@ class Charger:
         self._book(rank[rest], self._local_cause(task[rest], Cause.COMPUTE), task[rest], 0, amount_ps[rest])
 
     def waited(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Books waits during which `task` was what the chain of blockers was doing.
+        """Books waits during which the chain of blockers was running `task`.
 
         Returns:
-            The waits for a late member of the own stage, which are NOT booked: `lateness.py` finds out why it was late.
+            The waits for a late member of the same stage, which are NOT booked: `lateness.py` finds the reason.
         """
         network = self.is_communication(task)
         self._network(waiting.rank[network], task[network], amount_ps[network])
@@ -228,14 +229,14 @@ class Charger:
         return late
 
     def delayed(self, waiting: Waiting, task: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
-        """Books waits during which nothing ran and `task` was held up although nothing blocked it."""
+        """Books waits during which nothing ran and `task` was delayed although nothing blocked it."""
         reached = np.where(waiting.left, Cause.BUBBLE, Cause.STRAGGLER)
         cause = np.where(waiting.via == -1, Cause.FAULT, reached).astype(np.int64)
         cause = np.where(self._is_timed(task), Cause.RELEASE, cause)
         self.late(waiting.rank, cause, task, waiting.via, amount_ps)
 
     def _is_timed(self, task: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether a time of the work itself held a task up: its release, or a delay before its start."""
+        """Whether the work itself delayed a task: by its release time, or by a delay before its start."""
         graph = self.record.graph
         timed = np.zeros(len(task), np.bool_)
         for column in (graph.release_ps, graph.delay_ps):
@@ -251,7 +252,7 @@ class Charger:
         via: NDArray[np.int64],
         amount_ps: NDArray[np.int64],
     ) -> None:
-        """Books waits whose cause is known; where that is a straggler, the rank of `task` is who was waited for."""
+        """Books waits with a known cause; for stragglers, the rank of `task` is the one waited for."""
         cause = self._local_cause(task, cause)
         self._book(rank, cause, task, self._group(via, cause), amount_ps)
         graph = self.record.graph
@@ -259,7 +260,7 @@ class Charger:
         self.ledger.book_late(graph.rank[task[blamed]].astype(np.int64), via[blamed], amount_ps[blamed])
 
     def _is_late(self, waiting: Waiting, task: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether the wait is for a computation of the own stage that a collective made others wait for."""
+        """Whether the wait is for a computation of the same stage, reached through a collective."""
         late: NDArray[np.bool_] = self.record.graph.kind[task] == Kind.COMPUTE
         late &= self._local_cause(task, Cause.COMPUTE) == Cause.COMPUTE
         late &= ~waiting.left & (waiting.via != -1)
@@ -285,7 +286,7 @@ class Charger:
             self._book(rank, np.full(len(task), cause, np.int64), task, group, part)
 
     def _local_cause(self, task: NDArray[np.int64], otherwise: NDArray[np.int64] | Cause) -> NDArray[np.int64]:
-        """Data and checkpoint by what the task is, else `otherwise`."""
+        """Data or checkpoint depending on the task, else `otherwise`."""
         graph = self.record.graph
         label, kind = graph.label[task], graph.kind[task]
         checkpoint = self.vocabulary.checkpoint[label]

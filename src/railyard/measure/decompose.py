@@ -1,12 +1,13 @@
-"""Cuts every rank's step into causes that add up to it, picosecond by picosecond.
+"""Splits every rank's step into causes that sum to it exactly, in picoseconds.
 
 Equation, for each rank r with step T:
 
     T = sum over tasks on its compute stream (end - start) + sum over the waits between them
 
 A computation on the compute stream is `compute`; a communication there, and every wait, is charged by `charge.py` and
-`walk.py`. After its last task a rank waits for its own other streams, then for the last rank of the cluster: the next
-step starts together.
+`walk.py`. After its last task a rank waits for its own other streams, then for the last rank of the cluster, because
+the
+next step starts on all ranks together.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class StreamBlock:
 
 
 def compute_keys(graph: TaskGraph) -> NDArray[np.int64]:
-    """One key a place on a compute stream, sorted: rank in the upper 32 bits, task in the lower."""
+    """One key per place on a compute stream, sorted: rank in the upper 32 bits, task in the lower."""
     free = (graph.stream == Stream.FREE) & graph.on_accelerator
     tasks = np.flatnonzero((graph.stream == Stream.COMPUTE) | free)
     collective = graph.kind[tasks] == Kind.COLLECTIVE
@@ -117,12 +118,12 @@ def compute_keys(graph: TaskGraph) -> NDArray[np.int64]:
 
 
 def blocks(keys: NDArray[np.int64], ranks: int, *, entries: int = 1 << 20) -> Iterator[StreamBlock]:
-    """Cuts sorted keys into blocks of whole ranks, so that memory stays bounded whatever the graph.
+    """Splits sorted keys into blocks of whole ranks, so that memory stays bounded for any graph.
 
     Args:
         keys: From `compute_keys`.
         ranks: Number of ranks; ranks without any entry belong to a block too.
-        entries: Wanted entries a block; a block holds at least one rank.
+        entries: Target entries per block; a block has at least one rank.
     """
     pointer = np.searchsorted(keys, np.arange(ranks + 1, dtype=np.int64) << _TASK_BITS)
     first = 0
@@ -135,7 +136,7 @@ def blocks(keys: NDArray[np.int64], ranks: int, *, entries: int = 1 << 20) -> It
 
 
 def last_tasks(graph: TaskGraph, end_ps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[ranks]: the task on any of its streams with which a rank's own work ends; -1 for a rank without tasks."""
+    """int64[ranks]: the last task of each rank on any of its streams; -1 for a rank without tasks."""
     latest = np.full(graph.ranks, -1, np.int64)
     task = np.full(graph.ranks, -1, np.int64)
     collective = graph.kind == Kind.COLLECTIVE
@@ -159,7 +160,7 @@ def _keep_latest(
     end_ps: NDArray[np.int64],
     candidate: NDArray[np.int64],
 ) -> None:
-    """Writes into `task[place]` the candidate that ends last, where it ends later than what stands there."""
+    """Writes into `task[place]` the candidate that ends last, if it ends later than the current one."""
     before = latest.copy()
     np.maximum.at(latest, place, end_ps)
     wins = (end_ps == latest[place]) & (end_ps > before[place])
@@ -172,8 +173,8 @@ class TimeRow:
 
     Attributes:
         group: Class of the communicator, empty where none took part.
-        phase: Phase of what was computed, sent or waited for.
-        rank_ps: The same exactly: summed over ranks, in ps. Over all rows they are the step times the ranks.
+        phase: Phase of the computation, transfer or wait.
+        rank_ps: The exact sum over ranks, in ps. Over all rows these sum to the step times the ranks.
     """
 
     cause: str
@@ -186,14 +187,14 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class Decomposition:
-    """What each rank's step went to.
+    """Causes of each rank's step.
 
     Attributes:
         step_ps: Length of the step, the same for all ranks.
-        rows: By cause, group and phase, largest first; their seconds add up to the step.
-        by_rank_ps: int64[ranks, causes]; every row adds up to `step_ps` exactly.
-        waited_for_ps: int64[ranks]; straggler time of all others that a rank caused.
-        straggler_events: Collectives in which somebody waited for a straggler.
+        rows: By cause, group and phase, largest first; their seconds sum to the step.
+        by_rank_ps: int64[ranks, causes]; every row sums to `step_ps` exactly.
+        waited_for_ps: int64[ranks]; straggler time of other ranks that each rank caused.
+        straggler_events: Collectives in which a rank waited for a straggler.
     """
 
     step_ps: int
@@ -213,13 +214,13 @@ class Decomposition:
         return len(self.by_rank_ps)
 
     def seconds(self, *causes: Cause) -> float:
-        """Mean over ranks of the given causes together."""
+        """Sum of the given causes, averaged over ranks."""
         if not self.ranks:
             return 0.0
         return float(self.by_rank_ps[:, list(causes)].sum(axis=1).mean() * 1e-12)
 
     def by_cause(self) -> dict[str, float]:
-        """Mean seconds over ranks by cause, waits for the host by themselves; they add up to the step."""
+        """Seconds by cause, averaged over ranks, with waits for the host separate; they sum to the step."""
         found: dict[str, float] = {}
         for row in self.rows:
             cause = HOST if row.cause == "dependency" and row.phase == HOST else row.cause
@@ -227,12 +228,12 @@ class Decomposition:
         return found
 
     def network_s(self) -> float:
-        """Mean over ranks of exposed communication, inside domains and between them."""
+        """Exposed communication inside and between domains, averaged over ranks."""
         return self.seconds(*NETWORK_CAUSES)
 
 
 def decompose(record: Record) -> Decomposition:
-    """Cuts every rank's step into causes.
+    """Splits every rank's step into causes.
 
     Args:
         record: A simulated or measured step that starts at 0 and ends with its last task.
@@ -297,7 +298,7 @@ def _latest(end_ps: NDArray[np.int64], first: NDArray[np.bool_]) -> NDArray[np.i
 
 
 def _tail(walker: walk.LatenessWalker, rank: NDArray[np.int64], finished_ps: NDArray[np.int64], ends: _StepEnd) -> None:
-    """Charges what comes after a rank's last computation: its own other streams, then the rest of the cluster."""
+    """Charges the time after a rank's last computation: its own other streams, then the rest of the cluster."""
     record = walker.charger.record
     if ends.cluster < 0:
         return

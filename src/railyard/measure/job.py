@@ -23,15 +23,15 @@ _HOUR_S = 3600.0
 _MTBF_H = Range(8 * 1000 / 6.50 * 24, 54 * 24 * 16_384 / 419, 8 * 1000 / 2.34 * 24)
 _RESTART_S = Range(374.0, 900.0, 1500.0)
 _LONGEST_EXPONENT = 30.0
-"""e^30 is 10^13: a job that fails so often would outlast everybody who waits for it."""
+"""e^30 is 10^13: a job that fails this often would never end in practice."""
 
 USUAL_INTERVAL_S = 1800.0
-"""Between checkpoints that do not stall the job and for which no interval is given: half an hour, an assumption."""
+"""Interval of checkpoints that do not stall the job if none is given: half an hour, an assumption."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How often a job is interrupted and what an interruption costs.
+    """Failure rate of a job, and the cost of an interruption.
 
     The defaults: 54 days of Llama 3 405B on 16,384 H100 with 419 unexpected interruptions (Llama 3 Herd of Models,
     table 5) make 50,675 h for one accelerator; low and high are the failure rates of Meta's RSC-1 and RSC-2, 6.50 and
@@ -41,8 +41,9 @@ class Reliability:
 
     Attributes:
         mtbf_h: Mean time between interruptions caused by one accelerator and its share of everything else, hours. Its
-            `low` is the often failing end.
-        restart_s: From an interruption to the first step after it, without the repeated work, seconds.
+            `low`
+            value fails most often.
+        restart_s: Time from an interruption to the first step after it, without the repeated work, seconds.
     """
 
     mtbf_h: Range = _MTBF_H
@@ -51,15 +52,15 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """How the job saves its state.
+    """Checkpoints of a job.
 
     Attributes:
-        stall_s: How long a checkpoint holds up the job; 0 for one written entirely in the background.
-        write_s: How long it takes until it is safe; no shorter interval is possible.
+        stall_s: How long a checkpoint stalls the job; 0 if it is written entirely in the background.
+        write_s: Time until it is safe; a shorter interval is not possible.
         interval_s: Work between checkpoints; None takes the best one.
-        read_s: How long it takes to load at a restart.
-        lost_s: Work between states that a restart can return to, where copies in other hosts' memory make it less than
-            the interval; None: the interval.
+        read_s: Time to load it at a restart.
+        lost_s: Work between states that a restart can return to, if copies in other hosts' memory make it less than the
+            interval; None: the interval.
     """
 
     stall_s: float = 0.0
@@ -71,15 +72,15 @@ class Checkpointing:
 
 @dataclass(frozen=True)
 class JobTime:
-    """How long a job takes.
+    """Duration of a job.
 
     Attributes:
-        seconds: From start to end, interruptions included (the expectation).
-        fault_s: Lost to the faults that a scenario gives.
-        goodput: Share of the time that is steps which count.
-        mtbf_s: Mean time between interruptions of the whole job; infinite when nothing fails.
-        best_interval_s: The interval that would make the job shortest; None where a checkpoint does not stall it.
-        best_goodput: Goodput with that interval; the job's own where there is none.
+        seconds: Expected time from start to end, including interruptions.
+        fault_s: Time lost to the faults that a scenario gives.
+        goodput: Share of the time spent on steps that count.
+        mtbf_s: Mean time between interruptions of the whole job; infinite if nothing fails.
+        best_interval_s: The interval that minimizes the duration; None if a checkpoint does not stall the job.
+        best_goodput: Goodput with that interval, or the job's own if there is none.
     """
 
     tokens: float
@@ -114,11 +115,11 @@ class JobTime:
 
 
 def best_interval_s(stall_s: float, mtbf_s: float) -> float:
-    """Work between checkpoints that makes the job shortest, seconds (Daly's equation 37).
+    """Work between checkpoints that minimizes the job's duration, seconds (Daly's equation 37).
 
     Args:
         stall_s: Above 0.
-        mtbf_s: Of the whole job, above 0.
+        mtbf_s: Mean time between interruptions of the whole job, above 0.
     """
     if stall_s >= 2 * mtbf_s:
         return mtbf_s
@@ -130,7 +131,7 @@ def expected_wall_s(work_s: float, *, interval_s: float, stall_s: float, mtbf_s:
     """Expected time until `work_s` of work is done (Daly's equation 20).
 
     Raises:
-        InputError: Interruptions come so often that the job would never end.
+        InputError: Interruptions are so frequent that the job would never end.
     """
     if interval_s + stall_s + restart_s > _LONGEST_EXPONENT * mtbf_s:
         saves = f", saves its state every {interval_s:.3g} s"
@@ -139,7 +140,7 @@ def expected_wall_s(work_s: float, *, interval_s: float, stall_s: float, mtbf_s:
 
 
 def check_ends(accelerators: int, mtbf_h: float, restart_s: float) -> None:
-    """Refuses a job that does not end however short its steps are: it fails again while it restarts.
+    """Rejects a job that never ends however short its steps are, because it fails again during each restart.
 
     Raises:
         InputError: The job would never end.
@@ -170,25 +171,25 @@ def job_time(
     restart_s: float | None = None,
     lost_s: float = 0.0,
 ) -> JobTime:
-    """How long a job takes on a number of accelerators.
+    """Duration of a job on a number of accelerators.
 
     Args:
         tokens: Budget, above 0.
         tokens_per_step: Above 0.
         step_s: Mean step time.
-        accelerators: All of the job; each is a reason to fail.
-        checkpointing: How it saves its state; None is in the background, every half hour.
-        mtbf_h: Of one accelerator, hours; None takes `Reliability`'s typical value.
-        restart_s: Of one restart; None takes `Reliability`'s typical value.
-        lost_s: Once, to given faults; failures drawn by rate are counted elsewhere.
+        accelerators: All accelerators of the job; each can fail.
+        checkpointing: Its checkpoints; None: in the background, every half hour.
+        mtbf_h: Mean time between interruptions per accelerator, hours; None takes `Reliability`'s typical value.
+        restart_s: Time of one restart; None takes `Reliability`'s typical value.
+        lost_s: Time lost once to given faults; failures drawn by rate are counted elsewhere.
 
     Raises:
-        InputError: Interruptions come so often that the job would never end.
+        InputError: Interruptions are so frequent that the job would never end.
     """
     saves, usual = checkpointing or Checkpointing(), Reliability()
     mtbf_s = (usual.mtbf_h.typical if mtbf_h is None else mtbf_h) * _HOUR_S / accelerators
     restart = usual.restart_s.typical if restart_s is None else restart_s
-    # What a restart takes as published includes loading; a slow storage system makes it longer than that.
+    # Published restart times include loading; a slow storage system makes a restart longer than that.
     restart = max(restart, usual.restart_s.low + saves.read_s if saves.read_s else 0.0)
     steps = math.ceil(tokens / tokens_per_step)
     work_s = steps * step_s
@@ -219,7 +220,7 @@ def job_time(
 
 
 def _best_s(saves: Checkpointing, mtbf_s: float) -> float:
-    """The best interval in which a checkpoint can be written."""
+    """The best interval that is long enough to write a checkpoint."""
     return max(best_interval_s(saves.stall_s, mtbf_s), saves.write_s)
 
 

@@ -1,4 +1,4 @@
-"""What lockstep costs: while one member is late, all others of the collective wait.
+"""Cost of lockstep: while one member is late, all others of the collective wait.
 
 GPU-seconds lost = sum over ranks of the `straggler` part of their step. One GPU of 10,000 that is 20 us late for a
 collective of all costs 9,999 x 20 us = 0.2 GPU-seconds.
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lockstep:
-    """The price of lateness in one step.
+    """Cost of lateness in one step.
 
     Attributes:
-        events: Collectives in which somebody waited for a straggler.
-        worst: Ranks that others waited for, and how many GPU-seconds that cost; the costliest first.
+        events: Collectives in which a rank waited for a straggler.
+        worst: Ranks that others waited for, with the GPU-seconds that this cost; the most expensive first.
     """
 
     gpu_seconds_lost: float
@@ -41,7 +41,7 @@ class Lockstep:
 
 
 def lockstep(decomposition: Decomposition, *, worst: int = 5) -> Lockstep:
-    """The price of lateness."""
+    """Cost of lateness."""
     lost = float(decomposition.by_rank_ps[:, Cause.STRAGGLER].astype(np.float64).sum() * 1e-12)
     order = np.argsort(-decomposition.waited_for_ps, kind="stable")[:worst]
     named = tuple((int(rank), float(decomposition.waited_for_ps[rank] * 1e-12)) for rank in order)

@@ -1,7 +1,7 @@
-"""The record of model error: for each kind of question the band in which left-out measurements lay.
+"""Model error: for each kind of question, the error band of held-out measurements.
 
-`data/model_errors.json` is written by `validation/tools/model_errors.py` from every left-out error of the validation;
-how a band is read off them stands in `railyard_validation.bands`.
+`data/model_errors.json` is written by `validation/tools/model_errors.py` from every held-out error of the validation;
+`railyard_validation.bands` explains how a band is derived from them.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _EIGHT_OF_TEN, _HALF = 1.2816, 0.6745
 Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective", "slowed kernels"]
 SERVING: tuple[Question, ...] = ("ttft", "tpot", "throughput")
-"""Questions of serving whose bands depend on how near a deployment is to measured ones."""
+"""Serving questions whose bands depend on how close a deployment is to measured ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelError:
-    """Band of one question; shares of the prediction.
+    """Band of one question, as shares of the prediction.
 
     Attributes:
-        family: Of models or sizes whose errors go together.
-        low, high: Measured over predicted, less one: eight of ten left-out rows lie between.
-        median: Of |measured / predicted - 1|.
+        family: Models or sizes whose errors are correlated.
+        low, high: Measured over predicted, minus 1: eight of ten held-out rows lie between.
+        median: Median of |measured / predicted - 1|.
         between: Band of the difference of two predictions that share software, model and device.
         calibrated_low, calibrated_high: The band after one factor from three runs of the same model and device.
     """
@@ -55,28 +55,28 @@ class ModelError:
 
     @property
     def widest(self) -> float:
-        """The farther end of the band, as a share."""
+        """The larger end of the band, as a share."""
         return max(-self.low, self.high)
 
     @property
     def scatter(self) -> float:
-        """Half the width of the band, as a logarithm: what is left of the error when a bias cancels."""
+        """Half the width of the band, as a logarithm: the remaining error when a bias cancels."""
         return math.log((1.0 + self.high) / (1.0 + self.low)) / 2.0
 
     def erring_too(self, width: float) -> ModelError:
-        """The band where something else errs too, on its own.
+        """The band with an additional independent error.
 
         Args:
-            width: Half of its width of the same figure, as a logarithm.
+            width: Half the width of that error for the same figure, as a logarithm.
         """
         ends = (math.hypot(math.log1p(end), width) for end in (self.low, self.high))
         return replace(self, low=math.expm1(-next(ends)), high=math.expm1(next(ends)))
 
     def narrowed(self, runs: int, width: float) -> ModelError:
-        """The band where own runs have moved the prediction: eight of ten of a normal error.
+        """The band after a user's own runs have corrected the prediction: eight of ten of a normal error.
 
         Args:
-            runs: How many.
+            runs: Number of runs.
             width: One standard deviation of ln(measured / predicted) that they leave.
         """
         end = _EIGHT_OF_TEN * width
@@ -92,7 +92,7 @@ class ModelError:
         )
 
     def widened(self, fastest: float, slowest: float) -> ModelError:
-        """The band where the prediction stands for jobs whose steps lie between these, over its own."""
+        """The band of a prediction for jobs whose steps lie between these, relative to its own."""
         low, high = (1.0 + self.low) * fastest - 1.0, (1.0 + self.high) * slowest - 1.0
         return replace(self, low=low, high=high)
 
@@ -101,7 +101,7 @@ class ModelError:
 
         Args:
             figure: Its name.
-            typical: As predicted.
+            typical: The predicted value.
             inverse: Whether the figure falls as what was validated grows: tokens/s of a step.
             prices: The same figure by prices alone, at their ends.
         """
@@ -123,14 +123,14 @@ class ModelError:
 
 
 UNKNOWN = ", software not known"
-"""Suffix of the families whose rows were predicted with the newest software of their device, whatever they ran."""
+"""Suffix of families whose rows were predicted with the newest software of their device, whatever they ran."""
 
 
 FEWEST = 9
-"""Rows of a band of serving at least: of eight and a new one, none need lie beyond the 10th percentile."""
+"""Minimum rows of a serving band: with eight and a new one, none need lie beyond the 10th percentile."""
 
 NEW = ", new"
-"""Suffix of the families of deployments of which nothing like it had been published, see `serving_family`."""
+"""Suffix of families of deployments without any similar published one, see `serving_family`."""
 
 
 @cache
@@ -148,19 +148,20 @@ def record() -> Mapping[tuple[str, str], ModelError]:
 
 
 def judged_software() -> Sequence[str]:
-    """Keys (`name/architecture`) of the software profiles whose published steps are among the left-out rows."""
+    """Keys (`name/architecture`) of the software profiles whose published steps are among the held-out rows."""
     found: list[str] = _written()["software"]
     return found
 
 
 def step_error(*, experts: bool, precision: str, known: bool = True) -> ModelError:
-    """Of a training step.
+    """Error of a training step.
 
     Args:
         experts: Whether the model has experts.
-        precision: Of its matrix products.
-        known: Whether the software is named and `judged_software` has it on this architecture; else measured runs had
-            other software than they were predicted with. Two predictions still share theirs.
+        precision: Precision of its matrix products.
+        known: Whether the software is named and `judged_software` has it on this architecture; otherwise measured runs
+            used
+            other software than was assumed for them. Two predictions still share their software.
     """
     bits = "16 bits" if precision in ("bf16", "fp16") else "8 bits or fewer"
     family = f"{'experts' if experts else 'dense'}, {bits}"
@@ -169,11 +170,11 @@ def step_error(*, experts: bool, precision: str, known: bool = True) -> ModelErr
 
 
 class Judged(TypedDict):
-    """How near a deployment is to those that were measured.
+    """How close a deployment is to measured ones.
 
     Attributes:
         experts: Whether the model has experts.
-        split: Whether prompts have pools of their own.
+        split: Whether prompts have separate pools.
         published: Whether the model was measured on that architecture, by that engine and in that precision before.
     """
 
@@ -183,13 +184,13 @@ class Judged(TypedDict):
 
 
 def serving_family(*, experts: bool, split: bool, published: bool) -> str:
-    """The family of deployments whose errors go together: the further from what was measured, the wider its band."""
+    """The family of deployments whose errors are correlated: the further from measured ones, the wider its band."""
     pools = "pools for prompts" if split else f"{'experts' if experts else 'dense'}, one pool"
     return pools + ("" if published else NEW)
 
 
 def serving_key(model: str, architecture: str, engine: str, precision: str) -> str:
-    """What is measured together: a deployment of which nothing like it was published has a wider band."""
+    """Identity of a measured deployment; one without any similar published one has a wider band."""
     return "/".join((model, architecture, engine, precision))
 
 
@@ -199,7 +200,7 @@ def measured_deployments() -> frozenset[str]:
 
 
 def serving_error(question: Question, **judged: Unpack[Judged]) -> ModelError:
-    """Of a figure of serving; a family of too few rows has the band of new ones, or the widest of these."""
+    """Error of a serving figure; a family with too few rows gets the band of new ones, or the widest of these."""
     family = serving_family(**judged)
     known = {one.family: one for (of, _), one in record().items() if of == question and one.rows >= FEWEST}
     new = [one for name, one in known.items() if name.endswith(NEW)]
@@ -207,24 +208,24 @@ def serving_error(question: Question, **judged: Unpack[Judged]) -> ModelError:
 
 
 def power_error() -> ModelError:
-    """Of the power that accelerators draw."""
+    """Error of the accelerators' power."""
     return record()["power", "all"]
 
 
 def collective_error() -> ModelError:
-    """Of one collective of the sizes that training moves."""
+    """Error of one collective of the sizes used in training."""
     return record()["collective", "1 to 64 MiB"]
 
 
 def slowed_error() -> ModelError:
-    """The band of what computation loses while a collective runs."""
+    """Error of the slowdown of computation while a collective runs."""
     return record()["slowed kernels", "all"]
 
 
 def tax_row(tax: TaxFigures, rows: Iterable[CollectiveRow]) -> ErrorRow:
-    """The band of a network tax: a collective's error is on all of it, that of slowed kernels only on their part.
+    """The band of a network tax: a collective's error applies to all of it, that of slowed kernels only to their part.
 
-    What outages take is no prediction of a model of collectives: it has no part in the band.
+    Outage time is not predicted by the collective model, so it does not contribute to the band.
     """
     collective = collective_error().erring_too(beyond_scatter(rows))
     slowed, share = slowed_error(), tax.tokens_lost
@@ -243,7 +244,7 @@ def tax_row(tax: TaxFigures, rows: Iterable[CollectiveRow]) -> ErrorRow:
 
 
 def collectives_scatter(rows: Iterable[CollectiveRow]) -> float:
-    """Half the width of the times of some collectives, as a logarithm, by their time: more beyond published logs."""
+    """Half the width of the times of some collectives, as a logarithm, weighted by time: more beyond published logs."""
     plain = collective_error().scatter
     weights = [(row.mean_s * row.times, row) for row in rows]
     total = math.fsum(weight for weight, _ in weights)
@@ -253,7 +254,7 @@ def collectives_scatter(rows: Iterable[CollectiveRow]) -> float:
 
 
 def beyond_scatter(rows: Iterable[CollectiveRow]) -> float:
-    """What is added to the error of collectives where some are beyond published logs, as a logarithm."""
+    """Additional error of collectives that are beyond published logs, as a logarithm."""
     return math.sqrt(max(collectives_scatter(rows) ** 2 - collective_error().scatter ** 2, 0.0))
 
 
@@ -262,5 +263,5 @@ def _scatter(row: CollectiveRow, plain: float) -> float:
 
 
 def unknown_error() -> ModelError:
-    """Of work that nobody measured: the widest of serving's throughput."""
+    """Error of work that was never measured: the widest of serving throughput."""
     return max((one for one in record().values() if one.question == "throughput"), key=lambda one: one.between)

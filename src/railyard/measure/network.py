@@ -1,4 +1,4 @@
-"""What the network carried in a step, by tier: mean and busiest load, the tier that saturates, the hottest links.
+"""Network use in a step by tier: mean and busiest load, the saturated tier, the hottest links.
 
 Load of a link = bytes of this job on its wire x 8 / (line rate x step time), a mean over the whole step. A tier
 *saturates* when ranks visibly wait for bandwidth (or for others that share it), at least 2 % of the step, and it is the
@@ -80,10 +80,10 @@ def _row(
 
 
 POINTS = 200
-"""Most points of the distribution of completion times."""
+"""Maximum number of points of the distribution of completion times."""
 
 _TAIL = 60
-"""Of them, those that the slowest flows have to themselves."""
+"""Number of those reserved for the slowest flows."""
 
 _PACKETS_PS_PER_US = 10**6
 _NO_TIMES = dict.fromkeys(("min", "mean", "p50", "p99", "p999", "max"))
@@ -91,7 +91,7 @@ _SHARES = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
 
 
 class Probed(TypedDict, total=False):
-    """What was sampled; parts that were not are absent."""
+    """Sampled series; parts that were not sampled are absent."""
 
     queues: QueueSeries
     flows: SenderSeries
@@ -99,7 +99,7 @@ class Probed(TypedDict, total=False):
 
 
 def fct_us(flows: Record) -> NDArray[np.float64]:
-    """float64[n], completion times in us, to the last acknowledgement at the sender; NaN where one has not finished."""
+    """float64[n], completion times in us, to the last acknowledgment at the sender; NaN for unfinished flows."""
     return np.where(flows.ended, (flows.end_ps - flows.start_ps) / _PACKETS_PS_PER_US, np.nan)
 
 
@@ -148,7 +148,7 @@ def _times(times: NDArray[np.float64]) -> dict[str, float]:
 
 
 def distribution(times: NDArray[np.float64]) -> tuple[tuple[float, float], ...]:
-    """Points (time, share of all that took no longer), at most `POINTS`; the slowest flows have theirs, one each."""
+    """Points (time, share of flows that took no longer), at most `POINTS`; the slowest flows have one each."""
     count = len(times)
     if not count:
         return ()
@@ -159,7 +159,7 @@ def distribution(times: NDArray[np.float64]) -> tuple[tuple[float, float], ...]:
 
 
 def _tail_places(points: int, count: int) -> NDArray[np.int64]:
-    """Places from the slowest (0) on, each further from the last than that from the one before."""
+    """Indices from the slowest (0) on, with growing distances."""
     if count <= points:
         return np.arange(count)
     return np.unique(np.geomspace(1, count, points).astype(np.int64)) - 1
@@ -206,7 +206,7 @@ class TierUse:
 
     Attributes:
         rate_bps: Median line rate, bit/s.
-        busy_s: How long the busiest link needs for what it carried, at the rate that flows can use.
+        busy_s: Time that the busiest link needs for its bytes, at the rate that flows can use.
     """
 
     name: str
@@ -231,17 +231,17 @@ class TierUse:
 
 @dataclass(frozen=True)
 class NetworkUse:
-    """What the network carried.
+    """Network use in a step.
 
     Attributes:
-        tiers: From the accelerators upwards.
+        tiers: From the accelerators up.
         saturated_tier: Name of the tier that limits, or None.
         hot_links: Name, tier and load of the busiest links between switches and at NICs.
         load: float64[physical links]; load of each.
         waited_scale_up: Share of the step that a rank waits for communication inside scale-up domains.
-        waited_scale_out: The same for communication that crosses them: what the network makes the GPUs wait.
+        waited_scale_out: The same for communication between domains: GPU time waiting for the network.
         crosses: Whether anything crosses links between switches of the back-end.
-        crosses_from: Where nothing does, fewest servers with which the topology makes it cross; None: it could already,
+        crosses_from: If nothing does, the fewest servers for which the topology makes it cross; None: it could already,
             or never does.
     """
 
@@ -267,13 +267,13 @@ class NetworkUse:
 
 
 def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:
-    """What the network carried.
+    """Computes the network use of a step.
 
     Args:
         record: The step, with the bytes of every link and bundle.
-        cluster: On which it ran.
-        decomposition: Of the step; says how much of it was waiting for bandwidth.
-        hot: How many of the busiest links to name.
+        cluster: The cluster.
+        decomposition: Decomposition of the step, for the time spent waiting for bandwidth.
+        hot: Number of busiest links to name.
     """
     record.require("the load of links", tables=["links"], graph=True)
     links = cluster.links
@@ -298,7 +298,7 @@ def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, 
 
 
 def _waited(decomposition: Decomposition, scale_up: set[str], *, within: bool, bandwidth_only: bool = False) -> float:
-    """Share of the step waited for communication inside (or across) scale-up domains."""
+    """Share of the step spent waiting for communication inside (or between) scale-up domains."""
     causes = ("bandwidth", "contention") if bandwidth_only else ("latency", "bandwidth", "contention")
     rows = (row for row in decomposition.rows if row.cause in causes)
     return math.fsum(row.share for row in rows if (row.group in scale_up) == within)

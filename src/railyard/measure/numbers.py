@@ -1,4 +1,4 @@
-"""Figures for people: three or four digits, the unit that suits, N/A rather than a misleading number."""
+"""Formats figures for people: three or four digits, a suitable unit, and N/A rather than a misleading number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STEPS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """Three or so digits, thousands with a separator."""
+    """About three digits, with thousands separators."""
     if value is None or not math.isfinite(value):
         return NOT_APPLICABLE
     if value == 0:
@@ -28,7 +28,7 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None, like: float | None = None) -> str:
-    """A time in the unit that suits it, or another."""
+    """A time in its best unit, or in that of another time."""
     if value is None or not math.isfinite(value):
         return NOT_APPLICABLE
     for scale, unit in ((86400 * 2, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, "us")):
@@ -38,14 +38,14 @@ def seconds(value: float | None, like: float | None = None) -> str:
 
 
 def power(watts: float | None, like: float | None = None) -> str:
-    """A power in the unit that suits it, or another."""
+    """A power in its best unit, or in that of another."""
     if watts is None:
         return NOT_APPLICABLE
     return f"{short(watts / 1e6)} MW" if (watts if like is None else like) >= 1e6 else f"{short(watts / 1e3)} kW"
 
 
 def dollars(value: float | None, like: float | None = None) -> str:
-    """An amount of money, `$41.2M`, in the unit that suits it, or another."""
+    """An amount of money, `$41.2M`, in its best unit, or in that of another."""
     if value is None:
         return NOT_APPLICABLE
     for scale, prefix in _STEPS:
@@ -55,7 +55,7 @@ def dollars(value: float | None, like: float | None = None) -> str:
 
 
 def pair(one: str, other: str, between: str) -> str:
-    """Two values in words, with their unit once: `9.12 -> 8.71 s`."""
+    """Two values with their unit once: `9.12 -> 8.71 s`."""
     number, _, unit = one.rpartition(" ")
     return f"{number if number and other.endswith(f' {unit}') else one} {between} {other}"
 

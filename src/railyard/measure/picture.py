@@ -1,4 +1,4 @@
-"""A drawing of the back-end network by tiers: neighbours are drawn together, with the load of their busiest link."""
+"""Drawing of the back-end network by tier: neighbors share a box, with the load of their busiest link."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ RANKS = 8
 def sample_ranks(
     stage: NDArray[np.int64], per_rank_utilization: NDArray[np.float64], *, count: int = RANKS
 ) -> list[int]:
-    """A few telling ranks: the first of pipeline stages spread over the pipeline, and the least and the most busy rank.
+    """A few representative ranks: the first of stages spread over the pipeline, and the least and most busy rank.
 
     Args:
         stage: int64[ranks], from `stages`.
         per_rank_utilization: float64[ranks].
-        count: At most so many.
+        count: Maximum number.
     """
     extremes = [int(np.argmin(per_rank_utilization)), int(np.argmax(per_rank_utilization))]
     firsts = np.unique(stage, return_index=True)[1]
@@ -50,8 +50,8 @@ def sample_ranks(
 def tracks(record: Record, ranks: Sequence[int], *, most_tasks: int = TASKS) -> TimelineFigures:
     """The result's `timeline`.
 
-    Tasks of one stream that follow each other without a pause and look alike (phase, operation, communicator) are drawn
-    as one. When there are still too many, the shortest are left out.
+    Consecutive tasks of one stream that look the same (phase, operation, communicator) are drawn as one. If there are
+    still too many, the shortest are left out.
 
     Returns:
         `ranks`, `tracks` (rank, stream, tasks as [start in us, duration in us, label index]) and `labels`.
@@ -103,7 +103,7 @@ def _longest(duration_ps: NDArray[np.int64], most: int) -> NDArray[np.int64]:
 
 
 def _looks(graph: TaskGraph) -> tuple[tuple[TrackLabel, ...], NDArray[np.int64]]:
-    """The labels as they are drawn, without layer and micro-batch, and the look of every label."""
+    """The labels as drawn, without layer and micro-batch, and the index of every label's look."""
     index: dict[tuple[str, str, str], int] = {}
     look_of = np.zeros(max(len(graph.labels), 1), np.int64)
     for number, label in enumerate(graph.labels):
@@ -112,12 +112,12 @@ def _looks(graph: TaskGraph) -> tuple[tuple[TrackLabel, ...], NDArray[np.int64]]
 
 
 BOXES = 20
-"""Boxes of one tier; more nodes than that are drawn several to a box."""
+"""Boxes per tier; with more nodes, several share a box."""
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """Boxes that the nodes of a network are drawn in, row by row.
+    """Boxes of a network's nodes, row by row.
 
     Attributes:
         row: int64[nodes], -1 for nodes that are not drawn.
@@ -132,7 +132,7 @@ class Drawing:
 
     @cached_property
     def _drawn(self) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Which links are drawn; of those the edge; of edges the two places in one number, and their links."""
+        """Drawn links and their edges; for the edges, both places packed into one number, and their links."""
         place = self.row[self.ends] * (BOXES + 1) + self.box[self.ends]
         drawn = (self.row[self.ends] >= 0).all(axis=0) & (place[0] != place[1])
         low, high = place[:, drawn].min(axis=0), place[:, drawn].max(axis=0)
@@ -161,7 +161,7 @@ class Drawing:
         return Picture(tiers=self.tiers, edges=edges)
 
     def busiest(self, load: NDArray[Any]) -> NDArray[Any]:
-        """The load of the busiest link of every edge, in the order of the picture's.
+        """The load of the busiest link of every edge, in the order of the picture's edges.
 
         Args:
             load: [..., links].
@@ -173,7 +173,7 @@ class Drawing:
         return np.maximum.reduceat(sorted_load, first, axis=-1) if len(pairs) else sorted_load
 
     def place(self, links: NDArray[np.int64], nodes: NDArray[np.int64]) -> PicturePlace:
-        """Where some links and nodes are drawn; nodes are joined by the edge between them, where there is one."""
+        """Where some links and nodes are drawn; adjacent nodes are connected by their edge."""
         drawn, edge, pairs, _ = self._drawn
         number = np.cumsum(drawn) - 1
         edges = set(edge[number[links[drawn[links]]]].tolist())
@@ -194,7 +194,7 @@ def drawing_of(cluster: Cluster) -> Drawing:
 
 
 def tiered(name: Sequence[str], row: NDArray[np.int64], tiers: Sequence[str], ends: NDArray[np.int64]) -> Drawing:
-    """Of any network whose nodes have a row: neighbours in the order of their names share a box.
+    """A drawing of any network whose nodes have a row: neighbors in name order share a box.
 
     Args:
         name: Of each node.
@@ -213,7 +213,7 @@ def tiered(name: Sequence[str], row: NDArray[np.int64], tiers: Sequence[str], en
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Numbers in names by their value: leaf 9 before leaf 10."""
+    """Key that sorts numbers in names by value: leaf 9 before leaf 10."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part]
 
 
@@ -271,7 +271,7 @@ def _places(cluster: Cluster, network: Network) -> tuple[NDArray[np.int64], NDAr
 def _ports(
     cluster: Cluster, network: Network, row_of: NDArray[np.int64], box_of: NDArray[np.int64]
 ) -> list[PictureBox]:
-    """Places the ports in the boxes of their servers; storage has a box of its own behind them."""
+    """Places the ports in the boxes of their servers; storage has a separate box after them."""
     box = _spread(cluster.servers)
     server = np.arange(cluster.ranks) // cluster.ranks_per_server
     ports = network.port_of_rank.astype(np.int64)
@@ -290,7 +290,7 @@ def _beyond(cluster: Cluster, network: Network) -> str:
 
 
 def _spread(nodes: int) -> NDArray[np.int64]:
-    """PictureBox of each node: neighbours share one, all boxes hold as many as possible alike."""
+    """Box of each node: neighbors share a box, and boxes are filled evenly."""
     return np.arange(nodes, dtype=np.int64) * min(nodes, BOXES) // max(nodes, 1)
 
 

@@ -1,7 +1,7 @@
-"""Which variant of a comparison is best, and which cannot be told from it.
+"""Which variant of a comparison is best, and which are tied with it.
 
 Two predictions share what they take from the same constants, and that part of their error cancels. What is left
-depends on what sets them apart:
+depends on how they differ:
 
 - **the network alone** (same job, layout and accelerators): computations are the same kernels and their error cancels,
   and so does the step without a scale-out network. What differs is the network tax, x_a and x_b, of which s_a and s_b

@@ -1,1 +1,1 @@
-"""What it costs: power, capital, dollars an hour and per million tokens, each as a range with its sources."""
+"""Cost: power, capital, dollars per hour and per million tokens, each as a range with its sources."""

@@ -1,7 +1,7 @@
-"""What the world around the cluster costs, and how often it fails: ranges, each open to the user's own value.
+"""Assumptions about prices and failure rates: ranges, each of which the user can replace.
 
-The catalogue holds capital cost, life, electricity, PUE, space, operations and installation with their sources; failure
-rates stand in `railyard.measure.job`, the draw of a waiting accelerator in `power.py`.
+The catalog has capital cost, life, electricity, PUE, space, operations and installation with their sources; failure
+rates are in `railyard.measure.job`, and the power of a waiting accelerator in `power.py`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def named_band(name: str, values: Range) -> NamedBand:
 
 SOURCE = "Ember, Yearly Electricity Data, by Our World in Data (CC BY 4.0)"
 USUAL = ("World", "Norway", "France", "United States", "Germany", "Ireland", "Singapore", "China", "Poland", "India")
-"""Grids that are shown where none is named: cleanest to dirtiest of places with many data centres, and the mean."""
+"""Grids shown if none is named: from cleanest to dirtiest among places with many data centers, and the world mean."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def grid(name: str, key: str) -> PowerGrid:
     """The grid of a country.
 
     Raises:
-        InputError: There is none of that name or code.
+        InputError: The name or code is unknown.
     """
     known = grids()
     if name.casefold() not in known:
@@ -149,25 +149,25 @@ PRICES = {
     "operations": "operations",
     "installation": "installation",
 }
-"""Which entry of the catalogue's prices fills which assumption."""
+"""Maps the catalog's prices to assumptions."""
 
 NAMES = (*PRICES, "mtbf_h", "restart_s")
 
 CHEAP_END: dict[str, Literal["low", "high"]] = {"life_years": "high", "mtbf_h": "high"}
-"""Assumptions whose high end is the cheap one; of all others it is the low end."""
+"""Assumptions whose high value is the cheap one; for all others it is the low value."""
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Uncertain numbers of the world around the cluster.
+    """Uncertain numbers of the environment of the cluster.
 
     Attributes:
         space_usd_per_kw_month: Provisioned space and power, per kW of IT nameplate power and month, without energy.
         operations: Staff, support and spares, share of capital cost per year.
         mtbf_h: Mean time between interruptions caused by one accelerator and its share of everything else, hours.
-        restart_s: From an interruption to the first step after it.
-        site: Where the cluster stands, of several that it may; empty where there is one.
-        grid: Whose electricity it is; None: not said.
+        restart_s: Time from an interruption to the first step after it.
+        site: Site of the cluster, of several possible ones; empty if there is one.
+        grid: Electricity grid; None: unknown.
     """
 
     cost_of_capital: Range
@@ -185,14 +185,14 @@ class Assumptions:
 
     @staticmethod
     def from_catalog(catalog: Catalog, overrides: Mapping[str, Range | float] | None = None) -> Assumptions:
-        """From the catalogue, with the user's own values in place of some.
+        """The catalog's values, with the user's values in place of some.
 
         Args:
-            catalog: Where the prices stand.
-            overrides: Values by the names of the attributes above; a number stands for a range without width.
+            catalog: Catalog with the prices.
+            overrides: Values by the names of the attributes above; a number is a range without width.
 
         Raises:
-            InputError: A name is unknown, or a value is not usable.
+            InputError: A name is unknown, or a value is not valid.
         """
         given = dict(overrides or {})
         ranges, sources = _defaults(catalog, given)
@@ -270,10 +270,10 @@ ABSENT = "carbon of making and moving the hardware: no figures for most parts"
 
 @dataclass(frozen=True)
 class Carbon:
-    """What a cluster's electricity emits on a grid.
+    """Emissions of a cluster's electricity on a grid.
 
     Attributes:
-        tonnes_per_year: t CO2 equivalent a year of 8,760 h, with cooling.
+        tonnes_per_year: t CO2 equivalent per year of 8,760 h, with cooling.
     """
 
     grid: PowerGrid
@@ -282,7 +282,7 @@ class Carbon:
 
 
 def carbon(on: PowerGrid, drawn_w: Range, joules_per_token: Range) -> Carbon:
-    """What a cluster emits on a grid."""
+    """Emissions of a cluster on a grid."""
     return Carbon(
         on,
         by_end(lambda end: at(drawn_w, end) / 1e3 * HOURS_PER_YEAR * on.g_per_kwh / 1e6),

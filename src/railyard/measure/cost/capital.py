@@ -1,4 +1,4 @@
-"""Capital: what the hardware costs, and what that is an hour.
+"""Capital: cost of the hardware, and its hourly equivalent.
 
     capex        = sum of parts + installation share of it
     CRF(r, n)    = r / (1 - (1 + r)^-n), what n equal yearly payments at interest r cost, each, for a loan of 1
@@ -71,7 +71,7 @@ class CostPart:
     """One line of the bill.
 
     Attributes:
-        power_w: Drawn by one piece; of an accelerator it is not used (`power.py` knows better).
+        power_w: Power of one piece; not used for accelerators (`power.py` has a better model).
     """
 
     component: str
@@ -82,7 +82,7 @@ class CostPart:
 
 
 def component_of(kind: str) -> str:
-    """The component to which an item kind of the bill belongs.
+    """The component of an item kind of the bill.
 
     Raises:
         InputError: The kind is unknown.
@@ -131,7 +131,7 @@ def capital_recovery_factor(interest: Any, years: Any) -> Any:
         pairs = zip(interest.tolist(), years.tolist(), strict=True)
         return np.array([capital_recovery_factor(*pair) for pair in pairs])
     if interest * years < sys.float_info.epsilon:
-        return 1 / years  # equal to the last digit; below this the quotient would be of denormal numbers, or of zeros
+        return 1 / years  # equal to the last digit; the quotient would be of denormals or zeros
     return interest / -math.expm1(-years * math.log1p(interest))
 
 
@@ -146,10 +146,10 @@ class CapexLine:
 
 @dataclass(frozen=True)
 class Capex:
-    """What the cluster costs to buy and install.
+    """Cost of buying and installing the cluster.
 
     Attributes:
-        accelerators: By which it is divided for the price of one.
+        accelerators: Divisor for the price per accelerator.
     """
 
     lines: tuple[CapexLine, ...]
@@ -166,7 +166,7 @@ class Capex:
         return self.total_usd.scaled(1 / self.accelerators)
 
     def line(self, name: str) -> Range:
-        """Price of one component; zero when the cluster has none of it."""
+        """Price of one component; zero if the cluster has none."""
         return total(line.price_usd for line in self.lines if line.name == name)
 
     def section(self) -> CapexFigures:
@@ -189,7 +189,7 @@ class Capex:
 
 
 def capex(parts: Sequence[CostPart], installation: Range, accelerators: int) -> Capex:
-    """What the cluster costs to buy and install.
+    """Cost of buying and installing the cluster.
 
     Args:
         parts: The bill of materials.

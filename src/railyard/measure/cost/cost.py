@@ -1,4 +1,4 @@
-"""Dollars an hour, and dollars per million tokens that count.
+"""Dollars per hour, and dollars per million goodput tokens.
 
     USD/h = capex x CRF(cost of capital, life) / 8760              capital
           + IT power x PUE x electricity price                     energy, metered
@@ -7,9 +7,9 @@
     CPMT  = USD/h / goodput tokens per hour x 10^6
 
 Goodput tokens are those of steps that count, over the whole time of the job: restarts, repeated work, checkpoint stalls
-and all waiting are in the denominator. Metered energy and provisioned power are kept apart: the first follows the
+and all waiting are in the denominator. Metered energy and provisioned power are separate: the first follows the
 simulated utilization, the second the nameplates. Every input is a range; low, typical and high cost take all inputs at
-their cheap end, middle and dear end.
+their cheap, middle and expensive values.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def hourly_inputs(bought: Capex, drawn: Power, assumptions: Assumptions) -> dict[str, Range]:
-    """Inputs of an hour's price: capital by part (USD), power (W), and the world around.
+    """Inputs of an hourly price: capital by part (USD), power (W), and the environment.
 
     Management servers, fabric managers, racks and their power count among the servers.
     """
@@ -85,10 +85,10 @@ BREAKDOWN = ("capital", "energy", "space", "operations")
 
 @dataclass(frozen=True)
 class JobFacts:
-    """The job, without how often it fails.
+    """The job, without its failure rate.
 
     Attributes:
-        lost_s: What given faults take from it once.
+        lost_s: Time that given faults take once.
     """
 
     tokens: float
@@ -99,10 +99,10 @@ class JobFacts:
     lost_s: float = 0.0
 
     def time(self, *, mtbf_h: float, restart_s: float) -> JobTime:
-        """How long the job takes when it fails that often.
+        """Duration of the job at this failure rate.
 
         Raises:
-            InputError: It would never end.
+            InputError: The job would never end.
         """
         return job_time(
             tokens=self.tokens,
@@ -118,7 +118,7 @@ class JobFacts:
 
 @dataclass(frozen=True)
 class CostModel:
-    """Everything that a cost depends on, each input a range.
+    """All inputs of a cost, each a range.
 
     Attributes:
         inputs: Ranges by name: `accelerators_usd`, `servers_usd`, `network_usd`, `storage_usd`, `installation`,
@@ -130,11 +130,11 @@ class CostModel:
     job: JobFacts
 
     def values(self, end: End) -> dict[str, float]:
-        """All inputs at their cheap end (`low`), middle, or dear end (`high`)."""
+        """All inputs at their cheap (`low`), middle, or expensive (`high`) values."""
         return {name: at(band, input_end(name, end)) for name, band in self.inputs.items()}
 
     def usd_per_h(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Dollars an hour of the whole cluster, by part of `BREAKDOWN`."""
+        """Dollars per hour of the whole cluster, by part of `BREAKDOWN`."""
         return usd_per_h(values)
 
     def tokens_per_h(self, values: Mapping[str, float]) -> float:
@@ -153,10 +153,10 @@ class CostModel:
 
 
 def usd_per_h(values: Mapping[str, N]) -> dict[str, N]:
-    """Dollars an hour of hardware, by part of `BREAKDOWN`.
+    """Dollars per hour of hardware, by part of `BREAKDOWN`.
 
     Args:
-        values: One number, or float64[n], for each of `CostModel.inputs` but those of failures.
+        values: One number, or float64[n], for each of `CostModel.inputs` except those of failures.
     """
     hardware: Any = sum(values[name] for name in ("accelerators_usd", "servers_usd", "network_usd", "storage_usd"))
     capital = hardware * (1 + values["installation"])
@@ -170,7 +170,7 @@ def usd_per_h(values: Mapping[str, N]) -> dict[str, N]:
 
 
 def input_end(name: str, end: End) -> End:
-    """Where the input lies when the cost is at `end`."""
+    """The end of the input's range that gives the cost at `end`."""
     if end == "typical" or CHEAP_END.get(name, "low") == "low":
         return end
     flipped: dict[End, Literal["low", "high"]] = {"low": "high", "high": "low"}
@@ -178,10 +178,10 @@ def input_end(name: str, end: End) -> End:
 
 
 def cpmt(cost_per_hour_usd: float, tokens_per_h: float) -> float:
-    """Dollars per million tokens: the definition.
+    """Definition of dollars per million tokens.
 
     Args:
-        cost_per_hour_usd: Of everything that runs the job.
+        cost_per_hour_usd: Cost of everything that runs the job.
         tokens_per_h: Goodput, more than 0.
     """
     return cost_per_hour_usd / tokens_per_h * 1e6
@@ -214,10 +214,10 @@ def cost_of(model: CostModel) -> Cpmt:
 
 @dataclass(frozen=True)
 class Hourly:
-    """What a cluster costs an hour while it does some work.
+    """Hourly cost of a cluster under some load.
 
     Attributes:
-        parts: Dollars an hour by part of `BREAKDOWN`; at each end they add up to the total.
+        parts: Dollars per hour by part of `BREAKDOWN`; at each end they sum to the total.
     """
 
     power: Power
@@ -239,7 +239,7 @@ class Hourly:
 def hourly(
     decomposition: StepShares, accelerator: Accelerator, parts: Sequence[CostPart], assumptions: Assumptions
 ) -> Hourly:
-    """What an hour of a cluster costs."""
+    """Hourly cost of a cluster."""
     bought = capex(parts, assumptions.installation, decomposition.ranks)
     drawn = power(decomposition, accelerator, parts, assumptions.pue)
     inputs = hourly_inputs(bought, drawn, assumptions)

@@ -1,12 +1,14 @@
-"""From a measured step, or pools of accelerators, and a bill of materials to power, capital and the price of tokens.
+"""Power, capital and token prices from a measured step, or pools of accelerators, and a bill of materials.
 
-The prices of `serving.py` divide all dollars by the input, the output, or all tokens. Next to them stands a split that
-adds up, as price lists have it:
+The prices of `serving.py` divide all dollars by the input, the output, or all tokens. There is also a split that sums
+to
+the total, as in price lists:
 
     input  = USD/h x (share of accelerator time that prompts take) / input tokens per hour x 10^6
     output = USD/h x (the rest)                                    / output tokens per hour x 10^6
 
-Idle time is charged to both as busy time is. Metered power is what the pools drew, provisioned power the nameplates.
+Idle time is charged to both in proportion to busy time. Metered power is that of the pools, provisioned power the
+nameplates.
 """
 
 from __future__ import annotations
@@ -47,11 +49,11 @@ DRAW = Source(
 
 @dataclass(frozen=True)
 class Use:
-    """How the accelerators of one pool spend their time.
+    """Time shares of one pool's accelerators.
 
     Attributes:
-        prompt: Share of the time in which prompts are computed.
-        hidden: Share in which collectives run behind other work.
+        prompt: Share of the time spent on prompts.
+        hidden: Share in which collectives overlap other work.
     """
 
     accelerator: Accelerator
@@ -65,11 +67,11 @@ class Use:
 
 @dataclass(frozen=True)
 class DeploymentCost:
-    """What a deployment costs.
+    """Cost of a deployment.
 
     Attributes:
-        rented: The same for who rents the accelerators on demand.
-        prompt_share: Share of the accelerators' busy time that prompts take, by what they cost.
+        rented: The same for accelerators rented on demand.
+        prompt_share: Share of the accelerators' busy time spent on prompts, weighted by cost.
     """
 
     power: Power
@@ -81,11 +83,11 @@ class DeploymentCost:
 
     @property
     def usd_per_h(self) -> Range:
-        """Of the whole deployment, owned."""
+        """Hourly cost of the whole deployment, owned."""
         return total(band for _, band in self.owned.parts)
 
     def section(self) -> ServingCostFigures | None:
-        """The result's `cpmt`; None when no request met the objective, for nothing was bought then."""
+        """The result's `cpmt`; None if no request met the objective, because then there is no price."""
         everything, asked, answered = (self.owned.tokens[kind] for kind in ("total", "input", "output"))
         if everything is None or asked is None or answered is None:
             return None
@@ -109,16 +111,16 @@ class DeploymentCost:
 def deployment_cost(
     *, uses: Sequence[Use], parts: Sequence[CostPart], goodput: PaidGoodput, assumptions: Assumptions
 ) -> DeploymentCost:
-    """What a deployment costs.
+    """Cost of a deployment.
 
     Args:
-        uses: How each pool's accelerators spend their time, idle ones too.
+        uses: Time shares of each pool's accelerators, including idle ones.
         parts: The bill of materials.
         goodput: The tokens that count.
-        assumptions: The world around.
+        assumptions: Prices and failure rates.
 
     Raises:
-        InputError: The bill holds an unknown kind.
+        InputError: The bill has an unknown kind.
     """
     count = sum(use.count for use in uses)
     bought = capex(parts, assumptions.installation, count)
@@ -193,14 +195,14 @@ SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
     "mtbf_h": ("hours between failures of one accelerator", lambda value: f"{value:.0f} h"),
     "restart_s": ("restart", lambda value: f"{value / 60:.3g} min"),
 }
-"""How an input is named and written for people."""
+"""Name and format of inputs for people."""
 
 
 def sensitivity(model: CostModel) -> list[SwingRow]:
-    """Every assumption that has a width, the one that matters most first.
+    """Every assumption with a range, the most influential first.
 
     Raises:
-        InputError: With some value the job would never end.
+        InputError: The job would never end with some value.
     """
     typical = model.values("typical")
     swings = []
@@ -223,7 +225,7 @@ def sensitivity(model: CostModel) -> list[SwingRow]:
 
 @dataclass(frozen=True)
 class Rental:
-    """What the same accelerators cost when they are rented."""
+    """Cost of renting the same accelerators."""
 
     usd_per_gpu_h: Range
     cpmt: Range
@@ -235,11 +237,11 @@ class Rental:
 
 @dataclass(frozen=True)
 class Economics:
-    """What a job costs on a cluster.
+    """Cost of a job on a cluster.
 
     Attributes:
         cpmt: Cost per million tokens when the cluster is owned.
-        contract: Rented for three years, where the catalogue knows a price.
+        contract: Rented for three years, if the catalog has a price.
         joules_per_token: Metered energy with cooling, per goodput token.
         tokens_per_s_per_mw: Goodput tokens per second and megawatt drawn, typical.
     """
@@ -256,7 +258,7 @@ class Economics:
     sources: tuple[Source, ...]
 
     def section(self) -> TrainingCost:
-        """The result's `cpmt`, with sensitivity and the rented cluster beside it."""
+        """The result's `cpmt`, with sensitivity and the rented cluster."""
         total = self.cpmt.total
         return TrainingCost(
             low=total.low,
@@ -280,7 +282,7 @@ def cost_model(
     job: JobFacts,
     assumptions: Assumptions,
 ) -> tuple[Capex, Power, CostModel]:
-    """Capital, power, and everything that a cost depends on; arguments as of `evaluate`."""
+    """Capital, power, and all other inputs of a cost; arguments as in `evaluate`."""
     bought = capex(parts, assumptions.installation, job.accelerators)
     drawn = power(decomposition, accelerator, parts, assumptions.pue)
     inputs = hourly_inputs(bought, drawn, assumptions)
@@ -297,18 +299,19 @@ def evaluate(
     assumptions: Assumptions,
     sources: Sequence[Source] = (),
 ) -> Economics:
-    """What a job costs on a cluster.
+    """Cost of a job on a cluster.
 
     Args:
-        decomposition: How its step is spent.
-        accelerator: On what.
+        decomposition: Time shares of its step.
+        accelerator: The accelerator.
         parts: The bill of materials.
         job: Budget and step.
-        assumptions: The world around.
-        sources: Of the parts' prices and powers; those of accelerator, assumptions and power model are added here.
+        assumptions: Prices and failure rates.
+        sources: Sources of the parts' prices and powers; those of accelerator, assumptions and power model are added
+            here.
 
     Raises:
-        InputError: The job would never end, or the bill holds an unknown kind.
+        InputError: The job would never end, or the bill has an unknown kind.
     """
     bought, drawn, model = cost_model(
         decomposition=decomposition, accelerator=accelerator, parts=parts, job=job, assumptions=assumptions

@@ -1,4 +1,4 @@
-"""Power by component, from how the step was spent.
+"""Power by component, from the time shares of a step.
 
 An accelerator draws, at every moment, idle + (TDP - idle) x a, where a depends on what its compute stream does:
 
@@ -13,8 +13,8 @@ bounds. Host, NICs, switches, optics and storage draw what the catalogue says, b
 - 1) times all of it.
 
 The *data movement tax* is the share of NICs, switches, optics and cables in the IT power. Links inside a server or rack
-are part of its accelerators and host. Provisioned power is a different quantity: nameplate, whatever is drawn, for that
-is what space is sold by.
+belong to its accelerators and host. Provisioned power is a separate quantity: the nameplates, independent of the actual
+power, because space is priced by it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ SOURCES = (
 
 
 class StepShares(Protocol):
-    """How a step was spent: what is needed of a decomposition."""
+    """Time shares of a step: the part of a decomposition that is needed here."""
 
     @property
     def rows(self) -> tuple[TimeRow, ...]:
@@ -114,7 +114,7 @@ class PowerLine:
 
 @dataclass(frozen=True)
 class Power:
-    """What the cluster draws while it runs."""
+    """Power of the running cluster."""
 
     lines: tuple[PowerLine, ...]
     provisioned_w: Range
@@ -153,7 +153,7 @@ class Power:
         )
 
     def deployment_section(self) -> DeploymentPower:
-        """The result's `power` of a service: metered and provisioned apart."""
+        """The result's `power` of a service: metered and provisioned power."""
         return DeploymentPower(
             components=self.components(),
             total_w=band_of(self.total_w),
@@ -176,14 +176,14 @@ class Power:
 
 
 def activity(row: TimeRow) -> Range:
-    """How far above idle an accelerator draws during one line of the decomposition, as a share of TDP minus idle."""
+    """Power of an accelerator above idle during one line of the decomposition, as a share of TDP minus idle."""
     if row.cause == "compute":
         return MEMORY_BOUND if row.phase in MEMORY_BOUND_PHASES else MATRIX
     return COMMUNICATION if row.cause in NETWORK_CAUSES else WAITING
 
 
 def accelerator_w(decomposition: StepShares, accelerator: Accelerator) -> Range:
-    """What one accelerator draws, mean over ranks and step, W."""
+    """Power of one accelerator, averaged over ranks and step, W."""
     idle = accelerator.idle_power_w
 
     def drawn(end: End) -> float:
@@ -195,12 +195,12 @@ def accelerator_w(decomposition: StepShares, accelerator: Accelerator) -> Range:
 
 
 def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[CostPart], pue: Range) -> Power:
-    """What the cluster draws while it runs the step.
+    """Power of the cluster while it runs the step.
 
     Args:
-        decomposition: How the step was spent.
+        decomposition: Time shares of the step.
         accelerator: What it runs on.
-        parts: The bill of materials; accelerators beyond the ranks of the job are powered and idle.
+        parts: The bill of materials; accelerators beyond the ranks of the job are powered but idle.
         pue: Facility power over IT power.
     """
     ranks = decomposition.ranks

@@ -1,4 +1,4 @@
-"""Dollars per million tokens of inference, from what was served well and not from what could be.
+"""Dollars per million tokens of inference, from requests that met the SLO rather than from peak capacity.
 
     goodput = tokens of requests that met the SLO / seconds of the steady window, idle ones included
     CPMT    = USD/h / (goodput tokens/s x 3600) x 10^6      of input, of output, and of all tokens
@@ -48,16 +48,16 @@ OWNED = (
     "provisioned_w",
     "space_usd_per_kw_month",
 )
-"""What an owner's bill needs; `it_w` is metered, `provisioned_w` the nameplates."""
+"""Inputs of an owner's bill; `it_w` is metered, `provisioned_w` the nameplates."""
 
 
 @dataclass(frozen=True)
 class PaidGoodput:
-    """What was served within the SLO.
+    """Tokens served within the SLO.
 
     Attributes:
-        seconds: In which they ended: the steady window of the run.
-        cached_share: Share of those input tokens that a prefix cache held.
+        seconds: Length of the steady window in which they ended.
+        cached_share: Share of those input tokens found in a prefix cache.
     """
 
     input_tokens: float
@@ -84,10 +84,10 @@ class PaidGoodput:
 
         Args:
             met: Whether each request met the SLO.
-            input_tokens: Of each.
-            output_tokens: Of each.
-            seconds: In which they ended.
-            cached: Input tokens of each that a prefix cache held.
+            input_tokens: Input tokens of each.
+            output_tokens: Output tokens of each.
+            seconds: Length of the window in which they ended.
+            cached: Input tokens of each found in a prefix cache.
         """
         good = np.asarray(met, bool)
         asked = float(np.sum(input_tokens, where=good, dtype=float))
@@ -112,15 +112,16 @@ class PaidGoodput:
 
 @dataclass(frozen=True)
 class ServingCost:
-    """What tokens cost.
+    """Price of tokens.
 
     Attributes:
-        tokens: USD per million `input`, `output` and `total` tokens, each over the whole bill; None where no request
-            met the SLO, for then no price would do.
-        parts: USD an hour of the deployment by part: `BREAKDOWN`, or `rent`.
-        joules_per_token: Metered IT energy over all goodput tokens; None where it is not known or nothing was served.
-        metered_w: IT power that was drawn; None where it is not known.
-        provisioned_w: IT power that was paid for in space; None where it is not known.
+        tokens: USD per million `input`, `output` and `total` tokens, each over the whole bill; None if no request met
+            the
+            SLO, because then no price is high enough.
+        parts: USD per hour of the deployment by part: `BREAKDOWN`, or `rent`.
+        joules_per_token: Metered IT energy over all goodput tokens; None if unknown or if nothing was served.
+        metered_w: Metered IT power; None if unknown.
+        provisioned_w: IT power for which space is paid; None if unknown.
     """
 
     tokens: Mapping[str, Range | None]
@@ -133,7 +134,7 @@ class ServingCost:
 
 
 def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) -> ServingCost:
-    """What tokens cost who owns the deployment.
+    """Price of tokens for an owner of the deployment.
 
     Raises:
         InputError: A range is missing, unknown or negative.
@@ -151,13 +152,13 @@ def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) 
 def rented(
     usd_per_gpu_h: Range, goodput: PaidGoodput, accelerators: float, *, it_w: Range | None = None
 ) -> ServingCost:
-    """What tokens cost who rents accelerators by the hour; energy and space are in the rent.
+    """Price of tokens with accelerators rented by the hour; energy and space are part of the rent.
 
     Args:
         usd_per_gpu_h: Rent of one accelerator.
         goodput: What was served within the SLO.
         accelerators: Mean number rented.
-        it_w: Power that was metered, for the energy of a token.
+        it_w: Metered power, for the energy per token.
 
     Raises:
         InputError: The rent is negative, or there are no accelerators.
@@ -215,28 +216,28 @@ _STEPS = 288  # five minutes each
 
 @dataclass(frozen=True)
 class Unit:
-    """What is started and stopped as one.
+    """The unit that is started and stopped as a whole.
 
     Attributes:
-        tokens_per_s: That all of them serve together: input tokens, cached ones included, or output tokens.
+        tokens_per_s: Throughput of the unit: input tokens, including cached ones, or output tokens.
     """
 
     accelerators: int
     tokens_per_s: float
 
     def __post_init__(self) -> None:
-        """Refuses a unit that serves nothing."""
+        """Rejects a unit that serves nothing."""
         if self.accelerators < 1 or not (math.isfinite(self.tokens_per_s) and self.tokens_per_s > 0):
             raise InputError("a unit has accelerators and serves tokens", key="unit", found=self)
 
 
 @dataclass(frozen=True)
 class Day:
-    """What a day asks of a service.
+    """Load of a service over a day.
 
     Attributes:
-        cached_share: Share of the input tokens that a cache had.
-        peak: The day's highest load over its mean.
+        cached_share: Share of the input tokens found in a cache.
+        peak: Peak load of the day over its mean.
     """
 
     input_tokens: float
@@ -245,7 +246,7 @@ class Day:
     peak: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuses a day without tokens, and a peak below the mean or so high that the night would be below zero."""
+        """Rejects a day without tokens, and a peak below the mean or so high that the night would be negative."""
         if not (self.input_tokens > 0 and self.output_tokens > 0):
             raise InputError("a day has input and output tokens", key="day", found=self)
         if not 1 <= self.peak <= 2:
@@ -253,7 +254,7 @@ class Day:
 
 
 def mean_accelerators(day: Day, tokens: float, unit: Unit) -> float:
-    """Accelerators that run in the mean of a day."""
+    """Mean number of running accelerators over a day."""
     mean = tokens / DAY_S / unit.tokens_per_s
     load = (mean * (1 + (day.peak - 1) * math.cos(2 * math.pi * step / _STEPS)) for step in range(_STEPS))
     return unit.accelerators * sum(math.ceil(each - 1e-9) for each in load) / _STEPS

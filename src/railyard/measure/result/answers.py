@@ -1,4 +1,4 @@
-"""What commands other than `run` answer: the documents that they keep, and that reports and the page show."""
+"""Documents of commands other than `run`, as stored and as shown by reports and the web page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railyard.measure.result.section import Count, Figures, Share, Values
 
 
 class PicturePlace(Figures):
-    """Boxes and edges of a `Picture`; both empty where it is not on it."""
+    """Boxes and edges of a `Picture`; both empty if it is not shown."""
 
     boxes: tuple[tuple[Count, Count], ...] = Field(description="tier and box")
     edges: tuple[Count, ...] = Field(description="numbers of edges")
@@ -27,7 +27,7 @@ class CableEnds(Figures):
 
 
 class FindingRow(Figures):
-    """One thing that is wrong, where, and what it costs."""
+    """A finding: what is wrong, where, and what it costs."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -57,12 +57,12 @@ class FindingRow(Figures):
 
 
 class AuditAnswer(Figures):
-    """What is wrong with a network as found, dearest first."""
+    """Findings in a network as found, most expensive first."""
 
     format: Literal["railyard-audit/1"] = Field(description="of this document")
     name: str = Field(description="of what was read")
     version: str = Field(description="of Railyard")
-    findings: tuple[FindingRow, ...] = Field(description="dearest first")
+    findings: tuple[FindingRow, ...] = Field(description="most expensive first")
     design: Values = Field(description="against what, in figures")
     loss: float = Field(description="share of the accelerators' time that all findings cost together")
     usd_per_month: float = Field(description="the same in dollars")
@@ -106,7 +106,7 @@ class SuspectRow(Figures):
     pattern: Literal["constant", "intermittent"] = Field(description="slow in every step, or in some")
     slow_steps: tuple[int, ...] = Field(
         description="in which steps, as traces number them (from 0 where nothing marks them); empty where steps were"
-        " not told apart"
+        " not distinguished"
     )
     evidence: str = Field(description="what is slow, by how much and in which steps, in words")
     usd_per_hour: float | None = Field(description="what it costs; null where no price is known")
@@ -117,7 +117,7 @@ class TestStep(Figures):
     """A test that would settle it."""
 
     run: str = Field(description="what to do")
-    expected: str = Field(description="what comes out where it is well")
+    expected: str = Field(description="the result of a healthy system")
     otherwise: str = Field(description="what it means where that does not come out")
 
 
@@ -133,7 +133,7 @@ class DiagnosisAnswer(Figures):
         " nothing is wrong"
     )
     missing_ranks: tuple[int, ...] = Field(description="ranks of the job without a trace")
-    what_if: Values = Field(description="S and the like, where there is a replay; else empty")
+    what_if: Values = Field(description="S and similar figures of a replay; empty without one")
     notes: tuple[str, ...] = Field(description="what stands between and a surer answer")
     steps: tuple[TestStep, ...] = Field(description="tests that would settle it, in order")
     picture: Picture | None = Field(description="of the cluster's network; null without a cluster")
@@ -160,7 +160,7 @@ class CheckRow(Figures):
     variant: str = Field(description="of which it was judged")
     found: str = Field(description="what was found, in words")
     holds: bool = Field(description="whether it holds")
-    remark: str | None = Field(default=None, description="what should be known besides; absent where nothing is")
+    remark: str | None = Field(default=None, description="further remark; absent if there is none")
 
 
 class CheckAnswer(Figures):

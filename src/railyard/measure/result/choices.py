@@ -46,7 +46,7 @@ class PlanDesign(Figures):
     figures: dict[str, float | None] = Field(description="everything else that was worked out; null: without end")
     by_demand: dict[str, dict[str, float | None]] = Field(description="objectives by demand")
     tail: float | None = Field(description="largest slowdown of a flow among its packet runs; null without one")
-    why_not: str = Field(description="what sets it apart from the best; empty for the best")
+    why_not: str = Field(description="why it is worse than the best; empty for the best")
     beaten_by: str | None = Field(description="a design that beats it in every objective")
 
 
@@ -208,13 +208,11 @@ class PlanAnswer(Figures):
     seed: Count = Field(description="of every draw")
     objectives: tuple[PlanObjective, ...] = Field(min_length=1, description="the first ranks")
     best: str | None = Field(description="the best design; null where it was stopped before one was found")
-    bound: PlanBound | None = Field(
-        description="what no product reaches; null where the space has none beside products"
-    )
+    bound: PlanBound | None = Field(description="bound that no product reaches; null if the space has none")
     front: tuple[PlanDesign, ...] = Field(description="designs that nothing beats in every objective, the best first")
     runners_up: tuple[PlanDesign, ...] = Field(description="further designs that were looked at closely")
-    constraints: tuple[PlanConstraint, ...] = Field(description="the dearest first")
-    tornado: tuple[PlanSwing, ...] = Field(description="what the choice hangs on, the most first")
+    constraints: tuple[PlanConstraint, ...] = Field(description="the most expensive first")
+    tornado: tuple[PlanSwing, ...] = Field(description="what the choice depends on, the strongest first")
     measure_first: tuple[PlanMeasure, ...] = Field(description="what to measure before choosing, the most first")
     break_even: tuple[PlanBreakEven, ...] = Field(description="the nearest to today's prices first")
     port_prices: tuple[PlanPortPrice, ...] = Field(description="of other designs, the best first")
@@ -345,7 +343,7 @@ class TuneAnswer(Figures):
     stopped: bool = Field(description="whether it was stopped before its end: the settings are the best so far")
     settings: Values = Field(description="dotted keys and values that differ")
     recommended: Values = Field(description="the settings where they are surely better; else empty")
-    changes: tuple[SettingChange, ...] = Field(description="the settings beside what was written")
+    changes: tuple[SettingChange, ...] = Field(description="the settings next to the written ones")
     seen: SeenGain = Field(description="on the draws of the search")
     unseen: UnseenGain | None = Field(
         description="on draws and loads unseen; null where it was stopped before two of these"

@@ -140,7 +140,7 @@ class TrafficFigures(Figures):
     client_down_bytes: float = Field(description="to one participant")
     client_up_bytes: float = Field(description="from one participant")
     secrecy_bytes: float = Field(
-        description="of these, of secure aggregation besides the update, a participant, both ways"
+        description="of these, secure aggregation's in addition to the update, per participant, both ways"
     )
     wasted_share: Share = Field(description="of all bytes that no update came of")
 

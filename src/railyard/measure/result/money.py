@@ -91,7 +91,7 @@ class Verdict(Figures):
         "leading variant gets, less one; null without either"
     )
     best: str | None = Field(description="the leading variant where no other is tied with it; null where one is")
-    ties: tuple[str, ...] = Field(description="variants that cannot be told from the leading one")
+    ties: tuple[str, ...] = Field(description="variants that are tied with the leading one")
     ranking: tuple[str, ...] = Field(
         description="variants that can be bought: those that finished, the best first, then the others, those that "
         "lose least to faults first; empty where variants do different work"
@@ -105,9 +105,9 @@ class PowerComponent(Figures):
     """What one kind of part draws."""
 
     name: str = Field(description="accelerator, host, nic, switch, optics, storage or cooling")
-    low_w: float = Field(description="cheap end, W")
+    low_w: float = Field(description="low end, W")
     typical_w: float = Field(description="typical, W")
-    high_w: float = Field(description="dear end, W")
+    high_w: float = Field(description="high end, W")
 
     @property
     def ends(self) -> tuple[float, float, float]:
@@ -130,7 +130,7 @@ class PowerFigures(Figures):
 
 
 class DeploymentPower(PowerFigures):
-    """What a deployment draws, metered and provisioned apart."""
+    """Metered and provisioned power of a deployment."""
 
     data_movement_share: Share = Field(description="of NICs, switches and optics in the IT power, 0 to 1")
 
@@ -146,9 +146,9 @@ class CapexComponent(Figures):
     """What one kind of part costs to buy."""
 
     name: str = Field(description="accelerators, servers, network, storage parts, installation")
-    low_usd: float = Field(description="cheap end, USD")
+    low_usd: float = Field(description="low end, USD")
     typical_usd: float = Field(description="typical, USD")
-    high_usd: float = Field(description="dear end, USD")
+    high_usd: float = Field(description="high end, USD")
     count: Number = Field(description="how many of them")
 
     @property
@@ -241,7 +241,7 @@ class ServingCostFigures(Figures):
     )
     usd_per_h: Band = Field(description="of the deployment, USD/h")
     prompt_share: Share = Field(description="of accelerator time that prompts take, by price, 0 to 1")
-    cached_share: Share = Field(description="of the input tokens that caches held, 0 to 1")
+    cached_share: Share = Field(description="of the input tokens found in caches, 0 to 1")
 
     @model_validator(mode="after")
     def _sum(self) -> Self:

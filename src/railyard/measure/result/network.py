@@ -86,7 +86,7 @@ class PausedLink(Figures):
     link: str = Field(description="from where to where")
     paused_us: float = Field(description="us")
     pauses: Count = Field(description="how often")
-    origin: str = Field(description="link whose buffer began it; `unknown` where it cannot be told")
+    origin: str = Field(description="link whose buffer started it; `unknown` if unclear")
 
 
 class Victim(Figures):
@@ -162,7 +162,7 @@ class FaultFigures(Figures):
     at_s: float = Field(description="from the start of the job, s")
     outcome: Literal["rerouted", "waited", "aborted", "slowed", "stalled", "unnoticed"] = Field(
         description="rerouted: traffic has other paths; waited: until it was back; aborted: the job ended; slowed; "
-        "stalled: traffic stood still though nothing was dead, until the job was aborted; unnoticed"
+        "stalled: traffic stalled though nothing was dead, until the job was aborted; unnoticed"
     )
     links: Count = Field(description="links of all tiers that are hit; both directions of a cable are one link")
     share: Share = Field(description="of the links of their tier; of several tiers, of the one that loses most")
@@ -173,7 +173,7 @@ class FaultFigures(Figures):
         description="how much longer the step is in which it happens; of an aborted one all of it, s"
     )
     slower: float = Field(description="a later step over one without the fault, while it lasts; 1 where it costs none")
-    lost_s: float = Field(description="of the job, all parts, s; without steps that are slower for good")
+    lost_s: float = Field(description="of the job, all parts, s; without permanently slower steps")
     parts: tuple[LostTime, ...] = Field(description="of that time")
 
 

@@ -1,4 +1,4 @@
-"""What a cluster did in months: waiting, use, what became of its time, who slowed whom, dollars by tenant."""
+"""A cluster over months: waiting, use, where its time went, noisy neighbors, dollars by tenant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobCounts(Figures):
     ended: Count = Field(description="that were ended: at their limit, or after failing too often")
     running: Count = Field(description="that ran at the end")
     waiting: Count = Field(description="that waited at the end")
-    stuck: Count = Field(description="that wait for ever")
+    stuck: Count = Field(description="that wait forever")
     unsubmitted: Count = Field(description="whose submission is after the end of the run")
     never_started: Count = Field(description="of those that wait: that never had nodes")
 
@@ -39,7 +39,7 @@ class JobCounts(Figures):
 
 
 class SteadyFigures(Figures):
-    """The part of the run whose figures are given, where nothing else is said: the steady window."""
+    """The steady window, the part of the run that figures describe by default."""
 
     start_s: float = Field(description="from when, from the start of the run, s")
     end_s: float = Field(description="until when, s")
@@ -194,7 +194,7 @@ class DrawBand(Figures):
 
 
 class DrawFigures(Figures):
-    """What hangs on when things fail: the run again with other draws of the failures, all else the same."""
+    """How results depend on when things fail: runs with other failure draws, all else the same."""
 
     goodput: DrawBand = Field(description="accelerator time that was work")
     ettr: DrawBand = Field(description="work over the time that jobs had nodes")
@@ -253,7 +253,7 @@ class HeatFigures(Figures):
 
 
 class OperateFigures(Figures):
-    """A run of many jobs on one cluster; figures are those of its steady window where nothing else is said."""
+    """A run of many jobs on one cluster; figures are those of its steady window by default."""
 
     span_s: float = Field(description="how long the whole run was, s")
     nodes: Count = Field(description="of the cluster")

@@ -83,7 +83,7 @@ class Result(Figures):
     provenance: ProvenanceFigures = Field(description="where the numbers come from")
     variants: tuple[Variant, ...] = Field(min_length=1, description="in the order of the comparison")
     verdict: Verdict | None = Field(
-        default=None, description="which variant is best and which cannot be told from it; absent without a comparison"
+        default=None, description="which variant is best and which are tied with it; absent without a comparison"
     )
     failed: tuple[FailedVariant, ...] | None = Field(
         default=None, description="variants that did not end well; absent where all did"

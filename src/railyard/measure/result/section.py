@@ -84,7 +84,7 @@ def names(rows: Sequence[Any]) -> list[str]:
 
 
 def _have(rows: Sequence[Any], keys: Sequence[str]) -> bool:
-    """Whether all rows have these keys; fractions tell rows of one name apart and are no name by themselves."""
+    """Whether all rows have these keys; fractions distinguish rows of one name but are not a name themselves."""
     allowed = {key: str | int | float if key != keys[0] else str | int for key in keys}
     return all(isinstance(row, dict) and all(isinstance(row.get(key), allowed[key]) for key in keys) for row in rows)
 
@@ -175,11 +175,11 @@ class Figures(BaseModel):
 
 
 class Band(Figures):
-    """A figure at the cheap end of every assumption, in the middle, and at the dear end."""
+    """A figure with every assumption at its low-cost, middle and high-cost value."""
 
-    low: float = Field(description="every assumption at its cheap end")
+    low: float = Field(description="every assumption at its low-cost end")
     typical: float = Field(description="every assumption typical")
-    high: float = Field(description="every assumption at its dear end")
+    high: float = Field(description="every assumption at its high-cost end")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -198,9 +198,9 @@ class NamedBand(Figures):
     """One part of a figure that has a band."""
 
     name: str = Field(description="of the part")
-    low: float = Field(description="every assumption at its cheap end")
+    low: float = Field(description="every assumption at its low-cost end")
     typical: float = Field(description="every assumption typical")
-    high: float = Field(description="every assumption at its dear end")
+    high: float = Field(description="every assumption at its high-cost end")
 
     @property
     def ends(self) -> tuple[float, float, float]:

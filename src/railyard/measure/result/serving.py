@@ -166,7 +166,7 @@ class SideRow(Figures):
 
 
 class ApartFigures(Figures):
-    """Attention and feed-forward networks apart."""
+    """Attention and feed-forward networks on separate accelerators."""
 
     micro_batches: Count = Field(description="that go round")
     micro_batches_wanted: Count = Field(description="that would hide all transfers")
@@ -357,11 +357,11 @@ class ReplicaTrial(Figures):
     pool: str = Field(description="role of the pool that grows")
     replicas: Count = Field(description="of the pool then")
     accelerators: Count = Field(description="of the replica")
-    ttft_p99_s: float | None = Field(description="99th percentile, s; null where it cannot be had")
-    tpot_p99_s: float | None = Field(description="99th percentile, s; null where it cannot be had")
-    attainment: Share | None = Field(description="share that met the objective, 0 to 1; null where it cannot be had")
-    goodput_rps: float | None = Field(description="requests a second that did; null where it cannot be had")
-    reason: str = Field(description="why it cannot be had, empty where it was simulated")
+    ttft_p99_s: float | None = Field(description="99th percentile, s; null if not available")
+    tpot_p99_s: float | None = Field(description="99th percentile, s; null if not available")
+    attainment: Share | None = Field(description="share that met the objective, 0 to 1; null if not available")
+    goodput_rps: float | None = Field(description="requests a second that did; null if not available")
+    reason: str = Field(description="why it is not available, empty if it was simulated")
 
 
 class ModelServing(ServingFigures):

@@ -81,11 +81,11 @@ class DataFigures(Figures):
     bytes_per_rank: Number = Field(description="from storage in a step, bytes")
     bytes_per_step: Number = Field(description="of all ranks that read, bytes")
     requests_per_rank: Number = Field(description="of a step")
-    hit_rate: Share = Field(description="of bytes that the cache held, 0 to 1")
+    hit_rate: Share = Field(description="of bytes found in the cache, 0 to 1")
     readers: Count = Field(description="ranks that read")
     workers: Count = Field(description="loader workers of a rank")
     read_s: float = Field(description="for which a rank's bytes were on their way, s")
-    worker_s: float = Field(description="of a rank's workers besides, s")
+    worker_s: float = Field(description="additional time of a rank's workers, s")
     wait_s: float = Field(description="of the step for data, mean over ranks, s")
     variation_s: float = Field(description="of it, because samples vary in size, s")
     wanted_bps: float = Field(description="that would make nobody wait, bit/s")
@@ -142,7 +142,7 @@ class PublishedEffect(Figures):
 
 
 class CommunicationFigures(Figures):
-    """What a job's way of communicating sends and keeps, beside what it would send without; a mean step of a rank."""
+    """What a job's communication method sends and keeps, next to what it would send without; a rank's mean step."""
 
     plain_bytes: float = Field(description="to other replicas without it, bytes")
     sent_bytes: float = Field(description="to other replicas, bytes")
@@ -292,7 +292,7 @@ class LockstepFigures(Figures):
     """What it costs that all members of a collective wait for the latest."""
 
     gpu_seconds_lost_to_stragglers: float = Field(description="summed over all ranks that waited, GPU-seconds a step")
-    events: Count = Field(description="collectives in which somebody waited for a straggler")
+    events: Count = Field(description="collectives in which a rank waited for a straggler")
     worst_ranks: tuple[LateRank, ...] = Field(description="the costliest first")
 
 

@@ -45,7 +45,7 @@ class BaseVariant(Figures):
     """Kind of work."""
 
     name: str = Field(description="how it is called in tables")
-    settings: Values = Field(description="what sets it apart")
+    settings: Values = Field(description="its distinguishing settings")
     model_error: tuple[ErrorRow, ...] | None = Field(
         default=None,
         description="bands of the predicted figures, from left-out measurements; absent where none was validated",
@@ -220,7 +220,7 @@ class PlacementFigures(Figures):
 
 
 class SteppedFigure(Figures):
-    """A job of steps, alone or beside others."""
+    """A training job, alone or with others."""
 
     step_s: float = Field(description="mean of the steps counted, s")
     steps: Count = Field(description="those that lie in the time in which all jobs run")
@@ -231,7 +231,7 @@ class SteppedFigure(Figures):
 
 
 class ServingFigure(Figures):
-    """A job that answers requests, alone or beside others."""
+    """A serving job, alone or with others."""
 
     ttft_s: Percentiles = Field(description="time to first token")
     tpot_s: Percentiles = Field(description="time of each further token")
