@@ -1,8 +1,8 @@
-"""Training jobs: what they are, how long their operators take, what memory they need, how they are laid out.
+"""Training jobs: their specification, operator times, memory, layouts and steps.
 
-`spec` says what a job is; `operators`, `blocks` and `passes` time one layer; `compute` gives a pipeline stage to the
-builder of task graphs; `estimate` gives whole steps in closed form; `memory` and `layout` say what fits and what is
-fastest.
+`spec` defines a job; `operators`, `blocks` and `passes` time one layer; `compute` gives a pipeline stage to the builder
+of
+task graphs; `estimate` gives whole steps in closed form; `memory` and `layout` find what fits and what is fastest.
 """
 
 from railyard.model.machine import Machine

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 NVFP4_BYTES = 0.5 + 1.0 / 16.0
-"""Of an element of NVFP4, whose blocks of 16 have a scale of 8 bits."""
+"""Bytes per element of NVFP4, whose blocks of 16 share a scale of 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class LayerActivations:
 
 
 def layer_activations(columns: Columns, *, complete: bool = False) -> LayerActivations:
-    """Bytes kept when nothing, the attention core (`selective`), or some modules are computed again.
+    """Bytes kept when nothing, the attention core (`selective`), or some modules are recomputed.
 
     Args:
         columns: The designs.
-        complete: As if no module were computed again: what is there while a layer's backward pass runs.
+        complete: As if nothing were recomputed: the state during a layer's backward pass.
     """
     layout, software = columns.layout, columns.software
     residual = columns.split_tokens * columns.model.hidden
@@ -53,20 +53,20 @@ def layer_activations(columns: Columns, *, complete: bool = False) -> LayerActiv
 
 
 def kept_bytes(columns: Columns, layer: LayerActivations, layers: F | float, moe_layers: F | float) -> F:
-    """Bytes that one micro-batch keeps for these layers, wherever they are kept."""
+    """Bytes that one micro-batch keeps for these layers, on the device or elsewhere."""
     full = layers * layer.attention + (layers - moe_layers) * layer.mlp + moe_layers * layer.experts
     again = columns.layout.recompute_full
     return again * layers * layer.input + (1.0 - again) * full
 
 
 def offloaded(columns: Columns) -> F:
-    """Share of the layers whose activations wait in the host's memory."""
+    """Share of the layers whose activations are offloaded to host memory."""
     return np.minimum(columns.layout.offload_layers / columns.model.layers, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stays:
-    """1 where a module's tensors are kept, 0 where it is computed again (Megatron-Core's `--recompute-modules`).
+    """1 if a module's tensors are kept, 0 if it is recomputed (Megatron-Core's `--recompute-modules`).
 
     `norm`: what norms give; `up`: queries, keys and values from latents; `mlp`, `shared`: what is inside an MLP;
     `moe`: all of an expert layer but its input; `activation`: what goes into the experts' down projection.
@@ -96,14 +96,15 @@ def _saved(columns: Columns, adapted: F | float = 1.0) -> F:
 
     Args:
         columns: The designs.
-        adapted: Whether a frozen product has an adapter, whose gradient wants the operand in 16 bits; else it is gone.
+        adapted: Whether a frozen product has an adapter, whose gradient needs the operand in 16 bits; otherwise it is
+            freed.
     """
     trained = np.select([columns.job.bits < 8, columns.job.bits < 16], [NVFP4_BYTES, 1.0], 2.0)
     return np.where(columns.job.frozen > 0, 2.0 * adapted, trained)
 
 
 def _masks(columns: Columns, residual: F) -> F:
-    """Dropout masks, one byte an element, of the models that have dropout (GPT with its learned positions)."""
+    """Dropout masks, one byte per element, of models with dropout (GPT with its learned positions)."""
     return np.where(columns.model.rotary > 0, 0.0, residual)
 
 
@@ -160,9 +161,9 @@ _FROZEN_FOUR_BITS = 2.0 * (0.5 + 1.0 / 16.0)
 
 
 def optimizer_bytes(columns: Columns) -> F:
-    """Bytes a parameter on the accelerator: the master copy and two moments, or buffers for parts of them.
+    """Bytes per parameter on the accelerator: the master copy and two moments, or buffers for parts of them.
 
-    Under zero 3 the master copy is the parameter, and stays; so is the only copy of training in 16 bits.
+    Under zero 3 the master copy is the parameter and stays; so does the only copy in 16-bit training.
     """
     resident, sharded = columns.job.resident, columns.layout.zero >= 3
     master = np.where(sharded, 1.0, resident) * MASTER_BYTES
@@ -183,7 +184,7 @@ def root(columns: Columns, rank: RankColumns) -> F:
 
 
 def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
-    """Bytes of parameters, gradients and optimizer state that stay for the whole step."""
+    """Bytes of parameters, gradients and optimizer state that are kept for the whole step."""
     layout, software = columns.layout, columns.software
     dense_shard, expert_shard = shards(columns)
 
@@ -203,7 +204,7 @@ def state(columns: Columns, rank: RankColumns) -> tuple[F, F, F]:
 
 
 def in_flight(columns: Columns, rank: RankColumns, place: F) -> F:
-    """Micro-batches whose activations a rank holds at its peak, counted over all its layers.
+    """Micro-batches whose activations a rank keeps at its peak, counted over all its layers.
 
     1F1B holds one for each stage from here to the end. Interleaved schedules hold 2 (p - r - 1) + (v - 1) p + 1 chunks:
     p of each but the last, whose p may be less, then more of the first. Where forward and backward passes are pairs, a
@@ -223,26 +224,26 @@ def in_flight(columns: Columns, rank: RankColumns, place: F) -> F:
 
 
 def kept(columns: Columns, rank: RankColumns) -> tuple[F, LayerActivations]:
-    """Bytes that one micro-batch keeps on a rank, and the same by part of one layer without recomputation."""
+    """Bytes that one micro-batch keeps on a rank, and by part of one layer without recomputation."""
     layer = layer_activations(columns)
     here = 1.0 - offloaded(columns)
     return here * kept_bytes(columns, layer, rank.layers, rank.moe_layers), layer
 
 
 def working(columns: Columns, rank: RankColumns, layer: LayerActivations) -> F:
-    """Bytes that come and go, at the fullest moment.
+    """Temporary bytes at the fullest moment.
 
     Args:
         columns: The designs.
-        rank: What the rank holds.
+        rank: Layers and parameters of the rank.
         layer: What one layer keeps without recomputation.
     """
     model, layout, software = columns.model, columns.layout, columns.software
     complete = _widest(layer_activations(columns, complete=True), rank)
     widest = _widest(layer, rank)
-    # What is computed again is there while the layer's backward pass runs.
+    # Recomputed tensors exist during the layer's backward pass.
     again = np.where(layout.recompute_full > 0, widest, 0.0) + complete - widest
-    # A layer on its way to the host or back has its place until it is there.
+    # A layer in transfer to or from the host occupies its memory until the transfer ends.
     again = again + np.where(offloaded(columns) > 0, widest, 0.0)
     table = model.embedding_parameters / layout.tp
     scores = columns.tokens * model.vocab / layout.tp * rank.head
@@ -254,7 +255,7 @@ def working(columns: Columns, rank: RankColumns, layer: LayerActivations) -> F:
 
 
 def _widest(layer: LayerActivations, rank: RankColumns) -> F:
-    """Bytes of the layer that keeps most."""
+    """Bytes of the largest layer."""
     return layer.attention + np.where(rank.moe_layers > 0, np.maximum(layer.experts, layer.mlp), layer.mlp)
 
 
@@ -275,8 +276,9 @@ def _layer_gradients(columns: Columns, rank: RankColumns) -> F:
 def _weight_gradients(columns: Columns, rank: RankColumns) -> F:
     """Placeholders of weight gradients that were added to the gradient buffer inside the product.
 
-    Autograd wants a tensor for each. Transformer Engine keeps one in 16 bits for every shape of weight, all experts of
-    a rank sharing one; before it did, there was one for the weight at hand, at most of the up (and gate) projection.
+    Autograd needs a tensor for each. Transformer Engine keeps one in 16 bits for every shape of weight, shared by all
+    experts
+    of a rank; earlier versions had one for the current weight, at most that of the up (and gate) projection.
     """
     model, layout = columns.model, columns.layout
     plain = np.where(rank.layers > rank.moe_layers, model.mlp_parameters / layout.tp, 0.0)
@@ -289,7 +291,7 @@ def _weight_gradients(columns: Columns, rank: RankColumns) -> F:
 
 
 def _gathered(columns: Columns, rank: RankColumns) -> F:
-    """What zero 3 gathers: two layers' 16-bit parameters and one's gradient.
+    """Buffers of zero 3's gathers: two layers' 16-bit parameters and one layer's gradient.
 
     Parameters that stay gathered are all there, in a pipeline with all gradients. The embedding counts as a layer.
     """

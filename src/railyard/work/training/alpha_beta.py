@@ -1,6 +1,6 @@
-"""Time of a collective in closed form: latency by steps, bytes by the slower of scale-up and scale-out.
+"""Closed-form time of a collective: latency per step, and bytes over the slower of scale-up and scale-out.
 
-Where the machine has a collective library, its curves say how long: what the engine `flow` takes alone.
+If the machine has a collective library, its curves give the time that the engine `flow` uses without contention.
 
 A group of n ranks at a distance of `stride` ranks has `local` of them in each scale-up domain. Rings leave a domain by
 the NICs of all its members at once, so the domain's share of the network is `local` NICs; all other groups use their
@@ -31,7 +31,7 @@ _NVLS_GAIN = 4.0 / 3.0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A class of communicators: members, and distance between two neighbours in rank order."""
+    """A class of communicators: members, and distance between two neighbors in rank order."""
 
     ranks: F
     stride: F
@@ -45,11 +45,11 @@ def collective_s(kind: CollectiveKind, size_bytes: F, group: Group, machine: Mac
     """Seconds of one collective with the network to itself.
 
     Args:
-        kind: Of the collective.
+        kind: Kind of the collective.
         size_bytes: As nccl-tests counts it (the larger buffer of one rank).
         group: Its communicator.
         machine: Rates.
-        fraction: Of the link rates that it reaches.
+        fraction: Share of the link rates that it reaches.
     """
     n, local = group.ranks, group.local(machine)
     if machine.curves is not None:
@@ -75,7 +75,7 @@ def wire_bytes(kind: CollectiveKind, size_bytes: F, group: Group, machine: Machi
     """Bytes that one rank sends on its scale-up links and through its own NICs, as `collective_s` counts them.
 
     Args:
-        kind: Of the collective.
+        kind: Kind of the collective.
         size_bytes: As nccl-tests counts it.
         group: Its communicator.
         machine: Sizes of domains.
@@ -88,17 +88,17 @@ def wire_bytes(kind: CollectiveKind, size_bytes: F, group: Group, machine: Machi
 
 
 def wire_bytes_s(group: Group, machine: MachineColumns, fraction: F, *, exchange: bool = False) -> F:
-    """Bytes per second that each rank sends while a large collective runs, 0 in a group of one.
+    """Bytes per second that each rank sends while a large collective runs; 0 in a group of one.
 
     Args:
         group: Its communicator.
         machine: Rates.
-        fraction: Of the link rates that it reaches.
-        exchange: An all-to-all, which leaves a domain by each rank's own NIC.
+        fraction: Share of the link rates that it reaches.
+        exchange: Whether it is an all-to-all, which leaves a domain by each rank's own NIC.
     """
     n, local = group.ranks, group.local(machine)
     inside, outside = machine.inside_bytes_s(local), machine.out_bytes_s * (1.0 if exchange else local)
-    if exchange:  # what sends nothing has no limit, which times no peers would be no number
+    if exchange:  # no traffic has no limit; inf times 0 peers would be NaN
         inside = inside * np.where(local > 1, (n - 1.0) / np.maximum(local - 1.0, 1.0), 1.0)
         outside = outside * np.where(n > local, (n - 1.0) / np.maximum(n - local, 1.0), 1.0)
     sent = np.minimum(inside, np.where(n > local, outside, np.inf))
@@ -106,7 +106,7 @@ def wire_bytes_s(group: Group, machine: MachineColumns, fraction: F, *, exchange
 
 
 def send_s(size_bytes: F, stride: F, machine: MachineColumns) -> F:
-    """Seconds of one send to the rank `stride` further on."""
+    """Seconds of one send to the rank `stride` ranks away."""
     near = stride < machine.domain
     rate = np.where(near, machine.inside_bytes_s(np.full_like(stride, 2.0)), machine.out_bytes_s)
     return LAUNCH_S + np.where(near, SCALE_UP_STEP_S, SCALE_OUT_STEP_S) + size_bytes / rate
@@ -125,9 +125,9 @@ class Exchange:
             `output`: once for each activation received from the stage before and each gradient from the one behind.
         group: Class of the communicator.
         phase: Forward (and its recomputation) or backward.
-        size_bytes: Of one collective, as nccl-tests counts it.
-        count: Collectives.
-        hidden: Share that runs under computation.
+        size_bytes: Size of one collective, as in nccl-tests.
+        count: Number of collectives.
+        hidden: Share that overlaps computation.
     """
 
     part: str
@@ -140,7 +140,7 @@ class Exchange:
 
 
 def exchanges(columns: Columns, domain: F) -> list[Exchange]:
-    """All exchanges of one micro-batch, by part of the model; counts are 0 where a design has no such group.
+    """All exchanges of one micro-batch by part of the model; counts are 0 if a design has no such group.
 
     Args:
         columns: The designs.
@@ -150,7 +150,7 @@ def exchanges(columns: Columns, domain: F) -> list[Exchange]:
 
 
 def places(columns: Columns, rank: RankColumns) -> dict[str, F]:
-    """How often a rank holds each part of the model that `Exchange.part` names."""
+    """How many of each part of the model named by `Exchange.part` a rank has."""
     return {
         "attention": rank.layers,
         "mlp": rank.layers - rank.moe_layers,
@@ -164,7 +164,7 @@ def places(columns: Columns, rank: RankColumns) -> dict[str, F]:
 
 
 def repeats(columns: Columns, exchange: Exchange, phase: str) -> F | float:
-    """How often a pass runs an exchange; backward runs the forward ones again under full recomputation."""
+    """How often a pass runs an exchange; under full recomputation backward repeats the forward ones."""
     layer_part = exchange.part not in ("embedding", "head", "input", "output")
     again = columns.layout.recompute_full if layer_part and exchange.phase == "forward" else 0.0
     if exchange.part == "experts" and exchange.phase == "forward":
@@ -186,7 +186,7 @@ def _tensor(columns: Columns) -> list[Exchange]:
     sequence = many * layout.sequence
     plain = many - sequence
     zero = np.zeros_like(size)
-    # Of a frozen model there are no weight gradients to run under.
+    # A frozen model has no weight gradients to overlap with.
     under = software.backward_overlap * (1.0 - columns.job.frozen)
     expert_block = np.where(columns.layout.expert_tp > 1, 1.0, 0.0)
     found: list[Exchange] = []
@@ -213,7 +213,7 @@ def _tensor(columns: Columns) -> list[Exchange]:
 
 
 def _products(columns: Columns, part: str) -> tuple[F, F]:
-    """Features, over all tp ranks, that the first product of a block makes and that its last one takes."""
+    """Features, over all tp ranks, that a block's first product makes and its last one takes."""
     model, tp = columns.model, columns.layout.tp
     gate = 1.0 + model.gated
     if part == "attention":
@@ -228,10 +228,11 @@ def _products(columns: Columns, part: str) -> tuple[F, F]:
 
 
 def _pipelined(columns: Columns, size: F, features: F) -> F:
-    """Share of a collective that hides when it is cut into tp chunks and pipelined with a product.
+    """Share of a collective that is hidden when it is cut into tp chunks and pipelined with a product.
 
-    One chunk has no product beside it; of the others what takes longer than a chunk of the product stays open. No more
-    than the software's own share hides (asynchronous TP of PyTorch; user buffers of Transformer Engine).
+    One chunk has no product to overlap with; for the others, the time beyond a chunk of the product is exposed. The
+    hidden
+    share is limited to the software's own (asynchronous TP of PyTorch; user buffers of Transformer Engine).
     """
     layout, software = columns.layout, columns.software
     product = 2.0 * columns.tokens * columns.model.hidden * features / layout.tp / gemm_rate(columns, columns.job.bits)
@@ -243,7 +244,7 @@ def _pipelined(columns: Columns, size: F, features: F) -> F:
 
 
 def _received(size: F, scattered: F) -> list[Exchange]:
-    """What a stage was sent in parts, each tensor-parallel rank one, is gathered on arrival."""
+    """Activations sent in parts, one per tensor-parallel rank, are gathered on arrival."""
     zero = np.zeros_like(size)
     return [
         Exchange("input", CollectiveKind.ALL_GATHER, "tp", "forward", size, scattered, zero),
@@ -282,7 +283,7 @@ def _context(columns: Columns) -> list[Exchange]:
 
 def _experts(columns: Columns, domain: F) -> list[Exchange]:
     layout, model = columns.layout, columns.model
-    width = (columns.software.dispatch_bytes + 2.0) / 2.0  # of the way there and the way back, on average
+    width = (columns.software.dispatch_bytes + 2.0) / 2.0  # average of dispatch and combine
     size = columns.split_tokens * model.topk * model.expert_dim * width * _copies(columns, domain)
     many = np.where(layout.ep > 1, 2.0, 0.0)
     # The exchange ends when the busiest rank has received its tokens.
@@ -295,7 +296,7 @@ def _experts(columns: Columns, domain: F) -> list[Exchange]:
 
 
 def _copies(columns: Columns, domain: F) -> F:
-    """Copies of a token that travel, over one for each of its experts.
+    """Copies of a token that are sent, relative to one for each of its experts.
 
     A dispatcher that sends a token once to each place sends it to p (1 - (1 - 1/p)^k) of p places on average when its k
     experts lie anywhere; places are domains when the group spans several, else ranks. A router that picks groups of

@@ -33,12 +33,12 @@ def grouped(
 
     Args:
         columns: The designs.
-        name: What it is.
+        name: Name of the operator.
         m: Tokens of each group.
         k: Input features.
         n: Output features.
         groups: Experts of the rank.
-        joined: The side where the activation is; under fused experts the kernel before casts it.
+        joined: The side with the activation; with fused experts the previous kernel casts it.
     """
     software, width = columns.software, columns.job.bits
     share = np.where(width < 16, software.grouped_narrow, software.grouped_fraction)
@@ -169,7 +169,7 @@ def _mixed(columns: Columns, tokens: F) -> list[Operator]:
 
 
 def _latent_projections(columns: Columns, tokens: F, heads: F) -> list[Operator]:
-    """Low-rank projections of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): down ones are not split."""
+    """Low-rank projections of multi-head latent attention (DeepSeek-V2, arXiv 2405.04434); down ones are not split."""
     model = columns.model
     queries = heads * model.score_dim * model.latent
     low = np.where(model.q_lora > 0, model.q_lora, model.hidden)
@@ -264,7 +264,7 @@ def moe_block(columns: Columns) -> list[Operator]:
 
 
 def _between_experts(columns: Columns, elements: F) -> list[Operator]:
-    """Clamp and activation between the experts' products; kernels of their own unless the products include them."""
+    """Clamp and activation between the experts' products; separate kernels unless the products include them."""
     separate = np.where(columns.software.fused_experts > 0, 0.0, 1.0)
     clamped = elements * columns.model.biased * columns.model.gated
     clamp = op.stream(columns, "experts clamp", clamped * _CLAMP[0], clamped * _CLAMP[1], _CLAMP_KERNELS)
@@ -272,7 +272,7 @@ def _between_experts(columns: Columns, elements: F) -> list[Operator]:
 
 
 def _expert_bias(columns: Columns, elements: F, experts: F) -> Operator:
-    """The second bias of each expert; a fused kernel adds it, and only the bias's gradient is a pass of its own."""
+    """The second bias of each expert; a fused kernel adds it, and only the bias's gradient is a separate pass."""
     biased, fused = elements * columns.model.biased, columns.software.fused_experts > 0
     ahead, back = np.where(fused, 0.0, _BIAS[0]), np.where(fused, _BIAS_GRADIENT, _BIAS[1])
     kernels = np.where(fused, 1.0, 2.0 + _BIAS_KERNELS * experts)
@@ -286,7 +286,7 @@ def embedding(columns: Columns) -> list[Operator]:
 
 
 def head(columns: Columns) -> list[Operator]:
-    """Last norm, logits (in a precision of their own), cross-entropy."""
+    """Last norm, logits (in their own precision), cross-entropy."""
     model, software = columns.model, columns.software
     width = model.vocab / columns.layout.tp
     cells, fused = columns.tokens * width, software.fused_loss > 0
@@ -302,7 +302,7 @@ def head(columns: Columns) -> list[Operator]:
 
 
 def prediction_joint(columns: Columns) -> list[Operator]:
-    """What joins hidden state and next token in front of a multi-token-prediction layer (DeepSeek-V3, section 2.2)."""
+    """Joins hidden state and next token before a multi-token-prediction layer (DeepSeek-V3, section 2.2)."""
     hidden = columns.model.hidden
     elements = 2.0 * columns.split_tokens * hidden
     return [

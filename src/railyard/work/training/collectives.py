@@ -1,4 +1,4 @@
-"""The collectives of a step as a table: what runs, as which algorithm, how long alone and how long as it was."""
+"""Table of a step's collectives: what runs, its algorithm, its time alone and its actual time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def economics(job: Prepared, mean: MeanStep) -> Economics:
-    """Money and power of a variant with that mean step.
+    """Cost and power of a variant with this mean step.
 
     Raises:
         InputError: The job would never end.
@@ -76,13 +76,13 @@ _PS_PER_US = 1e6
 
 
 class PacketNumbers(TypedDict, total=False):
-    """What a variant says of packets: nothing where another engine ran."""
+    """Packet figures of a variant; empty if another engine ran."""
 
     packet: PacketFigures
 
 
 def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
-    """The packets of a variant, or nothing where another engine ran."""
+    """The packet figures of a variant; empty if another engine ran."""
     from railyard.engine.packet.assembly import HostNames
 
     if "flows" not in timeline.parts:
@@ -100,7 +100,7 @@ def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
 
 
 def _queues(flows: Record, cluster: Cluster) -> Probed:
-    """Depth, load, marks and pauses of the sampled links in time."""
+    """Depth, load, marks and pauses of the sampled links over time."""
     if "queue_series" not in flows.tables:
         return {}
     series, sampled = flows.table("queue_series"), flows.table("sampled_links")
@@ -130,7 +130,7 @@ def _queues(flows: Record, cluster: Cluster) -> Probed:
 MOST_ROWS = 60
 
 FELT = 0.02
-"""Share of the time of all collectives from which one is worth a warning."""
+"""Share of the total collective time that is worth a warning."""
 
 
 def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> tuple[CollectiveRow, ...]:
@@ -175,7 +175,7 @@ def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy
 
 
 def beyond_logs(rows: Sequence[CollectiveRow]) -> Iterator[str]:
-    """A warning of the collectives that nobody measured and that a step feels."""
+    """A warning about collectives that were never measured and that affect the step."""
     total_s = math.fsum(row.mean_s * row.times for row in rows)
     felt: dict[tuple[str, str, int], CollectiveRow] = {}
     for row in rows:

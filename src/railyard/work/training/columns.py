@@ -1,7 +1,8 @@
-"""Designs as columns: one row a training job on one machine, one array a quantity.
+"""Designs as columns: one row per training job on one machine, one array per quantity.
 
 Every formula of the training model is written once, over these arrays. A single job is a table of one row, so the
-scalar answer and the answer for ten thousand designs are the same numbers.
+scalar
+answer and the answers for ten thousand designs agree.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 class Columns:
     """Rows of (model, layout, software, device, job): attributes of their records, and what is derived below.
 
-    `as_graph`: what hides does so as in the task graph of a step: gradients and parameters under all computation there
-    is. Measured steps hide less (`gradient_overlap`, `shard_overlap`).
+    `as_graph`: overlap as in the task graph of a step, where gradients and parameters overlap with all available
+    computation. Measured steps overlap less (`gradient_overlap`, `shard_overlap`).
     """
 
     model: ModelColumns
@@ -47,18 +48,18 @@ class Columns:
 
     @property
     def split_tokens(self) -> F:
-        """Tokens of one micro-batch that a rank's norms and residuals see: split over TP under sequence parallelism."""
+        """Tokens of one micro-batch in a rank's norms and residuals: split over TP under sequence parallelism."""
         return self.tokens / np.where(self.layout.sequence > 0, self.layout.tp, 1.0)
 
     def recomputing(self, **changes: Any) -> Columns:
-        """The same designs with the extra recomputation of some fields of a layout."""
+        """The same designs with additional recomputation given by fields of a layout."""
         row = _recomputation(Layout(global_batch=1, **changes))
         again = {name: np.maximum(getattr(self.layout, name), value) for name, value in row.items()}
         return replace(self, layout=self.layout.replace(**again)) if changes else self
 
     @classmethod
     def of(cls, trainings: Sequence[Training], accelerators: Sequence[Accelerator]) -> Columns:
-        """Columns of many jobs, row by row on their accelerators; of jobs with local updates, those of one worker."""
+        """Columns of many jobs, row by row on their accelerators; for jobs with local updates, those of one worker."""
         jobs = [worker_job(training) for training in trainings]
         return cls(
             model=ModelColumns([t.model for t in trainings]),
@@ -81,7 +82,7 @@ _AGAIN = {
 
 
 def _layout(layout: Layout) -> dict[str, float]:
-    """What formulas read of a layout besides its fields; flags are 0 or 1."""
+    """Values that formulas read of a layout in addition to its fields; flags are 0 or 1."""
     return {
         "sequence": layout.sequence_parallel and layout.tp > 1,
         "micro_batches": layout.global_batch / (layout.dp * layout.micro_batch),
@@ -92,7 +93,7 @@ def _layout(layout: Layout) -> dict[str, float]:
 
 
 def _recomputation(layout: Layout) -> dict[str, float]:
-    """`recompute_full` is the share of layers computed again; `again_core` and so on, modules by themselves."""
+    """`recompute_full` is the share of recomputed layers; `again_core` and so on are single modules."""
     row: dict[str, float] = {
         "recompute_full": layout.recompute_share * (layout.recompute == "full"),
         "recompute_core": layout.recompute == "selective" or "core_attn" in layout.recompute_modules,
@@ -101,7 +102,7 @@ def _recomputation(layout: Layout) -> dict[str, float]:
     return row | {column: module in layout.recompute_modules for column, module in _AGAIN.items()}
 
 
-# Scopes of CUDA graphs that record a part of a layer.
+# Scopes of CUDA graphs that capture part of a layer.
 _RECORDED = {
     "graph_attention": {"attn", "layer", "full"},
     "graph_mlp": {"mlp", "layer", "full"},
@@ -120,7 +121,7 @@ _SCALINGS = {"tensor": (1.0, 1.0), "row": (0.78, 2.0)}
 
 
 def _software(software: SoftwareProfile) -> dict[str, float]:
-    """What formulas read of a profile besides its constants: times in s, widths in bits, flags 0 or 1."""
+    """Values that formulas read of a profile in addition to its constants: times in s, widths in bits, flags 0 or 1."""
     rate, casts = _SCALINGS[software.fp8_scaling]
     launched = 0.0 if software.cuda_graphs else 1e-12
     once = software.dispatcher != "alltoall" if software.dispatcher else software.expert_once
@@ -145,7 +146,7 @@ def _software(software: SoftwareProfile) -> dict[str, float]:
 
 
 def _job(job: tuple[Training, Accelerator]) -> dict[str, float]:
-    """What the job adds.
+    """Values of the job.
 
     `bits` is the width of its products' operands; `imbalance` the load of its busiest expert rank; `kept_dense` and
     `kept_expert` bytes a parameter that its way of communicating keeps on the device; `dispatch` the bytes of tokens on

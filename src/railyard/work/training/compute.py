@@ -36,10 +36,10 @@ class StageCollective:
 
     Attributes:
         group: Class of the communicator: `tp`, `cp` or `ep`.
-        phase: `forward` or `backward`. Under full recomputation the forward ones come again in front of backward.
-        size_bytes: Of one collective, as nccl-tests counts it.
-        count: Collectives one after another.
-        hidden: Share of their time that runs under this stage's computation; the rest is exposed.
+        phase: `forward` or `backward`. Under full recomputation the forward ones are repeated before backward.
+        size_bytes: Size of one collective, as in nccl-tests.
+        count: Number of consecutive collectives.
+        hidden: Share of their time that overlaps this stage's computation; the rest is exposed.
     """
 
     kind: CollectiveKind
@@ -57,9 +57,10 @@ class StageTimes:
     Attributes:
         forward_ps, backward_input_ps, backward_weight_ps, recompute_ps: Computation. Backward runs recompute, input and
             weight parts.
-        flops: Of the forward matrix products.
-        host_forward_ps, host_backward_ps: What the host takes to launch a pass, computations and collectives; backward
-            with what it computes again.
+        flops: FLOPs of the forward matrix products.
+        host_forward_ps, host_backward_ps: Time of the host to launch a pass, computations and collectives; backward
+            includes
+            recomputation.
     """
 
     forward_ps: int
@@ -74,13 +75,13 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True)
 class StageParameters:
-    """Parameters that one rank of a virtual stage holds before any ZeRO sharding, and those of them that it trains.
+    """Parameters of one rank of a virtual stage before any ZeRO sharding, and the trained ones among them.
 
     Attributes:
-        dense: Held alike by the dp * cp ranks of its group (attention, MLP, router, norms, embedding, head).
-        expert: Held alike by the `edp` ranks that have the same experts.
+        dense: Replicated on the dp * cp ranks of its group (attention, MLP, router, norms, embedding, head).
+        expert: Replicated on the `edp` ranks that have the same experts.
         layer_dense, layer_expert: The same for each transformer layer of the stage, in order.
-        trained_dense, trained_expert: What is trained: all, or the adapters of a frozen model.
+        trained_dense, trained_expert: Trained parameters: all, or the adapters of a frozen model.
     """
 
     dense: int
@@ -93,12 +94,12 @@ class StageParameters:
 
 @dataclass(frozen=True, slots=True)
 class StageCosts:
-    """What the layers of one job cost, found once for all of its virtual stages.
+    """Layer costs of a job, computed once for all of its virtual stages.
 
     Attributes:
-        passes: Of its layers, by kind.
-        exchanges: What they send within their stage.
-        host_bytes_s: Between the accelerator and its host, each way.
+        passes: Passes of its layers, by kind.
+        exchanges: Exchanges within a stage.
+        host_bytes_s: Bandwidth between the accelerator and its host, each way.
     """
 
     training: Training
@@ -109,7 +110,7 @@ class StageCosts:
 
     @classmethod
     def of(cls, training: Training, accelerator: Accelerator, host_bps: float = np.inf) -> StageCosts:
-        """The costs of a job on an accelerator, with so much between it and its host."""
+        """The costs of a job on an accelerator, with this bandwidth between it and its host."""
         columns = Columns.of([training], [accelerator])
         domain = np.array([float(accelerator.scale_up_domain)])
         exchanges = tuple(alpha_beta.exchanges(columns, domain))
@@ -145,7 +146,7 @@ class StageCosts:
         )
 
     def _starting_s(self, stage: VirtualStage, phase: str) -> F:
-        """Seconds that the host takes to start the collectives of a pass."""
+        """Seconds of the host to start the collectives of a pass."""
         places, columns = _places(stage), self.columns
         started = sum(
             places[exchange.part] * exchange.count * alpha_beta.repeats(columns, exchange, phase)
@@ -160,23 +161,24 @@ def stage_times(training: Training, accelerator: Accelerator, stage: VirtualStag
 
     Args:
         training: The job.
-        accelerator: On which it runs.
+        accelerator: The accelerator.
         stage: From `stages.virtual_stages`.
     """
     return StageCosts.of(training, accelerator).times(stage)
 
 
 def dispatch_cast_s(columns: Columns, moe_layers: F | float) -> F:
-    """Coding and decoding tokens on their way to experts and back, forward and backward, where they travel coded."""
+    """Time to encode and decode tokens for dispatch and combine, forward and backward, if they are sent encoded."""
     numbers = columns.split_tokens * columns.model.topk * columns.model.hidden
     return moe_layers * 2.0 * numbers * columns.job.dispatch_cast / columns.device.hbm_bytes_s
 
 
 def weight_cast_s(columns: Columns, parameters: F | float) -> F:
-    """Cast of so many weights to narrow types, its share of one micro-batch.
+    """One micro-batch's share of the time to cast weights to narrow types.
 
-    Weights that are gathered anew are cast in each micro-batch, others once a step; frozen ones that nothing gathers
-    stay as they were cast at the beginning.
+    Weights that are gathered again are cast in each micro-batch, others once per step; frozen ones that are never
+    gathered
+    are cast once, at the start.
     """
     gathered = columns.layout.zero >= 3
     often = np.where(gathered, 1.0, (columns.job.frozen == 0) / columns.layout.micro_batches)
@@ -185,7 +187,7 @@ def weight_cast_s(columns: Columns, parameters: F | float) -> F:
 
 
 def gather_copies_s(columns: Columns, layers: F | float) -> F:
-    """Launches that copy each rank's part of what ZeRO-3 gathered for one pass, on the way of the computation."""
+    """Launches that copy each rank's part of what ZeRO-3 gathered for one pass, on the critical path of computation."""
     software, layout = columns.software, columns.layout
     parts = (
         software.gather_copies
@@ -200,10 +202,10 @@ def gather_copies_s(columns: Columns, layers: F | float) -> F:
 def offload_waits_s(
     columns: Columns, passes: LayerPasses, layers: F | float, moe_layers: F | float, host_bytes_s: F
 ) -> tuple[F, F]:
-    """Seconds that forward and backward wait for activations on their way to the host and back.
+    """Seconds that forward and backward wait for activation transfers to and from the host.
 
-    Each layer is copied while the next computes, so that what takes longer than the layers that are copied is waited
-    for.
+    Each layer is copied while the next computes, so only the copy time beyond the computation of the copied layers is
+    waited for.
     """
     share = offloaded(columns)
     copy = share * kept_bytes(columns, layer_activations(columns), layers, moe_layers) / host_bytes_s
@@ -213,10 +215,10 @@ def offload_waits_s(
 
 
 def recompute_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | float, moe_layers: F | float) -> F:
-    """Seconds of what backward computes again: whole layers, most operators of each, modules by name, or nothing.
+    """Seconds of recomputation in backward: whole layers, most operators of each, named modules, or nothing.
 
-    PyTorch stops recomputation in front of a layer's last product, whose result backward does not need (early stop,
-    from release 2.1 on). By operator it keeps attention and every second product (torchtitan's `selective` `op`).
+    PyTorch stops recomputation before a layer's last product, whose result backward does not need (early stop, from
+    release 2.1 on). By operator, it keeps attention and every second product (torchtitan's `selective` `op`).
     """
     again = passes.layers(layers, moe_layers)
     stopped = again.forward - columns.software.recompute_stops * again.last
@@ -228,13 +230,13 @@ def recompute_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | f
 
 
 def recompute_host_s(columns: Columns, passes: LayerPasses, work: Pass, layers: F | float, moe_layers: F | float) -> F:
-    """Seconds that the host takes to launch what backward computes again."""
+    """Seconds of the host to launch the recomputation."""
     full = columns.layout.recompute_full
     return full * passes.layers(layers, moe_layers).host_forward + np.where(full > 0, 0.0, work.host_modules)
 
 
 def stage_parameters(training: Training, stage: VirtualStage) -> StageParameters:
-    """Parameters of one rank of a virtual stage, to size gradient and parameter collectives by."""
+    """Parameters of one rank of a virtual stage, which size the gradient and parameter collectives."""
     model, layout = training.model, training.layout
     dense, moe = parameters.layer_dense(model, layout), parameters.layer_moe_dense(model, layout)
     expert = parameters.layer_expert(model, layout)
@@ -258,7 +260,7 @@ def optimizer_ps(training: Training, accelerator: Accelerator, parameters_kept: 
 
     Args:
         training: The job.
-        accelerator: On which it runs.
+        accelerator: The accelerator.
         parameters_kept: Parameters whose state this rank keeps, after ZeRO sharding.
     """
     columns = Columns.of([training], [accelerator])
@@ -266,7 +268,7 @@ def optimizer_ps(training: Training, accelerator: Accelerator, parameters_kept: 
 
 
 def optimizer_s(columns: Columns, parameters_kept: F) -> F:
-    """Seconds of the optimizer's step: its traffic through memory; Adam reads and writes moments and master copy."""
+    """Seconds of the optimizer's step, from its memory traffic; Adam reads and writes moments and master copy."""
     return parameters_kept * columns.software.optimizer_bytes / columns.device.hbm_bytes_s
 
 
@@ -276,7 +278,7 @@ def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
 
 
 def _places(stage: VirtualStage) -> dict[str, int]:
-    """How often a stage has what exchanges belong to."""
+    """Number of occurrences of each part that exchanges belong to."""
     return {
         "attention": stage.layers,
         "mlp": stage.layers - stage.moe_layers,

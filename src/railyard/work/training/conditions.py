@@ -1,4 +1,4 @@
-"""From sections of a scenario to what engines take: jitter, what is fixed about collectives."""
+"""Converts scenario sections to engine inputs: jitter, and fixed settings of collectives."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 
 _OF_THE_RUN = frozenset({"seed", "base_rtt_ps", "failed_links", "failed_fraction", "oversubscription", "end_ps"})
-"""Fields that come from the cluster or the run and not from a fabric."""
+"""Fields that come from the cluster or the run rather than from a fabric."""
 
 
 def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     """The engine of a run, set up as the scenario says.
 
     Raises:
-        InputError: There is no such engine or fabric, or a setting is wrong.
+        InputError: The engine or fabric is unknown, or a setting is invalid.
     """
     import railyard.engine as engines
     from railyard.engine.background import fits
@@ -93,7 +93,7 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     from railyard.work.scenario.packet import PacketSettings, assign, fabric
 
     if section.fabric is None:
-        composed = replace(settings_of(cluster, cluster.fabric), rdma_qps=1)  # plans have a leg for every queue pair
+        composed = replace(settings_of(cluster, cluster.fabric), rdma_qps=1)  # plans have one leg per queue pair
         base = PacketSettings(**{name: getattr(composed, name) for name in CONSTANTS})
         left_out = cluster.fabric.packets.left_out
     else:
@@ -110,7 +110,7 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
 
 
 def engine_settings(given: PacketSettings) -> EngineSettings:
-    """Settings as users write them, as the engine takes them; what the cluster decides is left open."""
+    """A user's settings as the engine takes them; those that the cluster decides stay open."""
     from railyard.engine.packet.settings import Settings as EngineSettings
 
     names = {entry.name for entry in fields(EngineSettings)} - _OF_THE_RUN
@@ -120,16 +120,16 @@ def engine_settings(given: PacketSettings) -> EngineSettings:
 def policy_of(
     section: CollectivesSection, folder: Path, cluster: Cluster, faults: Sequence[Fault] = ()
 ) -> CollectivePolicy:
-    """What is fixed about collectives.
+    """Fixed settings of collectives.
 
     Args:
-        section: As written.
-        folder: Where the scenario lies, from which its files are found.
-        cluster: For whose links `synthesized` schedules are searched.
-        faults: Those that hold from the start for good are known to that search.
+        section: The section.
+        folder: Folder of the scenario, to which file names are relative.
+        cluster: Cluster whose links `synthesized` schedules are searched for.
+        faults: Faults; the search knows those that are permanent from the start.
 
     Raises:
-        InputError: It names an algorithm that is unknown or does not do that kind, or its constants cannot be read.
+        InputError: An algorithm is unknown or does not support the collective, or its constants cannot be read.
     """
     measured = MEASURED if section.constants is None else read_constants(folder / section.constants)
     made = {key: _made(word, folder, cluster, faults) for key, word in section.algorithm.items()}
@@ -148,7 +148,7 @@ def policy_of(
 
 
 def _made(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) -> str | Algorithm:
-    """The name of an algorithm of the library, or the one that a file or a search gives."""
+    """The name of a library algorithm, or the algorithm from a file or a search."""
     kind, _, rest = word.partition(":")
     if kind == "msccl" and rest:
         return written.of_file(folder / rest.strip())
@@ -158,7 +158,7 @@ def _made(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) ->
 
 
 def keeps_of(cluster: Cluster, faults: Sequence[Fault]) -> NDArray[np.float64] | None:
-    """float64[links], what links keep of their rates under faults that hold from the start for good; None: all."""
+    """float64[links], share of each link's rate left by faults that are permanent from the start; None: all."""
     effects = [effect for _, effect in effects_of(faults, ClusterPlaces.of(cluster))]
     slower = [one for one in effects if isinstance(one, LinkRate) and one.spell == Spell(0)]
     if not slower:
@@ -173,9 +173,9 @@ def jitter_of(section: JitterSection, law: JitterLaw, micro_batches: int) -> Jit
     """Random differences in compute time.
 
     Args:
-        section: As written.
-        law: Of the job's device.
-        micro_batches: Of a step, over which the noise of one averages out.
+        section: The section.
+        law: Jitter law of the job's device.
+        micro_batches: Number per step, over which the noise of single ones averages out.
     """
     if section.law != "drawn":
         return Jitter(section.sigma, section.rank_sigma)

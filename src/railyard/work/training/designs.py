@@ -1,7 +1,7 @@
-"""Step times of thousands of designs with contention: the closed form of the work meets that of the network.
+"""Step times of thousands of designs with contention: combines the closed forms of the work and of the network.
 
-The work says what it sends and how long a step is, the network how much longer that takes; both know nothing of each
-other but columns. A step that is longer spreads its bytes over more time, so they are asked in turn.
+The work gives its traffic and its step time, the network how much longer the traffic takes; they exchange only columns.
+A longer step spreads its bytes over more time, so the two are evaluated alternately.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Seconds of one step, by cause; the parts add up to `step_s`. One row a design.
+    """Seconds of one step by cause; the parts sum to `step_s`. One row per design.
 
     Attributes:
         step_s: The whole step.
-        compute_s: Kernels of the busiest rank, recomputation in, and what they lose to collectives beside them.
-        host_s: Waiting for the host to launch kernels.
+        compute_s: Kernels of the busiest rank, including recomputation and slowdown by overlapping collectives.
+        host_s: Waiting for kernel launches by the host.
         tensor_s, context_s, expert_s: Exposed collectives of these groups.
         pipeline_s: Exposed sends between stages.
         bubble_s: Pipeline fill and drain.
         gradient_s, parameter_s: Exposed reductions of gradients and gathers of parameters.
-        encoding_s: Kernels that code and decode what is sent, where a job sends it coded.
-        outer_s: Meetings of workers that step by themselves (local updates), their share of a mean step.
+        encoding_s: Kernels that encode and decode traffic, if a job sends it encoded.
+        outer_s: Share of a mean step for the synchronization of workers with local updates.
         optimizer_s: The optimizer's step, and passes over gradient buffers.
         fixed_s: The host's fixed part of a step.
-        data_s: Waiting for samples, where the machine has a storage system and the job reads from it.
-        checkpoint_s: What checkpoints add to the mean step.
-        jitter_s: Waiting for the rank that is interrupted longest, in the median step; see `jitter`.
+        data_s: Waiting for samples, if the machine has a storage system and the job reads from it.
+        checkpoint_s: Checkpoint time per mean step.
+        jitter_s: Waiting for the rank with the longest interruption, in the median step; see `jitter`.
         mfu: Model FLOPs (causal attention) over the dense 16-bit peak of all accelerators.
     """
 
@@ -76,7 +76,7 @@ class Estimate:
     mfu: F
 
     def row(self, index: int) -> dict[str, float]:
-        """One design as a plain mapping."""
+        """One design as a dictionary."""
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
@@ -90,10 +90,10 @@ def estimate(
     """Step times of many designs.
 
     Args:
-        trainings: One job a design.
+        trainings: One job per design.
         machines: The machine of each, in the same order.
-        change: Of the columns before anything is computed, such as a detail switched off in all designs.
-        slowed: What communications lose to those that they share links with; None: nothing.
+        change: Changes columns before anything is computed, e.g. switches off a detail in all designs.
+        slowed: Slowdown of communications by others on shared links; None: no slowdown.
     """
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     columns = columns if change is None else change(columns)
@@ -140,7 +140,7 @@ def estimate(
 
 
 def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_s: F) -> dict[str, F]:
-    """Waiting for storage; jobs that use it are few, so they are taken one by one."""
+    """Time waiting for storage; few jobs use it, so they are evaluated one by one."""
     waits = {"data_s": np.zeros(len(trainings)), "checkpoint_s": np.zeros(len(trainings))}
     for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
         if machine.storage is not None and (training.data is not None or training.checkpoint is not None):
@@ -152,7 +152,7 @@ def _stored(trainings: Sequence[Training], machines: Sequence[Machine], compute_
 def _offloaded(
     trainings: Sequence[Training], machines: Sequence[Machine], pipeline: PipelineRanks, times_s: tuple[F, F]
 ) -> F:
-    """What the update takes longer because its state comes from the memory pool and goes back to it."""
+    """Additional update time because state is moved to and from the memory pool."""
     longer, (update_s, compute_s) = np.zeros(len(trainings)), times_s
     for row, (training, machine) in enumerate(zip(trainings, machines, strict=True)):
         offload, pool = training.offload, machine.memory_pool
@@ -183,7 +183,7 @@ def _bubble(columns: Columns, times: RankTimes, rest: F) -> F:
 
 
 def _uncovered(columns: Columns, times: RankTimes) -> F:
-    """Expert exchanges of passes that run alone and that nothing else waits for.
+    """Expert exchanges of passes that run alone and overlap no other waiting.
 
     While the pipeline fills and drains, that is p passes each way: p - 1 on the way to the last rank, whose own chunks
     begin one later; of the v p passes of its first chunks each is a v-th. DualPipe's outermost rank has 3 p / 2 - 1.
@@ -202,7 +202,7 @@ def _model_flops(trainings: Sequence[Training]) -> F:
 
 
 ROUNDS = 2
-"""Estimates after the one in which every communication has the network to itself."""
+"""Iterations after the first estimate, in which every communication has the network to itself."""
 
 
 def _as_graphs(columns: Columns) -> Columns:
@@ -211,7 +211,7 @@ def _as_graphs(columns: Columns) -> Columns:
 
 @dataclass(frozen=True)
 class DesignSite:
-    """A cluster as closed forms see it.
+    """A cluster as the closed forms see it.
 
     Attributes:
         machine: Its accelerators and rates. What a fabric reaches of links between switches is in the tiers.
@@ -223,7 +223,7 @@ class DesignSite:
 
     @classmethod
     def of(cls, cluster: Cluster) -> DesignSite:
-        """The plain numbers of a cluster.
+        """The parameters of a cluster.
 
         Raises:
             InputError: Its topology has no closed form; see `Tiers.of`.
@@ -238,7 +238,7 @@ class Designs:
     Attributes:
         step: Steps with contention, by cause.
         alone: The same with the network to themselves.
-        stretch: What each class of communicators loses; classes as in `CLASSES`.
+        stretch: Slowdown of each class of communicators; classes as in `CLASSES`.
     """
 
     step: Estimate
@@ -249,12 +249,12 @@ class Designs:
 def evaluate(trainings: Sequence[Training], sites: Sequence[DesignSite], *, others: F | None = None) -> Designs:
     """Steps of many designs.
 
-    What jobs do about limits of the network (`Training.communication`) is timed without contention.
+    Effects of the job's communication method (`Training.communication`) are timed without contention.
 
     Args:
-        trainings: One job a design.
-        sites: On what, in the same order; designs that share one share the object.
-        others: float64[d, t], utilization of each tier of the network by other jobs, as `Stretch.utilization` has it.
+        trainings: One job per design.
+        sites: Site of each, in the same order; designs with the same site share the object.
+        others: float64[d, t], utilization of each network tier by other jobs, as in `Stretch.utilization`.
     """
     machines = [site.machine for site in sites]
     networks, classes = _networks(sites), _classes(trainings, machines)

@@ -1,4 +1,4 @@
-"""Explains a run that was kept: its tree, from the stored timeline, and what each remedy would make of its step."""
+"""Explains a stored run: its time tree, from the stored timeline, and the effect of each remedy on its step."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _PART_OF: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TriedRemedy:
-    """What one remedy gave.
+    """Effect of one remedy.
 
     Attributes:
         name, family, removes, assumes: As in `Remedy`.
-        step_s: Step with it; None where the job does not allow it.
-        gain: Share of the step saved; negative where the step got longer.
-        cpmt_usd: Typical cost per million tokens with it; None where no price is known.
-        reason: Why it cannot be had.
+        step_s: Step with it; None if the job does not allow it.
+        gain: Share of the step saved; negative if the step got longer.
+        cpmt_usd: Typical cost per million tokens with it; None if no price is known.
+        reason: Why it is not available.
     """
 
     name: str
@@ -79,8 +79,8 @@ class Explanation:
 
     Attributes:
         source: The file that was read.
-        remedies: What each change that a user can make gives, the most helpful first; impossible ones at the end.
-        sensitivity: What hardware that nobody sells (1.25 times the FLOPS) would give, the most helpful first.
+        remedies: Effect of each change that a user can make, the most helpful first; impossible ones at the end.
+        sensitivity: Effect of hypothetical hardware (1.25 times the FLOPS), the most helpful first.
     """
 
     name: str
@@ -125,9 +125,9 @@ def explain(
 
     Args:
         run: Folder of a run, or its `result.json`.
-        variant: Which; None takes the first.
+        variant: Name of the variant; None takes the first.
         with_remedies: Whether remedies are simulated; each costs about as much as the run's own step.
-        progress: Told what is being done, and its share from 0 to 1.
+        progress: Called with the current activity and the share done, from 0 to 1.
 
     Raises:
         InputError: There is no such run or variant, or its files cannot be read.
@@ -171,7 +171,7 @@ def _steps(file: Path, result: Result) -> list[TrainingVariant]:
     """The variants of a result of training.
 
     Raises:
-        InputError: It is of another kind of work.
+        InputError: It is another kind of work.
     """
     found = [variant for variant in result.variants if isinstance(variant, TrainingVariant)]
     if len(found) < len(result.variants):
@@ -180,10 +180,10 @@ def _steps(file: Path, result: Result) -> list[TrainingVariant]:
 
 
 def numbered(names: Sequence[str], variant: str | None) -> int:
-    """The number of a variant among names, the first when it is None.
+    """The index of a variant among names; the first if it is None.
 
     Raises:
-        InputError: There is none of that name.
+        InputError: The name is unknown.
     """
     if variant is None:
         return 0
@@ -219,7 +219,7 @@ def _faults_of(job: Prepared) -> JobFaults:
 
 
 def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant) -> tuple[Record, tuple[str, ...]]:
-    """The stored timeline; where only the result was kept, the step simulated again."""
+    """The stored timeline; if only the result was kept, the step is simulated again."""
     path = of_variant(folder, number, stored.name) / "timeline.parquet"
     if path.is_file():
         return read_record(path), ()
@@ -236,7 +236,7 @@ def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant)
 
 
 def _added(stored: TrainingVariant, step_s: float) -> dict[str, int]:
-    """What the mean step of the result has beyond its timeline, in ps by name."""
+    """Parts of the result's mean step that are not in its timeline, in ps by name."""
     rows = {(row.cause, row.phase): row.seconds for row in stored.time}
     named = {VARIATION: rows.get(("data", "variation"), 0.0), MEETINGS: rows.get(("outer update", "meeting"), 0.0)}
     rest = stored.step.seconds - step_s - sum(named.values()) - rows.get((OUTAGE, ""), 0.0)
@@ -253,10 +253,10 @@ class _Trials:
     """Tries remedies and better hardware on one job.
 
     Attributes:
-        remedied: Runs the job's later steps, with a remedy and without.
-        tax: Share of its tokens that the scale-out network takes.
-        notify: Takes what is being done, and its share from 0 to 1.
-        added_s: What the mean step has beyond one step's timeline.
+        remedied: Runs the job's later steps, with and without a remedy.
+        tax: Share of its tokens lost to the scale-out network.
+        notify: Called with the current activity and the share done, from 0 to 1.
+        added_s: Parts of the mean step beyond one step's timeline.
     """
 
     remedied: Remedied
@@ -267,7 +267,7 @@ class _Trials:
     added_s: float
 
     def all(self) -> tuple[tuple[TriedRemedy, ...], tuple[TriedRemedy, ...], tuple[str, ...]]:
-        """Every remedy, every resource made better, the most helpful first; and what a reader must know of them."""
+        """Every remedy and every improved resource, the most helpful first; and notes for the reader."""
         bench = self.remedied.bench
         job, seed = bench.job, bench.seed
         graph = bench.graphs.of(job.training, job.cluster)

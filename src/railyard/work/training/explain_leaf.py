@@ -1,10 +1,10 @@
-"""Where a step's time goes, as a tree whose every level adds up exactly.
+"""The time tree of a step, which sums exactly at every level.
 
-Amounts are integer picoseconds summed over ranks, so that no rounding stands between a node and its children:
+Amounts are integer picoseconds summed over ranks, so no rounding occurs between a node and its children:
 
     amount of the root = step time in ps x ranks;  amount of a node = sum of the amounts of its children
 
-Seconds are an amount over the ranks: the mean over ranks. Every leaf says by which formula and constants it was found.
+Seconds are an amount divided by the ranks: the mean over ranks. Every leaf names its formula and constants.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Constant:
-    """One number that a leaf was computed with.
+    """A constant used for a leaf.
 
     Attributes:
-        name: As in the record that holds it, such as `gemm_fraction`.
+        name: Name in its record, such as `gemm_fraction`.
         value: With its unit.
-        source: Who states it.
+        source: Its source.
     """
 
     name: str
@@ -41,11 +41,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Law:
-    """By what a leaf was computed.
+    """The formula of a leaf.
 
     Attributes:
-        formula: In words, with the function that holds it.
-        constants: What went in.
+        formula: The formula in words, with the function that implements it.
+        constants: Its constants.
     """
 
     formula: str
@@ -58,14 +58,14 @@ class Law:
 
 @dataclass(frozen=True)
 class TimeNode:
-    """Part of a step.
+    """A part of a step.
 
     Attributes:
         name: What it is.
         amount_ps: Summed over ranks.
-        count: How often it happens on a rank in a step: kernels, collectives, sends; None where nothing is counted.
-        by: How a leaf was computed; None inside the tree.
-        children: What it is made of, the largest first.
+        count: Occurrences per rank and step: kernels, collectives, sends; None if nothing is counted.
+        by: Formula of a leaf; None inside the tree.
+        children: Its parts, the largest first.
     """
 
     name: str
@@ -76,14 +76,14 @@ class TimeNode:
 
     @staticmethod
     def of(name: str, children: Sequence[TimeNode], *, ordered: bool = True) -> TimeNode:
-        """A node that is the sum of its children; children of no time are left out."""
+        """A node that is the sum of its children; children without time are dropped."""
         kept = [child for child in children if child.amount_ps]
         if ordered:
             kept.sort(key=lambda child: -child.amount_ps)
         return TimeNode(name, sum(child.amount_ps for child in kept), children=tuple(kept))
 
     def walk(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TimeNode]]:
-        """Every node with the names that lead to it, parents first."""
+        """Every node with the names on its path, parents first."""
         here = (*path, self.name)
         yield here, self
         for child in self.children:
@@ -96,12 +96,12 @@ class TimeNode:
 
 @dataclass(frozen=True)
 class TimeTree:
-    """Where the step of one variant goes.
+    """The time tree of one variant's step.
 
     Attributes:
         step_ps: The step.
         root: The step itself.
-        notes: What a reader must know: what the engine leaves out of the parts, or what differs from the stored run.
+        notes: Notes for the reader: what the engine leaves out, or differences from the stored run.
     """
 
     variant: str
@@ -111,10 +111,10 @@ class TimeTree:
     notes: tuple[str, ...] = field(default=())
 
     def check(self) -> None:
-        """Makes sure that the tree adds up.
+        """Checks that the tree sums up.
 
         Raises:
-            RailyardError: A node is not the sum of its children, or the root not the step: a fault of this program.
+            RailyardError: A node is not the sum of its children, or the root is not the step, which is a bug.
         """
         if self.root.amount_ps != self.step_ps * self.ranks:
             raise RailyardError(f"the tree holds {self.root.amount_ps} ps, the ranks {self.step_ps * self.ranks}")
@@ -127,11 +127,11 @@ class TimeTree:
         return node.amount_ps * 1e-12 / self.ranks
 
     def share(self, node: TimeNode) -> float:
-        """Of the step."""
+        """Share of the step."""
         return node.amount_ps / (self.step_ps * self.ranks)
 
     def find(self, *names: str) -> TimeNode | None:
-        """The node at the end of a path of names below the root; None where there is none."""
+        """The node at the end of a path of names below the root; None if there is none."""
         node: TimeNode | None = self.root
         for name in names:
             node = next((child for child in node.children if child.name == name), None) if node else None
@@ -141,7 +141,7 @@ class TimeTree:
         """`step_s`, `step_ps`, `ranks`, `tree` (`name`, `amount_ps`, `seconds`, `share`, `count`, `by`, `children`).
 
         Args:
-            depth: Levels below the root that are kept; None keeps all.
+            depth: Levels below the root to keep; None keeps all.
         """
         return {
             "variant": self.variant,
@@ -165,7 +165,7 @@ class TimeTree:
         }
 
     def rows(self) -> list[dict[str, object]]:
-        """One row a node: `path`, `level`, `name`, `amount_ps`, `seconds`, `share`, `count`, `leaf`, `by`."""
+        """One row per node: `path`, `level`, `name`, `amount_ps`, `seconds`, `share`, `count`, `leaf`, `by`."""
         return [
             {
                 "path": " / ".join(path[1:]),
@@ -183,11 +183,11 @@ class TimeTree:
 
 
 def shared_out(amount_ps: int, weights: Sequence[float]) -> list[int]:
-    """A whole amount in parts proportional to weights, which add up to it (largest remainder).
+    """Splits an integer amount in proportion to weights, exactly (largest remainder).
 
     Args:
-        amount_ps: To be shared out, of any sign.
-        weights: Not negative; all zero puts everything into the first part.
+        amount_ps: Amount to split, of any sign.
+        weights: Non-negative; if all are zero, the first part gets everything.
     """
     total = sum(weights)
     if not total > 0:
@@ -220,7 +220,7 @@ class Laws:
 
     @property
     def ranks(self) -> int:
-        """Of the job."""
+        """Ranks of the job."""
         return self.training.layout.ranks
 
     def _soft(self, *names: str) -> tuple[Constant, ...]:
@@ -244,7 +244,7 @@ class Laws:
         return Constant(f"flops {name}", f"{accelerator.flops.get(name, 0.0):.4g} FLOP/s, dense", source)
 
     def work(self, one: TracedWork) -> Law:
-        """Of an operator, its casts or its gaps."""
+        """Formula of an operator, its casts or its gaps."""
         if one.kind == GAP:
             return Law("device gap between kernels x kernels (operators.py)", self._device("launch_ps"))
         if one.kind == CAST:
@@ -276,23 +276,23 @@ class Laws:
         return Law(law, (*self._soft(*names), *self._device(device), peak))
 
     def host(self) -> Law:
-        """Of waiting for launches."""
+        """Formula of waiting for launches."""
         return Law(
             "host time of launches beyond the device's time (passes.py)",
             self._soft("launch_ps", "layer_host_ps", "expert_host_ps", "collective_host_ps"),
         )
 
     def contention(self) -> Law:
-        """Of computation that communications beside it slowed."""
+        """Formula of the slowdown of computation by overlapping communication."""
         share = self._soft("communication_sms")
         return Law("compute units and memory bandwidth that a collective beside it takes (contention.py)", share)
 
     def spread(self) -> Law:
-        """Of computation that took another time than planned."""
+        """Formula of computation that took another time than planned."""
         return Law("duration in the timeline less the planned one: the scenario's jitter and faults")
 
     def optimizer(self) -> Law:
-        """Of the update."""
+        """Formula of the update."""
         names = self._soft("optimizer_bytes", "gradient_bytes")
         return Law(
             "bytes per parameter x parameters kept / memory bandwidth (compute.optimizer_s)",
@@ -300,11 +300,11 @@ class Laws:
         )
 
     def fixed(self) -> Law:
-        """Of the host's part of a step."""
+        """Formula of the host's part of a step."""
         return Law("host time once a step (finish.py)", self._soft("step_ps"))
 
     def communication(self, cause: str, tier: str, algorithms: Sequence[str]) -> Law:
-        """Of exposed communication."""
+        """Formula of exposed communication."""
         links, fabric = self.cluster.links, self.cluster.fabric
         constants = [Constant("algorithm", ", ".join(algorithms), "collective.choose")] if algorithms else []
         if tier in links.tiers:
@@ -316,7 +316,7 @@ class Laws:
         return Law(f"{_CAUSES[cause]} (measure/charge.py, engine {self.engine})", tuple(constants))
 
     def waiting(self, name: str) -> Law:
-        """Of waits that are not for the network."""
+        """Formula of waits other than for the network."""
         layout = self.training.layout
         constants: tuple[Constant, ...] = ()
         if name == "waiting for the host":
@@ -327,7 +327,7 @@ class Laws:
         return Law("chain of blockers in the timeline (measure/walk.py)", constants)
 
     def added(self, name: str) -> Law:
-        """Of what the mean step has beyond one step's timeline."""
+        """Formula of the parts of the mean step beyond one step's timeline."""
         checkpoint = self.training.checkpoint
         constants: tuple[Constant, ...] = ()
         if checkpoint is not None and name == "checkpoint stall":
@@ -335,7 +335,7 @@ class Laws:
         return Law("(step with it - step without) x how often (scenario/simulate.py)", constants)
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know."""
+        """Notes for the reader."""
         notes = ["an amount is a mean over ranks; the tree adds up to the picosecond in amounts summed over ranks"]
         if self.training.software.cuda_graphs:
             notes.append("launches are recorded as CUDA graphs: they cost the host nothing")

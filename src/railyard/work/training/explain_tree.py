@@ -1,4 +1,4 @@
-"""Builds the tree of a step: the decomposition of its record, and inside computation the operators."""
+"""Builds the time tree of a step: the decomposition of its record, and the operators within computation."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def tree_of(
     variant: str = "",
     added_ps: Mapping[str, int] | None = None,
 ) -> TimeTree:
-    """Where a step goes.
+    """The time tree of a step.
 
     Args:
-        record: Of the step.
-        cluster: On which it ran.
+        record: Record of the step.
+        cluster: The cluster.
         training: The job.
-        policy: What was fixed about collectives.
-        variant: How it is called.
-        added_ps: What the mean step has beyond the record, by name: checkpoints, meetings, data that varies.
+        policy: Fixed settings of collectives.
+        variant: Name of the variant.
+        added_ps: Parts of the mean step beyond the record, by name: checkpoints, meetings, varying data.
 
     Raises:
         InputError: The record does not belong to the job.
@@ -106,7 +106,7 @@ def _by_cause(rows: Sequence[TimeRow]) -> dict[str, list[TimeRow]]:
 def _computation(
     rows: Sequence[TimeRow], subjects: Mapping[str, Subject], work: Sequence[TracedWork], laws: Laws
 ) -> tuple[TimeNode, list[TimeNode]]:
-    """Computation by part of the model, and beside it the host, the optimizer, the fixed part and what ran slower."""
+    """Computation by part of the model, and separately the host, the optimizer, the fixed part and slowdowns."""
     leaves: dict[tuple[str, str, str], list[TimeNode]] = defaultdict(list)
     nodes_of: dict[str, list[TimeNode]] = defaultdict(list)
     weight_apart = any(subjects[row.phase].phase == "weight" for row in rows)
@@ -142,7 +142,7 @@ def _computation(
 
 
 def _placed(nominal_ps: int, work: Sequence[TracedWork]) -> tuple[list[int], int]:
-    """Amounts of operators, and what is left for the host; where durations were given from outside, in proportion."""
+    """Amounts of operators, and the rest for the host; in proportion if durations were given from outside."""
     planned = sum(one.seconds for one in work)
     device = round(planned * 1e12)
     slack = max(abs(device) * 1e-6, 1e6)  # each duration of the graph is rounded to a picosecond

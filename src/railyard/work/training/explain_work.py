@@ -1,8 +1,8 @@
-"""What the computation of a step is made of, operator by operator, from the formulas that gave its durations.
+"""Operators within the computation of a step, from the formulas of its durations.
 
-The task graph knows one duration a stage and pass. It is the sum of operators (`workload.training.blocks`), so each
-operator's part is found by asking the same functions again; gaps between kernels and casts are what a device without
-gaps, or a software without casts, would not need. What a duration holds beyond its operators is waiting for the host.
+The task graph has one duration per stage and pass. It is the sum of operators (`workload.training.blocks`), so each
+operator's part is computed by the same functions again; gaps between kernels and casts are the difference to a device
+without gaps or software without casts. The rest of a duration is waiting for the host.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 
 LIBRARY = "the library's own rate"
 _KEPT = ("data", "checkpoint")
-"""Phases by which the decomposition finds its causes; they keep their plain names."""
+"""Phases that the decomposition identifies by name; they keep their plain names."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a task is, as the tree tells tasks apart.
+    """Identity of a task in the tree.
 
     Attributes:
-        phase, op, group: Of its label.
+        phase, op, group: From its label.
         what: Kind of collective, `send`, or "" for computation.
-        tier: Tier of links that bounds it, or `LIBRARY`; "" for computation.
-        algorithm: As the collective library runs it, with its protocol; "" where there is none.
-        count: Times that a rank does it in a step, mean over ranks.
-        nominal_ps: Of computation on the compute stream: durations as planned, summed over ranks.
-        slowed_ps: Of the same: how much longer it took because of communications beside it, summed over ranks.
+        tier: Tier of the links that limit it, or `LIBRARY`; "" for computation.
+        algorithm: Algorithm and protocol of the collective library; "" if there is none.
+        count: Executions per rank and step, mean over ranks.
+        nominal_ps: Planned durations of computation on the compute stream, summed over ranks.
+        slowed_ps: Extra time of the same because of overlapping communications, summed over ranks.
     """
 
     phase: str
@@ -72,7 +72,7 @@ class Subject:
 def distinguished(
     record: Record, cluster: Cluster, policy: CollectivePolicy | None
 ) -> tuple[Record, dict[str, Subject]]:
-    """The same record under finer labels, and what each phase of them stands for."""
+    """The same record with finer labels, and the meaning of each of their phases."""
     graph = record.graph
     lowered = lower(graph, cluster, policy)
     bound, tiers = _bounds(lowered, cluster)
@@ -134,7 +134,7 @@ def _coded(words: list[str]) -> tuple[NDArray[np.int64], list[str]]:
 
 
 def _bounds(lowered: Lowered, cluster: Cluster) -> tuple[NDArray[np.int64], list[str]]:
-    """For each entity the tier whose link takes the longest for it, or that of the library's own rate."""
+    """For each entity the tier with its slowest link, or that of the library's own rate."""
     entities, links = lowered.entities, cluster.links
     tiers = [*links.tiers, LIBRARY]
     count = len(entities)
@@ -153,7 +153,7 @@ def _bounds(lowered: Lowered, cluster: Cluster) -> tuple[NDArray[np.int64], list
 def _counts(
     record: Record, code: NDArray[np.int64], size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """Times over all ranks, planned durations of computation, and what communications beside it added."""
+    """Executions over all ranks, planned durations of computation, extra time from overlapping communications."""
     graph = record.graph
     shared = graph.kind == Kind.COLLECTIVE
     members = np.ones(len(graph))
@@ -194,9 +194,9 @@ class TracedWork:
     """Device time of one kind of work in one phase, as the formulas give it.
 
     Attributes:
-        operator: Its name; of gaps and casts, that of the operator that they belong to.
-        seconds: Of a step, summed over ranks.
-        kernels: Launched in a step, summed over ranks.
+        operator: Its name; for gaps and casts, the operator that they belong to.
+        seconds: Seconds per step, summed over ranks.
+        kernels: Launches per step, summed over ranks.
     """
 
     part: str
@@ -208,7 +208,7 @@ class TracedWork:
 
 
 def work_of(training: Training, accelerator: Accelerator) -> list[TracedWork]:
-    """Every operator of a step, over all ranks; those of no time are left out."""
+    """Every operator of a step, over all ranks; those without time are dropped."""
     times = _times(training, accelerator)
     total: dict[tuple[str, str, str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     replicas = training.layout.ranks // training.layout.pp * training.layout.micro_batches
@@ -223,7 +223,7 @@ def work_of(training: Training, accelerator: Accelerator) -> list[TracedWork]:
 
 
 def _passes(training: Training, stage: VirtualStage) -> Iterator[tuple[str, str, float]]:
-    """Parts of the model that a stage holds: what it is called, the block it consists of, how often."""
+    """Parts of the model on a stage: name, block, and count."""
     dense = stage.layers - stage.moe_layers
     counts = {
         "attention": stage.layers,
@@ -240,7 +240,7 @@ def _passes(training: Training, stage: VirtualStage) -> Iterator[tuple[str, str,
 
 
 def _again(training: Training, block: str, phase: str, name: str) -> float:
-    """How often a phase runs for one forward pass: once, but what is computed again as the layout says."""
+    """How often a phase runs per forward pass: once, unless the layout recomputes it."""
     if phase != RECOMPUTE:
         return 1.0
     layout = training.layout

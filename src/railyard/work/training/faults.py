@@ -1,9 +1,10 @@
-"""The faults of a training job by what they do to it: slow every step, slow some, stop it for a while, or end it.
+"""Sorts the faults of a training job by effect: slow every step, slow some, interrupt it for a while, or end it.
 
-A fault that only slows links or ranks is part of every step when it holds for good, or within one step. One that holds
-for a while that reaches beyond a step passes: it slows the steps of that while. After a death links or ranks are gone:
-the job survives it where its traffic has other paths or what died is back before the job is aborted; else it dies, and
-starts again after the repair. A job stalls when its traffic stands still though nothing is dead, as packets can.
+A fault that only slows links or ranks is part of every step if it is permanent, or if it falls within one step. A
+temporary one that extends beyond a step slows the steps of that period. After a death, links or ranks are gone: the job
+survives if its traffic has other paths or the dead part is back before the job is aborted; otherwise it dies, and
+restarts
+after the repair. A job stalls if its traffic stops although nothing is dead, as packets can.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ PS = 1e-12
 
 
 def recovery_of(job: Prepared) -> Recovery:
-    """What the job does after a fault that ends it, as the scenario says.
+    """The job's recovery from a fault that ends it, from the scenario.
 
     Raises:
-        InputError: It cannot be.
+        InputError: A value is impossible.
     """
     draft = job.variant.draft
     with blaming(draft, "recovery"):
@@ -45,13 +46,13 @@ def recovery_of(job: Prepared) -> Recovery:
 
 @dataclass(frozen=True)
 class PlacedFault:
-    """A fault on the cluster of a job.
+    """A fault on a job's cluster.
 
     Attributes:
-        effects: What it does.
-        in_step: The same fault within one step: of one that comes in a later step, as long after the begin of that.
-        hung_s: From when on the job stands still for good in that step; None where it goes on.
-        hung: The communication that does so first, in words; also where it waits until the fault is over.
+        effects: Its effects.
+        in_step: The same fault within one step: for a later step, at the same offset from the step's start.
+        hung_s: Time in that step from which the job hangs permanently; None if it continues.
+        hung: The first communication that hangs, in words; also if it only waits until the fault is over.
     """
 
     fault: Fault
@@ -62,29 +63,29 @@ class PlacedFault:
 
     @property
     def at_s(self) -> float:
-        """When it begins first, from the start of the job, s."""
+        """First start, from the start of the job, s."""
         return getattr(self.fault, "at_ps", 0) * PS
 
     @property
     def phase_s(self) -> float:
-        """When it begins, from the start of the step in which it does, s."""
+        """Start, from the start of its step, s."""
         return getattr(self.in_step, "at_ps", 0) * PS
 
     @property
     def spell_s(self) -> float | None:
-        """How long it lasts each time, s; None: for good."""
+        """Duration of each occurrence, s; None: permanent."""
         length_ps = getattr(self.fault, "for_ps", None)
         return None if length_ps is None else length_ps * PS
 
     @property
     def begins_s(self) -> tuple[float, ...]:
-        """When it begins, each time, from the start of the step in which it first does, s."""
+        """All starts, from the start of the step of the first one, s."""
         spells = self.in_step.spells if isinstance(self.in_step, Spells) else ()
         return tuple(spell.begin_ps * PS for spell in spells)
 
     @property
     def ends_s(self) -> float | None:
-        """When it is over for the last time, from the start of the step in which it begins, s; None: never."""
+        """End of the last occurrence, from the start of the step of the first one, s; None: never."""
         spell_s = self.spell_s
         return None if spell_s is None else max(self.begins_s) + spell_s
 
@@ -100,11 +101,11 @@ class PlacedFault:
 
     @property
     def for_good(self) -> Fault:
-        """The same fault in every step from the beginning on."""
+        """The same fault in every step from the start on."""
         return from_the_start(self.fault)
 
     def hosts(self, cluster: Cluster) -> int:
-        """Hosts that it kills, or whose NIC it cuts off completely."""
+        """Hosts that it kills, or whose NICs it cuts off completely."""
         dead = {rank for effect in self.effects if isinstance(effect, RankDeath) for rank in effect.ranks}
         return len({rank // cluster.ranks_per_server for rank in dead | cut_off_by(self.effects, cluster)})
 
@@ -114,11 +115,11 @@ class JobFaults:
     """The faults of a job, sorted by effect.
 
     Attributes:
-        slowing: Part of every step.
-        passing: Slow the steps of a while.
-        survived: Deaths with which the job goes on.
+        slowing: Faults in every step.
+        passing: Faults that slow the steps of some period.
+        survived: Deaths that the job survives.
         fatal: Deaths that end it.
-        stalling: End it though nothing is dead.
+        stalling: Faults that end the job though nothing is dead.
     """
 
     slowing: tuple[PlacedFault, ...] = ()
@@ -129,30 +130,30 @@ class JobFaults:
 
     @property
     def outcome(self) -> Literal["finished", "died", "stalled"]:
-        """What becomes of the job: it dies with a fault that aborts it, though it starts again after the repair."""
+        """Outcome of the job: it dies from a fault that aborts it, although it restarts after the repair."""
         if self.fatal:
             return "died"
         return "stalled" if self.stalling else "finished"
 
     @property
     def every_step(self) -> tuple[Fault, ...]:
-        """Faults of every step in which nothing dies."""
+        """Non-lethal faults of every step."""
         return tuple(one.in_step for one in self.slowing)
 
     @property
     def lasting(self) -> tuple[PlacedFault, ...]:
-        """Deaths for good with which the job goes on."""
+        """Permanent deaths that the job survives."""
         return tuple(one for one in self.survived if one.spell_s is None)
 
     def later(self, job: Prepared) -> Prepared:
-        """The job in its later steps: without what is over, with routes that know of deaths for good."""
+        """The job in its later steps: without past faults, with routes that know of permanent deaths."""
         if not self.lasting:
             return replace(job, faults=self.every_step)
         faults = (*self.every_step, *(death.for_good for death in self.lasting))
         return replace(job, faults=faults, cluster=knowing(job.cluster))
 
     def stalled(self) -> JobFaults:
-        """The same of a job whose later steps stand still: what slows them stops them."""
+        """The same for a job whose later steps hang: what slows them stops them."""
         return replace(self, slowing=(), stalling=self.slowing)
 
 
@@ -169,17 +170,17 @@ def on_flow(bench: StepRuns) -> StepRuns:
 
 
 def sorted_out(bench: StepRuns, graph: TaskGraph, step_s: float) -> JobFaults:
-    """What each fault does to a job: deaths in order of time, each with the earlier faults that the job survives.
+    """The effect of each fault on a job: deaths in time order, each with the earlier faults that the job survives.
 
-    The flow engine says whether something hangs, whatever engine the step runs on: that is a question of routes.
+    The flow engine decides whether something hangs, whatever engine runs the step, because it is a question of routes.
 
     Args:
-        bench: Of the job with all its faults.
+        bench: Runs the steps of the job with all its faults.
         graph: Its step.
         step_s: A step without faults.
 
     Raises:
-        InputError: A fault names a place that is not there.
+        InputError: A fault names an unknown place.
     """
     found, deaths = JobFaults(), []
     for number in range(len(bench.job.faults)):
@@ -203,7 +204,7 @@ def placed(job: Prepared, number: int, step_s: float) -> PlacedFault:
     """One of a job's faults on its cluster.
 
     Raises:
-        InputError: It names a place that is not there.
+        InputError: It names an unknown place.
     """
     fault = job.faults[number]
     with blaming(job.variant.draft, "faults", str(number)):
@@ -212,7 +213,7 @@ def placed(job: Prepared, number: int, step_s: float) -> PlacedFault:
 
 
 def _in_step(fault: Fault, effects: tuple[Effect, ...], step_ps: int) -> Fault:
-    """A fault that comes in a later step, as long after the begin of that; what slows for good is there all along."""
+    """A fault of a later step at the same offset from the step's start; permanent slowdowns apply from the start."""
     if not isinstance(fault, Spells) or fault.at_ps < max(step_ps, 1):
         return fault
     if fault.for_ps is None and not any(is_death(effect) for effect in effects):
@@ -221,7 +222,7 @@ def _in_step(fault: Fault, effects: tuple[Effect, ...], step_ps: int) -> Fault:
 
 
 def _judged(death: PlacedFault, bench: StepRuns, graph: TaskGraph, found: JobFaults, step_s: float) -> PlacedFault:
-    """A death with the time at which the job hangs for it, if it does: in the step that it hits, or in the next one."""
+    """A death with the time at which the job hangs, if it does: in the step that it hits, or in the next one."""
     if death.kills:
         return replace(death, hung_s=death.phase_s, hung="the processes of its ranks")
     others = (*found.every_step, *(one.in_step for one in found.survived))

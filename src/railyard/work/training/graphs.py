@@ -1,4 +1,4 @@
-"""Task graphs of steps, shared by variants whose computations are alike."""
+"""Task graphs of steps, shared by variants with the same computations."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def build(
 ) -> TaskGraph:
     """The task graph of one optimizer step.
 
-    Tasks stand in an order in which none waits for a later one, on its stream or otherwise.
+    Tasks are ordered so that none waits for a later one, on its stream or otherwise.
 
     Args:
         training: The job.
-        cluster: On which it runs; must have as many ranks as the layout takes.
+        cluster: The cluster; must have as many ranks as the layout needs.
         times_of: Replaces `compute.stage_times`: (training, accelerator, virtual stage) -> `StageTimes`.
         checkpoint: Whether a checkpoint is taken at the end of this step; the step time of a run is the mean of
             `interval_steps - 1` steps without and one with.
@@ -94,9 +94,9 @@ def build(
 
 
 def losses(training: Training, accelerator: Accelerator, machine: Machine) -> NDArray[np.float64]:
-    """What the computations of a step lose to the communications beside them: `TaskGraph.loss` of its graph.
+    """Slowdown of a step's computations by overlapping communications: `TaskGraph.loss` of its graph.
 
-    All that a network changes about the graph of a step.
+    This is all that a network changes in the graph of a step.
 
     Returns:
         float64[2 * parts, len(CONTENDERS)], the parts' forward passes, then their backward passes.
@@ -107,7 +107,7 @@ def losses(training: Training, accelerator: Accelerator, machine: Machine) -> ND
 def _loss(
     training: Training, accelerator: Accelerator, machine: Machine, rows: Sequence[VirtualStage]
 ) -> NDArray[np.float64]:
-    """What every part's passes lose to the collectives beside them."""
+    """Slowdown of every part's passes by overlapping collectives."""
     columns = Columns.of([training], [accelerator])
     passes, slowed = layer_passes(columns), concurrent_passes(columns, MachineColumns.of([machine]))
     known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
@@ -188,7 +188,7 @@ _HASHED = frozenset({"ecmp", "flowlet"})
 
 
 def hashes(cluster: Cluster) -> bool:
-    """Whether a network that carries the job chooses paths between switches by hashes."""
+    """Whether a network of the job hashes paths between switches."""
     return any(_hashed(network) for network in (cluster.back_end, cluster.storage) if network is not None)
 
 
@@ -198,7 +198,7 @@ def _hashed(network: Network) -> bool:
 
 
 def redrawn(cluster: Cluster, shift: int) -> Cluster:
-    """The cluster with every network's hash seed moved on by `shift`; the same cluster where nothing is hashed."""
+    """The cluster with every network's hash seed increased by `shift`; the same cluster if nothing is hashed."""
     if shift == 0 or not hashes(cluster):
         return cluster
     return cluster.with_networks(lambda network: replace(network, seed=network.seed + shift))
@@ -213,13 +213,13 @@ _MOST_TASKS = 2_000_000
 
 @dataclass
 class Graphs:
-    """Task graphs, built once for all variants whose computations are the same: fabrics do not change what runs.
+    """Task graphs, built once for all variants with the same computations: fabrics do not change what runs.
 
-    How much communications slow computations does depend on the network, and is filled in for each.
+    The slowdown of computation by communication depends on the network, and is filled in for each.
 
     Attributes:
-        most: Graphs that are kept whatever their size.
-        tasks: Of all that are kept until `forget`.
+        most: Number of graphs that are kept whatever their size.
+        tasks: Maximum tasks of all graphs kept until `forget`.
     """
 
     most: int = 4
@@ -254,13 +254,13 @@ class Graphs:
             return replace(graph, loss=loss)
 
     def forget(self) -> None:
-        """Lets go of all but the last few."""
+        """Drops all but the last few graphs."""
         with self._lock:
             del self._graphs[: -self.most]
 
 
 def _kept(table: list[tuple[tuple[Any, ...], T]], key: tuple[Any, ...], make: Callable[[], T]) -> T:
-    """What a table has under a key; made where it has nothing."""
+    """The entry of a table under a key; made if missing."""
     for known, value in table:
         if known == key:
             return value
@@ -269,7 +269,7 @@ def _kept(table: list[tuple[tuple[Any, ...], T]], key: tuple[Any, ...], make: Ca
 
 
 def _alike(training: Training, cluster: Cluster) -> tuple[Any, ...]:
-    """What is equal where computations are the same."""
+    """Key that is equal for jobs with the same computations."""
     return (
         training,
         cluster.accelerator,

@@ -1,17 +1,19 @@
-"""The loader: what one rank has to read and prepare for a step, and how long that takes beside computing.
+"""The data loader: what a rank reads and prepares for a step, and how long that takes alongside computation.
 
-A rank's W workers load whole batches in turn. Of one step's samples a worker reads for R seconds (shared with all who
-read at the time) and is busy for P more (preparing, waiting for each request's first byte, reading a cache). With
-prefetch the next steps are loaded while this one computes. The workers share the way to storage, but not their cores,
-so as many steps a second are loaded as a closed queue of W customers lets pass with one shared server and W cores:
+A rank's W workers load whole batches in turn. For one step's samples a worker reads for R seconds (sharing bandwidth
+with
+all concurrent readers) and is busy for P more (preparing, waiting for each request's first byte, reading a cache). With
+prefetch the next steps are loaded while this one computes. Workers share the path to storage but not their cores, so
+the
+steps loaded per second are those of a closed queue of W customers with one shared server and W cores:
 
     loading = max(R, (R + P) / W, p / c)     a step takes max(compute, loading)
     without prefetch, or with W = 0          a step takes compute + R + P / max(1, min(W, micro-batches))
 
-with p of P the processor time and c the cores of the host that a reading rank has to itself, where they are known.
+with p the processor time in P, and c the host cores per reading rank, if known.
 
-Sizes of samples vary. `mean_step_s` plays the loop of workers, a buffer of some steps and a step that starts when the
-slowest rank has its samples, and gives the mean step; the bound above is its limit for equal batches.
+Sample sizes vary. `mean_step_s` simulates the workers, a buffer of some steps and a step that starts when the slowest
+rank has its samples, and gives the mean step; the bound above is its limit for equal batches.
 """
 
 from __future__ import annotations
@@ -44,12 +46,12 @@ class Format:
     Attributes:
         name: Key in the file.
         bytes_per_token: Stored bytes per training token.
-        items_per_sequence: Files or records for each sequence, beside its tokens.
+        items_per_sequence: Files or records per sequence, in addition to its tokens.
         item_size_bytes: Mean stored size of one.
         item_spread: Standard deviation of that size over its mean.
         token_time_ps: Processor time to prepare one token, on one core.
         item_time_ps: Processor time to prepare one item, on one core.
-        access: Whether a worker reads ahead through shards or asks for each piece by itself.
+        access: Whether a worker reads ahead through shards or requests each piece separately.
         request_size_bytes: Largest single request.
         source: Where sizes and times come from.
         confidence: `measured`, `vendor` or `estimated`.
@@ -78,10 +80,10 @@ def formats() -> dict[str, Format]:
 
 
 def format_of(data: DataLoading) -> Format:
-    """The format of a job's samples, with what the job replaces of it.
+    """The format of a job's samples, with the job's own values.
 
     Raises:
-        InputError: There is no such format, or a value cannot be.
+        InputError: The format is unknown, or a value is impossible.
     """
     known = formats()
     if data.format not in known:
@@ -110,9 +112,9 @@ def hit_rate(policy: CachePolicy, cache_bytes: float, dataset_bytes: float, serv
 
     Args:
         policy: How the cache evicts.
-        cache_bytes: Of one server.
+        cache_bytes: Cache of one server.
         dataset_bytes: Above 0.
-        servers: That read the dataset together.
+        servers: Servers that read the dataset together.
     """
     share = min(cache_bytes / dataset_bytes, 1.0)
     if policy == "none" or share <= 0:
@@ -179,11 +181,11 @@ _LARGEST_COUNT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one reading rank loads in a step.
+    """Load of one reading rank per step.
 
     Attributes:
-        cached_bytes: From the server's cache.
-        requests: To storage, at least 1.
+        cached_bytes: Bytes from the server's cache.
+        requests: Requests to storage, at least 1.
         prepare_s: Processor time, all workers together.
         spread: Standard deviation of the rank's bytes over their mean.
     """
@@ -195,28 +197,28 @@ class Load:
     spread: float
 
     def worker_s(self, latency_s: float, queue_depth: int, cache_s: float) -> float:
-        """What a step takes of workers beside the transfer, seconds.
+        """Worker time of a step other than the transfer, seconds.
 
         Args:
-            latency_s: From a request to its first byte.
-            queue_depth: Requests of a worker under way at a time.
-            cache_s: For which the server's cache is read, all its ranks together.
+            latency_s: Time from a request to its first byte.
+            queue_depth: Outstanding requests per worker.
+            cache_s: Read time of the server's cache, over all its ranks.
         """
         waits = (self.requests - 1) * latency_s / queue_depth  # the transfer itself pays the first one
         return self.prepare_s + waits + cache_s
 
 
 def load_of(training: Training, servers: int) -> Load:
-    """What each reading rank loads in a step.
+    """Load of each reading rank per step.
 
     PRE: The job reads data.
 
     Args:
         training: The job.
-        servers: On which it runs.
+        servers: Number of servers.
 
     Raises:
-        InputError: There is no such format, or a value cannot be.
+        InputError: The format is unknown, or a value is impossible.
     """
     data, layout = training.data, training.layout
     if data is None:
@@ -242,7 +244,7 @@ def load_of(training: Training, servers: int) -> Load:
 
 
 def _check_amount(size_bytes: float) -> None:
-    """Refuses what no step has."""
+    """Rejects impossible amounts."""
     if size_bytes > _MOST_BYTES:
         raise InputError(
             "one rank would read more in a step than can be simulated",
@@ -257,7 +259,7 @@ def _requests(size_bytes: float, form: Format) -> int:
 
 
 def check(data: DataLoading, form: Format) -> None:
-    """Refuses what cannot be.
+    """Rejects impossible values.
 
     Raises:
         InputError: All that is wrong.
@@ -281,7 +283,7 @@ def check(data: DataLoading, form: Format) -> None:
 
 
 def check_cache(data: DataLoading, server: Server) -> None:
-    """Refuses a cache in memory that is larger than the memory of a server.
+    """Rejects an in-memory cache that is larger than the memory of a server.
 
     Raises:
         InputError: It is larger.
@@ -305,7 +307,7 @@ def readers(training: Training) -> int:
 
 
 def cache_seconds(training: Training, cluster: Cluster, load: Load) -> float:
-    """For how long a server's cache is read for a step, all ranks of the server together, seconds."""
+    """Read time of a server's cache per step, over all ranks of the server, seconds."""
     data = training.data
     if data is None or not load.cached_bytes or data.cache_read_bps <= 0:
         return 0.0
@@ -315,14 +317,14 @@ def cache_seconds(training: Training, cluster: Cluster, load: Load) -> float:
 
 
 def cores_of(training: Training, cores: int, ranks_per_server: int) -> float:
-    """Cores of a host for each rank that reads; infinite where the host's cores are not known."""
+    """Host cores per reading rank; infinite if the host's cores are unknown."""
     group = 1 if training.data is not None and training.data.every_rank else training.layout.tp
     together = min(max(1, ranks_per_server // group), readers(training))
     return cores / together if cores else math.inf
 
 
 def with_faster_loading(training: Training, factor: float) -> Training:
-    """The job with loader workers that take so much less of a processor's time; the storage system stays as it is."""
+    """The job with loader workers that need less processor time by this factor; the storage system is unchanged."""
     data = training.data
     if data is None:
         return training
@@ -337,13 +339,13 @@ def with_faster_loading(training: Training, factor: float) -> Training:
 
 
 def loading_s(read_s: float, worker_s: float, workers: int, *, least_s: float = 0.0) -> float:
-    """Time in which the samples of a step are loaded, when steps are loaded one after another, seconds.
+    """Time to load the samples of a step if steps are loaded one at a time, seconds.
 
     Args:
-        read_s: For which the rank's bytes are on their way.
-        worker_s: What the step takes of workers besides.
-        workers: Of the rank.
-        least_s: What preparing takes with all cores of the host at work.
+        read_s: Transfer time of the rank's bytes.
+        worker_s: Additional worker time per step.
+        workers: Workers of the rank.
+        least_s: Preparation time with all cores of the host.
     """
     return max(read_s, (read_s + worker_s) / max(workers, 1), least_s)
 
@@ -361,13 +363,13 @@ def step_s(
     """Time of a step, seconds.
 
     Args:
-        compute_s: Without waiting for data.
-        read_s: In which the step's bytes come from storage, at the rate that this rank gets.
-        worker_s: What the step takes of a worker besides.
-        workers: Beside the training process.
+        compute_s: Time without waiting for data.
+        read_s: Time to read the step's bytes from storage, at this rank's rate.
+        worker_s: Additional worker time per step.
+        workers: Number of workers in addition to the training process.
         prefetch: Steps read ahead.
-        batches: Micro-batches of a step, which workers load one by one.
-        least_s: What preparing takes with all cores of the host at work.
+        batches: Micro-batches per step, which workers load one by one.
+        least_s: Preparation time with all cores of the host.
     """
     if workers and prefetch:
         return max(compute_s, loading_s(read_s, worker_s, workers, least_s=least_s))
@@ -377,19 +379,19 @@ def step_s(
 def mean_step_s(
     compute_s: float, batch_s: float, *, spread: float, workers: int, prefetch: int, ranks: int, seed: int = 0
 ) -> float:
-    """Mean step when the time to load a batch varies, seconds: played, not fitted.
+    """Mean step if the time to load a batch varies, seconds; simulated, not fitted.
 
     Each of W workers loads every W-th batch of its rank; batch k is asked for when step k - depth has taken its own. A
     step starts when all ranks have theirs. Times are gamma-distributed, independent.
 
     Args:
-        compute_s: Of a step.
-        batch_s: In which one worker loads a batch, mean.
+        compute_s: Time of a step.
+        batch_s: Mean time of one worker to load a batch.
         spread: Standard deviation of that time over its mean.
         workers: At least 1.
-        prefetch: Batches that each worker may have loaded or under way.
-        ranks: That wait for one another.
-        seed: Of the draws.
+        prefetch: Batches that each worker may have loaded or in progress.
+        ranks: Ranks that wait for one another.
+        seed: Seed of the draws.
     """
     if batch_s <= 0:
         return compute_s

@@ -1,8 +1,9 @@
-"""Low-rank adapters beside a frozen model (LoRA, arXiv 2106.09685): their products, and how many weights they train.
+"""Low-rank adapters next to a frozen model (LoRA, arXiv 2106.09685): their products and number of trained weights.
 
-A frozen product has no gradient of its weight; its input still gets one. Each adapted matrix W of k inputs and n
-outputs has A (k x rank) and B (rank x n) beside it: x A, (x A) B and its sum with x W forward; the gradients of both,
-of x A and of x, and the sum of the latter, backward. Each runs by itself in 16 bits, as in PyTorch; nothing drops out.
+A frozen product has no weight gradient; its input still gets one. Each adapted matrix W of k inputs and n outputs has A
+(k x rank) and B (rank x n) next to it: x A, (x A) B and its sum with x W forward; the gradients of both, of x A and of
+x,
+and the sum of the latter, backward. Each runs separately in 16 bits, as in PyTorch, without dropout.
 Megatron's products of queries, keys and values, and of gate and up, are one matrix with one adapter (`fused_adapters`).
 
 Split by columns, W has A whole on every tensor-parallel rank and B split; split by rows the other way round. Routed
@@ -37,10 +38,10 @@ _FORWARD_KERNELS, _BACKWARD_KERNELS = 3.0, 5.0
 
 
 def check_lora(training: Training) -> None:
-    """Whether a job's adapters can be: their rank, and what they are not modelled with.
+    """Rejects impossible adapters: their rank, and combinations that are not modeled.
 
     Raises:
-        InputError: They cannot.
+        InputError: The adapters are impossible.
     """
     lora = training.lora
     if lora is None:
@@ -68,8 +69,8 @@ def adapters_of_layer(model: Model, layout: Layout, lora: Lora, *, experts: bool
         model: Architecture.
         layout: How it is split.
         lora: Adapters.
-        experts: Of the layers with experts, else of those without.
-        fused: Fused products have one adapter.
+        experts: Whether to count layers with experts, rather than those without.
+        fused: Whether fused products share one adapter.
     """
 
     def trained(kind: Kind) -> float:
@@ -119,7 +120,7 @@ def _feed(model: Model, kind: Kind, fused: bool) -> Iterable[_Matrix]:
 
 
 def attention_adapters(columns: Columns) -> list[Operator]:
-    """Adapters of a layer's mixer; none where no design has any."""
+    """Adapters of a layer's mixer; none if no design has any."""
     rank = columns.job.adapter_rank
     if not np.any(rank > 0):
         return []
@@ -142,7 +143,7 @@ def attention_adapters(columns: Columns) -> list[Operator]:
 
 
 def mlp_adapters(columns: Columns, name: str, width: F) -> list[Operator]:
-    """Adapters of an MLP of that width on a rank; none where no design has any."""
+    """Adapters of an MLP of that width on a rank; none if no design has any."""
     rank = columns.job.adapter_rank * columns.job.adapter_mlp
     if not np.any(rank > 0):
         return []
@@ -179,7 +180,7 @@ def _adapter(columns: Columns, name: str, sizes: tuple[F, F, F], rank: F) -> Ope
 
 
 def frozen(columns: Columns, operators: Sequence[Operator]) -> Sequence[Operator]:
-    """The same operators where the model beside the adapters is frozen: no gradients of their weights."""
+    """The same operators without weight gradients if the model is frozen."""
     share = columns.job.frozen
     if not np.any(share > 0):
         return operators

@@ -1,4 +1,4 @@
-"""What the faults of a training job cost it: steps that are longer, and time that is lost once."""
+"""Cost of a training job's faults: longer steps, and time lost once."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _COSTS_NOTHING = 1e-9
 
 @dataclass(frozen=True)
 class FaultSteps:
-    """Steps of one draw of hashes, s.
+    """Steps for one draw of hashes, s.
 
     Attributes:
         without_s: Without any fault.
-        later_s: Of the job as it goes on: with faults of every step, and deaths for good that it survives.
+        later_s: The job's later steps: with faults of every step, and permanent deaths that it survives.
     """
 
     without_s: float
@@ -49,7 +49,7 @@ class Losses:
     Attributes:
         faults: Those of the job, sorted by effect.
         bench: Runs its steps; of the job with all its faults.
-        steps: What is known already.
+        steps: Steps that are already known.
     """
 
     faults: JobFaults
@@ -64,7 +64,7 @@ class Losses:
 
     @property
     def once_s(self) -> float:
-        """What faults take from the job once, s; what they take from every step is in the step."""
+        """Time that faults take from the job once, s; their cost per step is part of the step."""
         return sum(one.lost_s for one in self._once())
 
     def _rows(self) -> Iterator[FaultFigures]:
@@ -88,14 +88,14 @@ class Losses:
         return self.bench.job.cluster
 
     def _flow_s(self, *faults: Fault, known: bool = False) -> float:
-        """A step on the flow engine, s; with `known` routes know of deaths from the beginning on."""
+        """A step on the flow engine, s; with `known`, routes know of deaths from the start."""
         cluster = knowing(self._cluster) if known else self._cluster
         return on_flow(self.bench).step(self.graph, cluster, seed=self.bench.seed, faults=faults).makespan_ps * PS
 
     # Faults after which everything lives.
 
     def _slowing(self, one: PlacedFault) -> FaultFigures:
-        """Against the step without it: of the job's own engine where it is the only fault, else of the flow engine."""
+        """Compared with the step without it: on the job's own engine if it is the only fault, else by flows."""
         if len(self.faults.slowing) == 1 and not self.faults.lasting:
             with_s, without_s = self.steps.later_s, self.steps.without_s
         else:
@@ -152,7 +152,7 @@ class Losses:
         return self.bench.step(self.graph, self._cluster, seed=self.bench.seed, faults=faults).makespan_ps * PS
 
     def _slower(self, death: PlacedFault) -> float:
-        """A later step, which begins with routes that know, over one without the death, in the flow engine."""
+        """A later step, whose routes know of the death, relative to one without it, on the flow engine."""
         every = self.faults.every_step
         try:
             later_s = self._flow_s(*every, death.for_good, known=True)
@@ -163,7 +163,7 @@ class Losses:
     # Faults that end the job.
 
     def _ended(self, one: PlacedFault, outcome: str, hung_s: float) -> FaultFigures:
-        """A job that is aborted, and starts again when what was wrong is repaired."""
+        """A job that is aborted, and restarts after the repair."""
         abort_s = self._recovery.process_s if one.kills else self._recovery.abort_s
         return self._figures(
             one,
@@ -217,15 +217,15 @@ class Losses:
 def longest_s(faults: Sequence[FaultFigures], later_s: float) -> float:
     """The longest step that faults make, s.
 
-    A step that ends with the job has all that is lost then. Others have what they take more than the steps after them:
-    what is for good is in those, and what is lost in later steps is no part of this one.
+    A step that ends the job includes everything lost then. Others include their excess over later steps: permanent
+    slowdowns are part of those, and losses in later steps are not part of this one.
     """
     more = [one.lost_s if one.outcome in ("aborted", "stalled") else min(one.lost_s, one.stall_s) for one in faults]
     return later_s + max(more, default=0.0)
 
 
 def unsaved_s(training: Training, step_s: float) -> float:
-    """Work since the last checkpoint, mean over all moments at which a job may be aborted."""
+    """Work since the last checkpoint, averaged over all times at which a job may be aborted."""
     section = training.checkpoint
     return (USUAL_INTERVAL_S if section is None else section.interval_steps * step_s) / 2
 
@@ -235,7 +235,7 @@ def _slowed(slower: float) -> str:
 
 
 def _known_s(death: PlacedFault, cluster: Cluster) -> float:
-    """From the death until its traffic moves by other paths."""
+    """Time from the death until its traffic moves on other paths."""
     outages = outages_of(enumerate(death.effects), cluster)
     return min((one.withdrawn_ps - one.begin_ps) * PS for one in outages if one.withdrawn_ps is not None)
 

@@ -1,4 +1,4 @@
-"""The mean step of a job: one step's record, and what steps have beyond it on average."""
+"""The mean step of a job: one step's record, plus what steps have beyond it on average."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class StepTimes:
     """Step times of one variant.
 
     Attributes:
-        samples_s: One a seed, in the order of the seeds; at least one.
-        around: The law by which steps differ from these; None where the samples are all that differs.
+        samples_s: One per seed, in seed order; at least one.
+        around: Jitter law around these; None if the samples are all variation there is.
     """
 
     samples_s: tuple[float, ...]
@@ -61,15 +61,15 @@ class StepTimes:
 
     @property
     def mean_s(self) -> float:
-        """What a long job sees: its length is the mean times the number of steps."""
+        """Mean step of a long job: its duration is this times the number of steps."""
         return math.fsum(self.samples_s) / len(self.samples_s)
 
     def section(self, *, mean_s: float | None = None, more_s: float = 0.0, **faulty: float) -> StepFigures:
         """The result's `step`.
 
         Args:
-            mean_s: What a long job sees, where it is not the mean of the samples.
-            more_s: What every step takes longer than its sample, on average; in `mean_s` already.
+            mean_s: Mean step of a long job, if it is not the mean of the samples.
+            more_s: Additional average time of every step over its sample; already in `mean_s`.
             faulty: Further figures of a job with faults.
         """
         return StepFigures(
@@ -83,17 +83,17 @@ class StepTimes:
         )
 
     def quantile(self, share: float) -> float:
-        """Of the steps: by the law around the samples, else by nearest rank among them."""
+        """Quantile of the steps: by the law around the samples, else by nearest rank among them."""
         if self.around is None:
             return percentile(sorted(self.samples_s), share)
         return self.around.quantile(self.samples_s, share)
 
 
 def lost_in(training: Training, step_s: float, lost_s: float, mtbf_h: float) -> float:
-    """What faults take once from the tokens that are priced, s.
+    """Time lost once to faults that is charged to the priced tokens, s.
 
-    A job without a token budget has no length over which to spread a loss: then it comes once in the job's mean time
-    between failures, and a step bears its part of that.
+    A job without a token budget has no length over which to spread a loss. The loss then counts once per the job's mean
+    time between failures, and a step gets its share of that.
 
     Args:
         training: The job.
@@ -105,7 +105,7 @@ def lost_in(training: Training, step_s: float, lost_s: float, mtbf_h: float) -> 
 
 
 def _outage_s(job: Prepared, step_s: float, lost_s: float) -> float:
-    """What a mean step is longer for what faults take from the whole job once, s."""
+    """Share of a mean step of the time that faults take from the whole job once, s."""
     tokens = float(job.training.tokens or job.training.step_tokens)
     return lost_in(job.training, step_s, lost_s, mtbf_h(job)) / math.ceil(tokens / job.training.step_tokens)
 
@@ -122,10 +122,10 @@ class MeanStep:
     Attributes:
         once_s: Its length; on a bench for trials, times the bench's scale.
         loading: How its samples are loaded; None where it reads none.
-        meeting_s: How much longer a mean step is for meetings of workers that step by themselves.
+        meeting_s: Additional mean step time for synchronizing workers with local updates.
         saved_every: Steps between checkpoints.
-        lost_s: What faults take from the whole job once.
-        outage_s: What that is of each step.
+        lost_s: Time that faults take from the whole job once.
+        outage_s: Share of that per step.
     """
 
     record: Record
@@ -158,27 +158,27 @@ class MeanStep:
 
     @property
     def varied_s(self) -> float:
-        """What the mean step is longer because samples differ in size."""
+        """Additional mean step time because sample sizes vary."""
         return 0.0 if self.loading is None else self.loading.variation_s
 
     @property
     def step_s(self) -> float:
-        """Without stalls for checkpoints and outages."""
+        """Step without checkpoint stalls and outages."""
         return self.once_s + self.varied_s + self.meeting_s
 
     @property
     def stall_s(self) -> float:
-        """For checkpoints."""
+        """Checkpoint stalls."""
         return self.saved.stall_s / self.saved_every
 
     @property
     def mean_s(self) -> float:
-        """All of it."""
+        """Total."""
         return self.step_s + self.stall_s + self.outage_s
 
     @property
     def added(self) -> tuple[tuple[str, str, float], ...]:
-        """What it has beyond its record: cause, phase, seconds."""
+        """Parts beyond its record: cause, phase, seconds."""
         return (
             ("data", "variation", self.varied_s),
             ("outer update", "meeting", self.meeting_s),
@@ -187,7 +187,7 @@ class MeanStep:
         )
 
     def by_cause(self) -> dict[str, float]:
-        """Seconds by cause; they add up to the mean step."""
+        """Seconds by cause; they sum to the mean step."""
         scale = self.once_s / self.shares.step_s
         found = {cause: scale * seconds for cause, seconds in self.shares.by_cause().items()}
         for cause, _, seconds in self.added:

@@ -160,13 +160,13 @@ def _model_error(
 
 
 def _judged(job: Prepared) -> bool:
-    """Whether published steps of this software on this architecture were held against the model."""
+    """Whether published steps of this software on this architecture were compared with the model."""
     software = job.training.software
     return profiles.key_of(software) in judged_software() and profiles.read_on(software, job.cluster.accelerator)
 
 
 def _fault_cost(simulated: Simulated, healthy: Stepped, cost: Economics) -> FaultCost:
-    """What all faults cost against the job without any."""
+    """Cost of all faults relative to the job without any."""
     job = simulated.job
     step_s, without_s = simulated.mean.mean_s, healthy.mean.mean_s
     cpmt_usd = cost.cpmt.total.typical - healthy.cpmt_usd
@@ -182,7 +182,7 @@ def _fault_cost(simulated: Simulated, healthy: Stepped, cost: Economics) -> Faul
 
 
 def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:
-    """How a loss is spread over a job that has no length."""
+    """How a loss is spread over a job without a length."""
     if cost.jct.fault_s and not job.training.tokens:
         yield (
             f"the job has no `tokens`: what faults take once is spread over {cost.jct.mtbf_s / 3600:.3g} h of work,"

@@ -1,4 +1,4 @@
-"""Memory of a training job by pipeline stage: what must be held, and whether it fits.
+"""Memory of a training job by pipeline stage, and whether it fits.
 
 Parameters and gradients as the layout shards them, optimizer state in 32 bits, activations of the micro-batches in
 flight, and buffers: logits, gathered parameters, one layer's working set, and what the runtime itself takes.
@@ -117,7 +117,7 @@ def _widths(columns: Columns, rank: RankColumns) -> _Widths:
 
 
 def _eager(columns: Columns) -> F:
-    """1 where kernels are not compiled, and every intermediate is written."""
+    """1 if kernels are not compiled, so that every intermediate is written."""
     return 1.0 - columns.software.fused_norm
 
 
@@ -181,7 +181,7 @@ def _forward(columns: Columns, widths: _Widths) -> F:
 
 
 def _backward(columns: Columns, rank: RankColumns, widths: _Widths) -> F:
-    """Bytes of one layer's backward pass: its tensors made anew, their gradients, its weights' gradients.
+    """Bytes of one layer's backward pass: its recomputed tensors, their gradients, its weight gradients.
 
     Context parallelism gathers all keys and values of the sequence, repeated for the query heads.
     """
@@ -290,7 +290,7 @@ class MemoryRow:
 
     @property
     def total_bytes(self) -> int:
-        """All that is needed on the device."""
+        """Total memory needed on the device."""
         return self.allocated_bytes + self.reserved_bytes
 
     @property
@@ -342,10 +342,10 @@ class MemoryTable:
 
 
 class LayoutError(InputError):
-    """A layout that cannot be: it does not fit the devices' memory, or its numbers do not divide.
+    """An impossible layout: it does not fit the devices' memory, or its numbers do not divide.
 
     Attributes:
-        table: Memory by stage, where memory is the reason.
+        table: Memory by stage, if memory is the reason.
         nearest: Layouts that fit, nearest first.
     """
 

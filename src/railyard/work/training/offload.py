@@ -1,4 +1,4 @@
-"""State that a job keeps in the cluster's memory pool instead of the accelerators' own memory.
+"""State that a job keeps in the cluster's memory pool instead of accelerator memory.
 
 The update needs all of it once a step, and it does not fit: it comes and goes in parts. Each part is loaded, updated on
 the accelerator and stored again. With overlap there are three buffers on the accelerator, so that one part is loaded
@@ -15,7 +15,7 @@ from typing import Literal
 from railyard.kit.schema.bounds import bounded, limits
 
 MASTER_BYTES = 4
-"""Of a parameter in 32 bits, which mixed-precision training updates."""
+"""Bytes of a parameter's 32-bit master copy in mixed-precision training."""
 _BUFFERS = 3
 
 
@@ -26,9 +26,10 @@ class Offload:
     Attributes:
         state: `optimizer`: master parameters and moments; under ZeRO 3, where the master parameters are the
             parameters, the moments alone.
-        parts: Parts in which it comes and goes; three of them (without overlap one) stay on the accelerator as buffers.
-        overlap: The next part is loaded and the last one stored while one is updated, and the three that have buffers
-            change while the step computes; else each is loaded, updated and stored by turns.
+        parts: Parts in which it is moved; three of them (one without overlap) stay on the accelerator as buffers.
+        overlap: Whether the next part is loaded and the last one stored while one is updated, and the three buffered
+            parts are
+            exchanged while the step computes; otherwise each is loaded, updated and stored in sequence.
     """
 
     state: Literal["optimizer"] = "optimizer"
@@ -37,31 +38,31 @@ class Offload:
 
     @property
     def buffers(self) -> int:
-        """Parts that have room on the accelerator."""
+        """Parts with a buffer on the accelerator."""
         return min(self.parts, _BUFFERS) if self.overlap else 1
 
     @property
     def resident(self) -> float:
-        """Share of the state that takes up memory of the accelerator."""
+        """Share of the state in accelerator memory."""
         return self.buffers / self.parts
 
     @property
     def moved(self) -> int:
-        """Parts that are loaded or stored behind the computations of a step."""
+        """Parts that are loaded or stored after the computations of a step."""
         return 2 * (self.parts - (self.buffers if self.overlap else 0))
 
     def update_s(self, load_s: float, update_s: float, store_s: float, compute_s: float) -> float:
-        """How long the update of a step takes behind its computations.
+        """Time of a step's update after its computations.
 
         Args:
             load_s: To load a part.
             update_s: To update it.
             store_s: To store it.
-            compute_s: Of the computations, under which the buffers change.
+            compute_s: Time of the computations, during which the buffers are exchanged.
         """
         if not self.overlap:
             return self.parts * (load_s + update_s + store_s)
-        # When the buffers are free; time begins behind the computations.
+        # Times at which buffers become free, counted from the end of the computations.
         free = [(part + 1) * store_s - compute_s for part in range(self.buffers)]
         loaded, updated = -compute_s, 0.0
         for part in range(self.parts):

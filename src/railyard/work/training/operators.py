@@ -152,9 +152,11 @@ def linear(
         m: Tokens (of each product in the batch).
         k: Input features.
         n: Output features.
-        bits: Operand width; the job's when None. Narrow operands are cast first, forward and backward; beside adapters
-            without the second copy for the weight's gradient (Transformer Engine's `Linear`: columnwise usage only
-            where the weight requires a gradient).
+        bits: Operand width; the job's when None. Narrow operands are cast first, forward and backward; with adapters
+            there is
+            no second copy for the weight gradient (Transformer Engine's `Linear`: columnwise usage only if the weight
+            requires a
+            gradient).
         batch: Products in one kernel (grouped experts); one when None.
         fraction: Of the dense rate that this kind of product reaches; all of it when None.
     """

@@ -1,6 +1,6 @@
-"""How much longer one's own runs keep the ranks busy than the model says, and what that says of another job.
+"""Correction from a user's own runs: how much longer ranks are busy than the model says, applied to other jobs.
 
-A pace multiplies what a rank does by itself, kernels and the host's part of a layer; what it sends stays the network's.
+A pace multiplies a rank's own work, kernels and the host's part of a layer; what it sends is left to the network model.
 The widths in `data/scatter.toml` are read off published runs (`validation/tools/fit_scatter.py`).
 """
 
@@ -49,7 +49,7 @@ TRAITS: Mapping[str, float] = {
     "overlap_expert": 2.0,
     "lora": 3.0,
 }
-"""How far apart two runs are by one doubling, or, of what a run has or has not (0 or 1), by having it.
+"""Distance between two runs per doubling or, for traits that a run has or has not (0 or 1), for having it.
 
 Set once by judgement, before the widths were fitted: scale alone moves a step little; width of operands, experts and
 recomputation choose other kernels.
@@ -66,7 +66,7 @@ def scatter() -> Scatter:
 
 
 def traits_of(training: Training) -> tuple[float, ...]:
-    """What makes runs alike, in the order of `TRAITS`."""
+    """Traits that make runs similar, in the order of `TRAITS`."""
     layout, model = training.layout, training.model
     found = {
         "hidden": model.hidden,
@@ -82,7 +82,7 @@ def traits_of(training: Training) -> tuple[float, ...]:
 
 
 def place(traits: tuple[float, ...]) -> F:
-    """Coordinates whose distance says how unlike runs are, float64[trait]."""
+    """Coordinates whose distance measures the difference of runs, float64[trait]."""
     return np.array(
         [
             weight * (value if name in _MARKS else math.log2(max(value, 1.0)))
@@ -101,9 +101,9 @@ def _known(runs: tuple[OwnRun, ...], device: str) -> tuple[F, F, F] | None:
 
 
 def pace_of(training: Training, device: str) -> tuple[float, float]:
-    """The pace that own runs on a device lead to expect of a job, and one standard deviation of its logarithm.
+    """The pace that own runs on a device predict for a job, and one standard deviation of its logarithm.
 
-    Without own runs on that device: 1, and what is open of a system that nobody measured.
+    Without own runs on that device: 1, and the uncertainty of an unmeasured system.
     """
     widths = scatter()
     known = _known(training.software.own_runs, device)
@@ -119,7 +119,7 @@ def step_width(training: Training, device: str) -> float:
 
 
 def own_count(training: Training, device: str) -> int:
-    """How many own runs on a device the job's software knows."""
+    """Number of own runs on a device that the job's software has."""
     return sum(run.device == device for run in training.software.own_runs)
 
 
@@ -136,7 +136,7 @@ def read_runs(path: Path) -> OwnRuns:
     """The steps of a file.
 
     Raises:
-        InputError: It cannot be read, holds none of training, or names a profile or a trait that there is not.
+        InputError: It cannot be read, has no training runs, or names an unknown profile or trait.
     """
     try:
         content = tomllib.loads(read_text(path))
@@ -173,7 +173,7 @@ def _run(content: Any, path: Path, key: str) -> OwnRun:
 
 
 def _record(content: Any, names: tuple[str, ...], path: Path, key: str) -> dict[str, Any]:
-    """A table with just these keys."""
+    """A table with exactly these keys."""
     if not isinstance(content, dict):
         raise InputError("expected a table", file=path, key=key, found=content)
     for name in content:
@@ -194,7 +194,7 @@ def _number(value: Any, path: Path, key: str, *, above: bool) -> float:
 
 
 def over(software: SoftwareProfile, runs: Mapping[str, tuple[OwnRun, ...]]) -> SoftwareProfile:
-    """A profile that knows a user's own runs of it; as it is where there are none."""
+    """A profile with a user's own runs; unchanged if there are none."""
     return dataclasses.replace(software, own_runs=runs.get(profiles.key_of(software), ()))
 
 

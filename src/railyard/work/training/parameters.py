@@ -1,4 +1,4 @@
-"""Parameters that one rank holds, by part of the model.
+"""Parameters of one rank, by part of the model.
 
 TP splits matrices, EP splits experts; norms, router and low-rank down projections stay whole.
 Works on one (model, layout) or on columns of them: only arithmetic on their fields.
@@ -24,16 +24,16 @@ _SIXTEEN_BITS = ("bf16", "fp16")
 
 
 def supports(precision: Precision, accelerator: Accelerator) -> bool:
-    """Whether the catalogue states a rate of matrix products in that precision, or in the other 16-bit one."""
+    """Whether the catalog has a rate of matrix products in that precision, or in the other 16-bit one."""
     same = _SIXTEEN_BITS if precision in _SIXTEEN_BITS else (precision,)
     return any(name in accelerator.flops for name in same)
 
 
 def check_precision(precision: Precision, accelerator: Accelerator) -> None:
-    """Refuses a precision for which the device has no units.
+    """Rejects a precision that the device does not support.
 
     Raises:
-        InputError: The catalogue states no rate for it.
+        InputError: The catalog has no rate for it.
     """
     if not supports(precision, accelerator):
         raise InputError(
@@ -45,7 +45,7 @@ def check_precision(precision: Precision, accelerator: Accelerator) -> None:
 
 
 def _latent_down(model: Model) -> float:
-    """Down projections of latent attention, which every TP rank holds whole."""
+    """Down projections of latent attention, which every TP rank has in full."""
     if model.mla is None:
         return 0.0
     return float(
@@ -77,7 +77,7 @@ def layer_moe_dense(model: Model, layout: Layout) -> float:
 
 
 def _plain(model: Model) -> list[Kind]:
-    """A layer with the model's heads and width, as a prediction layer is where no other is like it."""
+    """A layer with the model's heads and width, as a prediction layer is if no other is like it."""
     return [replace(kind, ffn=model.ffn, feed="dense") for kind in model.kinds[:1]]
 
 
@@ -92,7 +92,7 @@ def embedding(model: Model, layout: Layout) -> float:
 
 
 def head(model: Model, layout: Layout) -> float:
-    """Last norm, output projection (a tied one again where pipeline stages part it), prediction layers' dense part."""
+    """Last norm, output projection (a tied one again if pipeline stages separate it), prediction layers' dense part."""
     tied_copy = model.vocab * model.hidden if model.tied_embeddings and layout.pp > 1 else 0
     ahead = 2 * model.hidden * model.hidden + 3 * model.norm_parameters()
     layer = layer_moe_dense(model, layout) if model.experts else layer_dense(model, layout)
@@ -102,5 +102,5 @@ def head(model: Model, layout: Layout) -> float:
 
 
 def prediction_expert(model: Model, layout: Layout) -> float:
-    """Routed experts of the multi-token-prediction layers, which stand with the head."""
+    """Routed experts of the multi-token-prediction layers, which are part of the head's stage."""
     return model.mtp_layers * layer_expert(model, layout)

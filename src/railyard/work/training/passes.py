@@ -74,7 +74,7 @@ _CHECKPOINT_S = 0.6e-3
 
 
 def recomputed_share(columns: Columns, operator: Operator) -> F:
-    """Whether an operator's forward pass is run again for backward: 0 or 1."""
+    """Whether an operator's forward pass is recomputed for backward: 0 or 1."""
     layout = columns.layout
     if operator.core:
         return layout.recompute_core
@@ -87,11 +87,11 @@ def recomputed_share(columns: Columns, operator: Operator) -> F:
 
 
 def launched(columns: Columns, operator: Operator, block: str) -> F:
-    """Share of an operator's launches that the host makes itself, because no graph has recorded them.
+    """Share of an operator's launches made by the host because they are not in a graph.
 
     Args:
         columns: The designs.
-        operator: Of a layer.
+        operator: Operator of a layer.
         block: `attention`, `mlp` or `experts`; "" for the ends of the model.
     """
     software = columns.software
@@ -105,7 +105,7 @@ def launched(columns: Columns, operator: Operator, block: str) -> F:
 
 
 def checkpoint_s(columns: Columns, block: str) -> F:
-    """Host seconds of the checkpoints around the modules of a block that are computed again, besides their launches."""
+    """Host seconds of the checkpoints around the recomputed modules of a block, in addition to their launches."""
     layout, software = columns.layout, columns.software
     found = np.zeros_like(layout.tp)
     for name in _CHECKPOINTS.get(block, ()):
@@ -117,7 +117,7 @@ def checkpoint_s(columns: Columns, block: str) -> F:
 
 
 def eager(columns: Columns) -> F:
-    """Share of an expert layer's calls that Python makes itself: the others are recorded as graphs."""
+    """Share of an expert layer's calls made by Python, because they are not in a graph."""
     software = columns.software
     recorded = _ROUTER_CALLS * software.graph_router + _PREPROCESS_CALLS * software.graph_preprocess
     left: F = (1.0 - recorded) * (1.0 - software.graph_experts)
@@ -132,9 +132,9 @@ class Pass:
         forward, backward_input, backward_weight: On the device.
         core: The attention core's forward part.
         modules: The forward part that selective recomputation repeats: the attention core, or modules by name.
-        product: Forward matrix products, attention not among them.
-        last: The last of them, in front of which recomputation may stop.
-        host_forward, host_backward, host_modules: What the host takes to launch the same.
+        product: Forward matrix products without attention.
+        last: The last of them, before which recomputation may stop.
+        host_forward, host_backward, host_modules: Launch time of the host for the same.
         flops: FLOPs of the forward matrix products.
     """
 
@@ -158,7 +158,7 @@ class Pass:
         return Pass(*(getattr(self, name) * count for name in Pass.__slots__))
 
     def paced(self, pace: F) -> Pass:
-        """The same work, taking so many times as long."""
+        """The same work, slowed by a factor."""
         return replace(self.times(pace), flops=self.flops)
 
 
@@ -174,12 +174,12 @@ class LayerPasses:
     prediction: Pass
 
     def layers(self, layers: F | float, moe_layers: F | float) -> Pass:
-        """So many layers, of which so many with experts."""
+        """Passes of a number of layers, some of them with experts."""
         dense = np.asarray(layers) - moe_layers
         return self.attention.times(layers) + self.mlp.times(dense) + self.experts.times(moe_layers)
 
     def stage(self, layers: F | float, moe_layers: F | float, embedding: F | float, head: F | float) -> Pass:
-        """What a stage holds; the multi-token-prediction layers go with the head."""
+        """Passes of a stage; the multi-token-prediction layers belong to the head."""
         ends = self.embedding.times(embedding) + (self.head + self.prediction).times(head)
         return self.layers(layers, moe_layers) + ends
 
@@ -262,24 +262,24 @@ _MOST_MEMORY = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Shares of the speed of a forward and of a backward pass, by what runs beside them; keys of `CONTENDERS`."""
+    """Lost shares of the speed of the forward and backward passes, by overlapping collectives; see `CONTENDERS`."""
 
     forward: dict[str, F]
     backward: dict[str, F]
 
     def of(self, group: str, phase: str) -> F:
-        """What collectives of a group take from the passes of a phase."""
+        """Loss of the passes of a phase to the collectives of a group."""
         return (self.backward if phase == "backward" else self.forward)[group]
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentPasses:
-    """Passes of every part of the model while a collective runs beside them.
+    """Passes of every part of the model while a collective overlaps them.
 
     Attributes:
-        tensor: Share of the compute units that tensor- and context-parallel collectives take.
-        expert: The passes beside an expert exchange, None where no design has one.
-        data: The passes beside reductions and gathers, None where no design has any.
+        tensor: Share of the compute units used by tensor- and context-parallel collectives.
+        expert: The passes during an expert exchange, None if no design has one.
+        data: The passes during reductions and gathers, None if no design has any.
     """
 
     tensor: F
@@ -287,7 +287,7 @@ class ConcurrentPasses:
     data: LayerPasses | None
 
     def loss(self, alone: Pass, stage: tuple[F | float, F | float, F | float, F | float]) -> Loss:
-        """Losses of the passes through what a rank holds.
+        """Losses of a rank's passes.
 
         Args:
             alone: The passes with the device to themselves.
@@ -324,7 +324,7 @@ def concurrent_passes(columns: Columns, machine: MachineColumns) -> ConcurrentPa
 
 
 def _share(columns: Columns, stated: F) -> F:
-    """The stated share of the compute units, else what the software's collectives take in general."""
+    """The stated share of the compute units, otherwise that of the software's collectives."""
     return np.clip(np.where(np.isnan(stated), columns.software.communication_sms, stated), 0.0, 0.9)
 
 

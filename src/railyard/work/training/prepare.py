@@ -1,4 +1,4 @@
-"""Everything that a run needs, made before anything is simulated: input errors appear here, and nowhere later."""
+"""Prepares runs; all input errors are raised here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Prepared:
         jitter: Random differences in compute time.
         assumptions: Prices and rates.
         graphs: Task graphs, which variants share.
-        layouts: Of `parallelism: auto` the fastest and its runners-up; empty where a layout is written out.
+        layouts: For `parallelism: auto` the fastest and its runners-up; empty if the layout is given.
     """
 
     variant: Variant
@@ -65,14 +65,14 @@ class Prepared:
 
 
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prepared]:
-    """All variants of a scenario, ready to run.
+    """Prepares all variants of a scenario.
 
     Args:
-        variants: Of one scenario.
-        engine: In place of the scenario's.
+        variants: Variants of one scenario.
+        engine: Replaces the scenario's engine.
 
     Raises:
-        InputError: One of them cannot be run; with the place in the scenario.
+        InputError: A variant cannot be run; names the place in the scenario.
     """
     memo, jobs, graphs, choices = Memo(), [], Graphs(), list[Fastest]()
     for variant in variants:
@@ -88,7 +88,7 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
 
 
 def _cluster(variant: Variant, catalog: Catalog, engine: str | None, of: Callable[..., Cluster]) -> Cluster:
-    """The cluster; where it cannot be built, the error names what is wrong with the other parts too."""
+    """The cluster; if it cannot be built, the error also names problems of the other parts."""
     try:
         return of(partial(compose.cluster_of, variant.draft, catalog))
     except InputError as error:
@@ -101,7 +101,7 @@ def _cluster(variant: Variant, catalog: Catalog, engine: str | None, of: Callabl
 def parts_of(
     variant: Variant, catalog: Catalog, engine: str | None, faults: Refusals
 ) -> tuple[str, Model | None, Assumptions | None]:
-    """What does not depend on the cluster: name of the engine, model, prices; their errors go into `faults`."""
+    """Parts that do not depend on the cluster: engine name, model, prices; their errors go into `faults`."""
     from railyard.measure.cost.assumptions import Assumptions
 
     draft, name, model, assumptions = variant.draft, "", None, None
@@ -118,7 +118,7 @@ def parts_of(
 
 @dataclass(frozen=True)
 class Seats:
-    """The cluster as layouts want its domains used."""
+    """The cluster as layouts use its domains."""
 
     draft: Draft
     catalog: Catalog
@@ -127,7 +127,7 @@ class Seats:
     key: list[Any]
 
     def __call__(self, layout: Layout | None) -> Cluster:
-        """For a layout; as it is without one."""
+        """The cluster for a layout; unchanged without one."""
         use = None if layout is None else compose.domain_use_of(self.cluster, layout)
         if use is None or self.cluster.spec.ranks_per_domain is not None:
             return self.cluster
@@ -148,16 +148,16 @@ def prepared(
     """One variant on a cluster, ready to run.
 
     Args:
-        variant: Of a scenario.
-        catalog: Where its parts come from.
-        cluster: On what it runs.
-        engine: In place of the scenario's.
-        seats: The cluster as a layout wants its domains used; None: as it is.
-        shared: Task graphs and choices of layouts of the variants before.
-        training: The job, where its layout is known already.
+        variant: Variant of a scenario.
+        catalog: Catalog of its parts.
+        cluster: The cluster.
+        engine: Replaces the scenario's engine.
+        seats: The cluster as a layout uses its domains; None: unchanged.
+        shared: Task graphs and layout choices of previous variants.
+        training: The job, if its layout is known already.
 
     Raises:
-        InputError: It cannot be run; with the place in the scenario.
+        InputError: It cannot be run; names the place in the scenario.
     """
     draft, wrong = variant.draft, Refusals()
     scenario = draft.scenario
@@ -194,17 +194,17 @@ def prepared(
 def _drawn(
     seats: Callable[[Layout | None], Cluster] | None, cluster: Cluster, seed: int
 ) -> Callable[[Layout | None], Cluster]:
-    """The cluster of a layout under the draw of hashes that the run begins with."""
+    """The cluster of a layout with the hash draw of the start of the run."""
     return lambda layout: redrawn(cluster if seats is None else seats(layout), seed)
 
 
 def _fluid(engine: Engine) -> Engine:
-    """The engine that layouts are tried on: the run's, or the flow engine where a run is dear."""
+    """The engine for trying layouts: the run's, or the flow engine if a run is expensive."""
     return engine if isinstance(engine, FluidEngine) else engine_named("flow")
 
 
 def _most(engine: Engine) -> int:
-    """Steps that a choice of layouts may simulate: who asks for a closed form wants it of the choice too."""
+    """Maximum steps that a layout choice may simulate; with a closed-form engine the choice is closed-form too."""
     return 0 if engine.name == "analytic" else MOST
 
 
@@ -212,7 +212,7 @@ def faults_of(draft: Draft) -> tuple[Fault, ...]:
     """The faults of a scenario.
 
     Raises:
-        InputError: Some of them cannot be, or their ranks do not exist.
+        InputError: A fault is impossible, or its rank does not exist.
     """
     wrong = Refusals()
     found = [wrong.kept(partial(_fault, draft, number)) for number in range(len(draft.scenario.faults))]

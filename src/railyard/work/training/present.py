@@ -1,4 +1,4 @@
-"""A result in words: the comparison's figures, a card of eight lines, and an explanation."""
+"""Text of a result: the comparison's figures, a card of eight lines, and an explanation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LEAST_SEEN = 0.0005
-"""What would be printed as 0.0 %."""
+"""Smaller shares would be printed as 0.0 %."""
 
 
 def cell(shares: TaxShares, where: Mapping[str, str] | None = None) -> str:
@@ -32,7 +32,7 @@ def cell(shares: TaxShares, where: Mapping[str, str] | None = None) -> str:
 
     Args:
         shares: A tax.
-        where: Tiers of the network by the cause that is waited for there; None: none is named.
+        where: Network tiers by the cause of waiting there; None: none is named.
     """
     tiers = where or {}
     parts = [
@@ -49,21 +49,21 @@ def cell(shares: TaxShares, where: Mapping[str, str] | None = None) -> str:
 
 
 def error(variant: StepVariant) -> str:
-    """`, 7.9 to 12.9 % within the model's error`; empty where nothing was validated, or nothing is lost."""
+    """`, 7.9 to 12.9 % within the model's error`; empty if nothing was validated, or nothing is lost."""
     band = believed.band_of(variant, "network_tax")
     known = band != numbers.NOT_APPLICABLE and variant.tax.tokens_lost >= LEAST_SEEN
     return f", {band} within the model's error" if known else ""
 
 
 def others_cell(variant: StepVariant) -> str:
-    """`bubble 9.1 %, straggler 0.2 %`: what no network changes, other than computation."""
+    """`bubble 9.1 %, straggler 0.2 %`: losses other than computation that no network changes."""
     rest = variant.tax.rest.items()
     waits = [(cause, share) for cause, share in rest if cause != "compute" and share >= LEAST_SEEN]
     return ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in waits) or "none"
 
 
 def sentence(variant: StepVariant, name: str = "") -> str:
-    """What the networks take of a variant: the first sentence of every answer about steps."""
+    """The networks' cost in a variant: the first sentence of every answer about steps."""
     tax, what = variant.tax, _what(variant)
     whose = f"of the {what} of {name}" if name else f"of the {what}"
     return (
@@ -77,7 +77,7 @@ def of_two(best: StepVariant, worst: StepVariant, where: Mapping[str, str]) -> s
     Args:
         best: The better one.
         worst: The other.
-        where: Tiers of the other's network by the cause that is waited for there.
+        where: Tiers of the other's network by the cause of waiting there.
     """
     inside = [numbers.percent(one.tax.scale_up.tokens_lost) for one in (best, worst)]
     to_both = inside[0] if inside[0] == inside[1] else f"{inside[0]} and {inside[1]}"
@@ -133,7 +133,7 @@ def row(variant: StepVariant) -> list[str]:
 
 
 def step_words(variant: StepVariant) -> str:
-    """`13.4 s`, or `13.4 s (11.9 to 15.2 s)` where seeds differ."""
+    """`13.4 s`, or `13.4 s (11.9 to 15.2 s)` if seeds differ."""
     step = variant.step
     middle, samples = numbers.seconds(step.seconds), step.samples
     low, high = numbers.seconds(min(samples)), numbers.seconds(max(samples))
@@ -144,7 +144,7 @@ def step_words(variant: StepVariant) -> str:
 
 
 def ports_words(variant: StepVariant) -> str:
-    """`72 of 576 (504 stranded)`: ports of the back-end's switches that have a link, and those that are empty."""
+    """`72 of 576 (504 stranded)`: ports of the back-end's switches with a link, and empty ones."""
     used, ports, stranded = (
         sum(getattr(row, name) for row in variant.topology.switches) for name in ("used", "ports", "stranded")
     )
@@ -177,19 +177,19 @@ def _many(variants: Sequence[StepVariant]) -> str:
 
 
 def _price(variant: StepVariant) -> str:
-    """Dollars per million tokens, or an hour of work that makes none."""
+    """Dollars per million tokens, or per hour of work without tokens."""
     if isinstance(variant, TraceVariant):
         return f"${numbers.band(variant.cost.usd_per_h)} an hour"
     return f"${numbers.band(variant.cpmt)} per million tokens"
 
 
 def notes(result: Result) -> list[str]:
-    """What faults hit, and warnings."""
+    """Effects of faults, and warnings."""
     return [*faults.hits(result), *warnings(result)]
 
 
 def explain(result: Result) -> str:
-    """Where the step of every variant goes, and what would help."""
+    """Time shares of every variant's step, and what would help."""
     return "\n\n".join(_explain(variant) for variant in result.steps)
 
 
@@ -213,7 +213,7 @@ def _changed(share: float) -> str:
 
 
 def why(result: Result) -> str:
-    """A few sentences: faults, what the networks take, which variant is best, by how much, what would help it."""
+    """A few sentences: faults, cost of the networks, the best variant and its lead, and what would help it."""
     variants = result.steps
     best = best_variant(result)
     if len(variants) == 1:
@@ -229,20 +229,20 @@ def why(result: Result) -> str:
 
 
 def _taxed(result: Result, best: StepVariant) -> str:
-    """What the networks take of the leading variant, and of the one that they take most from."""
+    """The networks' cost in the leading variant, and in the one with the largest."""
     worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
     same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
     return sentence(best, best.name) if same else of_two(best, worst, _where(worst))
 
 
 def compared(result: Result) -> list[StepVariant]:
-    """Variants to compare: those that finished and can be bought, else all."""
+    """Variants to compare: those that finished and can be bought, otherwise all."""
     names = () if result.verdict is None or result.verdict.leading is None else result.verdict.ranking
     return [one for one in result.steps if one.name in names and not faults.ended(one)] or list(result.steps)
 
 
 def _by_tokens(result: Result, best: StepVariant) -> str:
-    """Which variant gets the most tokens for its money, and why; ties are called ties."""
+    """Which variant gets the most tokens for its money, and why; ties are named."""
     variants, verdict = compared(result), result.verdict
     if verdict is not None and verdict.leading is None:
         least = f"{best.name} loses least of what can be bought, at {_price(best)}."
@@ -262,7 +262,7 @@ def _by_tokens(result: Result, best: StepVariant) -> str:
 
 
 def _fastest(result: Result, best: StepVariant) -> str:
-    """Which variant of work without tokens is done first, and by how much."""
+    """Which variant of work without tokens finishes first, and by how much."""
     variants = compared(result)
     if len(variants) == 1:
         return f"{best.name} is the only variant that can be bought."
@@ -274,13 +274,13 @@ def _fastest(result: Result, best: StepVariant) -> str:
 
 
 def _same_machine(variants: Sequence[StepVariant]) -> bool:
-    """Whether tokens per accelerator may be compared: accelerators are the same."""
+    """Whether tokens per accelerator can be compared: the accelerators are the same."""
     keys = {key for variant in variants for key in variant.settings}
     return not any(key.rpartition(".")[2] == "server" or key.startswith("cluster.overrides") for key in keys)
 
 
 def _other_machines(variants: Sequence[StepVariant]) -> str:
-    """What can be said of different machines: what a million tokens costs on each."""
+    """Comparison of different machines: the cost of a million tokens on each."""
     priced = [(cost, variant.name) for variant in variants if (cost := _cost(variant)) is not None]
     if len(priced) < len(variants):
         return "The variants are different machines, whose tokens per accelerator do not compare."
@@ -296,24 +296,24 @@ def _cost(variant: StepVariant) -> float | None:
 
 
 def _price_of(variant: StepVariant) -> float:
-    """Typical cost, to be compared; infinite where none is known."""
+    """Typical cost for comparisons; infinite if unknown."""
     cost = _cost(variant)
     return math.inf if cost is None else cost
 
 
 def _rate(variant: StepVariant) -> float:
-    """Tokens of an accelerator per second; of work that makes none, how often a second it would be done."""
+    """Tokens per accelerator and second; for work without tokens, completions per second."""
     rate = variant.utilization.tokens_per_s_per_gpu
     return float(1 / variant.step.seconds if rate is None else rate)
 
 
 def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
-    """How much more the best of some variants gets out of an accelerator than another one."""
+    """Lead of the best of some variants over another one, per accelerator."""
     return max(map(_rate, variants)) / _rate(other) - 1
 
 
 def _where(variant: StepVariant) -> dict[str, str]:
-    """Tiers between servers by the cause that is waited for there.
+    """Tiers between servers by the cause of waiting there.
 
     Contention is at the tier that trying found, where it is one, else at the most loaded. Bandwidth is at a tier only
     where trying found it: the most loaded tier may still be faster than the NICs.
@@ -328,7 +328,7 @@ def _where(variant: StepVariant) -> dict[str, str]:
 
 
 def _contrast(best: StepVariant, worst: StepVariant) -> str:
-    """How the two differ in tokens, or else in dollars."""
+    """How the two differ in tokens, or otherwise in dollars."""
     faster = _gain([best], worst)
     if faster < LEAST_SEEN:
         return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."
@@ -341,9 +341,9 @@ def _cheaper(best: StepVariant, worst: StepVariant) -> str:
 
 
 def best_variant(result: Result) -> StepVariant:
-    """The variant that sentences and card are about: the leading one.
+    """The variant that sentences and card describe: the leading one.
 
-    Where none leads it is the one that loses least; where variants do different work, the first.
+    If none leads, it is the one that loses least; if variants do different work, the first.
     """
     verdict = result.verdict
     if verdict is None or verdict.unlike:
@@ -354,7 +354,7 @@ def best_variant(result: Result) -> StepVariant:
 
 
 def headline(variant: StepVariant) -> str:
-    """What the bottleneck search says of a variant."""
+    """The bottleneck search's answer for a variant."""
     return variant.bottleneck.headline
 
 
@@ -367,7 +367,7 @@ def _layout_title(variant: StepVariant, *, alone: bool) -> str:
 
 
 def layout_rows(variant: StepVariant) -> list[tuple[str, ...]]:
-    """A row a layout under `_LAYOUT_HEADINGS`; none where the layout was written out."""
+    """A row per layout under `_LAYOUT_HEADINGS`; none if the layout was given."""
     if not isinstance(variant, TrainingVariant) or not variant.layouts:
         return []
     first = variant.layouts[0].step_seconds

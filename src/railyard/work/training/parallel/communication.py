@@ -42,8 +42,8 @@ LATE = 16
 def reduce_gradients(step: StepBuilder) -> list[Pending]:
     """Adds the reductions.
 
-    Those that run beside the computation start when the gradients of their piece are complete. The others run on the
-    compute stream: behind their piece where each micro-batch is reduced, else behind all pieces of the step.
+    Those that overlap computation start when the gradients of their piece are complete. The others run on the compute
+    stream: after their piece if each micro-batch is reduced, otherwise after all pieces of the step.
     """
     pieces, plan = step.pieces, step.plan
     pending: list[Pending] = []
@@ -80,9 +80,9 @@ def reduce_gradients(step: StepBuilder) -> list[Pending]:
 
 
 def _gradient_left_open(step: StepBuilder, holding: Holding, wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which reductions start behind all passes, as the last of measured steps do: all but `gradient_overlap`.
+    """Reductions that start after all passes, as the last of measured steps do: all but `gradient_overlap`.
 
-    Reductions of every micro-batch start as soon as they may, and so do those whose rest goes under the next step.
+    Reductions of every micro-batch start as soon as possible, and so do those whose rest overlaps the next step.
     """
     plan = step.plan
     if not plan.reduce_overlapped or plan.reduce_each or plan.reduce_ahead or step.training.layout.zero == 3:
@@ -99,7 +99,7 @@ def _ends(step: StepBuilder) -> NDArray[np.int64]:
 
 
 def _late(step: StepBuilder, chosen: NDArray[np.int64]) -> list[Pending]:
-    """Reductions of the step before, under all of this one: in a run of equal steps each meets exactly those."""
+    """Reductions of the previous step, under all of this one: in a run of equal steps each step has exactly those."""
     pieces = step.pieces
     pending = []
     for number, holding in enumerate(step.plan.holdings):
@@ -124,9 +124,9 @@ def _behind(step: StepBuilder, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
 def _under_backward(
     step: StepBuilder, holding: Holding, wanted: NDArray[np.int64], size: NDArray[np.int64], count: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bytes and collectives that run under backward; by priority, the rest goes under the next forward pass.
+    """Bytes and collectives that run under backward; by priority, the rest overlaps the next forward pass.
 
-    That stands at the beginning of the step: in a run of equal steps each meets exactly the rest of the step before.
+    They are at the start of the step: in a run of equal steps each gets exactly the rest of the previous step.
     """
     share, piece = priority_share(step, holding)
     if not piece:
@@ -141,7 +141,7 @@ def _under_backward(
 def _under_forward(
     step: StepBuilder, holding: Holding, parts: NDArray[np.int64], ahead: NDArray[np.int64], cut: NDArray[np.int64]
 ) -> None:
-    """The rest of each layer's gradients in front of the first forward pass of that layer."""
+    """The rest of each layer's gradients before the first forward pass of that layer."""
     pieces = step.pieces
     forward = np.flatnonzero((pieces.op == Op.FORWARD) & initial(step.emission)[pieces.operation])
     rest, many = np.zeros(len(step.parts.layers), np.int64), np.ones(len(step.parts.layers), np.int64)
@@ -177,7 +177,7 @@ def _reduction(
 def _across_replicas(
     step: StepBuilder, holding: Holding, wanted: NDArray[np.int64], order: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Hybrid sharding: shards are summed over the groups that hold the same ones.
+    """Hybrid sharding: shards are summed over the groups that have the same ones.
 
     Behind each scatter (FSDP2's `set_requires_all_reduce`, on unless switched off), in a pipeline once a step.
     """
@@ -307,7 +307,7 @@ def _gather(
 
 
 def _ahead(stage: NDArray[np.int32], compute: NDArray[np.int64], distance: int) -> NDArray[np.int64]:
-    """For each gather the computation `distance` gathers before it on its stage: what must end before it may start."""
+    """For each gather, the computation `distance` gathers earlier on its stage, which must end before it may start."""
     awaited = np.full(len(stage), NONE, np.int64)
     order = np.argsort(stage, kind="stable")
     later, earlier = order[distance:], order[:-distance]

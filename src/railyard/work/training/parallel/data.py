@@ -2,14 +2,14 @@
 
 | zero | gradients | parameters |
 |---|---|---|
-| 0 | all-reduce, behind the last micro-batch | held by all |
-| 1 | reduce-scatter, behind the last micro-batch | all-gather once a step: under the next forward, or at the end |
-| 2 | reduce-scatter; behind every micro-batch without a pipeline | as 1 |
+| 0 | all-reduce, after the last micro-batch | replicated |
+| 1 | reduce-scatter, after the last micro-batch | all-gather once a step: under the next forward, or at the end |
+| 2 | reduce-scatter; after every micro-batch without a pipeline | as 1 |
 | 3 | as 2 | all-gather for every pass; without resharding for every forward pass, in a pipeline for the first |
 
-A pipeline keeps whole gradients until the last micro-batch, as those of PyTorch and Megatron-LM do: reduced behind
-every micro-batch, they would cross the network once for each. Parameters that it does not drop after forward serve all
-micro-batches, for their passes alternate; without a pipeline they are dropped after backward.
+A pipeline keeps whole gradients until the last micro-batch, as PyTorch and Megatron-LM do: reduced after every
+micro-batch, they would cross the network once for each. Parameters that it does not drop after forward serve all
+micro-batches, because their passes alternate; without a pipeline they are dropped after backward.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def bucketed(training: Training, parts: StageParts, amount: NDArray[np.int64]) -
 
 @dataclass(frozen=True)
 class Holding:
-    """Parameters that are held, reduced and gathered alike.
+    """Parameters that are sharded, reduced and gathered in the same way.
 
     Attributes:
         name: `dense` or `expert`.
@@ -103,7 +103,7 @@ class Holding:
         trained: int64[parts], those of which gradients are reduced.
         space: Ranks over which they are reduced or sharded.
         ranks: Members of one communicator of `space`.
-        replicas: Space of the ranks that hold the same shard (hybrid sharding), "" where every shard is held once.
+        replicas: Space of the ranks with the same shard (hybrid sharding), "" if every shard exists once.
     """
 
     name: str
@@ -119,18 +119,19 @@ class DataPlan:
     """What data parallelism does in a step.
 
     Attributes:
-        holdings: Dense and expert parameters, those that more than one rank holds.
+        holdings: Dense and expert parameters that more than one rank has.
         sharded: Gradients are scattered, else reduced for all.
-        reduce_op: The operation behind which gradients are complete.
-        reduce_each: Gradients are reduced behind every micro-batch, not the last alone.
-        reduce_overlapped: Reductions run beside the computation.
+        reduce_op: The operation after which gradients are complete.
+        reduce_each: Whether gradients are reduced after every micro-batch, rather than after the last.
+        reduce_overlapped: Whether reductions overlap computation.
         gather_backward: Parameters are gathered for every backward pass.
         gather_forward: Parameters are gathered for every forward pass.
         gather_first: Parameters are gathered for the first forward pass alone.
         gather_end: Parameters are gathered behind the optimizer.
-        gather_overlapped: Gathers run beside the computation.
-        one_queue: Gathers and reductions beside the computation run one after another.
-        reduce_ahead: Reductions that did not end under backward run under the next forward pass, layer by layer.
+        gather_overlapped: Whether gathers overlap computation.
+        one_queue: Whether overlapping gathers and reductions run one at a time.
+        reduce_ahead: Whether reductions that did not end under backward run under the next forward pass, layer by
+            layer.
     """
 
     holdings: tuple[Holding, ...]
@@ -233,7 +234,7 @@ def _holdings(training: Training, lattice: Lattice, parts: StageParts) -> tuple[
 
 
 def share_before(stage: NDArray[np.integer], size: NDArray[np.int64]) -> NDArray[np.float64]:
-    """float64[n], the share of its stage's bytes that stand in front of the middle of each of n messages in order."""
+    """float64[n], the share of its stage's bytes that precede the middle of each of n messages in order."""
     order = np.argsort(stage, kind="stable")
     sorted_stage, sorted_size = stage[order], size[order].astype(np.float64)
     total = np.bincount(stage, size.astype(np.float64))

@@ -32,7 +32,7 @@ _START = -4
 
 @dataclass(frozen=True)
 class _Leg:
-    """Where collectives of a meeting stand: at the end of the step, or from its beginning beside everything."""
+    """Position of a meeting's collectives: at the end of the step, or from its start, overlapping everything."""
 
     here: NDArray[np.int64]
     order: int
@@ -76,7 +76,7 @@ def meeting_steps(training: Training) -> float:
 
 
 def meet(step: StepBuilder, order: int) -> None:
-    """The meeting of workers in this step: all of it at the end, or a step's share of it beside the computation."""
+    """The synchronization of workers in this step: all of it at the end, or a step's share of it, overlapped."""
     asked = asked_of(step.training)
     updates = None if asked is None else asked.meets()
     if updates is None:
@@ -215,7 +215,7 @@ def finish(step: StepBuilder, pending: list[Pending], *, meeting: bool = False) 
 
     Args:
         step: With all passes and reductions.
-        pending: What still runs beside the computation.
+        pending: Slots that still overlap computation.
         meeting: Whether workers that step by themselves exchange something in this step.
 
     Returns:
@@ -251,7 +251,7 @@ def _latest(step: StepBuilder, pending: list[Pending]) -> list[NDArray[np.int64]
 
 
 def _overlapped(step: StepBuilder) -> list[NDArray[np.int64]]:
-    """Collectives beside the last piece of every stage; int64[pp] each."""
+    """Overlapping collectives of the last piece of every stage; int64[pp] each."""
     last = np.zeros(step.training.layout.pp, np.int64)
     last[step.pieces.stage] = np.arange(len(step.pieces))
     return [column[last] for column in step.pieces.overlapped_ends()]

@@ -1,7 +1,8 @@
-"""What the virtual stages cost, whole and cut into segments: the table that every slot takes its numbers from.
+"""Costs of virtual stages, whole and cut into segments: the table behind every slot.
 
-A part is a virtual stage or a stretch of its layers. Stages are cut where traffic can start or must arrive between two
-layers: gradients that are reduced while backward still runs, parameters that are gathered under forward.
+A part is a virtual stage or some consecutive layers of it. Stages are cut where traffic can start or must arrive
+between
+two layers: gradients reduced during backward, parameters gathered during forward.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class StageTraffic:
     Attributes:
         group: `tp`, `cp` or `ep`.
         phase: `forward`, `backward` or `recompute`.
-        open_bytes, open_count: int64[parts], size of one collective on the compute stream, and how many in a row.
-        hidden_bytes, hidden_count: int64[parts], the same of what runs beside the computation.
+        open_bytes, open_count: int64[parts], size of one collective on the compute stream, and their number in
+            sequence.
+        hidden_bytes, hidden_count: int64[parts], the same for those that overlap computation.
     """
 
     group: str
@@ -55,20 +57,21 @@ class StageTraffic:
 
 @dataclass(frozen=True)
 class StageParts:
-    """Rows 0 to `virtual stages - 1` are whole stages; behind them stand the segments, stage after stage.
+    """Rows 0 to `virtual stages - 1` are whole stages; the segments follow, stage after stage.
 
     Attributes:
         segments: int64[virtual stages], how many segments each stage is cut into, in layer order.
         first_segment: int64[virtual stages], row of the first one.
-        time_ps: int64[parts, 3], by `Op`; without recomputation. The whole backward pass stands under `BACKWARD`
-            unless the schedule splits it.
+        time_ps: int64[parts, 3], by `Op`; without recomputation. The whole backward pass is in `BACKWARD` unless the
+            schedule
+            splits it.
         recompute_ps: int64[parts].
-        host_ps: int64[parts, 3], what the host takes to launch the same; what is computed again under `BACKWARD`.
+        host_ps: int64[parts, 3], launch time of the host for the same; recomputation is in `BACKWARD`.
         layers: int64[parts], transformer layers.
-        dense, expert: int64[parts], parameters that one rank holds before any sharding.
-        trained_dense, trained_expert: int64[parts], those of them that are trained.
-        traffic: What is exchanged within a stage.
-        rows: What each part holds.
+        dense, expert: int64[parts], parameters of one rank before any sharding.
+        trained_dense, trained_expert: int64[parts], the trained ones among them.
+        traffic: Exchanges within a stage.
+        rows: Virtual stage or segment of each part.
     """
 
     segments: NDArray[np.int64]
@@ -91,7 +94,7 @@ class StageParts:
 
     @property
     def pass_ps(self) -> NDArray[np.int64]:
-        """int64[parts, 3], passes by themselves: as long as computation or host take, without recomputation."""
+        """int64[parts, 3], passes alone: the longer of computation and host, without recomputation."""
         return np.maximum(self.time_ps, self.host_ps)
 
 
@@ -109,10 +112,10 @@ def parts_of(
     Args:
         training: The job.
         accelerator: On which it runs.
-        segments: Into how many segments a virtual stage is cut; at most its layers are taken.
-        splits_backward: Whether the schedule has operations of its own for weight gradients.
+        segments: Number of segments of a virtual stage; limited to its layers.
+        splits_backward: Whether the schedule has separate operations for weight gradients.
         times_of: Replaces `compute.stage_times`, for measured or assumed times.
-        host_bps: Between an accelerator and its host, each way.
+        host_bps: Bandwidth between an accelerator and its host, each way.
     """
     number, rows = rows_of(training, segments)
     ask = (
@@ -151,7 +154,7 @@ def parts_of(
 def rows_of(
     training: Training, segments: Callable[[VirtualStage, StageParameters], int]
 ) -> tuple[NDArray[np.int64], list[VirtualStage]]:
-    """How many segments each virtual stage is cut into, and the stages with their segments behind them."""
+    """Number of segments of each virtual stage, and the stages followed by their segments."""
     stages = virtual_stages(training.model, training.layout)
     cut = [_cut(training, stage, segments(stage, costs.stage_parameters(training, stage))) for stage in stages]
     return np.array([len(pieces) for pieces in cut], np.int64), [
@@ -161,7 +164,7 @@ def rows_of(
 
 
 def _cut(training: Training, stage: VirtualStage, segments: int) -> list[VirtualStage]:
-    """A stage in stretches of layers as equal as can be; the ends stay with the first and the last."""
+    """A stage cut into stretches of layers as equal as possible; the ends stay with the first and the last."""
     segments = max(1, min(segments, stage.layers))
     bounds = [stage.first_layer + stage.layers * i // segments for i in range(segments + 1)]
     return [
@@ -178,7 +181,7 @@ def _cut(training: Training, stage: VirtualStage, segments: int) -> list[Virtual
 
 
 def _remembered(ask: Callable[[VirtualStage], StageTimes], rows: list[VirtualStage]) -> list[StageTimes]:
-    """Times of every row; parts that hold the same layers are asked for once."""
+    """Times of every row; parts with the same layers are computed once."""
     known: dict[tuple[int, int, bool, bool], StageTimes] = {}
     for row in rows:
         key = alike(row)
@@ -188,12 +191,12 @@ def _remembered(ask: Callable[[VirtualStage], StageTimes], rows: list[VirtualSta
 
 
 def alike(stage: VirtualStage) -> tuple[int, int, bool, bool]:
-    """What two parts have in common that cost the same."""
+    """Key that is equal for two parts of the same cost."""
     return stage.layers, stage.moe_layers, stage.embedding, stage.head
 
 
 def _traffic(times: list[StageTimes], *, again: bool) -> tuple[StageTraffic, ...]:
-    """Collectives of all parts, those of one kind, group and pass put together.
+    """Collectives of all parts, merged by kind, group and pass.
 
     Of a collective that is pipelined with computation, the hidden share overlaps. The bytes of the open share
     ride on the collectives that are wholly open, if there are any: a last chunk costs its bytes, but no start. Else so
@@ -213,7 +216,7 @@ def _traffic(times: list[StageTimes], *, again: bool) -> tuple[StageTraffic, ...
 
 
 def _merged(collectives: list[tuple[int, int, float]]) -> tuple[int, int, int, int]:
-    """Open size and count, hidden size and count of (size, count, hidden share) rows; total bytes are kept."""
+    """Open size and count, hidden size and count of (size, count, hidden share) rows; total bytes are preserved."""
     open_total = sum(size * count * (1.0 - hidden) for size, count, hidden in collectives)
     hidden_total = sum(size * count * hidden for size, count, hidden in collectives)
     wholly = sum(count for _, count, hidden in collectives if hidden == 0.0)

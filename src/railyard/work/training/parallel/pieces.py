@@ -1,4 +1,4 @@
-"""The operations of a step, cut into pieces, and what each piece has put on its streams so far."""
+"""The operations of a step, cut into pieces, and the slots of each piece so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.work.training.spec import Training
 
 
-# Distance between the reductions of two virtual stages behind all pieces: room for two holdings and what they send.
+# Distance between the reductions of two virtual stages after all pieces: room for two holdings and their traffic.
 STRIDE = 16
 
 
@@ -33,9 +33,9 @@ class StepBuilder:
     """One optimizer step.
 
     Attributes:
-        parts: What stages and their segments cost.
+        parts: Costs of stages and their segments.
         emission: The operations of all pipeline ranks in one order.
-        pieces: The operations, cut where data-parallel traffic wants it.
+        pieces: The operations, cut where data-parallel traffic needs it.
     """
 
     training: Training
@@ -48,17 +48,17 @@ class StepBuilder:
 
     @property
     def tail(self) -> int:
-        """A place behind all pieces and reductions, in front of what ends the step."""
+        """A position after all pieces and reductions, before the end of the step."""
         return self.pieces.finish + STRIDE * self.parts.stages
 
 
 @dataclass(frozen=True)
 class Pending:
-    """Slots that run beside the computation, in the order of their stream; the end of the step waits for them.
+    """Slots that overlap computation, in the order of their stream; the end of the step waits for them.
 
     Attributes:
         slots: int64[n].
-        stage: int32[n], where each runs.
+        stage: int32[n], stage of each.
     """
 
     slots: NDArray[np.int64]
@@ -87,11 +87,12 @@ class Pieces:
         full: bool[n], as in the emission.
         joined: bool[n], whether the piece begins an operation that is one chunk with the piece before it.
         together: bool[n], whether its operation is part of such a chunk.
-        entry: int64[n], first slot of the piece on the compute stream, apart from gathers.
+        entry: int64[n], first slot of the piece on the compute stream, not counting gathers.
         compute: int64[n], its computation.
         end: int64[n], last slot on the compute stream.
-        overlapped: For each stream beside the computation two columns int64[n], the piece's first slot on it and its
-            last one, `NONE` where there is none.
+        overlapped: For each overlapping stream two columns int64[n], the piece's first and last slot on it, `NONE` if
+            there is
+            none.
     """
 
     operation: NDArray[np.int64]
@@ -116,12 +117,12 @@ class Pieces:
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """int64[n], the place of each piece in the order of slots."""
+        """int64[n], the position of each piece in the order of slots."""
         return np.arange(len(self), dtype=np.int64) * SPAN
 
     @property
     def finish(self) -> int:
-        """A place behind all pieces."""
+        """A position after all pieces."""
         return len(self) * SPAN
 
     def previous(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -133,20 +134,20 @@ class Pieces:
         return np.where(self.joined & (self.before >= 0), self.previous(column)[self.before], self.previous(column))
 
     def within(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
-        """For each piece behind a chunk of two the entry of the chunk's first one, else `NONE`."""
+        """For each piece after a chunk of two the entry of the chunk's first one, else `NONE`."""
         behind = (self.before >= 0) & self.joined[self.before]
         return np.where(behind, self.previous(column)[self.before], NONE)
 
     def begins(self) -> list[NDArray[np.int64]]:
-        """Columns of the slots that must wait for whatever the piece needs from elsewhere."""
+        """Columns of the slots that must wait for inputs of the piece from elsewhere."""
         return [self.entry, *(first for first, _ in self.overlapped.values())]
 
     def overlapped_ends(self) -> list[NDArray[np.int64]]:
-        """Columns of the slots whose ends are the end of the piece, beside the compute stream."""
+        """Columns of the slots off the compute stream whose ends are the end of the piece."""
         return [last for _, last in self.overlapped.values()]
 
     def put_overlapped(self, stream: Stream, where: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
-        """Notes slots that run on a stream beside the computation, behind those already there."""
+        """Records slots on a stream that overlaps computation, after those already there."""
         none = np.full(len(self), NONE, np.int64)
         first, last = self.overlapped.setdefault(stream, (none, none.copy()))
         first[where] = np.where(first[where] == NONE, slots, first[where])
@@ -159,7 +160,7 @@ def cut(emission: Emission, parts: StageParts, split: NDArray[np.bool_]) -> Piec
     Args:
         emission: The operations.
         parts: The table of stages and their segments.
-        split: bool[operations], which are cut into the segments of their stage; the others stay whole.
+        split: bool[operations], operations to cut into the segments of their stage.
     """
     number = np.where(split, parts.segments[emission.virtual_stage], 1)
     operation = np.repeat(np.arange(len(emission), dtype=np.int64), number)
@@ -196,7 +197,7 @@ def _before(stage: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def compute(program: StepProgram, pieces: Pieces, parts: StageParts) -> None:
-    """Puts the computation of every piece on its stage's compute stream, what is computed again in front of it."""
+    """Puts the computation of every piece on its stage's compute stream, preceded by its recomputation."""
     slots = np.full(len(pieces), NONE, np.int64)
     for op, phase in _PHASES.items():
         chosen = np.flatnonzero(pieces.op == op)
@@ -273,11 +274,11 @@ _OPS = {"forward": Op.FORWARD, "backward": Op.BACKWARD, "recompute": Op.BACKWARD
 
 @dataclass(frozen=True)
 class Inner:
-    """A way of splitting a layer over ranks.
+    """A way to split a layer over ranks.
 
     Attributes:
         group: Class of its communicators.
-        stream: Where the hidden share of its collectives runs.
+        stream: Stream of the hidden share of its collectives.
         summary: What is split and what is exchanged.
     """
 
@@ -348,7 +349,7 @@ def _open(program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: in
 
 
 def _uncovered(program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
-    """What would hide under another micro-batch is open where a pass has none beside it."""
+    """Exchanges that would overlap another micro-batch are exposed if a pass has none to overlap with."""
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen[~pieces.together[chosen]]
     size, count = traffic.hidden_bytes, traffic.hidden_count
