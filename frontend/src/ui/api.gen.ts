@@ -98,7 +98,7 @@ export interface InputRow {
   changed: number;
 }
 
-/** Files that a verb reads besides a scenario. */
+/** Files that a verb reads in addition to a scenario. */
 export interface InputSpec {
   /** Under `files` of a job. */
   name: string;
@@ -136,7 +136,7 @@ export interface Lane {
 
 /** A token, to be turned into a cookie. */
 export interface Login {
-  /** As it stands in the server's file. */
+  /** As in the server's file. */
   token: string;
 }
 
@@ -196,7 +196,7 @@ export interface OptionSpec {
   title: string;
   /** What it decides. */
   about: string;
-  /** Where nothing is said. */
+  /** Default value. */
   default: string;
   /** The choices there are. */
   allowed: string[];
@@ -376,11 +376,11 @@ export interface SliceSeen {
   alone_us: number | null;
   /** The part of that which bandwidth does not shrink. */
   latency_us: number | null;
-  /** How much communication beside it slowed it. */
+  /** Slowdown by overlapping communication. */
   slowed_us: number | null;
 }
 
-/** A figure at its cheap end, in the middle, at its dear end. */
+/** A figure at its low-cost, middle and high-cost value. */
 export interface Spread {
   /** The low end. */
   low: number;
@@ -426,7 +426,7 @@ export interface TextFault {
   found: string | null;
   /** What may stand there. */
   allowed: string | null;
-  /** How to mend it. */
+  /** How to fix it. */
   hint: string | null;
 }
 
@@ -456,7 +456,7 @@ export interface VerbSpec {
   engine: boolean;
   /** Whether it takes what varies. */
   vary: boolean;
-  /** Files that it reads besides. */
+  /** Additional input files. */
   inputs: InputSpec[];
   /** Choices. */
   options: OptionSpec[];

@@ -3,7 +3,7 @@
 The first signal raises `Interrupted` in the main thread, at once or when the command is ready for it. Python raises it
 only at the next line of Python: compiled code that runs long asks for signals by itself (`Beat` in the core). What has
 not ended when the patience is over, such as a library's call that asks for nothing or a user's function as machine code
-that loops for ever, is ended by a thread that hears of the signal at once.
+that loops forever, is ended by a thread that gets the signal at once.
 """
 
 from __future__ import annotations

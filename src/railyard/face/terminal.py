@@ -65,7 +65,7 @@ def placed(error: InputError) -> InputError:
 
 
 def scenario(path: Path, sets: Sequence[str] = ()) -> Draft:
-    """A scenario file; what is unusual in it is said on stderr.
+    """A scenario file; remarks on it go to stderr.
 
     Raises:
         InputError: With the place of every fault.
@@ -203,7 +203,7 @@ def _aligned(rows: Sequence[tuple[str, ...]], right: Iterable[int]) -> list[str]
 
 
 def _ruled(lines: Sequence[str]) -> str:
-    """The first line as a heading, bold where colours are wanted, with a rule below it."""
+    """The first line as a heading, bold if colors are on, with a rule below it."""
     rule = "─" * max(map(len, lines))
     head = lines[0] if "NO_COLOR" in os.environ else f"\x1b[1m{lines[0]}\x1b[0m"
     return "\n".join([head, rule, *lines[1:]])

@@ -168,7 +168,7 @@ class Verb:
         short: Its line in the list of commands; empty: the first sentence of the docstring.
         ask: Takes a `Request`, where it has a parameter of that name, and the arguments; gives a `Reply`, or prints
             by itself and gives an exit code.
-        parts: What it takes besides its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
+        parts: Inputs in addition to its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
         hidden: Parts that only the page and Python give.
         json, quiet: Whether `--json` and `--quiet` are offered.
         out: `runs`: `--out` is where the folder of the run is put; `keep`: it keeps the answer with its page.
@@ -199,7 +199,7 @@ class Verb:
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
-        """Files that the form asks for besides a scenario."""
+        """Files that the form needs in addition to a scenario."""
         return tuple(
             Input(
                 name.rstrip("_"), form.title, form.about or info.help, form.takes,

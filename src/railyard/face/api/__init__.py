@@ -65,7 +65,7 @@ def run(
         overrides: Other values by dotted key.
         engine: In place of the scenario's.
         out: Where the folder of the run is put; None writes nothing.
-        progress: Told what is being done, and its share from 0 to 1.
+        progress: Called with the current activity and the share done, from 0 to 1.
 
     Raises:
         InputError: The scenario is wrong, with the place of every fault.
@@ -134,7 +134,7 @@ def compare(
         overrides: Other values by dotted key.
         engine: In place of the scenario's.
         out: Where the folder of the run is put; None writes nothing.
-        progress: Told what is being done, and its share from 0 to 1.
+        progress: Called with the current activity and the share done, from 0 to 1.
 
     Raises:
         InputError: The scenario is wrong, with the place of every fault.

@@ -194,7 +194,7 @@ class Client:
 
         Args:
             path: Of this machine.
-            name: What it is called there; as here where nothing is said.
+            name: Its name there; by default the same as here.
 
         Returns:
             Its name below the server's folder.
@@ -230,7 +230,7 @@ class Client:
         """Every change of a job until it has ended, as the server sends it; a connection that breaks is made again.
 
         Raises:
-            InputError: The run failed for what stands in the scenario.
+            InputError: The run failed because of the scenario.
             ServerError: The server is gone.
         """
         last, tries = self.job(job), 0

@@ -28,7 +28,7 @@ def report_html(result: Result) -> str:
     """The report as one HTML document.
 
     Args:
-        result: It is put into the page as it stands in `result.json` (format railyard/result-1).
+        result: Embedded in the page in the format of `result.json` (railyard/result-1).
     """
     return embedded("report.html", result)
 

@@ -33,7 +33,7 @@ def _systems() -> Sequence[str]:
 
 
 def _folder(request: Request) -> dict[str, Any]:
-    """Where the page puts a deployment: beside the runs."""
+    """Where the page puts a deployment: next to the runs."""
     from railyard.work.study.folder import slug
 
     assert request.runs is not None, "a server has a folder"
@@ -154,7 +154,7 @@ def _provision(url: str | None, inventory: Path | None) -> Provision | None:
 
 
 def _tables(tables: Sequence[Demand]) -> None:
-    """What tenants take of the tables of switches; what does not fit is said aloud."""
+    """Use of switch tables by tenants; what does not fit is an error."""
     if not tables:
         return
     emit("")
@@ -295,7 +295,7 @@ def work(found: Audit) -> None:
 
 
 def _behind(findings: Sequence[AuditFinding]) -> None:
-    """How far prices may be off and what they were made with, and why there are none; what is equal is said once."""
+    """Error bands of prices and how they were computed, or why there are none; repeated facts appear once."""
     words: dict[str, list[int]] = {}
     for number, one in enumerate(findings, 1):
         if one.unpriced:

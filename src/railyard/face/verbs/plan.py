@@ -54,7 +54,7 @@ def plan_designs(request: Request) -> Reply:
 
 @verb("plan growth", "What it costs to grow a cluster, by path and future.", order=61)
 def plan_growth(file: Scenario, *, set_: Set = None, report: Report = None, json: Json = False) -> None:
-    """Price the paths from a cluster to larger ones: what is bought, stranded and cabled anew, and the regret."""
+    """Price the paths from a cluster to larger ones: what is bought, stranded and recabled, and the regret."""
     from railyard.face.words import plan as grower
 
     grower.growth(file, sets=set_ or [], report=report, as_json=json)

@@ -1,4 +1,4 @@
-"""The application: routes behind the guard, jobs dispatched while it lives, pages beside the API."""
+"""The application: routes behind the guard, jobs dispatched while it runs, and pages next to the API."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def confine(folder: Path) -> None:
     """From now on this process opens files below `folder` and of its installation, and runs no Python of the folder.
 
     Args:
-        folder: Of the person for whom it works.
+        folder: Folder of its user.
     """
     sys.addaudithook(_hook(folder.resolve()))
 
@@ -106,7 +106,7 @@ _GRACE_S = 5.0
 
 _LONGEST_LINE = 4 << 20
 TERMINATED = 128 + signal.SIGTERM
-"""Exit code of a process that ended because it was told that its server is gone."""
+"""Exit code of a process that ended because its server is gone."""
 
 
 class Dispatcher:

@@ -34,7 +34,7 @@ class TextFault(ApiBody):
     key: str | None = Field(default=None, description="Dotted key.")
     found: str | None = Field(default=None, description="What stands there.")
     allowed: str | None = Field(default=None, description="What may stand there.")
-    hint: str | None = Field(default=None, description="How to mend it.")
+    hint: str | None = Field(default=None, description="How to fix it.")
 
 
 class DraftText(ApiBody):
@@ -62,7 +62,7 @@ class Estimated(ApiBody):
 
 
 class InputSpec(ApiBody):
-    """Files that a verb reads besides a scenario."""
+    """Files that a verb reads in addition to a scenario."""
 
     name: str = Field(description="Under `files` of a job.")
     title: str = Field(description="For people.")
@@ -78,7 +78,7 @@ class OptionSpec(ApiBody):
     name: str = Field(description="Under `options` of a job.")
     title: str = Field(description="For people.")
     about: str = Field(description="What it decides.")
-    default: str = Field(description="Where nothing is said.")
+    default: str = Field(description="Default value.")
     allowed: list[str] = Field(description="The choices there are.")
 
 
@@ -91,7 +91,7 @@ class VerbSpec(ApiBody):
     scenario: bool = Field(description="Whether it takes the text of a scenario.")
     engine: bool = Field(description="Whether it takes an engine.")
     vary: bool = Field(description="Whether it takes what varies.")
-    inputs: list[InputSpec] = Field(description="Files that it reads besides.")
+    inputs: list[InputSpec] = Field(description="Additional input files.")
     options: list[OptionSpec] = Field(description="Choices.")
 
 
@@ -236,7 +236,7 @@ class FileToSave(ApiBody):
 class Login(ApiBody):
     """A token, to be turned into a cookie."""
 
-    token: Annotated[str, Field(max_length=400, description="As it stands in the server's file.")]
+    token: Annotated[str, Field(max_length=400, description="As in the server's file.")]
 
 
 class Person(ApiBody):
@@ -323,11 +323,11 @@ class SliceSeen(ApiBody):
     bytes: int | None = Field(default=None, description="That it moved.")
     alone_us: float | None = Field(default=None, description="How long it takes with the network to itself.")
     latency_us: float | None = Field(default=None, description="The part of that which bandwidth does not shrink.")
-    slowed_us: float | None = Field(default=None, description="How much communication beside it slowed it.")
+    slowed_us: float | None = Field(default=None, description="Slowdown by overlapping communication.")
 
 
 class Spread(ApiBody):
-    """A figure at its cheap end, in the middle, at its dear end."""
+    """A figure at its low-cost, middle and high-cost value."""
 
     low: float = Field(description="The low end.")
     typical: float = Field(description="The middle.")

@@ -39,7 +39,7 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
     """Answers until stdin ends.
 
     Args:
-        folder: Of the person for whom it works.
+        folder: Folder of its user.
         memory_bytes: What it may take.
         parent: Number of the process that asks.
     """

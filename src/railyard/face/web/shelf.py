@@ -301,7 +301,7 @@ class Shelf:
         return path
 
     def pages(self) -> list[PageRow]:
-        """Pages that commands wrote besides reports of runs, latest first."""
+        """Pages that commands wrote other than reports of runs, latest first."""
         found = [path for path in self._named((".html",), _SKIPPED - {RUNS, DEPLOYMENTS}) if self._is_page(path)]
         rows = [
             PageRow(file=path.relative_to(self.folder).as_posix(), title=_title(path), changed=path.stat().st_mtime)

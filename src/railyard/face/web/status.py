@@ -49,7 +49,7 @@ JOB = "/api/v1/jobs/"
 _FRESH_S = 0.5
 """How long an answer may be sent without a change: the time to go is a guess from the clock."""
 _MOST = 4096
-"""Answers that are kept: beyond that all are made anew."""
+"""Maximum number of cached answers; beyond that all are recomputed."""
 
 
 class Status:

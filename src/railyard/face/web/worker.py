@@ -58,7 +58,7 @@ def main(parent: str) -> int:
 
 
 def _server_is_gone(_number: int, _frame: FrameType | None) -> None:
-    """Ends without an answer: `KeyboardInterrupt` asks for what was found so far, and the next server begins anew."""
+    """Ends without an answer: `KeyboardInterrupt` asks for partial results, and the next server starts over."""
     raise SystemExit(128 + signal.SIGTERM)
 
 

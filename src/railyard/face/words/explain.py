@@ -104,7 +104,7 @@ def _lines(tree: TimeTree, node: TimeNode, first: str, rest: str, depth: int) ->
 
 
 def _folded(tree: TimeTree, node: TimeNode) -> list[TimeNode]:
-    """The children, those too small to be told apart as one."""
+    """The children, with those too small to show merged into one."""
     small = [child for child in node.children if abs(tree.share(child)) < _SMALL]
     if len(small) < 2:
         return list(node.children)

@@ -205,7 +205,7 @@ def _values(asked: Question, one: Advice) -> dict[str, object]:
 
 
 def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
-    """The placement, why, and what the others cost beside it."""
+    """The placement, the reason, and the cost of the alternatives."""
     from railyard.work.operate.advice import LAST, ordered
 
     if first.nodes is None:

@@ -26,7 +26,7 @@ def so_far(planned: PlannedDesigns) -> str:
 
 
 def show(finished: FinishedPlan, *, quiet: bool) -> None:
-    """The front, why the others lost, and what the choice hangs on; nothing where there is no design."""
+    """The front, why the others lost, and what the choice depends on; nothing if there is no design."""
     planned, result = finished.planned, finished.answer.plain()
     if result["best"] is None:
         return

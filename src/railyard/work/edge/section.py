@@ -37,7 +37,7 @@ class AskedSection(Section):
     input: Lengths = Field(description="Prompts in tokens: a length, or `{mean, p99}`.", examples=[500])
     output: Lengths = Field(description="Answers in tokens.", examples=[150])
     upload: Size = Field(
-        default=4000, description="Bytes of a request besides: an image, a sound.", examples=["200 kB"]
+        default=4000, description="Additional bytes of a request: an image, a sound.", examples=["200 kB"]
     )
     count: Annotated[Whole, limits(1, 200_000)] = Field(default=4000, description="Requests that are simulated.")
 

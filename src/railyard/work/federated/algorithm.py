@@ -23,7 +23,7 @@ class FederatedAlgorithm(Ranged):
         source: The paper whose messages it sends.
         models_down: Model-sized messages to a participant.
         models_up: Model-sized messages from a participant.
-        copies: Model-sized tensors that a client keeps besides parameters, gradients and optimizer.
+        copies: Model-sized tensors of a client in addition to parameters, gradients and optimizer.
     """
 
     kind: ClassVar[str]
@@ -34,7 +34,7 @@ class FederatedAlgorithm(Ranged):
 
     @property
     def buffer(self) -> int:
-        """Updates after which a server steps that waits for nobody; 0: it waits for its round."""
+        """Updates per step of an asynchronous server; 0: it waits for its round."""
         return 0
 
     @property
@@ -44,7 +44,7 @@ class FederatedAlgorithm(Ranged):
 
     @property
     def cut_bytes(self) -> float:
-        """Of the activations of a sample that cross to the server and the gradients that come back; 0: nothing does."""
+        """Bytes of a sample's activations sent to the server, and of the gradients returned; 0: none."""
         return 0.0
 
     @property
@@ -59,7 +59,7 @@ algorithms: Registry[type[FederatedAlgorithm]] = Registry("federated algorithm")
 @algorithms.register("fedavg")
 @dataclass(frozen=True)
 class FedAvg(FederatedAlgorithm):
-    """FedAvg: local epochs of SGD, and the mean of what came back."""
+    """FedAvg: local epochs of SGD, then the mean of the updates."""
 
     kind: ClassVar[str] = "fedavg"
     source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
@@ -68,7 +68,7 @@ class FedAvg(FederatedAlgorithm):
 @algorithms.register("fedasync")
 @dataclass(frozen=True)
 class FedAsync(FederatedAlgorithm):
-    """FedAsync: the server steps on every update that comes, however old; nobody waits for anybody."""
+    """FedAsync: the server steps on every update, however stale; clients never wait."""
 
     kind: ClassVar[str] = "fedasync"
     source: ClassVar[str] = "Xie, Koyejo, Gupta 2019, arXiv 1903.03934"
@@ -82,7 +82,7 @@ class FedAsync(FederatedAlgorithm):
 @algorithms.register("fedbuff")
 @dataclass(frozen=True)
 class FedBuff(FederatedAlgorithm):
-    """FedBuff: the server steps when `size` updates have come; nobody waits for anybody.
+    """FedBuff: the server steps when `size` updates have arrived; clients never wait.
 
     Attributes:
         size: Updates in the buffer (K).
@@ -124,7 +124,7 @@ class Hierarchical(FederatedAlgorithm):
 
     Attributes:
         rounds: Rounds at the edges between two meetings (kappa 2).
-        backbone_bps: Of an edge server's line to the cloud, one way.
+        backbone_bps: Rate of an edge server's line to the cloud, one way.
     """
 
     kind: ClassVar[str] = "hierarchical"
@@ -184,15 +184,15 @@ class SplitLearning(FederatedAlgorithm):
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Clients that are there, drawn uniformly.
+    """Available clients, drawn uniformly.
 
     Attributes:
         expected_s: float64[candidates], what each took when all was as usual for it: its own device and data, its link
             without what passes.
         samples: float64[candidates], training samples.
         device: int64[candidates], class of its device.
-        wanted: How many take part.
-        deadline_s: Of the round; inf without.
+        wanted: Number of participants.
+        deadline_s: Deadline of the round; inf without one.
     """
 
     expected_s: NDArray[np.float64]
@@ -227,7 +227,7 @@ selections: Registry[type[Selection]] = Registry("selection of clients")
 @selections.register("random")
 @dataclass(frozen=True)
 class Uniform(Selection):
-    """Uniform among those who are there: no bias but that of who is there and who comes back in time."""
+    """Uniform among available clients: biased only by availability and by who finishes in time."""
 
     kind: ClassVar[str] = "random"
     source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
@@ -242,10 +242,10 @@ class Uniform(Selection):
 @selections.register("fastest")
 @dataclass(frozen=True)
 class FastestCandidates(Selection):
-    """The fastest of a larger pool of candidates: shorter rounds, and slow clients are hardly heard.
+    """The fastest of a larger pool of candidates: shorter rounds, but slow clients rarely take part.
 
     Attributes:
-        candidates: Drawn for each participant.
+        candidates: Candidates drawn per participant.
     """
 
     kind: ClassVar[str] = "fastest"
@@ -254,7 +254,7 @@ class FastestCandidates(Selection):
     candidates: float = field(default=3.0, metadata=bounded(limits(1.0, 1000.0)))
 
     def choose(self, candidates: Candidates) -> NDArray[np.intp]:
-        """Those who are expected back first."""
+        """Those expected to finish first."""
         return np.argsort(candidates.expected_s, kind="stable")[: candidates.wanted]
 
 
@@ -264,7 +264,7 @@ class WithinDeadline(Selection):
     """Only clients that are expected back before the deadline, in random order (FedCS).
 
     Attributes:
-        candidates: Drawn for each participant.
+        candidates: Candidates drawn per participant.
     """
 
     kind: ClassVar[str] = "within-deadline"
@@ -273,5 +273,5 @@ class WithinDeadline(Selection):
     candidates: float = field(default=2.0, metadata=bounded(limits(1.0, 1000.0)))
 
     def choose(self, candidates: Candidates) -> NDArray[np.intp]:
-        """The first of those who fit."""
+        """The first candidates that meet the deadline."""
         return np.flatnonzero(candidates.expected_s <= candidates.deadline_s)[: candidates.wanted]

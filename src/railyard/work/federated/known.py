@@ -1,4 +1,4 @@
-"""Clients that come again: what one is stays, what its link gives stays for a while, so neither is drawn anew."""
+"""Returning clients: a client's properties are permanent and its link quality lasts a while, so neither is redrawn."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Drawn:
     """Clients of a round; a row each.
 
     Attributes:
-        who: int64.
+        who: int64, client numbers.
         link: Index of the access link.
         region: Index of the region.
         flops: FLOP/s that training reaches.
@@ -56,7 +56,7 @@ class Drawn:
         return len(self.who)
 
     def take(self, rows: NDArray[np.intp] | slice) -> Drawn:
-        """Some of them; a range is only looked at, not copied."""
+        """Some of them; a slice is a view, not a copy."""
         return Drawn(
             self.who[rows],
             self.device[rows],
@@ -69,7 +69,7 @@ class Drawn:
 
 
 def drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
-    """What clients are, and what their links give now."""
+    """Properties of clients, and the current state of their links."""
     return together(in_parts(len(who), lambda part: _drawn(job, clients, who[part], at_s)))
 
 
@@ -96,7 +96,7 @@ def cohort(
         job: What is learned, and how.
         clients: Who they are drawn from.
         rows: Participants.
-        number: Of the round.
+        number: Number of the round.
         trees: Links that they share towards themselves and towards the server; None: each has its link to itself.
     """
     found = together(in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows))))
@@ -162,7 +162,7 @@ def together(found: Sequence[Found]) -> Found:
 
 
 def expected_s(job: Learning, rows: Drawn) -> Floats:
-    """What a participant takes by itself, without stages and delays."""
+    """Time of a participant alone, without stages and delays."""
     sent, paths = job.sent, rows.paths
     down = transfer_s(job.transport, sent.down_bytes, paths.down_bps, paths.rtt_s, paths.loss)
     up = transfer_s(job.transport, sent.up_bytes, paths.up_bps, paths.rtt_s, paths.loss)
@@ -175,7 +175,7 @@ def expected_s(job: Learning, rows: Drawn) -> Floats:
 def _carried(
     job: Learning, size_bytes: float, rate: Floats, paths: ClientPaths, *, first: bool
 ) -> tuple[Floats, Floats]:
-    """Seconds that the bits of a message take at the steady goodput, and those it takes besides."""
+    """Seconds of a message at the steady goodput, and its additional seconds."""
     total, bits = carried_s(job.transport, size_bytes, rate, paths.rtt_s, paths.loss)
     setup = job.transport.setup_rtts * paths.rtt_s if first else 0.0
     return bits, total - bits + setup
@@ -217,13 +217,13 @@ def _stages(job: Learning, rows: Drawn, stages: Sequence[SecrecyStage]) -> Float
 
 
 _MOST_CLIENTS = 1 << 21
-"""Beyond these their columns (about 200 bytes a client) are drawn anew each time."""
+"""Above this, their columns (about 200 bytes per client) are redrawn each time."""
 _NEVER = -1
 _BY_ROUND = ("delay_s", "leave_s", "down", "up")
 
 
 class Known:
-    """Participants of one population, round after round: the same numbers as drawn anew, and sooner."""
+    """Participants of one population over many rounds: the same numbers as when redrawn, but faster."""
 
     def __init__(self, job: Learning, clients: Clients) -> None:
         self.job, self.clients = job, clients

@@ -224,7 +224,7 @@ AGGREGATE_FLOP = 2.0
 
 @dataclass(frozen=True)
 class LearnedModel:
-    """What is learned.
+    """The trained model.
 
     Attributes:
         parameters: Of the model; those that are trained.
@@ -240,7 +240,7 @@ class LearnedModel:
 
 @dataclass(frozen=True)
 class Scheme:
-    """How it is learned.
+    """How the model is trained.
 
     Attributes:
         compression: Of updates; None sends all of them.
@@ -260,7 +260,7 @@ class Messages:
 
     Attributes:
         crossing_bytes: Of a sample at a cut, each way; 0 without a cut.
-        flop: Of the client besides, such as encoding, masks and noise.
+        flop: Additional FLOP of the client, such as encoding, masks and noise.
         server_flop_per_sample: Behind a cut.
         unmask_bytes: Masks that the server makes for a client that left, over what it makes for one that stayed.
         before: Stages before the update is sent.

@@ -195,7 +195,7 @@ def _waited(job: Learning, log: RoundLog, control: Control) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RoundServer:
-    """Who sums the updates of whom.
+    """A server with the clients whose updates it sums.
 
     Attributes:
         goal: Updates that it waits for.

@@ -1,4 +1,4 @@
-"""Ways for sites to train together, by when they meet and whom they wait for."""
+"""Methods for training on several sites, by when they synchronize and what they wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ for _record in (DiLoCo, LocalSgd, StreamingDiLoCo):
 @methods.register("asynchronous")
 @dataclass(frozen=True)
 class AsynchronousSites(LocalUpdates):
-    """Asynchronous local SGD: each site sends what it moved to the server and gets its model; nobody waits.
+    """Asynchronous local SGD: each site sends its update to the server and gets the server's model; sites never wait.
 
     Attributes:
         inner_steps: Steps between two meetings (H).
@@ -97,7 +97,7 @@ class Synchronous(LocalUpdates):
 @methods.register("volunteers")
 @dataclass(frozen=True)
 class Volunteers(DiLoCo):
-    """Volunteers: DiLoCo among those who are there; who goes takes its steps since the last meeting with it.
+    """Volunteers: DiLoCo among available sites; a site that leaves loses its steps since the last synchronization.
 
     Attributes:
         inner_steps: Steps between two outer updates (H).

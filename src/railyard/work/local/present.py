@@ -107,7 +107,7 @@ def sheets(result: Result) -> Iterator[Sheet]:
 
 
 def why(result: Result) -> str:
-    """A sentence a variant, or one that contrasts the cheapest and the dearest."""
+    """A sentence per variant, or one that contrasts the cheapest and the most expensive."""
     sites = _variants(result)
     if len(sites) == 1:
         return f"{sites[0].name}: {first_words(sites[0].local.causes, 'step')}"

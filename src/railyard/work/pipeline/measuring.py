@@ -374,7 +374,7 @@ def _accelerators(job: PipelineJob) -> int:
 
 
 def _models(journey: Record) -> list[Record]:
-    """Visits of all models that somebody took."""
+    """Visits to all models that some request used."""
     return [visits for visits in journey.parts.values() if visits.has("first_token_ps")]
 
 

@@ -69,7 +69,7 @@ class RegionSection(Section):
         default=0.0, description="Length of the fibre from there to the server, one way.", examples=["9000 km"]
     )
     loss: Annotated[Ratio, Bounds(below=0.2, low=0.0)] = Field(
-        default=0.0, description="Packets lost on that way, besides access."
+        default=0.0, description="Packet loss on that path, in addition to access."
     )
     backbone: SharedLinkSection | None = Field(
         default=None, description="The link that all of the region share; never short when left out."
@@ -83,10 +83,12 @@ class AvailableSection(Section):
         default=None, description="Share of the clients that is there at each of the 24 hours of its day."
     )
     most: Share = Field(
-        default=0.2, description="Share at the crest of the day, where `by_hour` is left out.", examples=["20 %"]
+        default=0.2, description="Share at the peak of the day, if `by_hour` is left out.", examples=["20 %"]
     )
-    least: Share = Field(default=0.05, description="Share at its low: a quarter of the crest, as Bonawitz et al. 2019.")
-    peak: Annotated[Number, Bounds(low=0, below=24)] = Field(default=2.0, description="Hour of the crest.")
+    least: Share = Field(
+        default=0.05, description="Share at its low: a quarter of the peak, as in Bonawitz et al. 2019."
+    )
+    peak: Annotated[Number, Bounds(low=0, below=24)] = Field(default=2.0, description="Hour of the peak.")
     session: Annotated[Span, SOME_TIME] | None = Field(
         default=None, description="Mean time until a client goes for a reason of its own; never when left out."
     )

@@ -251,10 +251,10 @@ class TenantSection(Section):
 
 
 class TenancySection(Section):
-    """Who shares the back-end, and what keeps them apart."""
+    """Tenants of the back-end, and how they are isolated."""
 
     by: Literal[tuple(MECHANISMS)] = Field(  # type: ignore[valid-type]
-        description="What keeps tenants apart: "
+        description="How tenants are isolated: "
         + "; ".join(f"`{o.name}`: {o.summary}" for o in MECHANISMS.values())
         + ".",
     )
@@ -326,7 +326,7 @@ class ClusterSection(Section):
     )
     placement_seed: Natural = Field(default=0, description="Seed of the shuffle.")
     tenancy: TenancySection | None = Field(
-        default=None, description="Who shares the back-end, and what keeps them apart; left out: nobody does."
+        default=None, description="Tenants of the back-end, and how they are isolated; left out: no tenants."
     )
     ranks_per_domain: Positive | None = Field(
         default=None,

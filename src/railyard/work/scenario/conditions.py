@@ -47,7 +47,7 @@ else:
     CommunicationSection = create_model(
         "CommunicationSection",
         __base__=Section,
-        __doc__="What the job does about limits of the network; published effects on convergence stand in the result.",
+        __doc__="What the job does about limits of the network; published effects on convergence are in the result.",
         **_FIELDS,
     )
 

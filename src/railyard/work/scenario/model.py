@@ -56,7 +56,7 @@ class LabSection(Section):
 class BesideSection(Section):
     """Bursts of other traffic on the back-end."""
 
-    pattern: Literal["incast", "permutation", "all-to-all"] = Field(description="Who sends to whom.")
+    pattern: Literal["incast", "permutation", "all-to-all"] = Field(description="Traffic pattern.")
     ports: Annotated[Whole, limits(2, 2**31 - 1)] = Field(
         description="NIC ports that take part; of an incast those that send."
     )

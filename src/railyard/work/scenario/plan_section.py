@@ -66,7 +66,7 @@ class BringUpSection(Section):
     miscabling: Share = Field(
         default=0.005, description="Share of cables that are plugged wrong at first: between 0.1 and 1 %, estimated."
     )
-    repair: Span = Field(default=1800.0, description="Of a crew, to find and mend one wrong cable.")
+    repair: Span = Field(default=1800.0, description="Time of a crew to find and fix one wrong cable.")
     audit: Flag = Field(
         default=True,
         description="Whether cables are audited when a rack is cabled (`railyard audit`); else burn-in shows the wrong"
@@ -104,7 +104,7 @@ RouterName = Literal["round-robin", "random", "least-loaded", "two-choices", "pr
 
 
 class SideSection(Section):
-    """Candidates of one side of a model whose prompts and answers are apart."""
+    """Candidates of one side of a model with separate prefill and decode."""
 
     servers: tuple[Text, ...] = Field(default=(), description="Servers; those of the stage when left out.")
     tp: tuple[Positive, ...] = Field(default=(), description="Tensor parallel ranks; those of the stage.")
@@ -120,8 +120,8 @@ class ChoicesSection(Section):
         description="Of a model: prompts and answers on the same replicas (`together`), on their own (`apart`), or some"
         " replicas for both beside those (`hybrid`).",
     )
-    prefill: SideSection = Field(default_factory=SideSection, description="Prompts, where they are apart.")
-    decode: SideSection = Field(default_factory=SideSection, description="Answers, where they are apart.")
+    prefill: SideSection = Field(default_factory=SideSection, description="Prefill, if separate.")
+    decode: SideSection = Field(default_factory=SideSection, description="Decode, if separate.")
     routers: tuple[RouterName, ...] = Field(default=(), description="Routers of a model.")
     most: Positive = Field(default=32, description="Replicas of a pool at most.")
 

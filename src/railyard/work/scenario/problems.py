@@ -345,7 +345,7 @@ def _below_step(hint: Any, step: str | int) -> list[Any]:
 
 
 def _tagging(field: FieldInfo) -> Discriminator | None:
-    """By what a key's union tells its types apart."""
+    """The key by which a union distinguishes its types."""
     return Discriminator(field.discriminator) if isinstance(field.discriminator, str) else field.discriminator
 
 

@@ -1,4 +1,4 @@
-"""The variants of a comparison: every combination of varied values, named variants, or steps one upon the other."""
+"""The variants of a comparison: every combination of varied values, named variants, or successive changes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _combinations(draft: Draft, pairs: list[tuple[str, list[Node]]]) -> list[Var
 
 
 def refuse_twins(key: str, values: Sequence[Node]) -> None:
-    """Two variants of one name could not be told apart.
+    """Rejects two variants of the same name.
 
     Raises:
         InputError: A value stands twice.

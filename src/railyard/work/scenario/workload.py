@@ -136,7 +136,7 @@ class TrainingSection(Section):
         default=None, description="State kept in the cluster's `memory_pool`: `optimizer`, or its section."
     )
     lora: LoraSection | None = Field(
-        default=None, description="Low-rank adapters that are trained beside the frozen model; left out, the model is."
+        default=None, description="Low-rank adapters trained next to the frozen model; left out, the model is trained."
     )
 
 
@@ -158,7 +158,7 @@ class JobSection(Section):
     tenant: Text | None = Field(
         default=None, description="Whose of `cluster.tenancy`: it is placed on that tenant's ports; else on nobody's."
     )
-    start: Span = Field(default=0.0, description="When it starts: the phase of its steps beside those of others.")
+    start: Span = Field(default=0.0, description="Start time: the phase of its steps relative to others.")
     training: TrainingSection | None = Field(default=None, description="A training job, step after step.")
     serving: ServingSection | None = Field(default=None, description="A model that answers requests.")
     trace: Annotated[TraceSection, BeforeValidator(_file)] | None = Field(

@@ -1,4 +1,4 @@
-"""How far to believe a result, in words: bands of model error beside those of prices, and ties called ties."""
+"""How far to trust a result, in words: bands of model error and of prices, and which variants are tied."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def _range(row: ErrorRow) -> str:
 
 
 def peers(result: Result) -> tuple[str, ...]:
-    """Names of the variants that cannot be told from the leading one."""
+    """Names of the variants tied with the leading one."""
     return () if result.verdict is None else result.verdict.ties
 
 
 def all_tied(result: Result) -> bool:
-    """Whether no variant that can be bought can be told from the leading one."""
+    """Whether all variants that can be bought are tied with the leading one."""
     verdict = result.verdict
     return verdict is not None and 0 < len(verdict.ties) == len(verdict.ranking) - 1
 
@@ -182,7 +182,7 @@ _MORE = {
 
 
 def ties(result: Result) -> str:
-    """A sentence on what cannot be told apart, with a space before it; empty where everything can."""
+    """A sentence on ties, with a leading space; empty if there are none."""
     verdict = result.verdict
     if verdict is None or not verdict.ties:
         return ""

@@ -40,7 +40,7 @@ MOST_PATHS = 1 << 24
 """Queue pairs of all accelerators together: each is a path of several links."""
 
 MOST_TASKS = 50_000_000
-"""At about 100 bytes a task for graph, entities and timeline, what a machine of 16 GB bears."""
+"""Limit for a machine of 16 GB, at about 100 bytes per task for graph, entities and timeline."""
 
 _COUNTS = ("qps", "flowlets")
 

@@ -83,7 +83,7 @@ def hits_of(effects: Sequence[Effect], cluster: Cluster) -> tuple[TierHit, ...]:
 
 
 def _cable_of(link: NDArray[np.integer], cluster: Cluster) -> NDArray[np.int64]:
-    """A number for each link that both directions of a cable share; networks number these one after the other."""
+    """A number for each link that both directions of a cable share; networks number these consecutively."""
     number = 2 * link.astype(np.int64)
     for network in cluster.networks:
         mine = (link >= network.link_offset) & (link < network.link_offset + network.wiring.links)

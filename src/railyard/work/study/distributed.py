@@ -378,7 +378,7 @@ def preparing(one: Callable[[Variant, Catalog, Memo], P]) -> Callable[[Sequence[
 
 
 def _writes_nothing(*_: object) -> None:
-    """Everything stands in `result.json`."""
+    """Everything is in `result.json`."""
 
 
 def distributed_kind(

@@ -73,7 +73,7 @@ def explain(
         run: Folder of a run, or its `result.json`.
         variant: Which; None takes the first.
         with_remedies: Whether remedies are simulated; each costs about as much as the run itself.
-        progress: Told what is being done, and its share from 0 to 1.
+        progress: Called with the current activity and the share done, from 0 to 1.
 
     Raises:
         InputError: There is no such run or variant, or its files cannot be read.

@@ -1,6 +1,6 @@
 """The folder of a run: all of it or nothing.
 
-Everything is written into a hidden folder beside the final one, which is then renamed. A run that is stopped, even by
+Everything is written into a hidden folder next to the final one, which is then renamed. A run that is stopped, even by
 `kill -9`, leaves no half-written folder under a name that anyone would open; what such a run left behind is cleared
 by the next one. Files that Railyard did not write stay in a folder that is written again.
 """
@@ -164,7 +164,7 @@ def replaced(root: Path, name: str) -> Iterator[Path]:
 
 
 STATES = ".states"
-"""Folder beside the runs for states of runs that have not ended."""
+"""Folder next to the runs for states of unfinished runs."""
 
 
 def forget_states(state: Path) -> None:

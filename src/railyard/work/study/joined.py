@@ -21,7 +21,7 @@ _ABSENT = object()
 def joined(runs: Mapping[str, Result]) -> Result:
     """The variants of all runs in one result, each named after its run, with what can be said of their order.
 
-    What sets a variant apart (`settings`) is found anew: every key of the scenarios in which any two differ. The
+    A variant's distinguishing `settings` are computed again: every key of the scenarios in which any two differ. The
     verdict needs it to know which errors the two share.
 
     Args:

@@ -50,7 +50,7 @@ class Measured(Protocol):
 
     @property
     def variant(self) -> Figures:
-        """As it stands in the result."""
+        """As in the result."""
 
     @property
     def digest(self) -> str:
@@ -77,7 +77,7 @@ class MeasuredVariant(Generic[F]):
     """One variant of the result, and where its numbers come from, as `Measured` says.
 
     Attributes:
-        variant: As it stands in `result.json`.
+        variant: As in `result.json`.
         sources: Origins of its prices, powers, rates.
         left_out: What engine and model leave out.
         defaults: What was chosen because the document did not say.
@@ -204,4 +204,4 @@ class StudyKind(Generic[D, V, P, O, M]):
 kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.work.kinds")
 
 TRIALS = 10
-"""About so many simulations a variant besides those of its seeds, for the progress bar only."""
+"""Approximate simulations per variant in addition to its seeds, for the progress bar only."""

@@ -1,6 +1,6 @@
 """Other prices for a run that was kept: what a million tokens would cost, and where the choice would turn.
 
-Nothing is simulated again: tokens an hour are those of the run, dollars an hour are worked out anew by the one formula
+Nothing is simulated again: tokens an hour are those of the run, dollars an hour are recomputed by the one formula
 (`economics.cost.usd_per_h`). Before any price moves, the old dollars must come out; else the catalogue or the scenario
 is another than that of the run, and nothing is said.
 """
@@ -84,7 +84,7 @@ class PriceLedger:
 
     Attributes:
         inputs: Of `usd_per_h`, by name.
-        tokens_per_h: At the cheap end, in the middle, at the dear end.
+        tokens_per_h: At the low-cost, middle and high-cost values.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Variants of a scenario one by one, each on disk as it ends: after a kill those that ended do not run again.
 
-Each has a folder of its own below `.points` beside the runs, named after all that its figures follow from: the version,
+Each has its own folder below `.points` next to the runs, named after all that its figures follow from: the version,
 its scenario, the contents of the files that it names. It holds the files of the variant and `measured.json`, and takes
 its name when it is complete. With the run's folder written they go, unless a variant failed: what failed is kept
 with its error, and does not run again either.

@@ -1,8 +1,8 @@
 """Dated constants of training software, one set per (software generation, device architecture or device).
 
-A profile says how near to the device's own best kernels a software came, what it fuses, what its host costs, and what
+A profile says how close software comes to the device's best kernels, what it fuses, its host cost, and what
 it can hide. The records are data: `data/profiles.toml` holds the stated facts and what each of the few constants, which
-are the same for all software and devices, is held near to; `data/fitted.json` has their values and the published runs
+are the same for all software and devices, has as a prior; `data/fitted.json` has their values and the published runs
 that gave them.
 """
 
@@ -34,7 +34,7 @@ class SharedConstant:
 
     Attributes:
         fields: Of `SoftwareProfile`, which it gives or multiplies.
-        prior: What it is held near to.
+        prior: Prior value.
         low, high: Bounds.
         spread: One standard deviation of its natural logarithm about the prior.
         why: Reason for the prior.
@@ -50,7 +50,7 @@ class SharedConstant:
     on: tuple[str, ...] = ()
 
     def holds(self, record: ProfileRecord) -> bool:
-        """Whether it holds for a profile."""
+        """Whether it applies to a profile."""
         return not self.on or record.key in self.on or record.about["architecture"] in self.on
 
 
@@ -138,7 +138,7 @@ def all_profiles() -> tuple[SoftwareProfile, ...]:
 
 
 def key_of(known: SoftwareProfile) -> str:
-    """Under which a profile stands in the data: `name/architecture`, or its name alone."""
+    """Key of a profile in the data: `name/architecture`, or its name alone."""
     return f"{known.name}/{known.architecture}" if known.architecture else known.name
 
 
@@ -184,7 +184,7 @@ def profile(name: str, device: Accelerator) -> SoftwareProfile:
 
     Args:
         name: Such as `megatron-2026`.
-        device: On which the software runs.
+        device: The accelerator.
 
     Raises:
         InputError: There is no profile of that name.

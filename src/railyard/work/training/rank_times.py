@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Under:
-    """Computation of a micro-batch that sharded traffic runs under: of a layer, and of the head.
+    """Computation of a micro-batch that overlaps sharded traffic: of a layer, and of the head.
 
     Attributes:
         forward, backward: Seconds of a layer.
@@ -94,10 +94,10 @@ def sharded_times(
 
     Args:
         columns: The designs.
-        rank: What the rank holds.
+        rank: Layers and parameters of the rank.
         machine: Rates.
-        hooks: What computation loses to collectives beside it, and what is done about limits of the network.
-        under: What they run under.
+        hooks: Slowdown of computation by overlapping collectives, and measures against network limits.
+        under: Computation that they overlap.
     """
     layout, software, (loss, around) = columns.layout, columns.software, hooks
     layers = np.maximum(rank.layers, 1.0)
@@ -138,7 +138,7 @@ def _ahead(sent: _Traffic, under: Under, columns: Columns, layers: F) -> F:
 
 
 def _sums(columns: Columns, machine: MachineColumns, across: F) -> tuple[F, F]:
-    """Seconds of a layer's sum over replicas that scatters wait for, and of one that runs beside them.
+    """Seconds of a layer's sum over replicas that scatters wait for, and of one that overlaps them.
 
     It has a queue of its own, and the NICs for itself where shards stay inside a domain.
     """
@@ -186,7 +186,7 @@ def prefetched(columns: Columns, held: F) -> F:
 
     Args:
         columns: The designs.
-        held: Parameters of a layer on a rank, before any sharding.
+        held: Parameters of a layer on a rank before any sharding.
     """
     ahead = columns.software.prefetch_parameters
     return np.where(ahead > 0, np.minimum(1.0, ahead / np.maximum(held, 1.0)), 1.0)
@@ -227,7 +227,7 @@ def _layer(columns: Columns, machine: MachineColumns, name: str, held: F, traine
 
 
 def _across_replicas(columns: Columns, machine: MachineColumns, trained: F) -> F:
-    """Hybrid sharding: what a layer's dense shards take to be summed over the groups that hold the same ones."""
+    """Hybrid sharding: time to sum a layer's dense shards over the groups with the same ones."""
     layout, software = columns.layout, columns.software
     group = Group(layout.dp * layout.cp / layout.shard_ranks, layout.tp * layout.shard_ranks)
     size = trained * software.gradient_bytes / layout.shard_ranks
@@ -240,8 +240,8 @@ class RankTimes:
 
     `forward` and `backward` are the two halves of the total, `weight` the weight-gradient part of the computation,
     `send` one send to the next stage. `data_forward` and `data_backward` are the shares of the speed of the two passes
-    that reductions and gathers beside them take, `expert_ahead` and `expert_back` what expert exchanges that hide under
-    another micro-batch add to passes that have none beside them.
+    that overlapping reductions and gathers take, `expert_ahead` and `expert_back` what expert exchanges that hide under
+    another micro-batch add to passes without one to overlap.
     """
 
     total: F
@@ -266,9 +266,9 @@ class RankTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Exposed:
-    """Exposed seconds by group, what hidden collectives take from computation beside them, and the host's part.
+    """Exposed seconds by group, slowdown of computation by hidden collectives, and the host's part.
 
-    `under` is what expert exchanges would add to a pass that has no other micro-batch beside it.
+    `under` is what expert exchanges would add to a pass without another micro-batch to overlap.
     """
 
     tensor: F
@@ -295,9 +295,9 @@ def rank_times(
     Args:
         columns: The designs.
         passes: Of one layer.
-        rank: What the rank holds.
+        rank: Layers and parameters of the rank.
         machine: Rates.
-        hooks: What computation loses to collectives beside it, and what is done about limits of the network.
+        hooks: Slowdown of computation by overlapping collectives, and measures against network limits.
     """
     slowed, around = hooks
     rank = rank.of_one_batch(columns)
@@ -378,6 +378,6 @@ def _send_s(columns: Columns, machine: MachineColumns) -> F:
 
 
 def _pipeline_s(columns: Columns, send: F) -> F:
-    """Exposed sends of one micro-batch, both ways for each chunk; all schedules but 1F1B send beside computing."""
+    """Exposed sends of one micro-batch, both ways for each chunk; all schedules but 1F1B overlap sends."""
     hidden = np.where(columns.layout.vp > 1, columns.software.pipeline_overlap, columns.layout.dual)
     return 2.0 * columns.layout.vp * send * (1.0 - hidden)

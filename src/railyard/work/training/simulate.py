@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What an engine found for one variant.
+    """Simulation results of one variant.
 
     Attributes:
         job: The variant in its later steps, with the cluster whose hashes gave the timeline.
@@ -79,7 +79,7 @@ def simulate(
     Args:
         job: The variant.
         stop: Ends the run when it is set.
-        done: Told after each simulation what has been done.
+        done: Called after each simulation with what was done.
         workers: Simulations at a time; engines free the GIL.
         searched: Whether it is tried what would help.
 
@@ -237,7 +237,7 @@ def _searched(stepped: _Stepped, tried: StepRuns, mean_s: float, pool: ThreadPoo
         stepped: The job's steps.
         tried: Runs trials.
         mean_s: Its mean step, as trials find it.
-        pool: Runs trials beside one another.
+        pool: Runs trials in parallel.
     """
     job, step_s = stepped.bench.job, stepped.timeline.makespan_ps * 1e-12
     found = bottleneck.resources(
@@ -291,7 +291,7 @@ class ClosedTrials:
 
 
 MOST_WINDOWS = 200
-"""Of time in which the load of links is kept: a step of a second in windows of 5 to 10 ms."""
+"""Time windows for link load: a step of a second has windows of 5 to 10 ms."""
 
 WINDOW_CELLS = 8_000_000
 """Of windows times links: 64 MB while a step runs, some megabytes on disk."""

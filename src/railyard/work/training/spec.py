@@ -83,7 +83,7 @@ class Layout:
         micro_batch: Sequences of one forward pass of one replica.
         schedule: Pipeline schedule. `interleaved` needs vp > 1.
         recompute: What the backward pass computes again: nothing, the attention core, or every layer.
-        recompute_modules: Modules that the backward pass computes again besides that (`RECOMPUTE_MODULES`).
+        recompute_modules: Additional modules to recompute in the backward pass (`RECOMPUTE_MODULES`).
         recompute_share: Share of the layers that `full` recomputes (Megatron's recompute-num-layers).
         recompute_by_operator: `full` keeps attention and every second product (torchtitan's `selective` `op`); with it
             `recompute_share` says only what of a layer's activations is not kept.
@@ -407,7 +407,7 @@ class DataLoading:
         format: How samples are stored: `tokens`, `jsonl`, `parquet`, `images`, `image-shards`, `video-shards`,
             `volumes`, `records`.
         bytes_per_token: Stored bytes read per training token (tokenized text: 4 or less).
-        items_per_sequence: Files or records read for each sequence beside its tokens: images, clips, volumes.
+        items_per_sequence: Files or records read per sequence in addition to its tokens: images, clips, volumes.
         item_size_bytes: Mean stored size of one of them.
         item_spread: Standard deviation of that size over its mean.
         token_time_ps: Processor time to prepare one token (reading text, tokenizing).
@@ -416,7 +416,7 @@ class DataLoading:
             itself.
         request_size_bytes: Largest single request to storage.
         queue_depth: Requests that one worker has under way at a time.
-        workers: Processes that load beside the training process of each rank that reads; 0 lets the training process
+        workers: Loader processes next to the training process of each rank that reads; 0 lets the training process
             load, so that every step waits.
         prefetch: Steps that each worker reads ahead; 0 means that the step waits for its own samples.
         every_rank: Each rank reads for itself; else one rank of a tensor-parallel group reads, and broadcasts.
@@ -461,12 +461,12 @@ class Checkpoint:
 
     Attributes:
         interval_steps: Steps between two checkpoints on storage.
-        asynchronous: Only the copy to host memory stalls the step; the write runs beside it.
+        asynchronous: Only the copy to host memory stalls the step; the write overlaps it.
         bytes_per_parameter: Parameters and optimizer state: 2 + 12 for 16-bit weights under Adam.
         gathered: One rank gathers and writes everything (a single file), instead of every rank its shard.
         copy_share: Of the link between accelerator and host, what copies to host memory reach; 1.0 is pinned memory at
             full rate, pageable memory reaches about 0.15.
-        overlap_copy: An asynchronous checkpoint's copy runs beside the next step and has to end with it, instead of
+        overlap_copy: An asynchronous checkpoint's copy overlaps the next step and has to end with it, instead of
             stalling.
         serialize_bps: Rate at which one rank turns its state into a file; 0 means as fast as it is written.
         memory_copies: Other servers whose host memory holds a copy of each rank's state; it crosses the network between
@@ -528,7 +528,7 @@ class Training:
         checkpoint: Writing of checkpoints; None when their time is left out.
         communication: What the job does about limits of the network; None sends everything, in every step.
         offload: State kept in the cluster's memory pool; None keeps all on the accelerators.
-        lora: Low-rank adapters that are trained beside a frozen model; None trains the model.
+        lora: Low-rank adapters trained next to a frozen model; None trains the model.
     """
 
     model: Model

@@ -183,7 +183,7 @@ PATTERNS: tuple[Pattern, ...] = ("ring", "ring", "exchange", "send", "ring", "ri
 """How each class talks."""
 
 PACED = (False, False, False, True, False, False, False)
-"""Whether groups of a class drift apart: sends between stages do, collectives of a layer or of all replicas do not."""
+"""Whether groups of a class get out of step: sends between stages do, layer or all-replica collectives do not."""
 
 QUEUES = (0, 0, 0, 0, 1, 1, 1)
 """Classes of one queue take turns on an accelerator: what computation waits for, and the data streams."""
@@ -202,7 +202,7 @@ class DesignTraffic:
         inside_s: Seconds of a step's bytes of the fullest rank on its scale-up links, at full speed.
         outside_s: The same through its NICs.
         aggregated: Share of these that aggregated trees (PAT) move.
-        beside: Share of the step in which a class runs under computation: what is sent once a step, under the passes
+        beside: Share of the step in which a class overlaps computation: what is sent once a step, under the passes
             of the micro-batches in its window alone.
         hidden: Share of a class that does, at most: of what is sent once a step the software hides so much.
     """

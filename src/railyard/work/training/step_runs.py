@@ -43,7 +43,7 @@ class StepRuns:
 
     Attributes:
         stop: Ends the run.
-        done: Told of every simulation.
+        done: Called after every simulation.
         scale: What step times of trials are multiplied by.
         stall_s: What checkpoints add to the mean step.
         lost_s: What faults take from the job once.
@@ -65,7 +65,7 @@ class StepRuns:
         return 1 if section is None else section.interval_steps
 
     def for_trials(self, graph: TaskGraph, step_s: float) -> StepRuns:
-        """The bench on which resources are made better: the same, or the flow engine's where a run is dear.
+        """The bench on which resources are made better: the same, or the flow engine's if a run is expensive.
 
         A dozen runs of every packet would take longer than the question is worth, so the flow engine says by which
         share the step gets shorter.

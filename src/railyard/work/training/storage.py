@@ -247,7 +247,7 @@ class _Saving:
         return [written, copied]
 
     def copied(self, end: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The copy to the host of an asynchronous checkpoint: behind the step, or beside it."""
+        """The copy to the host of an asynchronous checkpoint: after the step, or overlapping it."""
         if self.saved.overlap_copy:
             return [self._host_copy(Stream.COPY, _START, slowest=False)]
         self._gathered(end)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _ROUNDING = 1e-9
 TELLING = 0.01
-"""From this share of the step on, waiting for storage is told of."""
+"""Share of the step from which waiting for storage is reported."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def state_flows(graph: TaskGraph, parts: int) -> StateFlows:
 
 
 def protected_s(section: Checkpoint, alone: StateFlows, write_s: float, read_s: float) -> tuple[float, float]:
-    """Seconds of a write and of a read with keys, and with what the largest file's cores do beside the flows."""
+    """Seconds of a write and of a read with keys, and with the work of the largest file's cores."""
     largest = float(alone.graph.size_bytes.max()) * 8
     asked_s = stored.keys_s(section, alone.writers)
     made_s, checked_s = largest / stored.file_bps(section), largest / stored.cores_bps(section)
@@ -103,7 +103,7 @@ class Loading:
 
     Attributes:
         read_s: For which a rank's bytes were on their way, mean.
-        worker_s: What a step takes of one rank's workers besides.
+        worker_s: Additional time of one rank's workers per step.
         wait_s: Of the step for data, mean over ranks, with what variation adds.
         variation_s: Of it, because samples vary in size.
         step_s: The whole step.
@@ -122,7 +122,7 @@ class Loading:
 
     @property
     def limit(self) -> str:
-        """What loading is held up by: `storage`, `workers` or the host's `cores`."""
+        """The bottleneck of loading: `storage`, `workers` or the host's `cores`."""
         each_s = (self.read_s + self.worker_s) / max(self.workers, 1)
         if self.load.prepare_s / self.cores > max(self.read_s, each_s):
             return "cores"

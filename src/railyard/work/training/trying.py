@@ -179,7 +179,7 @@ def with_changes(search: Bottleneck, remedied: Remedied, tax: float) -> Bottlene
 
 
 def with_repair(search: Bottleneck, healthy: Stepped, job: Prepared, mean: MeanStep) -> Bottleneck:
-    """A search that begins with the repair of the job's faults, whose step is known: what is broken is mended first.
+    """A search that begins with the repair of the job's faults, whose step is known: what is broken is fixed first.
 
     Args:
         search: What was found so far.

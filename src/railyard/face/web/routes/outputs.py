@@ -20,7 +20,7 @@ router = APIRouter(tags=["outputs"])
 
 Folder = Annotated[str, Query(min_length=1, max_length=400, description="`runs/NAME` or `deployments/NAME`.")]
 _SAVED = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
-"""Whatever stands in a file, a browser that is led to it runs none of it."""
+"""A browser that opens a file never runs its contents."""
 _AS_IT_IS = {**_SAVED, "content-encoding": "identity"}
 """An archive is packed already."""
 _UNSAFE = re.compile(r"[^ !#-.0-\[\]-~]")

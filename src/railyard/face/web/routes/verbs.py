@@ -1,4 +1,4 @@
-"""What can be asked for besides a run, and files to give it."""
+"""Verbs other than runs, and their input files."""
 
 from __future__ import annotations
 

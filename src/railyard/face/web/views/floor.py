@@ -1,4 +1,4 @@
-"""The hall of a cluster as columns: racks, what stands in them, the cables between, and what each carried in a run."""
+"""The hall of a cluster as columns: racks with their devices, cables, and the load of each in a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs would cost at other prices, while somebody moves them."""
+"""Cost of runs at other prices, updated as a user changes them."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def load(path: Path, *, trust: bool = False) -> Preset:
 
 
 def _refuse_python(assignments: list[tuple[str, str, Mark]]) -> None:
-    """A file that somebody sent must not run code because it was named."""
+    """A file from another user must not run code because it was named."""
     named = [
         mark.problem(
             f"this file would run Python: {text.removeprefix(PREFIX).partition(':')[0]}",

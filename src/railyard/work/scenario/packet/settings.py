@@ -1,4 +1,4 @@
-"""What a packet run can be told, and how each is written."""
+"""Settings of a packet run, and how each is written."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""From slots to the task graph: every slot becomes one task a rank or communicator of its stage.
+"""Expands slots to the task graph: every slot becomes one task per rank or communicator of its stage.
 
-The tasks of a slot stand next to one another, slots stand in the order of the program ("time-major"). Two things
+The tasks of a slot are consecutive, and slots follow the order of the program ("time-major"). Two things
 follow. The index order of every rank and stream is its order of execution, even where a collective joins ranks of
 several replicas, which no replica-major numbering can give. And no task stands before one that it waits for, so the
 graph is acyclic by construction, an engine can evaluate it in one pass, and tasks that run together lie together in
@@ -28,7 +28,7 @@ _LARGEST = np.iinfo(np.int32).max
 
 @dataclass(frozen=True)
 class _Placed:
-    """Slots in their order, and where their tasks stand.
+    """Slots in order, and the positions of their tasks.
 
     Attributes:
         names: Their names, by the number that slots give.
@@ -105,7 +105,7 @@ def expand(program: StepProgram) -> TaskGraph:
 def _loss_index(
     slots: Slots, widths: NDArray[np.int64], loss: NDArray[np.float64] | None
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float64] | None]:
-    """The columns of what slows computations; none where no communication runs beside any."""
+    """The columns of the slowdown of computations; none if no communication overlaps any."""
     if loss is None or not (slots.loss_index[slots.kind != Kind.COMPUTE] >= 0).any():
         return None, None
     return np.repeat(slots.loss_index, widths), loss
@@ -147,7 +147,7 @@ def _communicators(placed: _Placed) -> tuple[Communicators, NDArray[np.int64]]:
 
 
 def _ranks(placed: _Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Columns `rank` and `peer`: where each task of a slot runs, and to whom it sends."""
+    """Columns `rank` and `peer`: the rank of each task of a slot, and the receiver of its send."""
     slots, widths, width = placed.slots, placed.widths, placed.lattice.width
     collective = slots.kind == Kind.COLLECTIVE
     over_stages = np.isin(slots.space, [placed.names.index(WORLD), placed.names.index(EMBEDDING)])

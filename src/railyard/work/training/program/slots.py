@@ -219,7 +219,7 @@ class Slots:
 
 
 _GROUPS = {Kind.LOAD: "memory", Kind.STORE: "memory"}
-"""What waits for the memory pool are called, beside the classes of communicators."""
+"""Group names of memory pool waits, in addition to the classes of communicators."""
 _DTYPES = {
     "space": np.int8,
     "stage": np.int32,
@@ -246,7 +246,7 @@ class StepProgram:
         micro_batches: Number of micro-batches.
 
     Attributes:
-        loss: What computations lose to communications beside them, as in the task graph; None: nothing.
+        loss: Slowdown of computations by overlapping communications, as in the task graph; None: none.
     """
 
     def __init__(self, lattice: Lattice, virtual_stages: int, micro_batches: int) -> None:

@@ -1,4 +1,4 @@
-"""All pipeline ranks' operations in one order, in which nothing stands before what it waits for."""
+"""All pipeline ranks' operations in one order, in which none precedes what it waits for."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def emit(sequences: list[Sequence], vp: int, duration_ps: NDArray[np.int64], *, 
         mirrored: The second virtual stage of a rank is that of its mirror image, in the other direction.
 
     Raises:
-        InputError: The sequences wait for one another for ever.
+        InputError: The sequences deadlock.
     """
     pp = len(sequences)
     columns = [_columns(sequence, rank, pp) for rank, sequence in enumerate(sequences)]

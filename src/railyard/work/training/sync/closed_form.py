@@ -112,7 +112,7 @@ class AdaptedDesigns:
 
         Args:
             name: `dense` or `expert`.
-            held: Parameters of a rank, and layers in which they come.
+            held: Parameters of a rank, and the number of layers.
             gather: Seconds of gathering a layer for forward, without anything done to it.
             again: The same for backward.
             scatter: Seconds of reducing a layer's gradients, without anything done to them.

@@ -59,7 +59,7 @@ class OneBit(Compression):
     gradients in `warmup` of its steps, so that it sends `1 / (w + (1 - w) / 16)` times fewer bytes than in 16 bits.
 
     Attributes:
-        warmup: Share of the job's steps that send whole gradients; stated beside the result, not mixed into the step.
+        warmup: Share of the job's steps that send whole gradients; reported separately, not mixed into the step.
     """
 
     kind: ClassVar[str] = "one-bit"

@@ -63,7 +63,7 @@ def reduce_coded(
 
     Coding runs on the compute stream, behind the computation of the piece: kernels that code beside kernels of the
     backward pass slow both (Agarwal et al. 2022, arXiv 2103.00543). What is computed between two collectives is charged
-    there too, so that the collectives of a piece follow one another beside the computation. What arrives is decoded at
+    there too, so that the collectives of a piece run in sequence, overlapping computation. What arrives is decoded at
     the end of the step; where every micro-batch is reduced, that too stands behind the piece.
 
     Args:
@@ -72,7 +72,7 @@ def reduce_coded(
         chosen: int64[n], pieces behind which they are reduced.
         order: int64[n], place of the reduction of each.
         counts: int64[parts], collectives of each part.
-        after: int64[n], slots that they wait for beside their piece, or `NONE`.
+        after: int64[n], slots that they wait for in addition to their piece, or `NONE`.
     """
     pieces = step.pieces
     if not len(chosen):

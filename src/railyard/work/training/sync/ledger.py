@@ -1,4 +1,4 @@
-"""What a job's way of communicating sends, keeps and costs, beside what it would send without: the price of a gain."""
+"""Traffic, memory and cost of a job's communication method, compared with what it would send without."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Bundle:
 
     @property
     def in_matrices(self) -> float:
-        """Parameters that stand in matrices."""
+        """Parameters in matrices."""
         return self.share * sum(m.count * m.rows * m.columns for m in self.matrices)
 
     @property
