@@ -19,7 +19,7 @@ OURS := $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolat
 help:
 	@echo "make run        compare six fabrics for Llama 3 70B on 1,024 H100 (SCENARIO=... for another)"
 	@echo "make test       the test suite; test-all: with the slow ones"
-	@echo "make lint       ruff, mypy --strict, the layers of the rooms"
+	@echo "make lint       ruff, mypy --strict, the layers and budgets of the rooms"
 	@echo "make core-test  the C++ core's own tests under the address and undefined-behaviour sanitizers"
 	@echo "make sanitize   the same, the extension's tests under them, and runs on several threads under TSan"
 	@echo "make digests    the same results to the bit: GCC, Clang, 1, 2 and 16 threads; PYTHONS=python3.14 adds Pythons"
@@ -43,6 +43,7 @@ test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2
 
 lint: types layers
+	$(BIN)/python tools/budgets.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 

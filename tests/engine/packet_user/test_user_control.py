@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import railyard
 from railyard.engine import packet
 from railyard.engine.packet.compiling import ACK, HOP, NETWORK, SLOTS, flow_dtype, path_dtype
 from railyard.engine.packet.user import UserBalancer, UserControl, load
@@ -213,3 +214,18 @@ def test_a_file_that_does_not_run_is_named_with_its_line(tmp_path: Path, text: s
     with pytest.raises(InputError, match=said) as caught:
         load(f"user:{file}:Mine", UserControl)
     assert caught.value.problems[0].line == line
+
+
+def test_a_scenario_runs_no_python_that_it_names(tmp_path: Path) -> None:
+    """Somebody else may have written it; Python of one's own is registered by a name, through RAILYARD_PLUGINS."""
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (tmp_path / "s.yaml").write_text(
+        "name: s\nengine: packet\ncluster: {accelerators: 16, server: hgx-h100, back_end: {fabric: roce}}\n"
+        "workload: {training: {model: llama-3.2-1b, global_batch: 16, sequence: 2048, parallelism: {tp: 2}}}\n"
+        f"packet:\n  set:\n    congestion_control: user:{tmp_path}/own.py:Own\n"
+    )
+    with pytest.raises(InputError, match="runs no Python") as refused:
+        railyard.run(tmp_path / "s.yaml")
+    assert "packet.set.congestion_control" in str(refused.value)
+    assert "s.yaml:7" in str(refused.value)
+    assert not (tmp_path / "ran").exists()

@@ -42,7 +42,7 @@ from railyard.kit.registry import Registry
 
 @dataclass(frozen=True, eq=False)
 class UserControl(Functions):
-    """A congestion control that a user wrote. `Settings(congestion_control=...)` of the packet engine takes it."""
+    """A congestion control that a user wrote; `Settings(rdma_control=...)` of the packet engine takes it."""
 
     @property
     def wants_hops(self) -> bool:

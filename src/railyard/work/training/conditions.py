@@ -90,6 +90,7 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     """The settings of the cluster's fabric, or of the one that the section names, with what the section sets."""
     from railyard.engine.packet.fabrics import settings_of
     from railyard.engine.packet.mechanisms import CONSTANTS
+    from railyard.engine.packet.user import PREFIX as USER_PREFIX
     from railyard.work.scenario.packet import PacketSettings, assign, fabric
 
     if section.fabric is None:
@@ -99,6 +100,14 @@ def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings,
     else:
         preset = fabric(section.fabric)
         base, left_out = preset.settings, preset.left_out
+    for key, value in section.set.items():
+        if str(value).startswith(USER_PREFIX):
+            raise InputError(
+                "a scenario may come from somebody else, so it runs no Python that it names",
+                key=f"set.{key}",
+                found=value,
+                hint="register yours by a name, and start Railyard with RAILYARD_PLUGINS=FILE.py",
+            )
     if "reroute" in section.set:
         raise InputError(
             "the fabric says when routes know of dead links, on every engine alike",
