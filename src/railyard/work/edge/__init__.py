@@ -1,1 +1,1 @@
-"""Answers from a cloud, from sites at the edge, or on the device, from a scenario to its figures."""
+"""Inference in a cloud, at edge sites, or on the device, from a scenario to its figures."""

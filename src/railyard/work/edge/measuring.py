@@ -1,4 +1,4 @@
-"""From requests at every place to one variant of the result: which place holds the bound, and which is cheapest."""
+"""Computes one variant of the result from requests at every place: which place meets the bound, which is cheapest."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def offload(
     """The best place of each kind of client, by device and access link.
 
     Args:
-        job: What was asked.
+        job: The requests.
         places: Those that all sites are up at, with what each would do; every one answered requests of all kinds.
-        in_time: bool[requests], which requests of a place hold the bound.
+        in_time: bool[requests], requests of a place that meet the bound.
     """
     able = [(one, row) for one, row in places if row.possible]
     if not able:
@@ -70,7 +70,7 @@ def _by_kind(job: NearUser, one: Answers, met: NDArray[np.bool_]) -> dict[tuple[
 
 
 def _best(there: Mapping[str, float], known: Mapping[str, PlaceRow], goal: float) -> str:
-    """Cheapest that holds the bound for them (of equal ones the one with more in time), else the nearest to it."""
+    """The cheapest that meets the bound for them (ties: the one with more in time), else the closest to it."""
     within = [name for name, share in there.items() if share >= goal]
 
     def dollars(name: str) -> tuple[float, float]:
@@ -100,7 +100,7 @@ LEFT_OUT = (
 
 
 def measure(run: EdgeRun) -> MeasuredVariant[EdgeVariant]:
-    """Everything about one variant."""
+    """All figures of one variant."""
     job = run.job
     rows = tuple(_row(job, one) for one in run.answers)
     normal = [row for row in rows if not row.name.endswith("one site down")]
@@ -169,7 +169,7 @@ def _row(job: NearUser, one: Answers) -> PlaceRow:
 
 
 def _joules(job: NearUser, one: Answers) -> Band:
-    """Of a request: power of the place with cooling over its rate, and the link while it carries; or the device."""
+    """Energy per request: the place's power with cooling over its rate, and the link's energy; or the device's."""
     pue = pue_of(job)
 
     def joules(end: str) -> float:
@@ -183,7 +183,7 @@ def _joules(job: NearUser, one: Answers) -> Band:
 
 
 def _usd(job: NearUser, one: Answers) -> Band:
-    """Of a request: rent of the accelerators over the rate, and what leaves the place."""
+    """Cost per request: rent of the accelerators over the rate, and egress."""
     if one.place is None:
         return band(0.0)
     egress = egress_of(job)
@@ -215,7 +215,7 @@ def _reason(job: NearUser, rows: Sequence[PlaceRow], choice: PlaceRow | None) ->
 
 
 def _offload(run: EdgeRun, choice: PlaceRow | None) -> float | None:
-    """Requests that a device would miss the bound with and the choice holds it for; the same clients ask both."""
+    """Requests for which a device misses the bound and the choice meets it; the same clients use both."""
     device = next((one for one in run.answers if one.name == DEVICE and one.answered.any()), None)
     other = next((one for one in run.answers if choice is not None and one.name == choice.name), None)
     if device is None or other is None or choice is None or choice.name == DEVICE:

@@ -1,4 +1,4 @@
-"""Everything that answering near the user needs: the population, and a serving scenario for every place."""
+"""Prepares inference near the user: the population, and a serving scenario for every place."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ PLACE = ("workload", "edge")
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A place that may answer.
+    """A place that can answer requests.
 
     Attributes:
-        job: The serving job of one site, with its part of the load; None where the model does not fit.
+        job: The serving job of one site, with its share of the load; None if the model does not fit.
         why_not: Why there is none.
     """
 
@@ -52,8 +52,8 @@ class NearUser:
 
     Attributes:
         variant: Its name, settings and scenario.
-        catalog: Where servers, devices, links and prices stand.
-        places: That may answer, and each of several sites with one down.
+        catalog: Catalog of servers, devices, links and prices.
+        places: The places, and each place of several sites with one site down.
     """
 
     variant: Variant
@@ -97,7 +97,7 @@ def _place(draft: Draft, number: int, catalog: Catalog, sites: int, name: str) -
 
 
 def _serving(draft: Draft, section: EdgeSection, place: PlaceSection, sites: int) -> ServingJob:
-    """The serving scenario of one site, with its part of the load.
+    """The serving scenario of one site, with its share of the load.
 
     Raises:
         InputError: The site cannot serve the model.
@@ -135,9 +135,9 @@ def _serving(draft: Draft, section: EdgeSection, place: PlaceSection, sites: int
 
 
 def _cut(lengths: dict[str, float], cached: float) -> dict[str, float]:
-    """Prompts without the share that a site has keys and values of already; a token is always computed."""
+    """Prompts without the share already in a site's KV cache; at least one token is computed."""
     return {name: max(value * (1.0 - cached), 1.0) for name, value in lengths.items()}
 
 
 prepare = preparing(_near)
-"""All variants of a scenario, ready to run; InputError with the place in the scenario where one cannot be."""
+"""Prepares all variants of a scenario; InputError with the place in the scenario if one cannot be run."""

@@ -1,4 +1,4 @@
-"""Results of answers near the user in words."""
+"""Tables and text for inference near the user."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _of_places(variants: Sequence[EdgeVariant]) -> Iterator[Sheet]:
 
 
 def _offload(variant: EdgeVariant) -> Iterator[Sheet]:
-    """Where each kind of client had best ask."""
+    """Best place for each kind of client."""
     found = variant.edge.offload
     if found is None:
         return
@@ -75,12 +75,12 @@ def sheets(result: Result) -> Iterator[Sheet]:
 
 
 def why(result: Result) -> str:
-    """A sentence a variant."""
+    """A sentence per variant."""
     return "\n".join(f"{one.name}: {one.edge.reason}" for one in _variants(result))
 
 
 def card(result: Result, report: Path | None) -> str:
-    """A line a variant, and where the report is."""
+    """One line per variant, and the path of the report."""
     return card_of(result, report, [one.edge.reason for one in _variants(result)])
 
 

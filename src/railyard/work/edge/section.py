@@ -1,4 +1,4 @@
-"""The scenario's `workload.edge`: a model that answers in a cloud, at sites at the edge, or on the device."""
+"""The scenario's `workload.edge`: a model served in a cloud, at edge sites, or on the device."""
 
 from typing import Annotated, Literal
 
@@ -14,7 +14,7 @@ from railyard.work.serving.section import Lengths, Precision
 
 
 class PlaceSection(Section):
-    """Servers that answer, at one or several sites."""
+    """Servers at one or several sites."""
 
     name: Text = Field(description="As in tables.", examples=["cloud"])
     sites: Positive = Field(default=1, description="Sites of this kind; clients go to one each.")
@@ -31,7 +31,7 @@ class PlaceSection(Section):
 
 
 class AskedSection(Section):
-    """What clients ask."""
+    """The clients' requests."""
 
     rate: Annotated[Number, Bounds(above=0)] = Field(description="Requests a second, of all clients.", examples=[40])
     input: Lengths = Field(description="Prompts in tokens: a length, or `{mean, p99}`.", examples=[500])
@@ -43,7 +43,7 @@ class AskedSection(Section):
 
 
 class BoundSection(Section):
-    """What counts as in time."""
+    """Latency bound."""
 
     ttft: Annotated[Span, SOME_TIME] | None = Field(default=None, description="Until the first token is seen.")
     e2e: Annotated[Span, SOME_TIME] | None = Field(default=None, description="Until the last one is.")
@@ -57,7 +57,7 @@ class BoundSection(Section):
 
 
 class EdgeSection(Section):
-    """One model, and the places that may answer with it."""
+    """One model, and the places that may serve it."""
 
     model: Text = Field(description="A model of the catalogue.", examples=["llama-3-8b"])
     precision: Precision = Field(default="bf16", description="Of weights and products at the places.")

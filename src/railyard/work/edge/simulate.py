@@ -1,4 +1,4 @@
-"""Requests at every place: the serving engine answers, links carry, devices answer by themselves."""
+"""Simulates requests at every place: the serving engine answers, links transfer, devices answer alone."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 
 TOKEN_BYTES = 6.0
-"""Text of a token, with what frames it in a stream."""
+"""Bytes of a token's text, with its framing in a stream."""
 PAGE_BYTES = 600.0
-"""Headers of a request and of an answer."""
+"""Headers of a request and of a response."""
 NOON_S = 12 * 3600.0
 
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Requests as they are sent and answered; a row each.
+    """Requests as sent and answered, one row each.
 
     Attributes:
-        who: int64, the client that asks.
+        who: int64, the client.
         link: Index of its access link.
         region: Index of its region.
-        up_bytes: float64, of the request.
-        down_bytes: float64, of the answer.
-        ttft_s: float64, that the place takes to the first token; inf where none came.
-        e2e_s: float64, to the last one.
+        up_bytes: float64, size of the request.
+        down_bytes: float64, size of the response.
+        ttft_s: float64, time of the place to the first token; inf if none came.
+        e2e_s: float64, time to the last token.
     """
 
     who: NDArray[np.int64]
@@ -61,15 +61,15 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """Seconds on links, over those of the place; float64[requests] each.
+    """Link times in addition to those of the place; float64[requests] each.
 
     Attributes:
-        up_s: Of the request, its link to itself.
-        back_s: Of a token back, its link to itself.
-        answer_s: That the link carries the answer, if it came at once.
-        up_shared_s: What sharing adds to the request.
-        first_shared_s: What sharing adds to the first token.
-        last_shared_s: What sharing adds to the last one.
+        up_s: Time of the request on an unshared link.
+        back_s: Time of a token back on an unshared link.
+        answer_s: Link time of the whole response if sent at once.
+        up_shared_s: Extra time of the request from sharing.
+        first_shared_s: Extra time of the first token from sharing.
+        last_shared_s: Extra time of the last token from sharing.
     """
 
     up_s: Floats
@@ -81,7 +81,7 @@ class Ways:
 
 
 def ways(job: NearUser, place: Place, asking: Questions) -> Ways:
-    """What links add to the requests that a place answers."""
+    """Extra time from links for the requests that a place answers."""
     paths = _paths(job, place, asking)
     up, up_bits = carried_s(job.transport, asking.up_bytes, paths.up_bps, paths.rtt_s, paths.loss)
     first = TOKEN_BYTES + PAGE_BYTES
@@ -118,7 +118,7 @@ def _paths(job: NearUser, place: Place, asking: Questions) -> ClientPaths:
 
 
 def _clients(clients: Clients, place: Place) -> Clients:
-    """A place with a distance of its own stands on this side of the backbones."""
+    """The clients of a place; one with its own distance is on the client side of the backbones."""
     if place.section.distance is None:
         return clients
     return replace(clients, network=replace(clients.network, backbones=()))
@@ -126,9 +126,9 @@ def _clients(clients: Clients, place: Place) -> Clients:
 
 DEVICE = "device"
 DECODE_EFFICIENCY = 0.6
-"""Share of a device's memory bandwidth that reading weights for a token reaches; estimated."""
+"""Share of a device's memory bandwidth reached when reading weights for a token; estimated."""
 PROMPT_EFFICIENCY_OVER_TRAINING = 2.0
-"""Prompts reach about twice the share of the peak that training does on the same device; estimated."""
+"""Prefill reaches about twice the share of the peak that training does on the same device; estimated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,17 +137,17 @@ class Answers:
 
     Attributes:
         place: Where they were answered; None: on the device.
-        ttft_s: Until the first token was seen; inf where none came.
-        e2e_s: Until the last one was.
+        ttft_s: Time to the first token; inf if none came.
+        e2e_s: Time to the last token.
         parts_s: Seconds by cause of `e2e_s`, for those that were answered.
         answered: bool[requests].
-        who: int64[requests], the client that asks.
-        up_bytes: From the device, of a request, mean.
-        radio_s: Seconds that the link carries, mean.
-        device_j: Joules of the device's own computation, mean.
+        who: int64[requests], the client.
+        up_bytes: Mean bytes of a request from the device.
+        radio_s: Mean seconds of link activity.
+        device_j: Mean energy of the device's own computation, joules.
         link_w: Power of the link, mean over requests.
-        measured: What the serving study says of one site; None on devices.
-        why_not: Why nothing was answered; None where something was.
+        measured: Serving results of one site; None on devices.
+        why_not: Why no request was answered; None if some were.
     """
 
     place: Place | None
@@ -191,7 +191,7 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
     kind = kinds.get("serving")
     measured = kind.measure(kind.run(place.job, control))
     served: Served = measured.requests
-    # One site was simulated: its requests stand for those of all sites, whose clients are the same for every place.
+    # One site was simulated: its requests represent those of all sites, whose clients are the same for every place.
     count = max(job.section.requests.count, len(served.arrival_s))
     row = np.arange(count) % len(served.arrival_s)
     who = _askers(job, count)
@@ -242,7 +242,7 @@ def _at_place(job: NearUser, place: Place, control: Control) -> Answers:
 
 
 def _askers(job: NearUser, count: int) -> NDArray[np.int64]:
-    """Who sends each request: clients drawn with replacement."""
+    """The client of each request, drawn with replacement."""
     who = np.floor(transport.uniform(job.clients.seed, "asks", np.arange(count)) * job.clients.count)
     return who.astype(np.int64)
 
@@ -260,7 +260,7 @@ def _nothing(place: Place | None, name: str, why_not: str) -> Answers:
 
 
 def _on_device(job: NearUser) -> Answers:
-    """Each device by itself, one request at a time: a prompt is bound by its FLOP/s, a token by reading the weights."""
+    """Each device alone, one request at a time: prefill is bound by its FLOP/s, a token by reading the weights."""
     requests, clients = job.section.requests, job.clients
     weights = job.model.parameters() * job.section.device_bits / 8.0
     fits = np.array([device.memory_bytes >= weights for device, _ in clients.devices])

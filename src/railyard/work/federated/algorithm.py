@@ -1,4 +1,4 @@
-"""Algorithms of federated learning: how often a model goes each way, and when the server steps; who is selected."""
+"""Federated learning algorithms: model transfers, when the server steps, and client selection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FederatedAlgorithm(Ranged):
-    """A way of federated learning; a frozen dataclass whose fields are its keys in a scenario.
+    """A federated learning algorithm; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
@@ -39,7 +39,7 @@ class FederatedAlgorithm(Ranged):
 
     @property
     def edge_rounds(self) -> int:
-        """Rounds at edge servers between two exchanges with the cloud; 0: clients talk to the cloud."""
+        """Rounds at edge servers between two exchanges with the cloud; 0: clients connect to the cloud directly."""
         return 0
 
     @property
@@ -49,7 +49,7 @@ class FederatedAlgorithm(Ranged):
 
     @property
     def client_share(self) -> float:
-        """Share of the model (parameters and computation) that is at the client."""
+        """Share of the model (parameters and computation) on the client."""
         return 1.0
 
 
@@ -102,12 +102,12 @@ class FedBuff(FederatedAlgorithm):
 @algorithms.register("fedprox")
 @dataclass(frozen=True)
 class FedProx(FederatedAlgorithm):
-    """FedProx: FedAvg with a term that keeps clients near the server's model; slow ones may do part of the work.
+    """FedProx: FedAvg with a term that keeps clients close to the server's model; slow ones may do part of the work.
 
-    A client keeps the server's model too, to stay near it.
+    A client also keeps the server's model for this term.
 
     Attributes:
-        least_work: Share of the local work that a slow client may stop after; 1 asks for all of it.
+        least_work: Share of the local work after which a slow client may stop; 1 requires all of it.
     """
 
     kind: ClassVar[str] = "fedprox"
@@ -120,10 +120,10 @@ class FedProx(FederatedAlgorithm):
 @algorithms.register("hierarchical")
 @dataclass(frozen=True)
 class Hierarchical(FederatedAlgorithm):
-    """Hierarchical FedAvg: an edge server in every region averages its clients; edges meet in the cloud.
+    """Hierarchical FedAvg: an edge server in every region averages its clients; edges synchronize in the cloud.
 
     Attributes:
-        rounds: Rounds at the edges between two meetings (kappa 2).
+        rounds: Rounds at the edges between two synchronizations (kappa 2).
         backbone_bps: Rate of an edge server's line to the cloud, one way.
     """
 
@@ -142,7 +142,7 @@ class Hierarchical(FederatedAlgorithm):
 @algorithms.register("scaffold")
 @dataclass(frozen=True)
 class Scaffold(FederatedAlgorithm):
-    """SCAFFOLD: control variates against drift travel with the model, so that twice the bytes go each way.
+    """SCAFFOLD: control variates against drift travel with the model, which doubles the bytes each way.
 
     A client keeps its own control variate and the server's.
     """
@@ -162,7 +162,7 @@ class SplitLearning(FederatedAlgorithm):
     All participants run at the same time, and their parts are averaged at the end of the round (SplitFed).
 
     Attributes:
-        at_client: Share of the model (parameters and computation) in front of the cut.
+        at_client: Share of the model (parameters and computation) before the cut.
     """
 
     kind: ClassVar[str] = "split"
@@ -173,7 +173,7 @@ class SplitLearning(FederatedAlgorithm):
 
     @property
     def cut_bytes(self) -> float:
-        """Of a sample, one way."""
+        """Bytes per sample, one way."""
         return float(self.activation_bytes)
 
     @property
@@ -187,8 +187,9 @@ class Candidates:
     """Available clients, drawn uniformly.
 
     Attributes:
-        expected_s: float64[candidates], what each took when all was as usual for it: its own device and data, its link
-            without what passes.
+        expected_s: float64[candidates], expected time of each under its usual conditions: its own device and data, its
+            link
+            without temporary effects.
         samples: float64[candidates], training samples.
         device: int64[candidates], class of its device.
         wanted: Number of participants.
@@ -203,12 +204,12 @@ class Candidates:
 
 
 class Selection(Ranged):
-    """A policy of selection; a frozen dataclass whose fields are its keys in a scenario.
+    """A selection policy; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
         source: The paper, or the practice.
-        by_time: Whether it looks at what candidates are expected to take.
+        by_time: Whether it uses the candidates' expected time.
     """
 
     kind: ClassVar[str]
@@ -217,7 +218,7 @@ class Selection(Ranged):
     candidates: float
 
     def choose(self, candidates: Candidates) -> NDArray[np.intp]:
-        """Rows of those who take part, at most as many as wanted."""
+        """Rows of the selected candidates, at most as many as wanted."""
         raise NotImplementedError
 
 

@@ -90,14 +90,14 @@ def _drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:
 def cohort(
     job: Learning, clients: Clients, rows: Drawn, number: int, trees: tuple[ClientTree, ClientTree] | None = None
 ) -> Cohort:
-    """The seconds of each part of a round.
+    """Seconds of each part of a round.
 
     Args:
-        job: What is learned, and how.
-        clients: Who they are drawn from.
+        job: The learning job.
+        clients: Population of the clients.
         rows: Participants.
         number: Number of the round.
-        trees: Links that they share towards themselves and towards the server; None: each has its link to itself.
+        trees: Links shared towards clients and towards the server; None: no link is shared.
     """
     found = together(in_parts(len(rows), lambda part: _seconds(job, clients, rows.take(part), number, len(rows))))
     return found if trees is None else replace(found, down=trees[0], up=trees[1])
@@ -132,14 +132,14 @@ def _seconds(job: Learning, clients: Clients, rows: Drawn, number: int, particip
 
 
 def passing(job: Learning, clients: Clients, who: Ids, number: int) -> tuple[Floats, Floats]:
-    """What of a cohort is of one round: seconds until each hears of it, and until it goes."""
+    """Round-specific delays of a cohort: seconds until each is notified, and until it leaves."""
     delay = job.section.round.delay
     until = delay * transport.uniform(clients.seed, "delay", who, _DELAY + number) if delay else np.zeros(len(who))
     return until, clients.presence.leave_s(clients.seed, who, number)
 
 
 def in_parts(count: int, make: Callable[[slice], Found]) -> list[Found]:
-    """What is made of ranges of rows, on the processors there are; each row by itself, so that ranges do not matter."""
+    """Applies a function to ranges of rows in parallel; rows are independent, so the ranges do not matter."""
     parts = [slice(begin, begin + _PART) for begin in range(0, max(count, 1), _PART)]
     if len(parts) == 1:
         return [make(parts[0])]
@@ -148,7 +148,7 @@ def in_parts(count: int, make: Callable[[slice], Found]) -> list[Found]:
 
 
 def together(found: Sequence[Found]) -> Found:
-    """Rows of all of them as one; trees are left out, since they are of rows together."""
+    """Concatenates rows; trees are dropped, because they belong to all rows together."""
     if len(found) == 1:
         return found[0]
     columns: dict[str, Any] = {}
@@ -187,7 +187,7 @@ def _rate(size_bytes: float, seconds: Floats) -> Floats:
 
 
 def _crossing(job: Learning, rows: Drawn, samples: Floats, participants: int) -> Floats:
-    """Activations up and gradients down for every batch, and the server's part of the work between."""
+    """Time to send activations up and gradients down for every batch, and the server's part of the work in between."""
     size = job.sent.crossing_bytes
     if not size:
         return np.zeros(len(rows))
@@ -201,7 +201,7 @@ def _crossing(job: Learning, rows: Drawn, samples: Floats, participants: int) ->
 
 
 def _shortened(job: Learning, compute: Floats, total: Floats, deadline_s: float) -> Floats:
-    """Computation of clients that may stop early (FedProx) and would be late."""
+    """Computation time of clients that would be late and may stop early (FedProx)."""
     least = float(getattr(job.scheme.algorithm, "least_work", 1.0))
     return compute - np.clip(total - deadline_s, 0.0, (1.0 - least) * compute)
 
@@ -247,7 +247,7 @@ class Known:
         return replace(part, delay_s=delay_s, leave_s=leave_s, down=trees[0], up=trees[1])
 
     def _renewed(self, who: Ids, at_s: float) -> _Kept:
-        """Draws those that were never seen, or whose link gives something else by now."""
+        """Draws clients that are new, or whose link state has changed."""
         if self._kept is None:
             one = drawn(self.job, self.clients, who[:1], at_s)
             many = self.clients.count
@@ -270,11 +270,11 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """Of all clients, a row each.
+    """Cached rows of all clients.
 
     Attributes:
-        part: What they take; what is of one round is left out.
-        block: int64, during which their links give the same; `_NEVER`: not seen yet.
+        part: Their times, without round-specific ones.
+        block: int64, time block of their link state; `_NEVER`: not drawn yet.
     """
 
     rows: Drawn
@@ -287,7 +287,7 @@ def _columns(record: Any) -> list[tuple[str, Any]]:
 
 
 def _empty(record: Any, count: int) -> Any:
-    """A record with the columns of another, for so many rows."""
+    """A record with the columns of another, for a number of rows."""
     made = {
         name: _empty(value, count)
         if isinstance(value, ClientPaths)
@@ -317,7 +317,7 @@ def _taken(record: Any, rows: Ids) -> Any:
 
 
 def _chosen(column: np.ndarray, rows: Ids) -> np.ndarray:
-    """Some rows of a column; itself where these are all, in order."""
+    """Some rows of a column; the column itself if these are all of them, in order."""
     if column.shape[-1] == len(rows) and (np.diff(rows) == 1).all():
         return column
     return column[..., rows]

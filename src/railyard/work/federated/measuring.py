@@ -1,4 +1,4 @@
-"""From rounds to one variant of the result."""
+"""Computes one variant of the result from its rounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LEFT_OUT = (
 
 
 def measure(learned: Learned) -> MeasuredVariant[FederatedVariant]:
-    """Everything about one variant."""
+    """All figures of one variant."""
     job, log = learned.job, learned.log
     took = np.array(log.took_s)
     count, total = len(took), float(log.at_s[-1] + log.took_s[-1])
@@ -119,7 +119,7 @@ def _groups(job: Learning, log: RoundLog) -> Iterator[GroupRow]:
 
 
 def _there(job: Learning, of: str, shares: list[float], hours: np.ndarray) -> np.ndarray:
-    """Share of each kind among those there: regions have their hours, devices their memory, links are all alike."""
+    """Share of each kind among available clients: regions have hours, devices memory; links do not matter."""
     weights = np.array(shares)
     if of == "region":
         offset = np.array([region.offset_s for region in job.clients.regions])
@@ -161,7 +161,7 @@ def _server(job: Learning, log: RoundLog, count: int, total: float, mean: float)
 
 
 def _joules(job: Learning, log: RoundLog, count: int, mean: float) -> CostFigures:
-    """Devices while they compute, radios and modems while they send, the server with cooling."""
+    """Energy of devices while they compute, of radios and modems while they send, and of the server with cooling."""
     devices = [band(device.power_w, log.busy[number] / count) for number, (device, _) in enumerate(job.clients.devices)]
     radios = [band(link.power_w, log.radio[number] / count) for number, (link, _) in enumerate(job.clients.links)]
     return cost(
@@ -232,7 +232,7 @@ def _warnings(job: Learning, log: RoundLog, count: int) -> Iterator[str]:
 
 
 def _differs(job: Learning) -> Iterator[str]:
-    """Where the published row was measured with other settings: its rounds are then not those of this scenario."""
+    """A note if the published row was measured with other settings: its rounds are then not those of this job."""
     row, section = job.curve, job.section
     if row is None:
         return

@@ -1,4 +1,4 @@
-"""What a participant of a round sends, gets and computes: algorithm, compression, masks and noise added up."""
+"""Traffic and computation of a participant per round: algorithm, compression, masks and noise combined."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ FILE = Path(__file__).parent / "curves.csv"
 
 @dataclass(frozen=True)
 class Curve:
-    """One published row.
+    """A published row.
 
     Attributes:
-        work: Model, data and how it was spread over clients.
-        participants: Clients a round.
-        target: What was reached.
+        work: Model, data and its distribution over clients.
+        participants: Clients per round.
+        target: Accuracy reached.
         source: Paper and table.
     """
 
@@ -78,7 +78,7 @@ def curve(name: str) -> Curve:
     """The row of that name.
 
     Raises:
-        InputError: There is none.
+        InputError: The name is unknown.
     """
     known = curves()
     if name not in known:
@@ -97,25 +97,25 @@ PARTS = ("selection and secure aggregation", "download", "computation", "crossin
 
 @dataclass(eq=False)
 class RoundLog:
-    """Figures of all rounds: a list has an entry a round, all else is the sum.
+    """Figures of all rounds: lists have one entry per round, everything else is a sum.
 
     Attributes:
-        took_s: What each took.
-        used: Updates of each that count.
-        left: Clients of each that went.
+        took_s: Duration of each round.
+        used: Updates of each round that count.
+        left: Clients that left in each round.
         ok: Whether the server could step.
         causes: Seconds by cause.
-        selected: Clients.
-        late: Updates that came too late.
-        queue_s: Mean of each round.
-        shared: The same by tier of the links that are shared, where more is than the server's line.
-        server_s: Sums, masks and noise.
+        selected: Selected clients.
+        late: Updates that arrived too late.
+        queue_s: Mean queueing time of each round.
+        shared: The same by tier of the shared links, if more than the server's line is shared.
+        server_s: Server time for sums, masks and noise.
         busy: Device-seconds of computation, by device.
         radio: Link-seconds of transfers, by link.
         counts: By device, link, region: selected and heard.
-        there: Share of the population that was there.
-        staleness: Of updates, where nobody is waited for.
-        wasted_bytes: Of both, that no update came of.
+        there: Share of the population that was available.
+        staleness: Staleness of updates, for asynchronous algorithms.
+        wasted_bytes: Bytes in both directions that led to no update.
     """
 
     at_s: list[float] = field(default_factory=list)
@@ -139,11 +139,11 @@ class RoundLog:
     wasted_bytes: float = 0.0
 
     def cause(self, name: str, seconds: float) -> None:
-        """Adds to a cause."""
+        """Adds seconds to a cause."""
         self.causes[name] = self.causes.get(name, 0.0) + seconds
 
     def add_shared(self, by_tier: Mapping[str, float], rounds: int = 1) -> None:
-        """Adds what sharing adds to an update, by tier, of so many rounds."""
+        """Adds the extra time from sharing per update, by tier, for a number of rounds."""
         for tier, seconds in by_tier.items():
             self.shared[tier] = self.shared.get(tier, 0.0) + seconds * rounds
 
@@ -154,10 +154,10 @@ class Learning:
 
     Attributes:
         variant: Its name, settings and scenario.
-        catalog: Where devices, links and prices stand.
-        scheme: How.
-        sent: What a participant sends and computes.
-        curve: Published rounds to an accuracy; None where none was asked for.
+        catalog: Catalog of devices, links and prices.
+        scheme: How the model is trained.
+        sent: Traffic and computation of a participant.
+        curve: Published rounds to an accuracy; None if none was requested.
     """
 
     variant: Variant
@@ -183,14 +183,14 @@ class Learning:
 
     @property
     def least(self) -> int:
-        """Updates without which a round is thrown away."""
+        """Minimum updates of a round; with fewer it is discarded."""
         return max(math.ceil(self.goal * self.section.round.least - 1e-9), 1)
 
 
 CLIP_FLOP = 4.0
-"""A number: its square to the norm, and its scale."""
+"""Operations per number: its square for the norm, and its scaling."""
 NOISE_FLOP = 40.0
-"""A normal number by Box and Muller: a logarithm, a root, a cosine."""
+"""Operations per normal number by Box-Muller: a logarithm, a root, a cosine."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,9 @@ class Privacy:
     """Noise on updates.
 
     Attributes:
-        place: `server` adds it to the sum (central), `client` each to its update (distributed).
+        place: `server` adds noise to the sum (central), `client` each to its update (distributed).
         noise: Standard deviation over the clipping norm, of the sum.
-        extra_bits: Of a number as sent, for the range that noise adds to a masked integer.
+        extra_bits: Additional bits per number sent, for the range that noise adds to a masked integer.
     """
 
     place: str = "server"
@@ -209,17 +209,17 @@ class Privacy:
 
     @property
     def client_flop(self) -> float:
-        """Operations of a client for each number."""
+        """Operations of a client per number."""
         return CLIP_FLOP + (NOISE_FLOP if self.place == "client" else 0.0)
 
     @property
     def server_flop(self) -> float:
-        """Operations of the server for each number of the sum."""
+        """Operations of the server per number of the sum."""
         return NOISE_FLOP if self.place == "server" else 0.0
 
 
 AGGREGATE_FLOP = 2.0
-"""The server's work a number of an update: scale and add."""
+"""The server's operations per number of an update: scale and add."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +227,8 @@ class LearnedModel:
     """The trained model.
 
     Attributes:
-        parameters: Of the model; those that are trained.
-        flop_per_sample: Forward and backward of one sample.
+        parameters: Trained parameters.
+        flop_per_sample: FLOP of forward and backward for one sample.
         down_bits: The same on its way to clients.
     """
 
@@ -243,7 +243,7 @@ class Scheme:
     """How the model is trained.
 
     Attributes:
-        compression: Of updates; None sends all of them.
+        compression: Compression of updates; None sends them in full.
         secrecy: Secure aggregation; None shows updates to the server.
         privacy: Noise; None adds none.
     """
@@ -256,16 +256,16 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Messages:
-    """Of one participant; the server's part is for each update.
+    """Messages of one participant; the server's part is per update.
 
     Attributes:
-        crossing_bytes: Of a sample at a cut, each way; 0 without a cut.
+        crossing_bytes: Bytes per sample at a cut, each way; 0 without a cut.
         flop: Additional FLOP of the client, such as encoding, masks and noise.
-        server_flop_per_sample: Behind a cut.
-        unmask_bytes: Masks that the server makes for a client that left, over what it makes for one that stayed.
+        server_flop_per_sample: FLOP after a cut.
+        unmask_bytes: Masks that the server makes for a client that left, minus those for one that stayed.
         before: Stages before the update is sent.
-        after: Stages behind it.
-        state_bytes: That a client keeps: parameters, gradients, momentum, what algorithm and compression add.
+        after: Stages after it.
+        state_bytes: State of a client: parameters, gradients, momentum, additions of algorithm and compression.
     """
 
     down_bytes: float
@@ -283,7 +283,7 @@ class Messages:
 
 
 def messages(model: LearnedModel, scheme: Scheme, clients: int) -> Messages:
-    """What one of so many participants of a round sends and computes."""
+    """Traffic and computation of one of a number of participants per round."""
     algorithm, secrecy = scheme.algorithm, scheme.secrecy
     mine = model.parameters * algorithm.client_share
     numbers = mine * algorithm.models_up
@@ -314,6 +314,6 @@ def messages(model: LearnedModel, scheme: Scheme, clients: int) -> Messages:
 
 
 def _state_bytes(parameters: float, algorithm: FederatedAlgorithm, compression: UpdateCompression | None) -> float:
-    """Parameters, gradients and momentum in 32 bits, and whatever else is kept."""
+    """Parameters, gradients and momentum in 32 bits, and any other state."""
     kept = 1.0 if compression is not None and compression.error_feedback else 0.0
     return 4.0 * parameters * (3.0 + algorithm.copies + kept)

@@ -1,4 +1,4 @@
-"""Everything that rounds on clients need, made before anything is simulated: input errors appear here, not later."""
+"""Prepares rounds on clients; all input errors are raised here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 PLACE = ("workload", "federated")
 _TRIED = 4096
-"""Clients that are drawn to see whether a deadline can be met."""
+"""Clients drawn to check whether a deadline can be met."""
 _STAY = 1e-3
-"""Share of the clients of which at least one has to stay until its update is there."""
+"""Share of the clients of which at least one must stay until its update arrives."""
 
 
 def _learning(variant: Variant, catalog: Catalog, _memo: Memo) -> Learning:
@@ -84,10 +84,10 @@ def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> Learned
 
 
 def _possible(found: Learning) -> None:
-    """Says what no population of clients can do.
+    """Checks conditions that no population of clients could meet.
 
     Raises:
-        InputError: Too few clients exist, are able, or are ever there.
+        InputError: Too few clients exist, are able, or are ever available.
     """
     clients, count = found.clients, found.clients.count
     if found.selected > count:
@@ -131,10 +131,10 @@ def _possible(found: Learning) -> None:
 
 
 def _in_time(found: Learning) -> None:
-    """Refuses a deadline, or sessions, that end before any client can be done.
+    """Rejects a deadline, or sessions, that end before any client can finish.
 
     Raises:
-        InputError: Not one of many that were drawn takes less by itself.
+        InputError: None of many drawn clients is fast enough alone.
     """
     deadline, session_s = found.section.round.deadline, found.clients.presence.session_s
     if deadline is None and math.isinf(session_s):
@@ -161,4 +161,4 @@ def _in_time(found: Learning) -> None:
 
 
 prepare = preparing(_learning)
-"""All variants of a scenario, ready to run; InputError with the place in the scenario where one cannot be."""
+"""Prepares all variants of a scenario; InputError with the place in the scenario if one cannot be run."""

@@ -1,4 +1,4 @@
-"""Results of federated learning in words: rounds on clients."""
+"""Tables and text for federated learning."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _of_clients(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
 
 
 def _of_shared(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
-    """What sharing adds, by tier, where anything is shared before the server."""
+    """Extra time from sharing by tier, if anything before the server is shared."""
     found = [(one.name, {row.name: row.added_s for row in one.federated.server.shared}) for one in variants]
     tiers = list(dict.fromkeys(tier for _, tiers in found for tier in tiers))
     if tiers:
@@ -91,7 +91,7 @@ def _clients_row(variant: FederatedVariant) -> tuple[str, ...]:
 
 
 def _biases(variant: FederatedVariant, names: Sequence[str]) -> list[float | None]:
-    """Of groups by name; None where a variant has no such group."""
+    """Biases of groups by name; None if a variant has no such group."""
     known = {row.name: row.bias for row in variant.federated.participation.groups}
     return [known.get(name) for name in names]
 
@@ -102,7 +102,7 @@ def sheets(result: Result) -> Iterator[Sheet]:
 
 
 def why(result: Result) -> str:
-    """A sentence a variant, or one that contrasts the best and the worst."""
+    """A sentence per variant, or one that contrasts the best and the worst."""
     rounds = _variants(result)
     if len(rounds) == 1:
         return f"{rounds[0].name}: {first_words(rounds[0].federated.causes, 'round')}"
@@ -112,7 +112,7 @@ def why(result: Result) -> str:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """A line a variant, and where the report is."""
+    """One line per variant, and the path of the report."""
     figures = [one.federated for one in _variants(result)]
     lines = [f"{one.unit} {numbers.seconds(one.round_s.mean)}, {causes_words(one.causes)}" for one in figures]
     return card_of(result, report, lines)

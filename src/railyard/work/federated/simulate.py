@@ -1,4 +1,4 @@
-"""Round after round: who is there, who is selected, what the engine makes of it."""
+"""Simulates rounds: available clients, selection, and the engine's results."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 0.25
-"""Of those there, at most so many are drawn without replacement at a time."""
+"""Maximum share of the available clients to draw without replacement at a time."""
 
 
 class _Drawing:
-    """Clients in the order in which places take them; each is drawn among those there at the start."""
+    """Clients in the order in which places take them; each is drawn from those available at the start."""
 
     def __init__(self, job: Learning) -> None:
         self.job, self.now = job, job.section.start * HOUR_S
@@ -51,7 +51,7 @@ class _Drawing:
         return replace(part, down=self.shared.down, up=self.shared.up)
 
     def rows(self) -> Drawn:
-        """All that were drawn."""
+        """All drawn clients."""
         return together([rows for rows, _ in self.batches])
 
     def _more(self, count: int) -> None:
@@ -75,7 +75,7 @@ def run(job: Learning, log: RoundLog) -> None:
     """Runs all steps.
 
     Raises:
-        SimulationError: Nobody is there at the start.
+        SimulationError: No client is available at the start.
     """
     drawing = _Drawing(job)
     steps = rounds.run(drawing, job.section.round.concurrency or 1, job.scheme.algorithm.buffer, job.section.rounds)
@@ -107,7 +107,7 @@ def _parts(steps: ServerSteps) -> NDArray[np.float64]:
 
 
 def _time(job: Learning, log: RoundLog, steps: ServerSteps, parts: NDArray[np.float64]) -> None:
-    """When each step came, and what the places did until the last."""
+    """Time of each step, and the activity of the places until the last."""
     count, concurrency = len(steps.at_s), job.section.round.concurrency or 1
     began = np.concatenate([[0.0], steps.at_s[:-1]])
     log.at_s, log.took_s = began.tolist(), (steps.at_s - began).tolist()
@@ -128,7 +128,7 @@ def _waitless_count(log: RoundLog, rows: Drawn, steps: ServerSteps) -> None:
 
 
 def _sharing(job: Learning, log: RoundLog, drawing: _Drawing, steps: ServerSteps, parts: NDArray[np.float64]) -> None:
-    """What sharing adds to an update, in all and by tier."""
+    """Extra time from sharing per update, in total and by tier."""
     part, row, visits, count = steps.cohort, steps.row, steps.visits, len(steps.at_s)
     alone = part.down_bits / part.down_bps + part.down_lag_s + part.up_bits / part.up_bps + part.up_lag_s
     log.queue_s = float((parts[1] + parts[4] - alone[row]).mean()) * count
@@ -140,16 +140,16 @@ def _sharing(job: Learning, log: RoundLog, drawing: _Drawing, steps: ServerSteps
 
 
 _LOOK_S = 300.0
-"""From one look whether enough clients are there to the next."""
+"""Interval of checks whether enough clients are available."""
 _MOST_WAIT_S = 14 * 24 * HOUR_S
 
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """Rounds that were run.
+    """Simulated rounds.
 
     Attributes:
-        log: What happened in them.
+        log: Figures of the rounds.
     """
 
     job: Learning
@@ -160,7 +160,7 @@ def simulate(job: Learning, control: Control) -> Learned:
     """Runs all rounds.
 
     Raises:
-        SimulationError: Too few clients are there for two weeks.
+        SimulationError: Too few clients are available for two weeks.
     """
     log, clients = RoundLog(), job.clients
     log.busy, log.radio = np.zeros(len(clients.devices)), np.zeros(len(clients.links))
@@ -199,8 +199,8 @@ class RoundServer:
 
     Attributes:
         goal: Updates that it waits for.
-        known: The same clients, round after round.
-        region: Index of their first region among all.
+        known: Its clients, cached over rounds.
+        region: Index of their first region.
     """
 
     clients: Clients
@@ -210,7 +210,7 @@ class RoundServer:
 
 
 def _one(job: Learning, server: RoundServer, log: RoundLog, now: float, number: int) -> float:
-    """A round with a server that waits; when it ended."""
+    """A round with a synchronous server; returns its end."""
     clients, goal = server.clients, server.goal
     rows, began = _gathered(job, server, log, now, number)
     section = job.section
@@ -239,7 +239,7 @@ def _one(job: Learning, server: RoundServer, log: RoundLog, now: float, number: 
 
 
 def _gathered(job: Learning, server: RoundServer, log: RoundLog, now: float, number: int) -> tuple[Drawn, float]:
-    """Participants of a round, and when enough of them were there."""
+    """Participants of a round, and the time at which enough of them were available."""
     clients, goal = server.clients, server.goal
     wanted = math.ceil(goal * (1.0 + job.section.round.over_selection) - 1e-9)
     least = max(math.ceil(goal * job.section.round.least - 1e-9), 1)
@@ -267,14 +267,14 @@ def _gathered(job: Learning, server: RoundServer, log: RoundLog, now: float, num
 
 
 def _server_s(job: Learning, closed: Closed, participants: int) -> float:
-    """What the server computes after the last update: masks of those who left, and noise; sums are made before."""
+    """Server time after the last update: masks of clients that left, and noise; sums are computed before."""
     gone = participants - int(closed.used.sum()) if job.scheme.secrecy is not None else 0
     work = gone * job.sent.unmask_bytes * STREAM_FLOP_PER_BYTE + job.sent.server_flop_a_round
     return work / job.section.server.flops
 
 
 def _count(log: RoundLog, rows: Drawn, closed: Closed, region: int) -> None:
-    """Adds who was selected and heard in one closed round."""
+    """Counts the selected and the received clients of one closed round."""
     used = closed.used
     log.used.append(int(used.sum()))
     log.left.append(int(closed.gone.sum()))
@@ -288,7 +288,7 @@ def _count(log: RoundLog, rows: Drawn, closed: Closed, region: int) -> None:
 
 
 def _spent(log: RoundLog, rows: Drawn, part: Cohort, closed: Closed) -> None:
-    """Seconds of computation and of the radio; who leaves or is too late stops where it is."""
+    """Seconds of computation and of the radio; clients that leave or are late stop where they are."""
     stop = np.minimum(np.where(closed.gone, part.leave_s, np.inf), closed.took_s)
     begin = np.where(np.isfinite(closed.parts_s[0]), closed.parts_s[0], closed.took_s)
     got = np.where(np.isfinite(closed.parts_s[1]), begin + closed.parts_s[1], stop)
@@ -300,7 +300,7 @@ def _spent(log: RoundLog, rows: Drawn, part: Cohort, closed: Closed) -> None:
 
 
 def _bytes(job: Learning, log: RoundLog, rows: Drawn, closed: Closed) -> None:
-    """Bytes of a round: downloads of all who began, uploads of those who did not leave."""
+    """Bytes of a round: downloads of all that started, uploads of those that did not leave."""
     stages = (*job.sent.before, *job.sent.after)
     crossing = rows.samples * job.section.round.epochs * job.sent.crossing_bytes
     down = np.isfinite(closed.parts_s[0]) * job.sent.down_bytes + sum(stage.down_bytes for stage in stages) + crossing
@@ -313,7 +313,7 @@ def _bytes(job: Learning, log: RoundLog, rows: Drawn, closed: Closed) -> None:
 
 
 def _causes(log: RoundLog, closed: Closed) -> None:
-    """Splits what a round took: the mean of those heard, what the last one took longer, what came after it."""
+    """Splits the duration of a round: mean of the received updates, excess of the last one, and the time after it."""
     used = np.flatnonzero(closed.used)
     if not len(used):
         log.cause("waiting for updates that never came", closed.took_s)
@@ -332,7 +332,7 @@ def _causes(log: RoundLog, closed: Closed) -> None:
 
 
 def _edges(job: Learning) -> list[RoundServer]:
-    """An edge server in every region, with its part of the clients."""
+    """An edge server in every region, with its share of the clients."""
     total, found = sum(region.share for region in job.clients.regions), []
     for index, region in enumerate(job.clients.regions):
         share = region.share / total
@@ -348,7 +348,7 @@ def _edges(job: Learning) -> list[RoundServer]:
 
 
 def _over_edges(job: Learning, servers: Sequence[RoundServer], log: RoundLog, now: float, number: int) -> float:
-    """A meeting of edge servers in the cloud, with the rounds at each edge before it; when it ended."""
+    """A synchronization of edge servers in the cloud after the rounds at each edge; returns its end."""
     algorithm = job.scheme.algorithm
     ends, books = [], []
     for index, server in enumerate(servers):

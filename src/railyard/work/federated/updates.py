@@ -1,4 +1,4 @@
-"""How updates travel: ways to send fewer bytes, and protocols of secure aggregation."""
+"""Transfer of updates: compression, and protocols of secure aggregation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SCALE_BITS = 32.0
 
 
 class UpdateCompression(Ranged):
-    """A compression of updates on their way up; a frozen dataclass whose fields are its keys in a scenario.
+    """A compression of uploaded updates; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
         source: The paper.
-        sums: Whether updates can be added as they are sent: secure aggregation asks for that.
-        error_feedback: Whether what was not sent is kept and added to the next update.
+        sums: Whether compressed updates can be added, which secure aggregation requires.
+        error_feedback: Whether the part that was not sent is added to the next update.
     """
 
     kind: ClassVar[str]
@@ -28,7 +28,7 @@ class UpdateCompression(Ranged):
     error_feedback: bool
 
     def sent_bytes(self, parameters: float, bits: float) -> float:
-        """Of an update with so many numbers of so many bits."""
+        """Bytes of an update with this many numbers of this width."""
         raise NotImplementedError
 
     def operations(self, parameters: float) -> float:
@@ -46,7 +46,7 @@ class LowRank(UpdateCompression):
 
     Attributes:
         width: Rows and columns of the model's matrices.
-        error_feedback: Keeps what the product lacks for the next update.
+        error_feedback: Keeps the residual for the next update.
     """
 
     kind: ClassVar[str] = "low-rank"
@@ -57,11 +57,11 @@ class LowRank(UpdateCompression):
     error_feedback: bool = True
 
     def sent_bytes(self, parameters: float, bits: float) -> float:
-        """Two thin matrices in the place of a square one."""
+        """Bytes of two thin matrices in place of a square one."""
         return parameters * min(2.0 * self.rank / self.width, 1.0) * bits / 8.0
 
     def operations(self, parameters: float) -> float:
-        """Two products with a thin matrix, and what they lack."""
+        """Two products with a thin matrix, and the residual."""
         return parameters * (4.0 * self.rank + (2.0 * self.rank + 1.0 if self.error_feedback else 0.0))
 
     def problems(self) -> list[tuple[str, str, str, str]]:
@@ -74,11 +74,11 @@ class LowRank(UpdateCompression):
 @compressions.register("quantized")
 @dataclass(frozen=True)
 class QuantizedUpdate(UpdateCompression):
-    """Quantized: every number in few bits, and a scale of 32 bits a block.
+    """Quantized: every number in few bits, and a 32-bit scale per block.
 
     Attributes:
         block: Numbers that share a scale.
-        error_feedback: Keeps what rounding took for the next update.
+        error_feedback: Keeps the rounding error for the next update.
     """
 
     kind: ClassVar[str] = "quantized"
@@ -90,19 +90,19 @@ class QuantizedUpdate(UpdateCompression):
     error_feedback: bool = False
 
     def sent_bytes(self, parameters: float, bits: float) -> float:
-        """Numbers and scales; never more than they were."""
+        """Bytes of numbers and scales; never more than uncompressed."""
         coded = parameters * self.value_bits + math.ceil(parameters / self.block) * _SCALE_BITS
         return min(coded, parameters * bits) / 8.0
 
     def operations(self, parameters: float) -> float:
-        """Largest of a block, scale, round; and add what was kept."""
+        """Maximum of a block, scale, round, and add the residual."""
         return parameters * (4.0 if self.error_feedback else 3.0)
 
 
 @compressions.register("top-k")
 @dataclass(frozen=True)
 class TopKUpdate(UpdateCompression):
-    """Top-k: the largest share of an update, each value with its index, or a bit map where that is shorter.
+    """Top-k: the largest share of an update, each value with its index, or with a bitmap if that is smaller.
 
     Attributes:
         density: Share of the numbers that is sent.
@@ -116,24 +116,24 @@ class TopKUpdate(UpdateCompression):
     error_feedback: bool = True
 
     def sent_bytes(self, parameters: float, bits: float) -> float:
-        """Values, and the shorter of indices and a bit map."""
+        """Bytes of values, and the smaller of indices and a bitmap."""
         chosen = math.ceil(parameters * self.density)
         where = min(chosen * math.ceil(math.log2(max(parameters, 2.0))), parameters)
         return (chosen * bits + where) / 8.0
 
     def operations(self, parameters: float) -> float:
-        """A pass that selects, and one that adds what was kept."""
+        """A pass that selects, and one that adds the residual."""
         return parameters * (3.0 if self.error_feedback else 2.0)
 
 
 KEY_BITS = 256.0
-"""Of a public key: Curve25519."""
+"""Bits of a public key: Curve25519."""
 SHARE_BITS = 256.0
-"""Of one share of a secret (Bonawitz et al. 2017, section 7.2)."""
+"""Bits of one share of a secret (Bonawitz et al. 2017, section 7.2)."""
 AGREE_FLOP = 2e5
 """A key agreement on Curve25519 in operations: about 60 us on a core of 3 GHz."""
 STREAM_FLOP_PER_BYTE = 3.0
-"""Expanding a seed to a mask with AES in hardware: about three operations a byte."""
+"""Expanding a seed to a mask with AES in hardware: about three operations per byte."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +163,11 @@ class SecAgg(Ranged):
     threshold_share: float = field(default=2.0 / 3.0, metadata=bounded(more_than(0.5, 1.0)))
 
     def partners(self, clients: int) -> int:
-        """With how many others each client shares secrets: all of them."""
+        """Number of other clients that each client shares secrets with: all of them."""
         return clients - 1
 
     def value_bits(self, clients: int, bits: float) -> float:
-        """Of a number of a masked update, so that the sum over all clients fits."""
+        """Bits per number of a masked update, so that the sum over all clients fits."""
         return bits + math.ceil(math.log2(max(clients, 1)))
 
     def before(self, clients: int) -> tuple[SecrecyStage, ...]:
@@ -184,16 +184,16 @@ class SecAgg(Ranged):
         return keys, SecrecyStage(shares, shares, flop)
 
     def after(self, clients: int) -> tuple[SecrecyStage, ...]:
-        """Stages behind it: the shares of those who left, and of the masks of those who stayed."""
+        """Stages after it: the shares of clients that left, and of the masks of those that stayed."""
         partners = self.partners(clients)
         return (SecrecyStage((partners + 1) * SHARE_BITS / 8.0, 0.0, partners * 50.0),)
 
     def mask_bytes(self, clients: int, masked_bytes: float) -> float:
-        """Bytes of masks that a client makes: one with each partner, and its own."""
+        """Bytes of masks that a client makes: one per partner, and its own."""
         return (self.partners(clients) + 1) * masked_bytes
 
     def unmask_bytes(self, clients: int, dropped: float, masked_bytes: float) -> float:
-        """Bytes of masks that the server makes: a client's own for all who stayed, pairwise ones for who left."""
+        """Bytes of masks that the server makes: own masks of clients that stayed, pairwise ones of those that left."""
         return (clients - dropped + dropped * self.partners(clients)) * masked_bytes
 
 

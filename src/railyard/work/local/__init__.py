@@ -1,1 +1,1 @@
-"""Training on sites that step by themselves and meet now and then."""
+"""Training on several sites with local steps and occasional synchronization."""

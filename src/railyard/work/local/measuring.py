@@ -1,4 +1,4 @@
-"""One variant of the result from the times of local training on sites."""
+"""Computes one variant of the result from the times of training on several sites."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LocalRun:
     """One variant of local training, computed.
 
     Attributes:
-        times: What its steps and synchronizations take.
+        times: Times of its steps and synchronizations.
     """
 
     job: LocalJob
@@ -44,7 +44,7 @@ class LocalRun:
 
 
 def measure(run: LocalRun) -> MeasuredVariant[LocalVariant]:
-    """Everything about one variant."""
+    """All figures of one variant."""
     job, times = run.job, run.times
     tokens = math.fsum(times.tokens_per_s)
     used = times.compute_s / times.step_s
@@ -131,7 +131,7 @@ def _cpmt(job: LocalJob, tokens: float, mean_bps: float) -> CostFigures:
 
 
 def _joules(job: LocalJob, tokens: float, used: float) -> Band:
-    """Accelerators busy and waiting, their share of hosts, and cooling."""
+    """Energy of accelerators, busy and waiting, of their share of hosts, and of cooling."""
     pue = pue_of(job)
 
     def joules(end: str) -> float:

@@ -63,7 +63,7 @@ class Gossip(LocalUpdates):
 
 
 BACKWARD = 2.0 / 3.0
-"""Share of a step in which gradients come into being and may be sent: 4 of 6 operations a parameter and token."""
+"""Share of a step in which gradients are produced and can be sent: 4 of 6 operations per parameter and token."""
 
 
 @methods.register("synchronous")

@@ -1,4 +1,4 @@
-"""Everything that training on sites needs: what a step takes at each, and what is between them."""
+"""Prepares training on several sites: step times at each, and the lines between them."""
 
 from __future__ import annotations
 

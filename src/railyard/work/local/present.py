@@ -1,4 +1,4 @@
-"""Results of training on several sites in words."""
+"""Tables and text for training on several sites."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def why(result: Result) -> str:
 
 
 def card(result: Result, report: Path | None) -> str:
-    """A line a variant, and where the report is."""
+    """One line per variant, and the path of the report."""
     lines = [
         f"step {numbers.seconds(one.local.step_s)}, computing {numbers.percent(one.local.compute_utilization)}"
         for one in _variants(result)

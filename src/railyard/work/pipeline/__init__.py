@@ -1,1 +1,1 @@
-"""Pipelines: stages on hardware of their own that requests go through."""
+"""Pipelines: requests pass through stages on separate hardware."""

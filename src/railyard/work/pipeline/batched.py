@@ -44,9 +44,9 @@ class BuiltHardware:
     """Devices of a stage, for the bill.
 
     Attributes:
-        count: Devices that the stage has.
-        role: What they do.
-        replicas: Copies that they hold.
+        count: Number of devices.
+        role: Their role.
+        replicas: Number of replicas on them.
     """
 
     cluster: Cluster
@@ -77,13 +77,13 @@ class Built:
     """A stage, ready to run.
 
     Attributes:
-        kind: What it is.
-        stage: What the engine runs.
+        kind: Kind of stage.
+        stage: The stage for the engine.
         hardware: Its devices.
-        uses: How they spent a run that lasted so many seconds, given the visits of the stage.
-        replicas: Rows of the result's `replicas`, given the same.
-        notes: What to know before its figures are believed, given the requests that took it.
-        draft: Of its draft model; None where it has none.
+        uses: Time shares of its devices over a run of some seconds, given the stage's visits.
+        replicas: Rows of the result's `replicas`, from the same arguments.
+        notes: Notes on its figures, given the requests that used it.
+        draft: Figures of its draft model; None if it has none.
     """
 
     kind: str
@@ -97,10 +97,10 @@ class Built:
 
 @dataclass(frozen=True)
 class StageSite:
-    """Where stages stand.
+    """The site of all stages.
 
     Attributes:
-        network: Its cluster, whose network all stages are on.
+        network: Its cluster, whose network all stages share.
     """
 
     draft: Draft
@@ -109,10 +109,10 @@ class StageSite:
     memo: Memo
 
     def devices(self, server: str, count: int, role: str, replicas: int) -> BuiltHardware:
-        """So many devices of a server, in whole servers on the network of the scenario.
+        """A number of devices of a server type, in whole servers on the scenario's network.
 
         Raises:
-            InputError: There is no such server.
+            InputError: The server is unknown.
         """
         back_end = self.back_end(server)
         each = self.catalog.server(server).accelerators
@@ -123,17 +123,17 @@ class StageSite:
         return BuiltHardware(cluster, count, role, replicas)
 
     def back_end(self, server: str) -> NetworkSpec:
-        """The network of the scenario as a server's NICs join it: at their own rate where they are slower."""
+        """The scenario's network with a server's NICs: at their own rate if they are slower."""
         back_end, nic = self.network.spec.back_end, self.catalog.nic(self.catalog.server(server).nic)
         rate = back_end.link_rate_bps
         return back_end if rate is None or rate <= nic.rate_bps else replace(back_end, link_rate_bps=None)
 
 
 def tool(name: str, section: ToolStage) -> Built:
-    """Something outside.
+    """An external tool.
 
     Raises:
-        InputError: No law has its delays.
+        InputError: The delays do not fit a distribution.
     """
     stage = Tool(name, section.delay, section.p99, section.at_most, float(section.size))
     return Built("tool", stage, (), lambda _visits, _span_s: [])
@@ -163,11 +163,11 @@ _TOKEN_BYTES, _PROBABILITY_BYTES = 4.0, 2.0
 
 @dataclass(frozen=True, eq=False)
 class Drafts:
-    """Accelerators that guess.
+    """Accelerators that run a draft model.
 
     Attributes:
-        drafting: What the engine runs.
-        cost: An iteration of one copy of it.
+        drafting: The drafting for the engine.
+        cost: Cost of an iteration of one replica of it.
     """
 
     drafting: Drafting
@@ -175,7 +175,7 @@ class Drafts:
     cost: IterationCost
 
     def use(self, settled: Drafting, run: Record, span_s: float) -> Use:
-        """How they spend the run."""
+        """Time shares of the run."""
         device, count, copies = self.hardware.cluster.accelerator, self.hardware.count, self.hardware.replicas
         iterations = float(run.table("replicas")["iterations"].sum()) / max(settled.checked_by * copies, 1.0)
         busy = min(iterations * settled.tokens * settled.pass_s / span_s, 1.0) if span_s > 0 else 0.0
@@ -184,7 +184,7 @@ class Drafts:
 
 
 def drafts_of(section: DraftSection, job: ServingJob, site: StageSite) -> Drafts:
-    """From what is written.
+    """The draft accelerators of a section.
 
     Raises:
         InputError: The draft model is unknown or does not fit.
@@ -227,7 +227,7 @@ def draft_figures(settled: Drafting) -> DraftFigures:
 
 
 def _latency_s(network: Cluster) -> float:
-    """One way of a small message between two servers of the network; within one where there is one."""
+    """One-way latency of a small message between two servers of the network, or within one if there is only one."""
     far = np.array([network.ranks - 1], np.int32)
     one = np.ones(1, np.int32)
     table = lower_transfers(network, np.zeros(1, np.int32), far, np.array([4096], np.int64), one)
@@ -239,7 +239,7 @@ _SCORE_BYTES = 8.0
 
 
 def encoder(catalog: Catalog, section: EncodeStage, hardware: BuiltHardware, memo: Memo) -> Built:
-    """An encoder: prompts only, which see all of their text unless the model is causal.
+    """An encoder: prefill only, with full attention unless the model is causal.
 
     Raises:
         InputError: The model does not fit, or its texts are longer than a batch.

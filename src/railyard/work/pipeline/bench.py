@@ -1,4 +1,4 @@
-"""Pipelines of one scenario, changed in some keys and tried: what a planner may ask of the study room."""
+"""Tries variations of one scenario's pipeline: the study room's interface for planners."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 _QUEUE = CAUSES.index("queue")
 _BLAMED = 0.02
-"""A stage in which late requests wait less than this share of their time is not why they are late."""
+"""A stage in which late requests wait less than this share of their time is not blamed."""
 
 
 @dataclass(frozen=True)
 class PipelineTrial:
-    """A deployment that was simulated.
+    """A simulated deployment.
 
     Attributes:
         attainment: Share of the requests in time.
-        score: Dollars (typical) per million tokens in time, over the time in which the requests came.
-        usd_per_h: Of the deployment, typical.
+        score: Typical dollars per million tokens in time, over the time in which requests arrived.
+        usd_per_h: Typical dollars per hour of the deployment.
         ttft_s, tpot_s, e2e_s: Quantiles.
         blamed: Stages in which late requests waited, and models.
     """
@@ -66,7 +66,7 @@ class Bench:
     memo: Memo = field(default_factory=Memo)
 
     def job(self, changes: Mapping[str, Any]) -> PipelineJob:
-        """The pipeline with other values by dotted key.
+        """The pipeline with changed values by dotted key.
 
         Raises:
             InputError: It cannot be built.
@@ -74,7 +74,7 @@ class Bench:
         return job_of(Variant("plan", {}, self._changed(changes)), self.memo)
 
     def job_alone(self, name: str, changes: Mapping[str, Any]) -> PipelineJob:
-        """A pipeline of one stage only, with other values by dotted key.
+        """A pipeline of one stage only, with changed values by dotted key.
 
         Raises:
             InputError: It cannot be built.
@@ -86,7 +86,7 @@ class Bench:
         return without_compare(self.draft).with_values(changes, "plan")
 
     def yaml(self, changes: Mapping[str, Any]) -> str:
-        """The scenario with other values by dotted key, as a file to be run by itself."""
+        """The scenario with changed values by dotted key, as a runnable file."""
         return yaml.to_text(dump(self._changed(changes).scenario))
 
 
@@ -98,7 +98,7 @@ def _only(section: PipelineSection, name: str) -> PipelineSection:
 
 
 def takers_alone(job: PipelineJob, name: str) -> RequestTable:
-    """The requests that take a stage, whatever other stages they take."""
+    """The requests that use a stage, whatever other stages they use."""
     when = replace(takers_of(job.section.stages[name].when), unless=None)
     taken = takers(when, job.variant.draft.scenario.seed, name, job.requests.input_tokens, None)
     return job.requests.take(np.flatnonzero(taken))
@@ -110,12 +110,12 @@ def served_by(job: PipelineJob, requests: RequestTable) -> Served:
 
 
 def objective_alone(job: PipelineJob, stages: PipelineSection, name: str) -> Objective:
-    """What of the objective a stage alone must meet.
+    """The part of the objective that applies to a stage alone.
 
     Args:
-        job: With the objective.
+        job: The job with the objective.
         stages: All stages of the scenario.
-        name: Of the stage.
+        name: Name of the stage.
     """
     speaking, objective, names = streaming(stages.stages), objective_of(job), list(stages.stages)
     behind = any(names.index(name) > names.index(model) for model in speaking)
@@ -128,7 +128,7 @@ def objective_alone(job: PipelineJob, stages: PipelineSection, name: str) -> Obj
 
 
 def idle_usd_per_h(job: PipelineJob, hardware: BuiltHardware) -> float:
-    """Dollars of an hour of one replica, with its devices waiting, typical."""
+    """Typical dollars per hour of one replica with its devices idle."""
     device = hardware.cluster.accelerator
     cost = deployment_cost(
         uses=[Use(device, hardware.count, device.idle_power_w)],
@@ -176,7 +176,7 @@ def _cost(job: PipelineJob, journey: Record, found: Served, met: NDArray[np.bool
 
 
 def _blamed(job: PipelineJob, spent: NDArray[np.float64], late: NDArray[np.bool_]) -> tuple[str, ...]:
-    """Models, and stages in which late requests waited; all of them where nobody was through."""
+    """Models, and stages in which late requests waited; all of them if no request finished."""
     rows = spent[late & ~np.isnan(spent[:, 0, 0])]
     names = list(job.stages)
     if len(rows) == 0:

@@ -1,4 +1,4 @@
-"""From a journey through stages to one variant of the result, in the same form as a run without stages."""
+"""Computes one variant of the result from a journey through stages, in the same form as a run without stages."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Shown:
     """What the user sees.
 
     Attributes:
-        served: As of a run without stages; the four parts of the first token are sums over the stages.
-        first: f64[n, stages, 4], parts of the time to the first token by stage and cause; NaN where there is none.
+        served: As for a run without stages; the four parts of the first token are sums over the stages.
+        first: f64[n, stages, 4], parts of the time to the first token by stage and cause; NaN if there is none.
         end_to_end: f64[n, stages, 4], parts of the time to the end.
     """
 
@@ -65,7 +65,7 @@ class Shown:
 
 
 def streaming(stages: Mapping[str, StageSection]) -> tuple[str, ...]:
-    """Models whose tokens show as they come: behind them are only cores of processors."""
+    """Models whose tokens are streamed to the user: only host stages come after them."""
     found = []
     for name, stage in stages.items():
         behind = _behind(stages, name)
@@ -99,7 +99,7 @@ def shown(section: PipelineSection, journey: Record) -> Shown:
 
 @dataclass(eq=False)
 class _Columns:
-    """What is found out request by request; at first as if all of an answer showed at the end."""
+    """Columns by request; initially as if whole responses appeared at the end."""
 
     first_ps: NDArray[np.int64]
     first: NDArray[np.float64]
@@ -119,7 +119,7 @@ class _Columns:
         )
 
     def stream(self, journey: Record, name: str, took: NDArray[np.int64], answer: int | None) -> None:
-        """Answers of a model that show token by token: those of requests which no other such model answers too."""
+        """Streams the answers of a model token by token, for requests that no other streaming model answers."""
         visits = journey.parts[name]
         if len(visits) == 0:
             return
@@ -138,7 +138,7 @@ class _Columns:
 
 
 def _took(journey: Record, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """How many of those stages each request took."""
+    """Number of those stages that each request used."""
     took = np.zeros(len(journey), np.int64)
     for name in names:
         took[journey.parts[name].who] += 1
@@ -170,14 +170,14 @@ _DEVICES = frozenset({"accelerator", "server", "nic"})
 
 
 def parts(job: PipelineJob) -> Iterator[CostPart]:
-    """The bill: what the stages stand on, and their ports' share of the network."""
+    """The bill: the hardware of the stages, and their ports' share of the network."""
     for stage in job.stages.values():
         for one in stage.hardware:
             yield from bill_parts(job, one)
 
 
 def bill_parts(job: PipelineJob, hardware: BuiltHardware) -> Iterator[CostPart]:
-    """The same of some devices of the job."""
+    """The same for some devices of the job."""
     share = hardware.count / hardware.cluster.ranks
     for row in bill_of(hardware.cluster):
         if row.kind in _DEVICES:
@@ -190,7 +190,7 @@ def bill_parts(job: PipelineJob, hardware: BuiltHardware) -> Iterator[CostPart]:
 
 
 def usd_per_h(job: PipelineJob, name: str, uses: list[Use], span_s: float) -> Range:
-    """What one stage costs an hour: its part of the bill, by itself."""
+    """Hourly cost of one stage: its part of the bill alone."""
     if not uses:
         return Range(0.0, 0.0, 0.0)
     alone = replace(job, stages={name: job.stages[name]})
@@ -199,7 +199,7 @@ def usd_per_h(job: PipelineJob, name: str, uses: list[Use], span_s: float) -> Ra
 
 
 def write_variant(folder: Path, journey: Record, found: Served) -> None:
-    """Writes `requests.parquet`, with figures of each request, a file of visits for each stage, and `trace.json`."""
+    """Writes `requests.parquet`, with figures of each request, a file of visits per stage, and `trace.json`."""
     figures = {name: getattr(found, name) for name in found.__dataclass_fields__}
     for name, visits in journey.parts.items():
         figures[f"{name}_begin_s"] = _by_request(visits, visits.start_ps, len(journey))
@@ -209,7 +209,7 @@ def write_variant(folder: Path, journey: Record, found: Served) -> None:
 
 
 def _by_request(visits: Record, time_ps: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Seconds, a row a request; NaN for those that did not come so far."""
+    """Seconds by request; NaN for those that did not get there."""
     found = np.full(count, np.nan)
     found[visits.who] = np.where(time_ps >= 0, time_ps * 1e-12, np.nan)
     return found
@@ -218,14 +218,14 @@ def _by_request(visits: Record, time_ps: NDArray[np.int64], count: int) -> NDArr
 def stage_rows(
     job: PipelineJob, journey: Record, seen: Shown, uses: Mapping[str, list[Use]], span_s: float
 ) -> tuple[StageRow, ...]:
-    """A row a stage.
+    """One row per stage.
 
     Args:
-        job: What ran.
-        journey: What happened.
+        job: The job.
+        journey: The simulated journey.
         seen: What the user saw of it.
-        uses: How each stage's devices spent the run.
-        span_s: How long it lasted.
+        uses: Time shares of each stage's devices.
+        span_s: Duration of the run.
     """
     names = list(job.stages)
     first = _by_stage(seen.served.ttft_s, seen.first, names)
@@ -256,7 +256,7 @@ def stage_rows(
 
 
 class Drafted(TypedDict, total=False):
-    """The draft model of a stage, where it has one."""
+    """The draft model of a stage, if it has one."""
 
     draft: DraftFigures
 
@@ -283,7 +283,7 @@ def _busy(uses: list[Use]) -> float | None:
 def _by_stage(
     total: NDArray[np.float64], spent: NDArray[np.float64], names: list[str]
 ) -> dict[Level, dict[str, LatencyParts]]:
-    """Parts of every percentile by stage and cause; they add up to it."""
+    """Parts of every percentile by stage and cause; they sum to it."""
     columns = {
         (name, cause): spent[:, number, place]
         for number, name in enumerate(names)
@@ -314,10 +314,10 @@ def objective_of(job: PipelineJob) -> Objective:
 
 
 def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
-    """Everything about one variant.
+    """All figures of one variant.
 
     Raises:
-        InputError: The bill holds an unknown kind.
+        InputError: The bill has an unknown kind.
     """
     seen = shown(job.section, journey)
     found, objective = seen.served, objective_of(job)
@@ -359,7 +359,7 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
 
 
 def uses_of(job: PipelineJob, journey: Record, span_s: float) -> dict[str, list[Use]]:
-    """How each stage's devices spend the run; those of a stage that nobody took stand idle."""
+    """Time shares of each stage's devices; those of an unused stage are idle."""
     return {name: _uses_of(job.stages[name], visits, span_s) for name, visits in journey.parts.items()}
 
 
@@ -379,7 +379,7 @@ def _models(journey: Record) -> list[Record]:
 
 
 def _gaps(journey: Record) -> dict[str, float | None]:
-    """Gaps between tokens, of all models together."""
+    """Gaps between tokens, over all models."""
     known = [visits.parts[SERVING].table("gaps") for visits in _models(journey)]
     if not known:
         return quantiles(np.full(1, np.nan))
@@ -387,7 +387,7 @@ def _gaps(journey: Record) -> dict[str, float | None]:
 
 
 def _cache(journey: Record, replicas: Sequence[ReplicaRow]) -> CacheFigures:
-    """Of the prompts of all models together."""
+    """Prefix cache figures of all models together."""
     known = [(visits.parts[SERVING], visits.ended) for visits in _models(journey)]
     prompts = sum(int(run.requests.input_tokens[done].sum()) for run, done in known)
     found = sum(int(run.column("cached_tokens")[done].sum()) for run, done in known)

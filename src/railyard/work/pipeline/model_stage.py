@@ -1,8 +1,9 @@
 """The stage of a language model: the serving workload of `workload.serving` on a cluster of the stage's own size.
 
-The stage is prepared as a serving workload of its own, so that pools, routers, caches, transfers are those of a run
-without stages. Drafts from other accelerators and sampling on the
-host go into the costs of the replicas that check and sample.
+The stage is prepared as a separate serving workload, so that pools, routers, caches and transfers are those of a run
+without stages. Drafts from other accelerators and sampling on the host are part of the costs of the replicas that
+verify
+and sample.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 _BYTES_PER_TOKEN = 4.0
 _SCORE_BYTES = 4.0
 _TRIAL = 400
-"""Requests of a run that finds how many sequences decode at once."""
+"""Requests of a trial run that finds how many sequences decode at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +72,8 @@ class Answer:
     """A language model as the stage engine runs it.
 
     Attributes:
-        nic_bps: Of a NIC of the replicas that compute prompts.
-        drafting: Guesses from other accelerators; None without.
+        nic_bps: Rate of a NIC of the prefill replicas.
+        drafting: Drafts from other accelerators; None without.
     """
 
     section: ModelStage
@@ -81,12 +82,12 @@ class Answer:
     drafting: Drafting | None
 
     def sends_bytes(self, requests: RequestTable) -> NDArray[np.float64]:
-        """The text of prompt and answer."""
+        """Bytes of the text of prompt and response."""
         out = requests.output_tokens if self.section.output is None else self.section.output
         return np.asarray(_BYTES_PER_TOKEN * (requests.input_tokens + out), np.float64)
 
     def run(self, requests: RequestTable, rows: NDArray[np.int64], seed: int, progress: Progress | None) -> Record:
-        """Prompts and answers."""
+        """Runs prompts and responses."""
         del seed
         asked = self.asked(requests)
         if self.drafting is None:
@@ -101,11 +102,11 @@ class Answer:
 
     @property
     def _decodes(self) -> NDArray[np.bool_]:
-        """bool[replicas], those that check guesses."""
+        """bool[replicas], those that verify drafts."""
         return np.array([self.job.pools[number].role != "prefill" for number in self.job.deployment.pool_of_replica])
 
     def asked(self, requests: RequestTable) -> RequestTable:
-        """The requests as this model gets them."""
+        """The requests as this model receives them."""
         section, count = self.section, len(requests)
         prompt = requests.input_tokens if section.input is None else np.full(count, section.input, np.int32)
         answer = requests.output_tokens if section.output is None else np.full(count, section.output, np.int32)
@@ -154,7 +155,7 @@ class Answer:
 
 
 def _full_blocks(requests: RequestTable) -> dict[str, Any]:
-    """Hashes of the blocks that are full without what is added behind them."""
+    """Hashes of the blocks that are full before anything is appended."""
     known = np.diff(requests.block_ptr)
     count = np.minimum(known, requests.input_tokens // requests.block_tokens)
     pointers = np.concatenate(([0], np.cumsum(count)))
@@ -169,7 +170,7 @@ def answer(name: str, section: ModelStage, site: StageSite) -> Built:
     """The stage of a language model, ready to run.
 
     Raises:
-        InputError: It cannot be run; with its place in the scenario.
+        InputError: It cannot be run; names its place in the scenario.
     """
     draft, catalog = site.draft, site.catalog
     machine = _machine(section, site)

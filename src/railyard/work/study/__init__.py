@@ -1,1 +1,1 @@
-"""From a document to a finished run, in one order for every kind of work: prepare, run, measure, write."""
+"""Runs a document for every kind of work in the same order: prepare, run, measure, write."""

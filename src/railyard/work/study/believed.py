@@ -29,7 +29,7 @@ RIGHT = (2, 3, 4, 5, 6, 7, 8)
 
 
 def rows(result: Result) -> Iterator[list[str]]:
-    """Cells under `HEADINGS`, a row for each variant and group of flows; none where there is none."""
+    """Cells under `HEADINGS`, a row for each variant and group of flows; none if there are none."""
     for variant in result.steps:
         for row in () if variant.packet is None else variant.packet.background or ():
             yield [
@@ -60,13 +60,13 @@ _BY = {"cpmt": "dollars a token", "step_s": "step time", "goodput_rps": "request
 
 
 def band_of(variant: BaseVariant, figure: str) -> str:
-    """`7.66 to 9.84 s`, or N/A where nothing was validated."""
+    """`7.66 to 9.84 s`, or N/A if nothing was validated."""
     row = _row(variant, figure)
     return numbers.NOT_APPLICABLE if row is None else _range(row)
 
 
 def step_band(variant: BaseVariant) -> str:
-    """The band of a step, with what it is in percent: `7.66 to 9.84 s (-5 to +22 %)`."""
+    """The band of a step, also in percent: `7.66 to 9.84 s (-5 to +22 %)`."""
     row = _row(variant, "step_s")
     if row is None:
         return numbers.NOT_APPLICABLE
@@ -75,7 +75,7 @@ def step_band(variant: BaseVariant) -> str:
 
 
 def lines(variant: BaseVariant) -> list[str]:
-    """The card's line on model error; none where nothing was validated."""
+    """The card's line on model error; none if nothing was validated."""
     rows = [row for figure in _IN_CARD if (row := _row(variant, figure)) is not None]
     if not rows:
         return []
@@ -103,7 +103,7 @@ def all_tied(result: Result) -> bool:
 
 
 def title(result: Result, single: str) -> str:
-    """What the card calls the variant that it tells of: `best` only where nothing is tied with it."""
+    """The card's name for its variant: `best` only if nothing is tied with it."""
     verdict = result.verdict
     if verdict is None or verdict.unlike:
         return single
@@ -113,7 +113,7 @@ def title(result: Result, single: str) -> str:
 
 
 def unlike(result: Result) -> str:
-    """A sentence on variants that do different work; empty where all do the same."""
+    """A sentence on variants that do different work; empty if all do the same."""
     verdict = result.verdict
     if verdict is None or not verdict.unlike:
         return ""
@@ -127,7 +127,7 @@ _MOST_KEYS = 3
 
 
 def _values(result: Result, key: str) -> str:
-    """`4 against 9`: what each variant has under a key."""
+    """`4 against 9`: the value of a key in each variant."""
     found = [_under(variant.settings, key) for variant in result.variants]
     return " against ".join(dict.fromkeys(found))
 
@@ -143,7 +143,7 @@ def _under(settings: Mapping[str, object], key: str) -> str:
 
 
 def unexercised(result: Result) -> str:
-    """A sentence on what is varied and not shown, with a space behind it; empty where all is."""
+    """A sentence on varied values that have no effect, with a trailing space; empty if all have."""
     if result.verdict is None:
         return ""
     crossing = [one for one in result.verdict.unexercised if one.crossing]
@@ -161,7 +161,7 @@ def unexercised(result: Result) -> str:
 
 
 def bound(result: Result) -> str:
-    """A sentence on how far the leading variant is from what no product reaches, with a space before it; or empty."""
+    """A sentence on the distance of the leading variant from the bound, with a leading space; or empty."""
     verdict = result.verdict
     if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
         return ""
@@ -172,7 +172,7 @@ def bound(result: Result) -> str:
 
 
 _LEAST_SEEN = 0.0005
-"""What would be printed as 0.0 %."""
+"""Smaller shares would be printed as 0.0 %."""
 
 _MORE = {
     "cpmt": "gets {} more tokens out of a GPU",
@@ -193,7 +193,7 @@ def ties(result: Result) -> str:
 
 
 def _every(result: Result, verdict: Verdict) -> str:
-    """`Both variants`, or `All 5 variants that are compared` where some cannot be bought or are late."""
+    """`Both variants`, or `All 5 variants that are compared` if some cannot be bought or are late."""
     many = len(verdict.ranking)
     sold = "" if many == len(result.variants) else " that are compared"
     return f"{'Both' if many == 2 else f'All {many}'} variants{sold}"

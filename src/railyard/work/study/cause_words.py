@@ -1,4 +1,4 @@
-"""What results of work outside one hall have in common in words: causes of a time, spreads, bytes."""
+"""Common text of results for distributed work: causes of a time, spreads, bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LEAST_SEEN = 0.005
 DETAILED = 2
-"""Variants up to which groups, sites, exchanges are shown too."""
+"""Maximum number of variants for which groups, sites and exchanges are also shown."""
 
 
 def two_words(spread: SpreadRow) -> str:
@@ -25,7 +25,7 @@ def two_words(spread: SpreadRow) -> str:
 
 
 def matrix(title: str, rows: Sequence[tuple[str, Sequence[CauseRow]]]) -> Sheet:
-    """Seconds by cause, a row each; causes that are nowhere more than 0.5 % are left out."""
+    """Seconds by cause, one row each; causes that are never more than 0.5 % are left out."""
     most: dict[str, float] = {}
     for _, causes in rows:
         for cause in causes:
@@ -39,7 +39,7 @@ def matrix(title: str, rows: Sequence[tuple[str, Sequence[CauseRow]]]) -> Sheet:
 
 
 def size_words(size_bytes: float) -> str:
-    """Bytes in the unit that suits, three digits."""
+    """Bytes in a suitable unit, three digits."""
     for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if size_bytes >= scale:
             return f"{numbers.short(size_bytes / scale)} {unit}"
@@ -47,7 +47,7 @@ def size_words(size_bytes: float) -> str:
 
 
 def causes_words(rows: Sequence[CauseRow]) -> str:
-    """`uplink 12.3 s, stragglers: uplink 4.5 s`; what is left out is less than 0.5 %."""
+    """`uplink 12.3 s, stragglers: uplink 4.5 s`; causes below 0.5 % are left out."""
     seen = [f"{row.name} {numbers.seconds(row.seconds)}" for row in rows if abs(row.share) >= _LEAST_SEEN]
     return ", ".join(seen)
 
@@ -59,7 +59,7 @@ def first_words(causes: Sequence[CauseRow], unit: str) -> str:
 
 
 def card_of(result: Result, report: Path | None, lines: Sequence[str]) -> str:
-    """A line a variant, and where the report is."""
+    """One line per variant, and the path of the report."""
     many = len(result.variants)
     head = f"{result.name}: {many} variant{'s' if many > 1 else ''}"
     named = [f"{one.name}: {line}" for one, line in zip(result.variants, lines, strict=True)]

@@ -1,4 +1,4 @@
-"""From a scenario to the things it names: catalogue, cluster, training job; errors of other rooms get their line."""
+"""Builds what a scenario names: catalog, cluster, training job; adds lines to the errors of other rooms."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MOST_QUEUE_PAIRS = 4096
 MOST_PATHS = 1 << 24
-"""Queue pairs of all accelerators together: each is a path of several links."""
+"""Queue pairs of all accelerators together; each is a path of several links."""
 
 MOST_TASKS = 50_000_000
 """Limit for a machine of 16 GB, at about 100 bytes per task for graph, entities and timeline."""
@@ -46,7 +46,7 @@ _COUNTS = ("qps", "flowlets")
 
 
 def check_cluster(spec: ClusterSpec) -> None:
-    """Refuses fabrics with more queue pairs than can be simulated.
+    """Rejects fabrics with more queue pairs than can be simulated.
 
     Raises:
         InputError: Keys are relative to the cluster.
@@ -67,7 +67,7 @@ def _check_fabric(fabric: FabricSpec, key: str, accelerators: int) -> None:
 
 
 def check_step(training: Training) -> None:
-    """Refuses steps whose task graph would not fit in memory, before it is built.
+    """Rejects steps whose task graph would not fit in memory, before it is built.
 
     Raises:
         InputError: The key is relative to the training section.
@@ -86,7 +86,7 @@ def check_step(training: Training) -> None:
 
 
 def about_tasks(training: Training) -> int:
-    """About so many tasks of one step, over all ranks: each pass of a virtual stage, and what it sends.
+    """Approximate number of tasks of one step, over all ranks: each pass of a virtual stage, and its sends.
 
     Under zero 3 a pass is cut at every layer, because each layer's weights are gathered before it.
     """
@@ -100,19 +100,19 @@ def _beyond(key: str, found: int, most: int) -> InputError:
 
 
 _TRAINING = ("workload", "training")
-# Behind the path of a configuration: the family by whose names it is read, where its type is not known.
+# Suffix of a configuration's path: the family whose names it uses, if its type is unknown.
 _LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
 _SEARCHED = frozenset(
     {"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "schedule", "recompute", "recompute_modules"}
 )
-"""What the search over layouts decides, where the scenario does not."""
+"""Keys that the search over layouts decides if the scenario does not."""
 
 
 def catalog_of(draft: Draft) -> Catalog:
-    """The catalogue, with the scenario's own entries over it.
+    """The catalog with the scenario's own entries.
 
     Raises:
-        InputError: The scenario's file cannot be read or is wrong.
+        InputError: The scenario's file cannot be read or is invalid.
     """
     extra = draft.scenario.catalog
     if extra is None:
@@ -129,11 +129,11 @@ def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = 
 
     Args:
         draft: The scenario.
-        catalog: Its catalogue.
-        section: In place of the scenario's.
+        catalog: Its catalog.
+        section: Replaces the scenario's section.
 
     Raises:
-        InputError: It cannot be built.
+        InputError: The cluster cannot be built.
     """
     written: ClusterSection | None = section or draft.scenario.cluster
     if written is None:
@@ -146,9 +146,9 @@ def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = 
 
 
 def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
-    """Ranks to use of each scale-up domain; None when the cluster is right as it is.
+    """Ranks to use per scale-up domain; None if the cluster is right as it is.
 
-    Groups that are meant to stay inside a domain must not straddle two: 72 ranks hold one group of 64, not 1 1/8.
+    Groups that should stay inside a domain must not span two: 72 ranks fit one group of 64, not 1 1/8.
     """
     domain, server = cluster.scale_up_domain, cluster.server
     several = server.scale_up_domain > server.accelerators and cluster.scale_up.kind == "switched"
@@ -159,17 +159,17 @@ def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:
 
 
 def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluster:
-    """The cluster with so many ranks in each scale-up domain.
+    """The cluster with this many ranks in each scale-up domain.
 
     Raises:
-        InputError: It cannot be built.
+        InputError: The cluster cannot be built.
     """
     with blaming(draft, "cluster"):
         return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog, cluster.placement)
 
 
 def model_file(folder: Path, name: str) -> Path | None:
-    """The file that describes a model, where it is not one of the catalogue."""
+    """The file that describes a model, unless it is in the catalog."""
     name = _LIKE.split(name)[0]
     path = folder / name
     if name.endswith(".json") or "/" in name:
@@ -178,10 +178,10 @@ def model_file(folder: Path, name: str) -> Path | None:
 
 
 def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
-    """A model, from the catalogue or from a Hugging Face `config.json`.
+    """A model, from the catalog or from a Hugging Face `config.json`.
 
     Raises:
-        InputError: It is unknown or cannot be read.
+        InputError: The model is unknown or cannot be read.
     """
     path = model_file(folder, name)
     if path is None:
@@ -197,13 +197,13 @@ def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
 def training_of(
     draft: Draft, cluster: Cluster, model: Model, choose: Callable[[Sequence[Training]], Training]
 ) -> Training:
-    """The training job; its layout is the one written out, or the best that fits.
+    """The training job, with the given layout or the best that fits.
 
     Args:
         draft: The scenario.
-        cluster: On what it runs.
-        model: What it trains.
-        choose: The fastest of the jobs with every layout that fits.
+        cluster: The cluster.
+        model: The model to train.
+        choose: Chooses the fastest of the jobs with every layout that fits.
 
     Raises:
         InputError: The layout does not divide, does not fit, or names something unknown.
@@ -241,9 +241,9 @@ def training_of(
 
 
 def completed(section: TrainingSection, job: Training, cluster: Cluster) -> Likely:
-    """A job with likely values of what its scenario leaves open of a written layout, and how far these may be off.
+    """A job with likely values for what a given layout leaves open, and their possible error.
 
-    Looks at the accelerators of the cluster and their NICs, not at the fabric between them.
+    Uses the cluster's accelerators and NICs, but not the fabric between them.
     """
     if isinstance(section.parallelism, str) or section.parallelism.auto:
         return Likely(job)
@@ -270,19 +270,19 @@ def _check_offload(job: Training, cluster: Cluster) -> None:
 
 
 def given_keys(section: TrainingSection) -> dict[str, Any]:
-    """The keys of the layout that are written out, under the names of `Layout`."""
+    """The given keys of the layout, under the names of `Layout`."""
     if isinstance(section.parallelism, str):
         return {}
     return fields_given(section.parallelism, Layout)
 
 
 def written_layout(given: dict[str, Any], global_batch: int, ranks: int) -> Layout:
-    """The layout as written; `dp` is what remains of the ranks, and virtual stages mean an interleaved schedule.
+    """The given layout; `dp` is the rest of the ranks, and virtual stages imply an interleaved schedule.
 
     Args:
         given: Values by the names of `Layout`.
         global_batch: Sequences of a step.
-        ranks: Of the cluster.
+        ranks: Ranks of the cluster.
 
     Raises:
         InputError: The degrees do not divide the ranks; keys are relative to the training section.
@@ -320,7 +320,7 @@ def _record(section: Any, record: type[Any]) -> Any:
 def _best(
     job: Training, cluster: Cluster, given: dict[str, Any], choose: Callable[[Sequence[Training]], Training]
 ) -> Training:
-    """The job under the fastest layout that fits; sizes that are given stay, and further keys are set on top."""
+    """The job with the fastest layout that fits; given sizes stay, and further keys are set."""
     fixed = {name: value for name, value in given.items() if name in _SEARCHED}
     further = {name: value for name, value in given.items() if name not in _SEARCHED or name == "recompute_modules"}
     found = candidates(job, Machine.of(cluster), cluster.ranks, fixed=fixed)
@@ -345,10 +345,10 @@ def _fitting(job: Training, cluster: Cluster) -> Training:
 
 
 def need_storage(draft: Draft) -> None:
-    """Refuses jobs that read or write a storage system which the cluster does not have.
+    """Rejects jobs that use a storage system which the cluster does not have.
 
     Raises:
-        InputError: There is none.
+        InputError: The cluster has no storage system.
     """
     training = draft.scenario.training
     for key, wanted in (("data", training.data), ("checkpoint", training.checkpoint)):
@@ -362,10 +362,10 @@ def need_storage(draft: Draft) -> None:
 
 
 def engine_name(variant: Variant, asked: str | None) -> str:
-    """The engine of a run: the one asked for on the command line, else the scenario's.
+    """The engine of a run: from the command line, otherwise from the scenario.
 
     Raises:
-        InputError: There is no such engine, or variants differ in theirs and one is asked for.
+        InputError: The engine is unknown, or one is requested although variants differ in theirs.
     """
     from railyard.engine import get
 

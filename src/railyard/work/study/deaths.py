@@ -1,4 +1,4 @@
-"""What a fault hits, for any kind of work: links and their share of each tier, ranks that are cut off; and words."""
+"""What a fault hits, for any kind of work: links and their share of each tier, isolated ranks; and its text."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 
 def is_death(effect: Effect) -> bool:
-    """Whether something is gone, not only slower."""
+    """Whether something is dead rather than only slower."""
     return isinstance(effect, RankDeath) or (isinstance(effect, LinkRate) and effect.factor == 0)
 
 
 def from_the_start(fault: Fault, **changes: Any) -> Fault:
-    """A fault of its kind and place that begins with the step and lasts."""
+    """A fault of the same kind and place that starts with the step and lasts."""
     given = {"at_ps": 0, "for_ps": None, "every_ps": None, "times": 1, **changes}
     return cast("Fault", replace(cast("Any", fault), **given))
 
 
 def cut_off_by(effects: Sequence[Effect], cluster: Cluster) -> set[int]:
-    """Ranks with a NIC of which effects leave no link."""
+    """Ranks with a NIC that has no link left under these effects."""
     link = dead_links(effects)
     return cut_off(link, cluster) if len(link) else set()
 
 
 def cut_off(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
-    """Ranks with a NIC of which every link is gone.
+    """Ranks with a NIC all of whose links are dead.
 
     Args:
-        link: Links that carry nothing.
+        link: Dead links.
         cluster: The cluster.
     """
     network, ends = cluster.back_end, cluster.links
@@ -63,7 +63,7 @@ def cut_off(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
 
 
 def hits_of(effects: Sequence[Effect], cluster: Cluster) -> tuple[TierHit, ...]:
-    """Links that effects are about and their share of each tier, the tier that loses most first.
+    """Affected links and their share of each tier, the tier with the largest share first.
 
     Both directions of a cable are one link. The share counts directions: one direction of one of two cables is a
     quarter.
@@ -92,10 +92,10 @@ def _cable_of(link: NDArray[np.integer], cluster: Cluster) -> NDArray[np.int64]:
 
 
 def parted(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
-    """Servers with a NIC that no longer reaches its rail in the largest part of the back-end.
+    """Servers with a NIC that can no longer reach its rail in the largest part of the back-end.
 
     Args:
-        link: Links that carry nothing.
+        link: Dead links.
         cluster: The cluster.
     """
     wiring = cluster.back_end.wiring
@@ -117,14 +117,14 @@ def parted(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
 
 
 def dead_links(effects: Sequence[Effect]) -> NDArray[np.int64]:
-    """Links that some effect stops altogether."""
+    """Links that some effect stops completely."""
     links = [effect.link for effect in effects if isinstance(effect, LinkRate) and effect.factor == 0]
     return np.unique(np.concatenate(links)) if links else np.empty(0, np.int64)
 
 
 _PLACES = ("switch", "towards", "cable", "tier", "link", "host", "nic", "port", "rank")
 _BARE = frozenset({"switch", "cable"})
-"""Places whose names say what they are."""
+"""Kinds of places whose names are self-explanatory."""
 
 
 def words(fault: Fault) -> str:
@@ -135,7 +135,7 @@ def words(fault: Fault) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Faults by name, each once; of many the first, and how many more."""
+    """Faults by name, each once; if there are many, the first and the number of others."""
     once = list(dict.fromkeys(names))
     return " and ".join(once) if len(once) < _MANY else f"{once[0]} and {len(once) - 1} more faults"
 
@@ -144,7 +144,7 @@ _MANY = 4
 
 
 def _cables(fault: Fault) -> str:
-    """Which of the cables between two nodes, where it is not the first of them."""
+    """Which of the cables between two nodes, unless it is the first."""
     count, first = getattr(fault, "cables", 1), getattr(fault, "first", 0)
     if count == "all":
         return "all cables " if not first else f"all cables from number {first} on, "
@@ -154,7 +154,7 @@ def _cables(fault: Fault) -> str:
 
 
 def _amount(fault: Fault) -> str:
-    """How much is left, or what is wrong."""
+    """The remaining share, or what is wrong."""
     factor, ratio, by_ps = (getattr(fault, key, None) for key in ("factor", "ratio", "by_ps"))
     if factor is not None:
         return f" at {100 * factor:g} %"
@@ -164,7 +164,7 @@ def _amount(fault: Fault) -> str:
 
 
 def span(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """A time in a suitable unit."""
     for unit, size in (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -184,18 +184,18 @@ def refuse_fatal(
     *,
     single: Collection[int] = (),
 ) -> None:
-    """Refuses the first death, in the order of time, after which some of the work can never end.
+    """Rejects the first death, in time order, after which some of the work can never finish.
 
     Args:
-        draft: The scenario, whose `faults` they are.
-        faults: As given; ranks count from the work's first on.
+        draft: The scenario with the `faults`.
+        faults: The faults; ranks are counted from the work's first rank.
         cluster: The cluster.
         rank: int32[ranks of the work], the accelerator of each.
-        play: Runs the work in the flow engine with some faults; raises `Hung` where it hangs.
+        play: Runs the work in the flow engine with some faults; raises `Hung` if it hangs.
         single: Accelerators that need all their NICs.
 
     Raises:
-        InputError: There is such a death; or a fault names a place that is not there.
+        InputError: There is such a death, or a fault names an unknown place.
     """
     with blaming(draft):
         there = placed(faults, rank)

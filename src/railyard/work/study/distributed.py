@@ -1,4 +1,4 @@
-"""What studies of clients, sites and the edge share: distances, populations, prices, spreads."""
+"""Common parts of studies of clients, sites and the edge: distances, populations, prices, spreads."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ SERVER, BACKBONE, SITE, CONCENTRATOR = TIERS = ("the server's line", "backbones"
 
 
 class Senders(Protocol):
-    """What of clients the tree looks at; a row each."""
+    """What the tree of shared links needs to know of clients, one row each."""
 
     @property
     def who(self) -> Ids:
-        """int64, which clients."""
+        """int64, client numbers."""
 
     @property
     def link(self) -> NDArray[np.intp]:
@@ -67,10 +67,10 @@ class Senders(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The same links both ways.
+    """Shared links in both directions.
 
     Attributes:
-        parent: int32[links], the next link towards the server; -1: the server's line.
+        parent: int32[links], the next link towards the server; -1: the server's line is next.
         first: int32[clients], the first shared link of each.
         up_bps: float64[links].
         down_bps: float64[links].
@@ -95,7 +95,7 @@ class Shared:
 
 
 class _Growing:
-    """A tree that is made tier by tier, from the server outwards."""
+    """A tree of links, built tier by tier from the server outwards."""
 
     def __init__(self, line_bps: float, clients: int) -> None:
         self.parent, self.tier = [np.full(1, -1, np.int32)], [np.zeros(1, np.int64)]
@@ -104,7 +104,7 @@ class _Growing:
         self.links = 1
 
     def add(self, tier: str, number: NDArray[np.int64], link: SharedUplink) -> None:
-        """A tier's links of one size, nearer to the clients: those with a number of -1 are behind none of them."""
+        """Adds a tier of equal links on the client side; clients with number -1 are behind none of them."""
         rows = np.flatnonzero(number >= 0)
         if not len(rows):
             return
@@ -117,13 +117,13 @@ class _Growing:
         self.links += len(one)
 
     def grown(self) -> Shared:
-        """All of it."""
+        """The finished tree."""
         columns = [np.concatenate(column) for column in (self.parent, self.up, self.down, self.tier)]
         return Shared(columns[0], self.first, *columns[1:])
 
 
 def shared_of(clients: Clients, rows: Senders, line_bps: float) -> Shared:
-    """Links that clients share on their way to a server with a line of so many bits a second."""
+    """Links that clients share on their way to a server with a line of this rate."""
     network = clients.network
     growing = _Growing(line_bps, len(rows.who))
     if not network.shares:
@@ -142,13 +142,13 @@ def shared_of(clients: Clients, rows: Senders, line_bps: float) -> Shared:
 
 @dataclass(frozen=True, eq=False)
 class Began:
-    """When transfers began; float64[clients] each.
+    """Start times of transfers; float64[clients] each.
 
     Attributes:
-        down_s: Of the download; inf: never.
-        up_s: Of the upload; inf: never.
-        stop_s: When the client went; inf: never.
-        counted: bool[clients], whose update is counted: both its transfers ended.
+        down_s: Start of the download; inf: never.
+        up_s: Start of the upload; inf: never.
+        stop_s: Time at which the client left; inf: never.
+        counted: bool[clients], whether the update counts: both transfers ended.
     """
 
     down_s: Floats
@@ -158,16 +158,15 @@ class Began:
 
 
 def added_s(cohort: Cohort, shared: Shared, sent: Began) -> dict[str, float]:
-    """Mean seconds that each tier adds to an update: with it and those nearer to the clients, over those alone.
+    """Mean seconds that each tier adds to an update: with it and the tiers on its client side, minus with those alone.
 
     Args:
-        cohort: Clients.
+        cohort: The clients.
         shared: Their links.
-        sent: When their transfers began.
+        sent: Start times of their transfers.
 
     Returns:
-        By tier, from the clients to the server; tiers that are not there are left out. They add up to what sharing
-        adds in all.
+        By tier, from the clients to the server, without absent tiers. They sum to the total added by sharing.
     """
     found: dict[str, float] = {}
     if not sent.counted.any():
@@ -191,13 +190,13 @@ def added_s(cohort: Cohort, shared: Shared, sent: Began) -> dict[str, float]:
 
 
 LIGHT_S_PER_M = 4.9e-9
-"""One way in fibre (group index 1.468, Corning SMF-28)."""
+"""One way in fiber (group index 1.468, Corning SMF-28)."""
 HOUR_S = 3600.0
 TERA = 1e12
 
 
 def far_s(distance_m: float) -> float:
-    """ROUND TRIP of light over a length of fibre."""
+    """ROUND TRIP of light over a length of fiber."""
     return 2.0 * distance_m * LIGHT_S_PER_M
 
 
@@ -205,7 +204,7 @@ def clients_of(draft: Draft, section: ClientsSection, catalog: Catalog, seed: in
     """The population that a section describes.
 
     Raises:
-        InputError: A device or a link is unknown; with its place.
+        InputError: A device or a link is unknown; names its place.
     """
     devices, links = [], []
     for name, share in section.devices.items():
@@ -243,7 +242,7 @@ def _require_link(name: str, section: ClientsSection) -> None:
 
 
 def network_of(section: ClientsSection) -> AccessNetwork:
-    """What clients share."""
+    """The links that clients share."""
     concentrators = []
     for name in section.links:
         one = section.network.concentrators.get(name)
@@ -262,7 +261,7 @@ def _shared(section: SharedLinkSection) -> SharedUplink:
 
 
 def presence_of(section: AvailableSection) -> Presence:
-    """When clients are there."""
+    """When clients are available."""
     session = math.inf if section.session is None else section.session
     if section.by_hour is not None:
         return Presence(tuple(section.by_hour), session)
@@ -299,17 +298,17 @@ def cost(parts: Mapping[str, Band]) -> CostFigures:
 
 
 def by_end(value: Callable[[str], float]) -> Band:
-    """A band from the figure at each of its ends: `low`, `typical`, `high`."""
+    """A band from the figure at each end: `low`, `typical`, `high`."""
     return Band(low=value("low"), typical=value("typical"), high=value("high"))
 
 
 def causes(seconds: Iterable[tuple[str, float]], total: float) -> tuple[CauseRow, ...]:
-    """Causes of a time, in their order."""
+    """Causes of a time, in order."""
     return tuple(CauseRow(name=name, seconds=each, share=each / total) for name, each in seconds)
 
 
 class DistributedJob(Protocol):
-    """What all of these jobs have."""
+    """What all distributed jobs have."""
 
     @property
     def variant(self) -> Variant:
@@ -317,21 +316,21 @@ class DistributedJob(Protocol):
 
     @property
     def catalog(self) -> Catalog:
-        """Where hardware and prices stand."""
+        """Catalog of hardware and prices."""
 
 
 def pue_of(job: DistributedJob) -> Range:
-    """Power of a hall over that of its machines."""
+    """PUE of a data center."""
     return Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
 
 
 def egress_of(job: DistributedJob) -> Range:
-    """USD per TB that leaves for the internet."""
+    """USD per TB of internet egress."""
     return job.catalog.price("internet-egress").range
 
 
 def sources_of(job: DistributedJob, clients: Clients | None = None) -> Iterator[Source]:
-    """Origins of the clients' devices and links, and of the price of egress."""
+    """Sources of the clients' devices and links, and of the egress price."""
     for entry, _ in () if clients is None else (*clients.devices, *clients.links):
         yield from of_entry(entry, *entry.provenance)
     yield from of_entry(job.catalog.price("internet-egress"), "range")
@@ -342,12 +341,12 @@ def record_of(draft: Draft, registry: Registry[Any], section: Any, *place: str) 
 
     Args:
         draft: The scenario.
-        registry: Of such records.
-        section: As written.
+        registry: Registry of the records.
+        section: The section.
         place: Keys down to the section.
 
     Raises:
-        InputError: One of its values is wrong; with its place.
+        InputError: A value is invalid; names its place.
     """
     if section is None:
         return None
@@ -363,10 +362,10 @@ def record_of(draft: Draft, registry: Registry[Any], section: Any, *place: str) 
 
 
 def preparing(one: Callable[[Variant, Catalog, Memo], P]) -> Callable[[Sequence[Variant], str | None], list[P]]:
-    """Prepares all variants of a scenario, given how one is prepared from its catalogue and what others computed."""
+    """Prepares all variants of a scenario with a function that prepares one from its catalog and shared results."""
 
     def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[P]:
-        del engine  # there is one
+        del engine  # there is only one
         memo, found = Memo(), []
         for variant in variants:
             draft = variant.draft
@@ -390,7 +389,7 @@ def distributed_kind(
     measure: Callable[[R], MeasuredVariant[F]],
     write: Callable[[Path, R, MeasuredVariant[F]], None] = _writes_nothing,
 ) -> StudyKind[Draft, Variant, P, R, MeasuredVariant[F]]:
-    """The record of a kind of work outside one hall, which has an engine of its own."""
+    """The record of a kind of distributed work, which has its own engine."""
     return StudyKind(
         name=name,
         check=_refuse_engine,

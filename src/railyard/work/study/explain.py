@@ -1,4 +1,4 @@
-"""Explains a run that was kept, of whatever kind: a training step as a tree, a serving run by its queues."""
+"""Explains a stored run of any kind: a training step as a tree, a serving run by its queues."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 ENGINE = "analytic"
 
 KINDS = ("training",)
-"""Of work that has a closed form."""
+"""Kinds of work with a closed form."""
 
 
 def checked(draft: Draft) -> tuple[str, str]:
-    """Kind of work and engine of a scenario whose variants were read too, but not prepared.
+    """Kind of work and engine of a scenario whose variants were checked but not prepared.
 
     Raises:
-        InputError: A variant is wrong, or the engine cannot run this work.
+        InputError: A variant is invalid, or the engine cannot run this work.
     """
     kind = kinds.get(draft.kind)
     kind.check(draft, None)
@@ -71,7 +71,7 @@ def explain(
 
     Args:
         run: Folder of a run, or its `result.json`.
-        variant: Which; None takes the first.
+        variant: Name of the variant; None takes the first.
         with_remedies: Whether remedies are simulated; each costs about as much as the run itself.
         progress: Called with the current activity and the share done, from 0 to 1.
 

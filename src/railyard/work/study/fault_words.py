@@ -1,4 +1,4 @@
-"""Faults of a result in words: what they cost each variant, and what they hit."""
+"""Text about faults in a result: their cost per variant, and what they hit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _LEAST_SEEN = 0.0005
-"""What would be printed as 0.0 %."""
+"""Smaller shares would be printed as 0.0 %."""
 
 
 def ended(variant: StepVariant) -> bool:
@@ -25,7 +25,7 @@ def ended(variant: StepVariant) -> bool:
 
 
 def lost_s(variant: StepVariant) -> float:
-    """What faults take from its job once, s."""
+    """Time that faults take from its job once, s."""
     return sum(fault.lost_s for fault in variant.faults or ())
 
 
@@ -45,7 +45,7 @@ def _parts(cost: FaultCost) -> Iterator[str]:
 
 
 def opening(result: Result) -> str:
-    """The sentence that a result with faults begins with: who dies, or how much longer steps are; else empty."""
+    """First sentence of a result with faults: which jobs die, or how much longer steps are; else empty."""
     faulty = [one for one in result.steps if one.fault_cost and not (one.bound and len(result.steps) > 1)]
     if not faulty:
         return ""
@@ -58,7 +58,7 @@ def opening(result: Result) -> str:
 
 
 def _everybody(result: Result, dead: Sequence[StepVariant]) -> str:
-    """`every variant: ` where all die, `every variant that can be bought: ` where only a bound does not; else empty."""
+    """`every variant: ` if all die, `every variant that can be bought: ` if only a bound survives; else empty."""
     if len(dead) < sum(not variant.bound for variant in result.steps):
         return ""
     return "every variant: " if len(dead) == len(result.steps) else "every variant that can be bought: "
@@ -114,7 +114,7 @@ def _dearer(variant: StepVariant) -> str:
 
 
 def _once(variant: StepVariant) -> str:
-    """What is lost once, where it is more than a step."""
+    """One-off losses, if they exceed a step."""
     lost = lost_s(variant)
     return f"; {span(lost)} of the job are lost once" if lost > variant.step.seconds else ""
 
@@ -147,7 +147,7 @@ def _all_finished(faulty: Sequence[StepVariant]) -> str:
 
 
 def hits(result: Result) -> list[str]:
-    """A line for every fault, with the links that each variant lost and their share; a warning where these differ."""
+    """A line for every fault with the affected links of each variant and their share; a warning if these differ."""
     lines = []
     products = [variant for variant in result.steps if not variant.bound] or list(result.steps)
     for what in dict.fromkeys(fault.what for variant in products for fault in variant.faults or ()):

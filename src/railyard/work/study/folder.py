@@ -1,4 +1,4 @@
-"""The folder of a run: all of it or nothing.
+"""The folder of a run, written completely or not at all.
 
 Everything is written into a hidden folder next to the final one, which is then renamed. A run that is stopped, even by
 `kill -9`, leaves no half-written folder under a name that anyone would open; what such a run left behind is cleared
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 
 def key_of(*what: object) -> str:
-    """A name for what a result follows from: equal where everything is equal."""
+    """A name for what a result depends on, equal if everything is equal."""
     text = json.dumps(what, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 class Journal:
-    """Results by their keys.
+    """Results by key.
 
     Args:
-        path: The file, made with the first result; None keeps them in memory alone.
+        path: The file, created with the first result; None keeps results in memory only.
 
     Raises:
         InputError: It cannot be read.
@@ -56,12 +56,12 @@ class Journal:
             self._read(path)
 
     def add(self, key: str, value: Any, *, sync: bool = True) -> None:
-        """Keeps a result.
+        """Stores a result.
 
         Args:
             key: Its name.
             value: Plain values.
-            sync: Whether it is to be on disk when this returns, and all before it.
+            sync: Whether it and everything before it must be on disk on return.
 
         Raises:
             InputError: It cannot be written.
@@ -81,13 +81,13 @@ class Journal:
             raise InputError(f"results cannot be kept: {error.strerror}", file=self.path) from None
 
     def close(self) -> None:
-        """Nothing more is added."""
+        """Closes the journal."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def _read(self, path: Path) -> None:
-        """All complete lines; the last one of a run that was killed may be torn, and is cut off."""
+        """All complete lines; the last line of a killed run may be incomplete and is dropped."""
         try:
             data = read_bytes(path, MOST_STREAMED)
             whole = data.rfind(b"\n") + 1
@@ -108,7 +108,7 @@ def write_timeline(folder: Path, record: Record, ranks: Sequence[int]) -> None:
 
 _UNFINISHED = ".unfinished"
 _writing: set[Path] = set()
-"""Folders that this process has begun."""
+"""Folders that this process has started to write."""
 
 
 def slug(name: str) -> str:
@@ -117,23 +117,23 @@ def slug(name: str) -> str:
 
 
 def name_of(scenario: Mapping[str, Any], version: str) -> str:
-    """`<name>-<hash8>`: the same scenario under the same version has the same folder."""
+    """`<name>-<hash8>`: the same scenario with the same version gives the same folder."""
     text = json.dumps([scenario, version], sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{slug(str(scenario['name']))}-{digest[:8]}"
 
 
 def of_variant(folder: Path, number: int, name: str) -> Path:
-    """Where the files of a variant go: those of the first into the folder itself, others into one of their own."""
+    """Folder of a variant's files: the run's folder for the first, subfolders for others."""
     return folder if number == 0 else folder / "variants" / f"{number}-{slug(name)}"
 
 
 @contextmanager
 def replaced(root: Path, name: str) -> Iterator[Path]:
-    """A folder to write into, which becomes `root/name` when the block ends well and vanishes when it does not.
+    """A folder to write into, which becomes `root/name` if the block succeeds and is removed otherwise.
 
     Raises:
-        OutputError: There is no space.
+        OutputError: The disk is full.
         InputError: The folder cannot be made, or a file in it was changed since Railyard wrote it.
     """
     unfinished = root / _UNFINISHED / f"{name}-{os.getpid()}"
@@ -168,7 +168,7 @@ STATES = ".states"
 
 
 def forget_states(state: Path) -> None:
-    """Removes states whose names begin so, of a run that has ended."""
+    """Removes the states with this prefix, of a run that has ended."""
     folder, name = state.parent, state.name
     for left in (*folder.glob(f"{name}-*.npz"), *folder.glob(f".{name}-*.tmp")):  # the latter of killed runs
         left.unlink()
@@ -177,18 +177,18 @@ def forget_states(state: Path) -> None:
 
 
 def begun(folder: Path) -> None:
-    """A folder that `clear` removes where it is still there."""
+    """Registers a folder for `clear` to remove if it still exists."""
     _writing.add(folder)
 
 
 def clear() -> None:
-    """Removes what this process has begun to write, for one that ends at once."""
+    """Removes what this process has started to write, for immediate termination."""
     for folder in list(_writing):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _clear_left_behind(unfinished: Path) -> None:
-    """Clears what killed runs left: folders whose process is gone."""
+    """Removes folders of killed runs, whose process is gone."""
     if not unfinished.is_dir():
         return
     for left, name in left_behind(unfinished, "-"):
@@ -206,12 +206,12 @@ INPUTS = "inputs"
 
 
 def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Variant]) -> None:
-    """The scenario, with copies of the files that it names.
+    """Writes the scenario, with copies of the files that it names.
 
     Args:
-        folder: Where to.
+        folder: Target folder.
         plain: The resolved scenario.
-        variants: Each may name files of its own.
+        variants: The variants, each of which may name other files.
     """
     names: dict[str, str] = {}
     for variant in variants:
@@ -232,12 +232,12 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def digests_of(draft: Draft) -> dict[str, str]:
-    """Of the contents of all files that a scenario names, by what it calls them."""
+    """Digests of the contents of all files that a scenario names, by their name in it."""
     return {name: digest_of(path) for name, path in sorted(files_of(draft).items())}
 
 
 def digest_of(path: Path) -> str:
-    """Of a file, or of the description of a model in a folder; empty where there is neither."""
+    """Digest of a file, or of a model description in a folder; empty if there is neither."""
     file = path / "config.json" if path.is_dir() else path
     if not file.exists():
         return ""
@@ -246,8 +246,8 @@ def digest_of(path: Path) -> str:
 
 
 def files_of(draft: Draft) -> dict[str, Path]:
-    """The files that a scenario names, by what it calls them."""
-    # Reading a run that was kept must not import all that runs one.
+    """The files that a scenario names, by their name in it."""
+    # Reading a stored run must not import everything that runs one.
     from railyard.work.jobs.prepare import draft_of
     from railyard.work.study.compose import model_file
 
@@ -295,10 +295,10 @@ def _renamed(value: Any, names: dict[str, str]) -> Any:
 
 
 def result_file(run: Path) -> Path:
-    """The result of a run.
+    """The result file of a run.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no result.
     """
     if run.is_dir():
         file = run / "result.json"
@@ -319,10 +319,10 @@ def result_file(run: Path) -> Path:
 
 
 def read_result(file: Path) -> Result:
-    """The result that a file holds.
+    """The result in a file.
 
     Raises:
-        InputError: The file is no complete result of a run.
+        InputError: The file is not a complete result of a run.
     """
     text = read_text(file)
     if file.suffix in {".yaml", ".yml"}:
@@ -336,10 +336,10 @@ def read_result(file: Path) -> Result:
 
 
 def read_all(runs: Sequence[Path]) -> dict[str, Result]:
-    """Runs by the name of their folders; where two folders are called the same, with the folder above.
+    """Runs by folder name; if two folders have the same name, with the parent folder.
 
     Raises:
-        InputError: One is no run, or stands twice.
+        InputError: A folder is not a run, or is listed twice.
     """
     files = [result_file(run).resolve() for run in runs]
     found: dict[str, Result] = {}
@@ -353,5 +353,5 @@ def read_all(runs: Sequence[Path]) -> dict[str, Result]:
 
 
 def timeline_of(folder: Path, number: int, name: str) -> Path:
-    """Where the record of a variant lies, if its run kept one."""
+    """Path of a variant's record, if its run kept one."""
     return of_variant(folder, number, name) / "timeline.parquet"

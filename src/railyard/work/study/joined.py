@@ -1,4 +1,4 @@
-"""Results of several runs as one, with what can be said of their order."""
+"""Joins results of several runs, with a verdict on their order."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _ABSENT = object()
 
 
 def joined(runs: Mapping[str, Result]) -> Result:
-    """The variants of all runs in one result, each named after its run, with what can be said of their order.
+    """The variants of all runs in one result, each named after its run, with a verdict on their order.
 
     A variant's distinguishing `settings` are computed again: every key of the scenarios in which any two differ. The
     verdict needs it to know which errors the two share.
 
     Args:
-        runs: By the name of their folders, at least two.
+        runs: At least two runs by folder name.
 
     Raises:
         InputError: There are fewer than two, or they are of different kinds of work.
@@ -64,13 +64,13 @@ def _refuse_mixtures(runs: Mapping[str, Result]) -> None:
 
 
 def _titles(runs: Mapping[str, Result]) -> dict[str, str]:
-    """What each run is called: its scenario's name where no other has it, else that of its folder."""
+    """Name of each run: its scenario's name if unique, otherwise that of its folder."""
     names = [result.name for result in runs.values()]
     return {run: result.name if names.count(result.name) == 1 else run for run, result in runs.items()}
 
 
 def _scenarios(result: Result) -> list[dict[str, Any]]:
-    """What each variant of a run was, by dotted key with defaults written out."""
+    """The scenario of each variant of a run, by dotted key with defaults."""
     if "runs" in result.scenario or "workload" not in result.scenario:  # joined before, or traffic without a scenario
         return [_flat({**result.scenario, **one.settings}) for one in result.variants]
     plain = {key: value for key, value in result.scenario.items() if key != "format"}
@@ -97,7 +97,7 @@ def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _apart(scenarios: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of each scenario the keys in which any two differ; a key that a scenario has not is absent."""
+    """For each scenario the keys in which any two differ; keys that a scenario lacks are absent."""
     keys = list(dict.fromkeys(key for scenario in scenarios for key in scenario))
     differ = [key for key in keys if any(one.get(key, _ABSENT) != scenarios[0].get(key, _ABSENT) for one in scenarios)]
     return [{key: scenario[key] for key in differ if key in scenario} for scenario in scenarios]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StudyDocument(Protocol):
-    """What a study is made of: a scenario, or traffic over a network."""
+    """The document of a study: a scenario, or traffic over a network."""
 
     @property
     def kind(self) -> str:
@@ -42,7 +42,7 @@ class StudyDocument(Protocol):
 
     @property
     def seed(self) -> int:
-        """Of every random choice."""
+        """Seed of every random choice."""
 
 
 class Measured(Protocol):
@@ -62,11 +62,11 @@ class Measured(Protocol):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What engine and model leave out."""
+        """Omissions of engine and model."""
 
     @property
     def defaults(self) -> tuple[str, ...]:
-        """What was chosen because the document did not say."""
+        """Defaults that were chosen because the document did not say."""
 
 
 F = TypeVar("F", bound="TrainingVariant | JobsVariant | TraceVariant | FederatedVariant | LocalVariant | EdgeVariant")
@@ -74,14 +74,14 @@ F = TypeVar("F", bound="TrainingVariant | JobsVariant | TraceVariant | Federated
 
 @dataclass(frozen=True, eq=False)
 class MeasuredVariant(Generic[F]):
-    """One variant of the result, and where its numbers come from, as `Measured` says.
+    """One variant of the result, and the sources of its numbers, as `Measured` requires.
 
     Attributes:
         variant: As in `result.json`.
         sources: Origins of its prices, powers, rates.
-        left_out: What engine and model leave out.
-        defaults: What was chosen because the document did not say.
-        sampled_ranks: A few telling ranks, for the trace.
+        left_out: Omissions of engine and model.
+        defaults: Defaults that were chosen because the document did not say.
+        sampled_ranks: A few representative ranks, for the trace.
     """
 
     variant: F
@@ -101,19 +101,19 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is called in tables."""
+        """Name in tables."""
 
 
 STOPPED = "it was stopped before it ended"
-"""Why a variant has no figures that Ctrl-C or SIGTERM did not let end."""
+"""Reason for a variant without figures that Ctrl-C or SIGTERM interrupted."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A variant that did not end well.
+    """A variant that failed.
 
     Attributes:
-        error: Why, in one line.
+        error: The reason, in one line.
     """
 
     variant: Variant
@@ -132,7 +132,7 @@ def _nothing(*_: object) -> None:
 
 
 def _as_it_is(plain: dict[str, Any], _result: Result) -> dict[str, Any]:
-    """A document whose run decides nothing that it leaves open."""
+    """A document that leaves nothing open for its run to decide."""
     return plain
 
 
@@ -142,7 +142,7 @@ def _as_measured(_outcome: object, found: M, _control: Control) -> M:
 
 
 def _unrelated(measured: Sequence[M]) -> Sequence[M]:
-    """Variants that say nothing of one another."""
+    """Variants that are independent of one another."""
     return measured
 
 
@@ -151,21 +151,21 @@ class StudyKind(Generic[D, V, P, O, M]):
     """A kind of work.
 
     Attributes:
-        check: Refuses an engine that was asked for and cannot run this work.
-        expand: The variants of a document, given `key=a,b,c` in place of what it compares.
-        resolved: The document as plain values, the same comparison in it; names the folder.
-        prepare: All variants, ready to run; every input error appears here. Given variants and the engine asked for.
+        check: Rejects a requested engine that cannot run this work.
+        expand: The variants of a document, with `key=a,b,c` in place of its own comparison.
+        resolved: The document as plain values with the same comparison; names the folder.
+        prepare: Prepares all variants, given them and the requested engine; every input error is raised here.
         engine: Name of the engine that runs a prepared variant.
-        run: Simulates one.
-        measure: The figures of what was simulated.
-        search: Further runs that the document asks for, such as its capacity, added to what was measured.
+        run: Simulates one variant.
+        measure: The figures of a simulation.
+        search: Further runs that the document asks for, such as its capacity, added to the figures.
         relate: Adds what only all variants together show.
-        write: Tables and traces of one variant into its folder.
-        settled: The document with what the run decided (a layout that was searched for) written out.
-        write_inputs: The document and the files that it names into the folder of the run.
+        write: Writes tables and traces of one variant into its folder.
+        settled: The document with the run's decisions (such as a searched layout) written out.
+        write_inputs: Writes the document and the files that it names into the folder of the run.
         parallel: Whether variants run at the same time: engines free the GIL.
-        faulty: Whether it plays the scenario's faults; those of other work are refused.
-        dated: Whether the result says when it was made; without, the same study gives the same bytes.
+        faulty: Whether it supports the scenario's faults; other kinds reject them.
+        dated: Whether the result has a date; without one, the same study gives the same bytes.
     """
 
     name: str
@@ -186,11 +186,11 @@ class StudyKind(Generic[D, V, P, O, M]):
     dated: bool = True
 
     def one(self, prepared: P, place: Path | None, control: Control) -> M:
-        """A variant through its steps.
+        """Runs one variant through all steps.
 
         Args:
             prepared: The variant.
-            place: Where its files go; None writes none.
+            place: Folder of its files; None writes none.
             control: Progress, and when to stop.
         """
         outcome = self.run(prepared, control)

@@ -1,6 +1,6 @@
-"""How a result is shown: each kind of work has one record, `PRESENTATION` in its `present.py`.
+"""How results are shown: each kind of work has one record, `PRESENTATION` in its `present.py`.
 
-Whoever shows a result asks `presentation_of` for the record, and never which kind of work the result is of.
+Code that shows a result asks `presentation_of` for the record, and never checks the kind of work.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Sheet:
     """A table of text.
 
     Attributes:
-        headings: One a column.
+        headings: One per column.
         rows: Cells.
-        title: A line above it.
-        right: Columns that are set to the right; None: all but the first.
+        title: A line above the table.
+        right: Right-aligned columns; None: all but the first.
     """
 
     headings: Sequence[str]
@@ -34,12 +34,12 @@ class Sheet:
 
     @property
     def to_right(self) -> Sequence[int]:
-        """Columns that are set to the right."""
+        """Right-aligned columns."""
         return range(1, len(self.headings)) if self.right is None else self.right
 
 
 MOST_VARIANTS = 24
-"""Rows of a notebook's card."""
+"""Maximum rows of a notebook's card."""
 
 
 def html_head(*titles: str) -> str:
@@ -48,7 +48,7 @@ def html_head(*titles: str) -> str:
 
 
 def warnings(result: Result) -> list[str]:
-    """What the user should know of each variant, one line each, equal ones once."""
+    """Warnings of each variant, one line each, without duplicates."""
     found: dict[str, list[str]] = {}
     for variant in result.variants:
         for line in getattr(variant, "warnings", ()):
@@ -61,14 +61,14 @@ def warnings(result: Result) -> list[str]:
 
 @dataclass(frozen=True)
 class Presentation:
-    """How results of a kind of work are shown.
+    """Presentation of a kind of work.
 
     Attributes:
         sheets: The tables of a result, the comparison of its variants first.
-        why: What came out, in a few sentences.
+        why: The outcome, in a few sentences.
         explain: Where the time of every variant goes, and what would help.
         card: A few lines, with the path of the report.
-        notes: What the user should know of the variants.
+        notes: Notes on the variants.
         html: The inner part of a notebook's card; None: the comparison as a table.
     """
 
@@ -81,7 +81,7 @@ class Presentation:
 
 
 def presentation_of(result: Result) -> Presentation:
-    """How a result is shown, by its kind of work."""
+    """The presentation for a result's kind of work."""
     found: Presentation = import_module(f"railyard.work.{result.variants[0].kind}.present").PRESENTATION
     return found
 

@@ -1,4 +1,4 @@
-"""The result of all variants of a study, with where its numbers come from."""
+"""The result of all variants of a study, with the sources of its numbers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def estimates(model: Model) -> Iterator[str]:
-    """What to know before figures of a model are believed.
+    """Notes on estimates in a model's figures.
 
     Args:
-        model: Of the catalogue, or read from its publisher's file.
+        model: A model of the catalog, or from its publisher's file.
     """
     if model.assumed:
         yield f"{model.name}: its file does not say it all, and these were assumed: {model.assumed}"

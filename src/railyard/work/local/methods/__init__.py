@@ -1,1 +1,1 @@
-"""Ways of training on sites, one file each: its record is its registration."""
+"""Methods for training on several sites, one file each; creating the record registers it."""
