@@ -1,1 +1,1 @@
-"""Ways in: the command line, Python, the page and the report."""
+"""User interfaces: command line, Python, web page and report."""

@@ -56,7 +56,7 @@ def prepare() -> None:
 
 
 def bound() -> int | None:
-    """Bytes of address space that this process may have, None where there is no bound."""
+    """Bytes of address space that this process may use, None if unlimited."""
     if sys.platform == "win32":
         return None
     import resource
@@ -68,20 +68,22 @@ def bound() -> int | None:
 CTRL_C = signal.SIGINT
 
 PATIENCE_S = 1.5
-"""From a signal to the end of the process. Where it writes what it found, processor time of its main thread counts."""
+"""Time from a signal to the end of the process. While it writes results, only its main thread's processor time
+counts.
+"""
 
 _LONGEST_S = 10.0
-"""Until such a command ends on a machine that is busy with others."""
+"""Limit for such a command on a busy machine."""
 
 
 @dataclass
 class _Ears:
-    """What was heard so far.
+    """Signals received so far.
 
     Attributes:
-        first: The first signal; 0: none came.
+        first: The first signal; 0: none.
         waits: Whether a signal waits until the command is ready.
-        once: Whether only the first one counts, so that nothing disturbs what a command does because of it.
+        once: Whether only the first one counts, so that nothing interrupts its handling.
     """
 
     first: int = 0
@@ -99,7 +101,7 @@ _ears = _Ears()
 
 
 def listen(*, waits: bool = False) -> None:
-    """Begins to listen; for the main thread, once a process.
+    """Starts listening; for the main thread, once per process.
 
     Args:
         waits: Whether the first signal waits for `ready`.
@@ -110,7 +112,7 @@ def listen(*, waits: bool = False) -> None:
 
 
 def watch(end: Callable[[int], None]) -> None:
-    """Begins to watch that the process ends after a signal; for the main thread, once a process.
+    """Starts a watch that ends the process after a signal; for the main thread, once per process.
 
     Args:
         end: Ends the process because of a signal, in the watching thread.
@@ -140,13 +142,13 @@ def _wait() -> None:
 
 
 def ready(*, once: bool = False) -> None:
-    """The command is ready for signals.
+    """Declares the command ready for signals.
 
     Args:
         once: Whether signals after the first are ignored.
 
     Raises:
-        Interrupted: One has come meanwhile.
+        Interrupted: A signal has arrived in the meantime.
     """
     _ears.waits, _ears.once = False, once
     if _ears.first:
@@ -154,20 +156,20 @@ def ready(*, once: bool = False) -> None:
 
 
 def heard(number: int) -> None:
-    """A signal arrived that the main thread has not seen."""
+    """Handles a signal that the main thread has not seen."""
     _ears.first = _ears.first or number
 
 
 def came() -> bool:
-    """Whether a signal has come."""
+    """Whether a signal has arrived."""
     return bool(_ears.first)
 
 
 def exit_code() -> int:
-    """The exit code of a process that a signal ended: 128 and its number, as shells have it."""
+    """Exit code of a process ended by a signal: 128 plus its number, as in shells."""
     return 128 + (_ears.first or CTRL_C)
 
 
 def name() -> str:
-    """What ended the process, in words."""
+    """Name of the signal that ended the process."""
     return "SIGTERM" if _ears.first == signal.SIGTERM else "Ctrl-C"

@@ -1,4 +1,4 @@
-"""Words for the user on stderr: problems with their place in a file, remarks, colours where the terminal has them."""
+"""Messages for the user on stderr: problems with their place in a file, remarks, and colors if supported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 _read: list[Draft] = []
-"""The scenario that the command has read."""
+"""The scenario that the command has loaded."""
 _LINES = "\n\t"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal obeys in place of showing it: control characters, and those that turn the direction of writing."""
+"""Characters that a terminal interprets instead of showing: control characters and bidirectional overrides."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Text of strangers as it can be shown: what a terminal would obey is spelled out.
+    """Untrusted text made safe to show: characters that a terminal would interpret are escaped.
 
     Args:
         text: Names out of files, say.
@@ -42,14 +42,14 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def show(error: RailyardError) -> None:
-    """Every problem of an error on stderr: what, where, the line with a caret, what is allowed."""
+    """Prints every problem of an error on stderr: what, where, the line with a caret, and what is allowed."""
     problems = placed(error).problems if isinstance(error, InputError) else ()
     for text in [problem.render() for problem in problems] or [str(error)]:
         sys.stderr.write(f"{paint('error:', 'red')} {visible(text, keep=_LINES)}\n")
 
 
 def placed(error: InputError) -> InputError:
-    """The error with the places of its keys in the command's scenario, where it names none."""
+    """The error with the places of its keys in the command's scenario, if it names no place."""
     if not _read:
         return error
     from railyard.work.scenario.model import Scenario
@@ -85,10 +85,10 @@ def say(text: str, colour: str | None = None) -> None:
 
 
 def so_far(text: str) -> NoReturn:
-    """Ends a command that a signal stopped, once it has printed what it had found.
+    """Ends a command that a signal stopped, after it has printed its partial results.
 
     Args:
-        text: What that is, and what is missing.
+        text: What the partial results are, and what is missing.
 
     Raises:
         Interrupted: Always; the exit code is that of the signal.
@@ -98,7 +98,7 @@ def so_far(text: str) -> NoReturn:
 
 
 def paint(text: str, colour: str | None) -> str:
-    """The text in a colour where stderr is a terminal that wants colours."""
+    """The text in a color if stderr is a terminal with colors."""
     if colour is None or not sys.stderr.isatty() or "NO_COLOR" in os.environ:
         return text
     return typer.style(text, fg=colour, bold=True)
@@ -106,7 +106,7 @@ def paint(text: str, colour: str | None) -> str:
 
 _GAP = "  "
 _CELL = 26
-"""Widest cell of a table that is turned on its side; longer text is folded."""
+"""Widest cell of a transposed table; longer text is wrapped."""
 
 
 def emit(text: str) -> None:
@@ -118,9 +118,9 @@ class Table:
     """Rows of text under headings.
 
     Args:
-        headings: One a column.
-        right: Columns whose figures are set to the right.
-        turn: Where the table is too wide, put it on its side; else the last column is folded.
+        headings: One per column.
+        right: Right-aligned columns.
+        turn: Whether a table that is too wide is transposed; otherwise its last column is wrapped.
     """
 
     def __init__(self, headings: Sequence[str], right: Sequence[int] = (), *, turn: bool = False) -> None:
@@ -130,11 +130,11 @@ class Table:
         self.rows: list[tuple[str, ...]] = []
 
     def add(self, *cells: str) -> None:
-        """One row."""
+        """Adds a row."""
         self.rows.append(tuple(map(visible, cells)))
 
     def print(self) -> None:
-        """Writes the table in the form that suits where stdout goes."""
+        """Prints the table in a form suited to stdout."""
         if not sys.stdout.isatty():
             emit(self.plain())
             return
@@ -147,11 +147,11 @@ class Table:
             emit(_ruled(self.folded(width)))
 
     def plain(self) -> str:
-        """Columns separated by two spaces, headings in one line, nothing cut."""
+        """Columns separated by two spaces, headings in one line, nothing truncated."""
         return "\n".join(_aligned([tuple(self.headings), *self.rows], self.right))
 
     def folded(self, width: int) -> list[str]:
-        """The lines of the table with its last column folded to what the others leave of the width."""
+        """Lines of the table with its last column wrapped to the remaining width."""
         rows = [tuple(self.headings), *self.rows]
         before = sum(max(len(row[column]) for row in rows) + len(_GAP) for column in range(len(self.headings) - 1))
         lines: list[tuple[str, ...]] = []
@@ -162,7 +162,7 @@ class Table:
         return _aligned(lines, self.right)
 
     def turned(self, width: int) -> Iterable[str]:
-        """The table on its side, headings down the left, in as many blocks as it takes to fit the width."""
+        """The transposed table, headings on the left, in as many blocks as needed for the width."""
         columns = [[_folded(cell) for cell in row] for row in self.rows]
         used = max(map(len, self.headings))
         block: list[list[list[str]]] = []
@@ -216,11 +216,11 @@ _MINUTES_S = 180.0
 
 
 class Progress:
-    """Shows what a run is doing; to be called with a stage, a share of it from 0 to 1, and used as a context.
+    """Shows the progress of a run; called with a stage and its share from 0 to 1, and used as a context manager.
 
     Args:
-        wanted: False keeps silent.
-        every_s: So often a line is written where stderr is no terminal; None: never.
+        wanted: False disables it.
+        every_s: Interval of lines if stderr is not a terminal; None: never.
     """
 
     def __init__(self, *, wanted: bool, every_s: float | None = None) -> None:
@@ -243,13 +243,13 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Clears the bar; no line comes after it."""
+        """Clears the bar."""
         if self._lines is not None:
             self._lines.end()
         self._write("")
 
     def __call__(self, stage: str, share: float) -> None:
-        """Says that `stage` is done to `share`."""
+        """Reports that `stage` is done to `share`."""
         now = time.monotonic()
         self._latest = stage, share
         left = self._left(now, share)
@@ -264,9 +264,9 @@ class Progress:
         return f"{time.monotonic() - self.begin:.0f} s, {share:.0%}: {stage}"
 
     def _left(self, now: float, share: float) -> str:
-        """How long the stage at hand still takes at its pace so far; empty while that says little.
+        """Estimated time left of the current stage; empty while unknown.
 
-        A share that falls begins another stage: a plan looks at all designs, then runs some.
+        A share that falls starts another stage: a plan screens all designs, then runs some.
         """
         if share < self._seen:
             self._stage = (now, share)
@@ -287,11 +287,11 @@ class Progress:
 
 
 class _Lines(Thread):
-    """Writes a line every so often, also while one task takes long.
+    """Writes a line at intervals, even while one task takes long.
 
     Args:
-        every_s: From one line to the next.
-        line: Gives it.
+        every_s: Interval.
+        line: Returns the line.
     """
 
     def __init__(self, every_s: float, line: Callable[[], str]) -> None:
@@ -304,6 +304,6 @@ class _Lines(Thread):
             sys.stderr.flush()
 
     def end(self) -> None:
-        """Writes no more."""
+        """Stops writing."""
         self._over.set()
         self.join()

@@ -38,13 +38,13 @@ Part = Literal["scenario", "engine", "vary", "ray"]
 
 @dataclass(frozen=True)
 class FormField:
-    """Puts an argument on the page's form; stands among the annotations of the argument.
+    """Puts an argument on the page's form, as one of its annotations.
 
     Attributes:
         title: Label of the field.
         takes: Whether a path is of a file or a folder.
-        about: A sentence in place of the argument's help.
-        needed: Whether the form wants it though the command does not.
+        about: A sentence that replaces the argument's help.
+        needed: Whether the form requires it although the command does not.
         allowed: The choices of a text.
     """
 
@@ -57,17 +57,17 @@ class FormField:
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks and what a verb may use.
+    """Context of a call to a verb.
 
     Attributes:
-        draft: Reads the scenario.
-        progress: Takes what is being done, and its share from 0 to 1.
-        pool: Makes the processes of a search.
-        runs: Where the folder of a run is put; None: nothing is written.
-        engine: In place of the scenario's.
-        vary: Each `key=a,b,c`.
-        cluster: Makes processes on a Ray cluster; None where none was named.
-        quiet: Whether words that are neither data nor errors are unwanted.
+        draft: Loads the scenario.
+        progress: Called with the current activity and the share done, from 0 to 1.
+        pool: Makes worker processes for a search.
+        runs: Parent of the run's folder; None: nothing is written.
+        engine: Replaces the scenario's engine.
+        vary: Strings `key=a,b,c`.
+        cluster: Makes workers on a Ray cluster; None if none was given.
+        quiet: Whether to suppress text other than data and errors.
     """
 
     draft: Callable[[], Draft]
@@ -82,19 +82,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a verb found.
+    """Answer of a verb.
 
     Attributes:
         answer: The typed answer.
-        text: Gives it as JSON.
+        text: Returns it as JSON.
         show: Prints it for people.
-        keep: The document that `--out` keeps with its page.
+        keep: The document that `--out` stores with its page.
         cluster: Scenario file of the cluster that the document is about.
-        folder: Where the answer was written already.
-        page: What of the folder the page opens; empty: the folder itself, as a run or an answer.
+        folder: Folder of an answer that is already written.
+        page: File in the folder that the page opens; empty: the folder itself, as for a run or an answer.
         notes: Remarks for stderr, before the answer.
-        stopped: What is there, where a signal ended the work early.
-        failed: What could not be answered, said as an error after the answer.
+        stopped: Description of partial results, if a signal ended the work early.
+        failed: What could not be answered, shown as an error after the answer.
         code: Exit code.
     """
 
@@ -117,14 +117,14 @@ def _nothing(_request: Request) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Page:
-    """How a verb stands on the page.
+    """Presentation of a verb on the page.
 
     Attributes:
-        about: What it answers, in a sentence.
-        order: Among the buttons.
-        view: What opens the answer.
-        name: In the API, where it is not the verb's.
-        given: Arguments that the server decides.
+        about: A sentence on what it answers.
+        order: Position among the buttons.
+        view: View that opens the answer.
+        name: Name in the API, if different from the verb's.
+        given: Arguments that the server sets.
     """
 
     title: str
@@ -137,7 +137,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Input:
-    """A file that the form asks for, see `InputSpec`."""
+    """A file input of the form, see `InputSpec`."""
 
     name: str
     title: str
@@ -150,7 +150,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice that the form offers, see `OptionSpec`."""
+    """A choice on the form, see `OptionSpec`."""
 
     name: str
     title: str
@@ -170,11 +170,11 @@ class Verb:
             by itself and gives an exit code.
         parts: Inputs in addition to its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
         hidden: Parts that only the page and Python give.
-        json, quiet: Whether `--json` and `--quiet` are offered.
-        out: `runs`: `--out` is where the folder of the run is put; `keep`: it keeps the answer with its page.
-        page: How it stands on the page; None: it does not.
-        patient: Whether it has an answer when a signal stops it.
-        every_s: So often a line of progress is written where stderr is no terminal; None: never.
+        json, quiet: Whether `--json` and `--quiet` exist.
+        out: `runs`: `--out` is the parent of the run's folder; `keep`: it stores the answer with its page.
+        page: Presentation on the page; None: it is not on the page.
+        patient: Whether it still answers when a signal stops it.
+        every_s: Interval of progress lines if stderr is not a terminal; None: never.
     """
 
     name: str
@@ -192,7 +192,7 @@ class Verb:
 
     @cached_property
     def arguments(self) -> dict[str, tuple[inspect.Parameter, Any]]:
-        """The arguments of `ask` and their annotations, the request left out."""
+        """The arguments of `ask` and their annotations, without the request."""
         hints = get_type_hints(self.ask, include_extras=True)
         found = inspect.signature(self.ask).parameters
         return {name: (one, hints[name]) for name, one in found.items() if name != "request"}
@@ -229,7 +229,7 @@ class Verb:
         return found
 
     def __call__(self, request: Request, **arguments: Any) -> Any:
-        """Asks; what is not given has its default."""
+        """Calls the verb; omitted arguments have their defaults."""
         if "request" in inspect.signature(self.ask).parameters:
             return self.ask(request, **arguments)
         return self.ask(**arguments)
@@ -264,7 +264,7 @@ def of_page(name: str) -> tuple[Verb, Page]:
     """The verb of that name in the API.
 
     Raises:
-        InputError: There is none; says which there are and the nearest spelling.
+        InputError: The name is unknown; lists the names and the nearest spelling.
     """
     known = on_page()
     if name not in known:
@@ -289,8 +289,8 @@ def ask(
         scenario: A file, a mapping as in a file, or a `Scenario`, for questions about one.
         overrides: Other values of the scenario by dotted key.
         engine: In place of the scenario's.
-        out: Where the answer is kept with its page; None writes nothing.
-        progress: Takes what is being done, and its share from 0 to 1.
+        out: Folder in which the answer is stored with its page; None writes nothing.
+        progress: Called with the current activity and the share done, from 0 to 1.
         arguments: As the options of the command, with `_` in place of `-`.
 
     Returns:

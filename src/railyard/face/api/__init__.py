@@ -1,4 +1,4 @@
-"""Railyard from Python: the words of the command line, results as tables, and a card for notebooks."""
+"""The Python API: the commands as functions, results as tables, and a card for notebooks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Sce
         overrides: Other values by dotted key: `{"cluster.accelerators": 2048}`.
 
     Raises:
-        InputError: With the place of every fault.
+        InputError: Names the place of every problem.
     """
     return draft_of(path, overrides).scenario
 
@@ -63,12 +63,12 @@ def run(
     Args:
         scenario: A file, a mapping as in a file, or a `Scenario`.
         overrides: Other values by dotted key.
-        engine: In place of the scenario's.
-        out: Where the folder of the run is put; None writes nothing.
+        engine: Replaces the scenario's engine.
+        out: Parent of the run's folder; None writes nothing.
         progress: Called with the current activity and the share done, from 0 to 1.
 
     Raises:
-        InputError: The scenario is wrong, with the place of every fault.
+        InputError: The scenario is invalid; names the place of every problem.
         SimulationError: The run cannot finish.
     """
     return execute(draft_of(scenario, overrides), [], engine=engine, out=out, progress=progress)
@@ -85,22 +85,22 @@ def simulate(
 ) -> Run:
     """Simulates jobs on a cluster, composed in Python.
 
-    One job that has the whole cluster is simulated as `railyard.run` simulates its scenario, with what would help and
-    what it costs. Several jobs are simulated alone and together: what does each cost the others?
+    One job that has the whole cluster is simulated like a scenario by `railyard.run`, with remedies and costs. Several
+    jobs are simulated alone and together, to find what each costs the others.
 
     Args:
         jobs: One, or several that share the cluster.
-        cluster: On which they run.
-        engine: Name of the engine, such as `flow` or `packet`; the usual one of the work when None.
-        seed: Of every random choice.
-        out: Where the folder of the run is put; None writes nothing.
-        progress: Takes what is being done, and its share from 0 to 1.
+        cluster: The cluster.
+        engine: Name of the engine, such as `flow` or `packet`; None: the default of the kind of work.
+        seed: Seed of every random choice.
+        out: Parent of the run's folder; None writes nothing.
+        progress: Called with the current activity and the share done, from 0 to 1.
 
     Returns:
         The finished run, whose tables are attributes: `run.time`, `run.links`.
 
     Raises:
-        InputError: A value is wrong, or the jobs do not fit on the cluster.
+        InputError: A value is invalid, or the jobs do not fit on the cluster.
         SimulationError: The run cannot finish.
     """
     from railyard.work.scenario.load import dump
@@ -132,12 +132,12 @@ def compare(
         scenario: A file, a mapping as in a file, or a `Scenario`.
         vary: Values by dotted key: `{"fabric": ["roce", "uec"]}`.
         overrides: Other values by dotted key.
-        engine: In place of the scenario's.
-        out: Where the folder of the run is put; None writes nothing.
+        engine: Replaces the scenario's engine.
+        out: Parent of the run's folder; None writes nothing.
         progress: Called with the current activity and the share done, from 0 to 1.
 
     Raises:
-        InputError: The scenario is wrong, with the place of every fault.
+        InputError: The scenario is invalid; names the place of every problem.
         SimulationError: The run cannot finish.
     """
     changes = {**(overrides or {}), "compare": {"vary": {key: list(values) for key, values in vary.items()}}}
@@ -145,14 +145,14 @@ def compare(
 
 
 def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -> Run:
-    """Sets runs that were kept side by side, as if one scenario had compared them.
+    """Compares stored runs as if one scenario had compared them.
 
     Args:
         runs: Folders of runs, or their `result.json`; at least two.
-        out: Where a folder with the joined result and its report is put; None writes nothing.
+        out: Parent of a folder with the joined result and its report; None writes nothing.
 
     Raises:
-        InputError: A run cannot be read, one stands twice, or they are of different kinds of work.
+        InputError: A run cannot be read, is listed twice, or the runs are of different kinds of work.
     """
     from railyard.face.report import write_report
     from railyard.work.study.folder import read_all
@@ -171,18 +171,18 @@ def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -
 def explain(
     run: str | Path | Run, *, variant: str | None = None, remedies: bool = True
 ) -> Explanation | ServedExplanation:
-    """Explains a run that was kept: where its time goes, and what each remedy would give.
+    """Explains a stored run: where its time goes, and the effect of each remedy.
 
-    A training step is a tree that adds up; of a serving run it is where requests wait, pool by pool and over time, and
-    what one more replica of each pool would give.
+    A training step is a tree that sums up; for a serving run it is where requests wait, pool by pool and over time, and
+    the effect of one more replica in each pool.
 
     Args:
-        run: A folder of a run, its `result.json`, or what `run` or `compare` gave back.
-        variant: Which; the first when None.
+        run: A folder of a run, its `result.json`, or the return value of `run` or `compare`.
+        variant: Name of the variant; None takes the first.
         remedies: Whether remedies are simulated too; each takes about as long as the run's own step.
 
     Raises:
-        InputError: There is no such run or variant, its files cannot be read, or the run kept no folder.
+        InputError: There is no such run or variant, its files cannot be read, or the run has no folder.
     """
     from railyard.work.study import explain as explaining
 
@@ -202,7 +202,7 @@ def execute(
     progress: Callable[[str, float], None] | None = None,
     pool: Callable[[], Workers] | None = None,
 ) -> Run:
-    """Runs a scenario that was read already, and writes its folder; the common end of Python and the command line.
+    """Runs a loaded scenario and writes its folder; shared by Python and the command line.
 
     Raises:
         InputError: The scenario cannot be run.

@@ -41,13 +41,13 @@ T = TypeVar("T")
 
 
 class Memo:
-    """Things by what they are and what they were made of."""
+    """Cache of objects by name and key."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
 
     def get(self, what: str, key: object, make: Callable[[], T]) -> T:
-        """What was made before under that name and key, or what `make` gives."""
+        """The cached object of that name and key, or a new one from `make`."""
         text = f"{what} {json.dumps(key, default=str, sort_keys=True)}"
         if text not in self._made:
             self._made[text] = make()
@@ -56,7 +56,7 @@ class Memo:
 
 
 def version() -> str:
-    """Of this package."""
+    """Version of this package."""
     from importlib import metadata
 
     return metadata.version("railyard")
@@ -75,13 +75,13 @@ def result_of(
     """The result of all variants.
 
     Args:
-        document: What was studied.
-        plain: The same as plain values, defaults written out.
+        document: The document of the study.
+        plain: The same as plain values, with defaults.
         engine: Name of the engine.
         measured: Every variant.
-        dated: Whether it holds when it was made; without, the same study gives the same bytes.
-        failed: Variants that did not end well.
-        unusual: Unusual values of variants, by their names, in words; they become warnings.
+        dated: Whether the result has a date; without one, the same study gives the same bytes.
+        failed: Variants that failed.
+        unusual: Remarks on unusual values by variant; they become warnings.
     """
     from railyard.measure.result.reading import FORMAT, FailedVariant, Result
     from railyard.measure.result.section import ProvenanceFigures, SourceRow
@@ -122,5 +122,5 @@ def _warned(variant: Figures, words: Sequence[str]) -> Figures:
 
 
 def each_once(lists: Iterable[Iterable[T]]) -> list[T]:
-    """All items in order, each at its first occurrence."""
+    """All items in order, without repetitions."""
     return list(dict.fromkeys(item for items in lists for item in items))

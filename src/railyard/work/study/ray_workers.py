@@ -1,4 +1,4 @@
-"""The same tasks on a Ray cluster, as many at a time as it has processors; those of a lost node are run again."""
+"""Runs tasks on a Ray cluster, as many at a time as it has processors; those of a lost node are run again."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from railyard.work.study.tasks import Task
 
 _RETRIES = 3
-"""Times that a task whose node or process is lost is run elsewhere."""
+"""Retries of a task whose node or process is lost."""
 
 _ANSWER_S = 5.0
-"""A cluster that takes no connection for so long is not there; Ray by itself goes on trying for minutes."""
+"""Timeout for a connection to the cluster; Ray alone retries for minutes."""
 
 _LOOK_S = 1.0
-"""How often it is looked how many processors the cluster has."""
+"""Interval of checks of the number of processors."""
 
 _CURRENT = "ray/ray_current_cluster"
-"""Below the folder for temporary files: where `ray start` leaves the address that `auto` means."""
+"""File below the temporary folder in which `ray start` stores the address meant by `auto`."""
 
 
 class RayWorkers:
     """Processes of a Ray cluster.
 
     Args:
-        address: As `ray.init` takes it: `auto`, `local`, `HOST:6379`, `ray://HOST:10001`.
-        begin: Called in each process of the cluster before its first task; can be pickled.
+        address: As for `ray.init`: `auto`, `local`, `HOST:6379`, `ray://HOST:10001`.
+        begin: Called in each process of the cluster before its first task; must be picklable.
 
     Raises:
-        InputError: Ray is not installed, or nothing answers at the address.
+        InputError: Ray is not installed, or there is no answer at the address.
     """
 
     def __init__(self, address: str, begin: Callable[[], None] | None = None) -> None:
@@ -70,7 +70,7 @@ class RayWorkers:
         self._slots, self._looked = 1, -math.inf
 
     def run(self, tasks: Sequence[Task], until: float = math.inf) -> Iterator[Done]:
-        """Every task once, as they end; those that have not ended when the time is up are left out.
+        """Runs every task once and yields results as they end; unfinished ones are left out when time is up.
 
         Raises:
             InputError: A node has another version of Railyard.
@@ -96,12 +96,12 @@ class RayWorkers:
                 self.ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        """Ends all that still runs here."""
+        """Ends all tasks that are still running."""
         self.ray.shutdown()
         self._words.close()
 
     def _room(self, *, limited: bool) -> int:
-        """Tasks to have under way: one a processor, and another that waits where no time is counted."""
+        """Number of tasks to submit: one per processor, and one more waiting if there is no time limit."""
         now = time.monotonic()
         if now - self._looked > _LOOK_S:
             self._slots, self._looked = max(int(self.ray.cluster_resources().get("CPU", 1)), 1), now
@@ -122,7 +122,7 @@ class RayWorkers:
 
 
 class _Flying:
-    """Tasks under way, by Ray's reference: their numbers, and until when each may run."""
+    """Submitted tasks by Ray's reference: their numbers and deadlines."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -137,32 +137,32 @@ class _Flying:
         return list(self._numbers)
 
     def add(self, reference: Any, number: int, limit_s: float) -> None:
-        """One more, given up after so long; 0: never."""
+        """Adds a task with a time limit; 0: none."""
         self._numbers[reference] = number
         if limit_s:
             self._until[reference] = time.monotonic() + limit_s
 
     def drop(self, reference: Any) -> int:
-        """One less; its number."""
+        """Removes a task and returns its number."""
         self._until.pop(reference, None)
         return self._numbers.pop(reference)
 
     def left_s(self, until: float) -> float | None:
-        """Until the first of them, or all, have to be given up; None where none has."""
+        """Seconds until the next task, or all, exceed their limit; None without limits."""
         first = min(until, *self._until.values(), math.inf)
         return None if first == math.inf else max(first - time.monotonic(), 0.0)
 
     def late(self) -> list[Any]:
-        """Those that have run too long."""
+        """Tasks over their time limit."""
         now = time.monotonic()
         return [reference for reference, until in self._until.items() if until <= now]
 
 
 def expect_answer(address: str) -> None:
-    """Sees whether something listens at an address.
+    """Checks that an address accepts connections.
 
     Raises:
-        InputError: Nothing does.
+        InputError: It does not.
     """
     place = address
     if address == "auto":
@@ -196,7 +196,7 @@ _begun = False
 
 
 def _remote(function: str, argument: Any, begin: Callable[[], None] | None) -> tuple[str, Any, str]:
-    """A task where it runs: the version there, what it gave, its error."""
+    """Runs a task on its node: returns the version there, the value, the error."""
     try:
         _begin_once(begin)
         return version(), call(function, argument), ""
@@ -205,7 +205,7 @@ def _remote(function: str, argument: Any, begin: Callable[[], None] | None) -> t
 
 
 def _begin_once(begin: Callable[[], None] | None) -> None:
-    """Before the first task of this process, which works for one driver alone."""
+    """Runs before the first task of this process, which works for one driver only."""
     global _begun  # noqa: PLW0603 - it is about the process
     if begin is not None and not _begun:
         begin()

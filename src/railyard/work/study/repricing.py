@@ -1,8 +1,8 @@
-"""Other prices for a run that was kept: what a million tokens would cost, and where the choice would turn.
+"""Other prices for a stored run: cost of a million tokens, and prices at which the choice changes.
 
-Nothing is simulated again: tokens an hour are those of the run, dollars an hour are recomputed by the one formula
-(`economics.cost.usd_per_h`). Before any price moves, the old dollars must come out; else the catalogue or the scenario
-is another than that of the run, and nothing is said.
+Nothing is simulated again: tokens per hour are those of the run, and dollars per hour are recomputed by the one formula
+(`economics.cost.usd_per_h`). With unchanged prices this must reproduce the run's dollars; otherwise the catalog or the
+scenario differs from that of the run, and there is no answer.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _BOUGHT = {
     "storage_usd": (STORAGE,),
 }
 FACTORS = tuple(name.removesuffix("_usd") for name in _BOUGHT)
-"""Prices that are moved by a factor; those of `PRICES` take a value instead."""
+"""Prices that are scaled by a factor; those of `PRICES` are set to a value."""
 
 LINEAR = (*FACTORS, "electricity_usd_per_kwh", "space_usd_per_kw_month", "pue")
-"""What the cost is a straight line in, so that two variants cross once."""
+"""Prices in which the cost is linear, so that two variants cross once."""
 
 _FAR = 10.0
-"""A price that would have to move by more than this does not move."""
+"""Changes beyond this factor are not considered."""
 
 _SAME = 1e-6
 
@@ -54,7 +54,7 @@ class Repriced:
     Attributes:
         cpmt: USD per million tokens.
         parts: Typical USD per million tokens, by part of `BREAKDOWN`.
-        speed: Tokens a second, typical.
+        speed: Typical tokens per second.
     """
 
     name: str
@@ -65,11 +65,11 @@ class Repriced:
 
 @dataclass(frozen=True)
 class Turn:
-    """A price at which another variant costs the same as the cheapest.
+    """A price at which another variant costs as much as the cheapest.
 
     Attributes:
         name: The other variant.
-        value: Where both cost the same, typical; a factor of today's price, or the value itself.
+        value: Price at which both cost the same, typical; a factor of today's price, or the value itself.
     """
 
     name: str
@@ -80,10 +80,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class PriceLedger:
-    """All that the price of a variant's tokens follows from.
+    """All inputs of the price of a variant's tokens.
 
     Attributes:
-        inputs: Of `usd_per_h`, by name.
+        inputs: Inputs of `usd_per_h`, by name.
         tokens_per_h: At the low-cost, middle and high-cost values.
     """
 
@@ -103,7 +103,7 @@ class PriceLedger:
         return Repriced(self.name, Range(*totals), parts, self.tokens_per_h.typical / 3600)
 
     def now(self, price: str) -> float:
-        """Where a price of `LINEAR` stands: 1 for a factor."""
+        """Current value of a price of `LINEAR`: 1 for a factor."""
         return 1.0 if price in FACTORS else self.inputs[price].typical
 
 
@@ -111,11 +111,11 @@ def ledgers(result: Result, folder: Path) -> list[PriceLedger]:
     """The ledgers of a run's variants that have a price.
 
     Args:
-        result: Of the run.
-        folder: Of the run, with its scenario.
+        result: Result of the run.
+        folder: Folder of the run, with its scenario.
 
     Raises:
-        InputError: No variant makes tokens that are priced, or the run's prices cannot be found again.
+        InputError: No variant makes priced tokens, or the run's prices cannot be reproduced.
     """
     draft = load.load(folder / "scenario.yaml")
     drafts = [one.draft for one in variants.ended(draft, [one.name for one in result.failed or ()])]
@@ -132,7 +132,7 @@ def checked(changes: Mapping[str, float]) -> dict[str, float]:
     """Changes of prices, each by a name of `FACTORS` or `PRICES`.
 
     Raises:
-        InputError: A name is unknown, or a value is none that a price may have.
+        InputError: A name is unknown, or a value is not a valid price.
     """
     known = (*FACTORS, *PRICES)
     for name, value in changes.items():
@@ -145,7 +145,7 @@ def checked(changes: Mapping[str, float]) -> dict[str, float]:
 
 
 def turns(rows: Sequence[PriceLedger], changes: Mapping[str, float]) -> list[Turn]:
-    """Where the cheapest variant stops being the cheapest: of each other one and price, nearest first.
+    """Prices at which the cheapest variant stops being cheapest, per other variant and price, nearest first.
 
     The cost is a + b x in each price x of `LINEAR`, so two variants cross at (a2 - a1) / (b1 - b2).
     """
@@ -165,7 +165,7 @@ def turns(rows: Sequence[PriceLedger], changes: Mapping[str, float]) -> list[Tur
 
 
 def _line(row: PriceLedger, changes: Mapping[str, float], price: str) -> tuple[float, float]:
-    """Cost at a price of zero, and how much it grows with the price."""
+    """Cost at a price of zero, and its slope in the price."""
     zero, one = (row.at_prices({**changes, price: value}).cpmt.typical for value in (0.0, 1.0))
     return zero, one - zero
 
@@ -182,7 +182,7 @@ def _ledger(variant: Variant, draft: Draft) -> PriceLedger | None:
 
 
 def _of(name: str, draft: Draft, bill: tuple[CapexFigures, PowerFigures], hourly: Range, cost: Band) -> PriceLedger:
-    """The ledger, once an hour costs what it cost in the run."""
+    """The ledger, after checking that an hour costs what it cost in the run."""
     bought, drawn = bill
     world = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
     inputs = {key: _bought(bought, parts) for key, parts in _BOUGHT.items()}

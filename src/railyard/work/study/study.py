@@ -1,4 +1,4 @@
-"""The order of every study: prepare, run, measure, write. What each step does is the kind's."""
+"""The order of every study: prepare, run, measure, write. The kind of work defines each step."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 def at_once(one: Callable[[int], T], count: int, threads: int, stop: Event) -> list[T]:
-    """What `one` gives for every number, on so many threads.
+    """Results of `one` for every number, computed on several threads.
 
     Args:
-        one: Given a number from 0.
-        count: How many numbers.
-        threads: At most.
-        stop: Set when the first of them fails, or the user stops the run.
+        one: Called with a number from 0.
+        count: Number of calls.
+        threads: Maximum number of threads.
+        stop: Set when a call fails, or the user stops the run.
     """
     pool = ThreadPoolExecutor(max_workers=min(count, threads))
     futures = [pool.submit(one, number) for number in range(count)]
@@ -57,7 +57,7 @@ def at_once(one: Callable[[int], T], count: int, threads: int, stop: Event) -> l
 
 
 def _gathered(futures: Sequence[Future[T]]) -> list[T]:
-    """The results in order; the first real error is raised as soon as it is there."""
+    """The results in order; the first real error is raised at once."""
     pending = set(futures)
     while pending:
         ended, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -70,12 +70,12 @@ def _gathered(futures: Sequence[Future[T]]) -> list[T]:
 
 @dataclass(frozen=True)
 class FinishedStudy:
-    """A study that is done.
+    """A finished study.
 
     Attributes:
-        folder: Of the run, None when nothing was written.
-        measured: What its kind measured, a record a variant.
-        compose: Makes the result of it.
+        folder: Folder of the run, None if nothing was written.
+        measured: Measurements of its kind, one record per variant.
+        compose: Makes the result from them.
     """
 
     folder: Path | None
@@ -84,7 +84,7 @@ class FinishedStudy:
 
     @cached_property
     def result(self) -> Result:
-        """All of it, made when it is first asked for: `railyard packet` prints without."""
+        """The result, made on first use: `railyard packet` prints without it."""
         return self.compose()
 
 
@@ -102,23 +102,24 @@ def run(
 ) -> FinishedStudy:
     """Runs a document with every variant that it compares.
 
-    Of several variants each is kept as it ends: after a kill the same call goes on, and one that fails takes no other
-    with it.
+    With several variants each is stored as it ends. After a kill the same call resumes, and a variant that fails does
+    not affect the others.
 
     Args:
-        document: A scenario that was read, or traffic over a network.
-        varies: `key=a,b,c` in place of what the document compares.
-        engine: In place of the document's.
-        out: Where the folder of the run is put; None writes nothing.
-        faces: Each writes further files (the report) into the folder, given the result.
-        progress: Called with what is being done, and its share from 0 to 1.
-        searched: Whether it is tried what would help.
-        prepared: Its variants as `prepare` gives them, where that was done already.
-        pool: Makes processes on which variants run, closed at the end, such as those of a Ray cluster; None: this one.
+        document: A scenario, or traffic over a network.
+        varies: `key=a,b,c` in place of the document's comparison.
+        engine: Replaces the document's engine.
+        out: Parent of the run's folder; None writes nothing.
+        faces: Write further files (the report) into the folder, given the result.
+        progress: Called with the current activity and the share done, from 0 to 1.
+        searched: Whether to search for what would help.
+        prepared: Its variants from `prepare`, if already done.
+        pool: Makes worker processes for variants, closed at the end, such as those of a Ray cluster; None: this
+            process.
 
     Raises:
-        InputError: The document cannot be run; nothing has been written then.
-        SimulationError: The run cannot finish, or none of several variants can.
+        InputError: The document cannot be run; nothing has been written.
+        SimulationError: The run cannot finish, or all of several variants fail.
     """
     notify: Progress = progress or (lambda _what, _share: None)
     notify("preparing", 0.0)
@@ -164,22 +165,22 @@ def run(
 
 
 def prepare(document: StudyDocument, varies: Sequence[str] = (), engine: str | None = None) -> list[Any]:
-    """Every variant of a document, ready to run, as its kind prepares it.
+    """Prepares every variant of a document.
 
     Raises:
-        InputError: One of them cannot be run; with the place in the document.
+        InputError: A variant cannot be run; names the place in the document.
     """
     return list(_prepared(kinds.get(document.kind), document, varies, engine)[1])
 
 
 def keep(result: Result, out: Path, *faces: Face) -> Path:
-    """Puts a result that no study of this process measured into a folder, as `run` does.
+    """Stores a result that was not measured in this process in a folder, as `run` does.
 
     Returns:
         The folder.
 
     Raises:
-        InputError: It cannot be made.
+        InputError: The folder cannot be made.
     """
     name = folders.name_of(dict(result.scenario), version())
     with folders.replaced(out, name) as folder:
@@ -196,7 +197,7 @@ def _prepared(
     *,
     first: bool = False,
 ) -> tuple[Sequence[Named], Sequence[Any]]:
-    """Variants, and these ready to run: all, or the `first` alone where others are made ready elsewhere."""
+    """Variants, and prepared ones: all, or only the `first` if others are prepared elsewhere."""
     kind.check(document, engine)
     variants = kind.expand(document, varies)
     for variant in variants:
@@ -210,7 +211,7 @@ def _unusual(variant: Any) -> list[str]:
 
 
 def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:
-    """Refuses faults that work of a kind would pass over."""
+    """Rejects faults that a kind of work would ignore."""
     if draft is None or kind.faulty or not draft.scenario.faults:
         return
     known = [name for name, one in kinds.items() if one.faulty]
@@ -227,16 +228,16 @@ def _sweep_of(
     searched: bool,
     pool: Callable[[], Workers] | None,
 ) -> Sweep | None:
-    """What keeps variants as they end; None where there is one alone, or nothing is written.
+    """The store of finished variants; None if there is only one variant, or nothing is written.
 
     Raises:
-        InputError: Variants are to run in other processes, and nothing is written.
+        InputError: Variants should run in other processes, but nothing is written.
     """
     if pool is not None and out is None:
         raise InputError("what runs on a Ray cluster is kept as it ends: give a folder", key="out")
     if out is None or (len(variants) < 2 and pool is None):
         return None
-    from railyard.work.scenario.load import Draft  # `railyard packet` has no use for these
+    from railyard.work.scenario.load import Draft  # `railyard packet` does not need these
     from railyard.work.study.sweep import Sweep
 
     if not isinstance(document, Draft):
@@ -247,7 +248,7 @@ def _sweep_of(
 def _every(
     sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], meter: Meter, state: Path | None
 ) -> list[Measured | Failed]:
-    """Every variant of a sweep, in this process or in others."""
+    """Runs every variant of a sweep, in this process or in others."""
     if sweep.pool is None:
         return _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched, state=state)
     pool = sweep.pool()
@@ -260,7 +261,7 @@ def _every(
 def _swept(
     sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], folder: Path | None, meter: Meter, *, state: Path | None
 ) -> tuple[list[Measured], tuple[Failed, ...]]:
-    """Variants that ended well, with their files in the folder of the run, and the others."""
+    """Variants that succeeded, with their files in the folder of the run, and the others."""
     from railyard.work.study.sweep import split
 
     try:
@@ -277,7 +278,7 @@ def _swept(
 
 
 def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]:
-    """Where the files of each variant go; None where nothing is written."""
+    """Folder of each variant's files; None if nothing is written."""
     if folder is None:
         return [None] * len(variants)
     return [folders.of_variant(folder, number, variant.name) for number, variant in enumerate(variants)]
@@ -299,7 +300,7 @@ def _measured(
     searched: bool,
     state: Path | None,
 ) -> tuple[list[Measured], tuple[Failed, ...]]:
-    """Every variant through its steps, its files where they belong; and those that a signal did not let end."""
+    """Runs every variant through its steps, with its files in place; also returns those interrupted by a signal."""
     ended: dict[int, Measured] = {}
 
     def remembered(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
@@ -325,16 +326,16 @@ def _at_once(
     searched: bool,
     state: Path | None,
 ) -> list[T]:
-    """Every variant: one after another, or as many at a time as there are processors.
+    """Runs every variant: one at a time, or one per processor.
 
     Args:
-        kind: Of the work.
-        variants: Whose scenarios errors point to.
-        prepared: The same, ready to run.
-        meter: Of all of them.
-        around: Runs a variant by what it is given, which takes its number and the folder of its files.
-        searched: Whether it is tried what would help.
-        state: Where states of runs are kept, by number; None: nowhere.
+        kind: Kind of work.
+        variants: The variants, for error locations.
+        prepared: The same, prepared.
+        meter: Progress of all of them.
+        around: Runs a prepared variant, given its number and the folder of its files.
+        searched: Whether to search for what would help.
+        state: Path for states of runs, by number; None: none.
     """
     processors, stop = os.cpu_count() or 1, Event()
     workers = max(1, processors // len(prepared))

@@ -1,11 +1,12 @@
-"""Variants of a scenario one by one, each on disk as it ends: after a kill those that ended do not run again.
+"""Variants of a scenario, each stored on disk as it ends: after a kill the finished ones do not run again.
 
-Each has its own folder below `.points` next to the runs, named after all that its figures follow from: the version,
-its scenario, the contents of the files that it names. It holds the files of the variant and `measured.json`, and takes
-its name when it is complete. With the run's folder written they go, unless a variant failed: what failed is kept
-with its error, and does not run again either.
+Each has its own folder below `.points` next to the runs, named after everything that its figures depend on: the
+version,
+its scenario, the contents of the files that it names. It has the files of the variant and `measured.json`, and gets its
+name when it is complete. Once the run's folder is written these folders are removed, unless a variant failed: a failed
+variant is stored with its error and does not run again either.
 
-On a Ray cluster a variant is a task that gives its figures and its files; nodes need no common disk.
+On a Ray cluster a variant is a task that returns its figures and its files; nodes need no shared disk.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     One = Callable[[int, Path | None], Measured]
 
 POINTS = ".points"
-"""Folder beside the runs for what is known of unfinished ones."""
+"""Folder next to the runs for results of unfinished ones."""
 
 RAN = "railyard.work.study.sweep:ran"
 _MEASURED = "measured.json"
@@ -52,13 +53,13 @@ _NOTHING: Callable[[str, float], None] = lambda _what, _share: None  # noqa: E73
 
 @dataclass(frozen=True)
 class Kept:
-    """What was measured of a variant in another process, or by an earlier run.
+    """Measurements of a variant from another process or an earlier run.
 
     Attributes:
         digest: Fingerprint of the run.
         sources: Origins of its prices, powers, rates.
-        left_out: What engine and model leave out.
-        defaults: What was chosen because the scenario did not say.
+        left_out: Omissions of engine and model.
+        defaults: Defaults that were chosen because the scenario did not say.
     """
 
     variant: Any
@@ -69,7 +70,7 @@ class Kept:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Kept:
-        """From what `plain_of` gave."""
+        """Restores the output of `plain_of`."""
         return cls(
             TypeAdapter(Figures).validate_json(json.dumps(plain["variant"])),
             plain["digest"],
@@ -80,7 +81,7 @@ class Kept:
 
 
 def plain_of(found: Measured) -> dict[str, Any]:
-    """What was measured as plain values."""
+    """Measurements as plain values."""
     return {
         "variant": found.variant.plain(),
         "digest": found.digest,
@@ -92,13 +93,13 @@ def plain_of(found: Measured) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The variants of a run, and where what ended is kept.
+    """The variants of a run, and the store of finished ones.
 
     Attributes:
-        engine: Asked for in place of the scenario's.
-        root: Where folders of variants are; None keeps nothing.
-        searched: Whether it is tried what would help.
-        pool: Makes processes on which they run; None: this one.
+        engine: Replaces the scenario's engine.
+        root: Parent of the variants' folders; None stores nothing.
+        searched: Whether to search for what would help.
+        pool: Makes worker processes for them; None: this process.
     """
 
     variants: tuple[Variant, ...]
@@ -109,7 +110,7 @@ class Sweep:
 
     @classmethod
     def of(cls, draft: Draft, variants: Sequence[Variant], engine: str | None, out: Path, *, searched: bool) -> Sweep:
-        """Of a scenario whose runs are put into `out`."""
+        """The sweep of a scenario whose runs are put into `out`."""
         name = draft.scenario.name
         here = f"{slug(name)}-{key_of(str(draft.folder.resolve()), name)[:8]}"
         return cls(tuple(variants), engine, out / POINTS / here, searched)
@@ -123,7 +124,7 @@ class Sweep:
         return self.root / key_of(variant.name, dict(variant.settings), *what)
 
     def known(self, number: int) -> Kept | Failed | None:
-        """What an earlier run found of a variant; None where none has ended."""
+        """Result of an earlier run of a variant; None if there is none."""
         file = self.place(number) / _MEASURED
         if not file.is_file():
             return None
@@ -131,11 +132,11 @@ class Sweep:
         return Failed(self.variants[number], plain["error"]) if "error" in plain else Kept.of(plain)
 
     def keep(self, number: int, plain: dict[str, Any], files: Path | None = None) -> None:
-        """Puts a variant on disk, all of it or nothing.
+        """Stores a variant on disk, completely or not at all.
 
         Args:
-            number: Of the variant.
-            plain: What was measured, or its error.
+            number: Number of the variant.
+            plain: Its measurements, or its error.
             files: Folder of its files, which becomes its folder.
         """
         place = self.place(number)
@@ -149,7 +150,7 @@ class Sweep:
         unfinished.rename(place)
 
     def fetch(self, number: int, folder: Path) -> None:
-        """Puts the files of a variant where they belong in the folder of the run."""
+        """Moves the files of a variant into the folder of the run."""
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self.place(number).rglob("*")):
             target = folder / path.relative_to(self.place(number))
@@ -158,20 +159,20 @@ class Sweep:
                 copy_file(path, target)
 
     def clear(self) -> None:
-        """Removes what is kept, and what killed runs left unfinished."""
+        """Removes the stored variants, and unfinished ones of killed runs."""
         if self.root is not None:
             shutil.rmtree(self.root, ignore_errors=True)
             try:
                 self.root.parent.rmdir()
             except OSError:
-                return  # others keep something there
+                return  # other runs still use it
 
     def here(self, number: int, one: One) -> Measured | Failed:
-        """A variant in this process, unless it is known.
+        """Runs a variant in this process, unless its result is known.
 
         Args:
-            number: Of the variant.
-            one: Runs it, with its files into a folder.
+            number: Number of the variant.
+            one: Runs it, with its files in a folder.
         """
         found = self.known(number)
         if found is not None:
@@ -194,11 +195,11 @@ class Sweep:
         return measured
 
     def there(self, workers: Workers, meter: Meter) -> list[Measured | Failed]:
-        """All variants as tasks; those that are known do not run.
+        """Runs all variants without a known result as tasks.
 
         Args:
-            workers: Where.
-            meter: Is told of each that ends.
+            workers: The workers.
+            meter: Notified of each that ends.
         """
         found: dict[int, Measured | Failed] = {}
         for number in range(len(self.variants)):
@@ -215,7 +216,7 @@ class Sweep:
         return [found[number] for number in range(len(self.variants))]
 
     def so_far(self) -> list[Measured | Failed]:
-        """All variants when the run was stopped: those that had ended by then, the others as failed."""
+        """All variants when the run was stopped: finished ones, and the others as failed."""
         return [self.known(number) or Failed(variant, STOPPED) for number, variant in enumerate(self.variants)]
 
     def _task(self, number: int) -> dict[str, Any]:
@@ -226,7 +227,7 @@ class Sweep:
         }
 
     def _took(self, number: int, value: dict[str, Any] | None, error: str) -> Measured | Failed:
-        """A task's answer, kept; but for that of a process that was killed, which may live another time."""
+        """Stores a task's answer, except that of a killed process, which may succeed another time."""
         if value is None:
             if error != GONE:
                 self.keep(number, {"error": error})
@@ -242,10 +243,10 @@ class Sweep:
 
 
 def split(found: Sequence[Measured | Failed]) -> tuple[list[tuple[int, Measured]], list[Failed]]:
-    """Variants that ended well, with their numbers, and those that did not.
+    """Variants that succeeded, with their numbers, and those that failed.
 
     Raises:
-        SimulationError: None did.
+        SimulationError: All failed.
     """
     failed = [one for one in found if isinstance(one, Failed)]
     if len(failed) == len(found):
@@ -254,7 +255,7 @@ def split(found: Sequence[Measured | Failed]) -> tuple[list[tuple[int, Measured]
 
 
 def ran(task: dict[str, Any]) -> dict[str, Any]:
-    """A variant where it runs: its figures as plain values, and its files.
+    """Runs a variant on its node: its figures as plain values, and its files.
 
     Args:
         task: `name`, `settings`, `values` and `folder` of the scenario, `engine` and `searched`.

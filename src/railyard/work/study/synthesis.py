@@ -1,4 +1,4 @@
-"""A synthesized collective on a scenario's cluster: the links that it is searched for, and engines that play it."""
+"""A synthesized collective on a scenario's cluster: the links for its search, and the engines that run it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Played:
-    """How long a collective took alone.
+    """Time of a collective alone.
 
     Attributes:
-        algorithm: `synthesized`; `library`: what it would choose; `direct`: every rank straight to every other.
+        algorithm: `synthesized`; `library`: the library's choice; `direct`: every rank directly to every other.
         took_us: From its start to its end, microseconds.
     """
 
@@ -47,15 +47,15 @@ class Played:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """On what a collective is searched and played.
+    """Setup of the search and of the runs of a collective.
 
     Attributes:
         draft: The scenario.
         cluster: Its cluster.
         faults: Its faults.
-        policy: What it fixes about collectives, without algorithms.
-        kind: Of the collective, as users write it.
-        ranks: The first so many take part.
+        policy: Its fixed settings of collectives, without algorithms.
+        kind: Kind of the collective, as users write it.
+        ranks: Number of ranks, from the first.
     """
 
     draft: Draft
@@ -67,10 +67,10 @@ class Ground:
 
     @staticmethod
     def of(draft: Draft, kind: str, ranks: int | None) -> Ground:
-        """Of a scenario.
+        """The setup of a scenario.
 
         Raises:
-            InputError: It cannot be.
+            InputError: The scenario is invalid for this.
         """
         cluster = compose.cluster_of(draft, compose.catalog_of(draft))
         faults = faults_of(draft)
@@ -80,10 +80,10 @@ class Ground:
         return Ground(draft, cluster, faults, policy, kind, cluster.ranks if ranks is None else ranks)
 
     def network(self) -> LinkNetwork:
-        """The links between the ranks, with the faults that hold from the start for good.
+        """The links between the ranks, with the faults that are permanent from the start.
 
         Raises:
-            InputError: There are too many ranks, or two that nothing joins.
+            InputError: There are too many ranks, or two are not connected.
         """
         keeps = keeps_of(self.cluster, self.faults)
         return network_of(self.cluster, np.arange(self.ranks), KINDS[self.kind], keeps=keeps, policy=self.policy)
@@ -91,15 +91,15 @@ class Ground:
     def played(
         self, text: str, size_bytes: int, engines: Sequence[str], pieces: NDArray[np.int64] | None = None
     ) -> list[Played]:
-        """A schedule in an MSCCL file's text and the library's choice, each alone on each engine.
+        """Runs an MSCCL schedule and the library's choice, each alone on each engine.
 
-        Libraries send an uneven all-to-all straight from each rank to each other.
+        Libraries send an uneven all-to-all directly from each rank to each other.
 
         Args:
-            text: Of the schedule.
-            size_bytes: As nccl-tests counts it; of an uneven all-to-all with room for the heaviest pair in each slot.
-            engines: Names.
-            pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
+            text: Text of the schedule's MSCCL file.
+            size_bytes: As in nccl-tests; for an uneven all-to-all with room for the largest pair in each slot.
+            engines: Names of engines.
+            pieces: int64[ranks, ranks], chunks of each pair for an uneven all-to-all; None: all are equal.
         """
         made = of_text(text, "synthesized", pieces)
         plain = None if pieces is None else _direct(pieces)
@@ -136,5 +136,5 @@ class Ground:
 
 
 def _direct(pieces: NDArray[np.int64]) -> Algorithm:
-    """The straight sends of an uneven all-to-all."""
+    """The direct sends of an uneven all-to-all."""
     return of_schedule(f"direct-{sha256(pieces.tobytes()).hexdigest()[:8]}", direct(pieces))

@@ -1,4 +1,4 @@
-"""What is to be done, and what became of it: plain values, wherever they run."""
+"""Tasks and their results as plain values, wherever they run."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 _MOST_SHARE = 0.99
-"""Shown while anything still runs."""
+"""Maximum progress shown while anything is running."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """For the steps of one variant.
+    """Control of the steps of one variant.
 
     Attributes:
-        progress: Called with what is being done, and its share of the variant from 0 to 1.
+        progress: Called with the current activity and the share of the variant done, from 0 to 1.
         stop: Ends the run when it is set.
-        workers: Simulations at a time.
-        recorded: Whether files will be written, so that a run keeps what goes into them.
-        searched: Whether it is tried what would help; a rough answer goes without.
-        state: Where a long run may keep its state, to go on from after a kill; None: nowhere.
-        alone: Whether there is no other variant, so that figures of a run that a signal stopped are worth having.
+        workers: Number of parallel simulations.
+        recorded: Whether files will be written, so that a run keeps their contents.
+        searched: Whether to search for what would help; rough answers do not.
+        state: Path for the state of a long run, to resume after a kill; None: none.
+        alone: Whether it is the only variant, so that partial figures of a stopped run are useful.
     """
 
     progress: Progress
@@ -44,10 +44,10 @@ class Control:
     alone: bool = False
 
     def counted(self, total: int) -> Callable[[str], None]:
-        """Progress by simulations that have ended; may be called from several threads.
+        """Progress by finished simulations; may be called from several threads.
 
         Args:
-            total: About so many simulations of the variant.
+            total: Approximate number of simulations of the variant.
         """
         lock, done = Lock(), 0
 
@@ -63,11 +63,11 @@ class Control:
 
 @dataclass
 class Meter:
-    """The share of all variants together; called from several threads.
+    """Progress of all variants together; called from several threads.
 
     Attributes:
-        progress: Called with what is being done, and its share from 0 to 1.
-        shares: Of each variant, what is done.
+        progress: Called with the current activity and the share done, from 0 to 1.
+        shares: Share done of each variant.
     """
 
     progress: Progress
@@ -75,7 +75,7 @@ class Meter:
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, number: int) -> Progress:
-        """Progress of one variant as its part of all."""
+        """Progress of one variant as a part of the total."""
 
         def report(what: str, share: float) -> None:
             with self._lock:
@@ -91,17 +91,17 @@ class Meter:
 
 
 GONE = "its process was killed, by the system where memory ran out"
-"""The error of a task that left no answer: another time it may end well."""
+"""Error of a task without an answer, which may succeed another time."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work.
+    """A unit of work.
 
     Attributes:
         function: `module:name` of a function of one argument.
         argument: Plain values.
-        limit_s: After which it is given up; 0: never.
+        limit_s: Time limit; 0: none.
     """
 
     function: str
@@ -111,12 +111,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a task.
+    """Result of a task.
 
     Attributes:
-        number: Its place among the tasks.
-        value: What the function gave.
-        error: Why there is no value; empty where there is.
+        number: Index of the task.
+        value: Return value of the function.
+        error: Why there is no value; empty if there is one.
     """
 
     number: int
@@ -125,22 +125,22 @@ class Done:
 
 
 class Workers(Protocol):
-    """Where tasks run."""
+    """Runs tasks."""
 
     def run(self, tasks: Sequence[Task], until: float = math.inf) -> Iterator[Done]:
-        """Every task once, as they end.
+        """Runs every task once and yields results as they end.
 
         Args:
-            tasks: What is to be done.
-            until: Of the monotonic clock: what has not ended then is given up and left out.
+            tasks: The tasks.
+            until: Deadline on the monotonic clock; unfinished tasks are dropped then.
         """
 
     def close(self) -> None:
-        """Ends all that still runs."""
+        """Ends all tasks that are still running."""
 
 
 def call(function: str, argument: Any) -> Any:
-    """A function by the name of its module and its own."""
+    """Calls a function given by module and name."""
     module, _, name = function.partition(":")
     found: Callable[[Any], Any] = getattr(importlib.import_module(module), name)
     return found(argument)
@@ -153,7 +153,7 @@ def failure(error: Exception) -> str:
 
 
 def need(package: str, extra: str) -> Any:
-    """A package of an extra.
+    """A package of an optional extra.
 
     Raises:
         InputError: It is not installed.

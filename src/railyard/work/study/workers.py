@@ -1,7 +1,8 @@
-"""Work on every core, or on a Ray cluster: tasks are plain values, and what one gives does not depend on where it ran.
+"""Runs tasks on all cores or on a Ray cluster; tasks are plain values, and results do not depend on where they ran.
 
-A worker that is killed, by the system for want of memory or because a task's time is up, loses that task alone: the
-first time it is tried again, then it is kept with its error.
+If a worker is killed, because memory runs out or a task exceeds its time limit, only that task is lost: it is tried
+once
+more, then stored with its error.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def workers(
     """The machine's cores, or a Ray cluster.
 
     Args:
-        address: Of the cluster; None: this machine.
-        processes: At most; None: as many as there are cores.
-        begin: Called in each process before its first task; can be pickled.
+        address: Address of the cluster; None: this machine.
+        processes: Maximum number; None: the number of cores.
+        begin: Called in each process before its first task; must be picklable.
 
     Raises:
-        InputError: Ray is not installed, or nothing answers there.
+        InputError: Ray is not installed, or there is no answer at the address.
     """
     if address is not None:
         from railyard.work.study.ray_workers import RayWorkers
@@ -50,7 +51,7 @@ def workers(
 
 
 def _serve(connection: Connection, begin: Callable[[], None] | None, parent: int) -> None:
-    """A worker: one task after another until the other end is closed, or the parent is gone."""
+    """A worker: runs tasks one at a time until the other end is closed or the parent is gone."""
     die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     if begin is not None:
@@ -58,7 +59,7 @@ def _serve(connection: Connection, begin: Callable[[], None] | None, parent: int
     while True:
         try:
             function, argument = connection.recv()
-        except (EOFError, OSError):  # who asked is gone
+        except (EOFError, OSError):  # the parent is gone
             return
         try:
             answer: tuple[Any, str] = (call(function, argument), "")
@@ -82,9 +83,9 @@ class Local:
     """Processes of this machine.
 
     Args:
-        processes: How many.
-        begin: Called in each before it does anything else.
-        tries: How often a task is begun that the end of its process leaves without an answer.
+        processes: Number of processes.
+        begin: Called in each before anything else.
+        tries: Maximum attempts of a task whose process ends without an answer.
     """
 
     def __init__(self, processes: int, begin: Callable[[], None] | None = None, tries: int = 2) -> None:
@@ -95,7 +96,7 @@ class Local:
         self._busy: list[_Worker] = []
 
     def run(self, tasks: Sequence[Task], until: float = math.inf) -> Iterator[Done]:
-        """Every task once, as they end; those that have not ended when the time is up are left out."""
+        """Runs every task once and yields results as they end; unfinished ones are left out when time is up."""
         queue, tries = deque(range(len(tasks))), [0] * len(tasks)
         while queue or self._busy:
             while queue and len(self._busy) < self.processes:
@@ -113,7 +114,7 @@ class Local:
                 yield done
 
     def close(self) -> None:
-        """Ends all that still runs."""
+        """Ends all tasks that are still running."""
         for worker in [*self._idle, *self._busy]:
             self._kill(worker)
         self._idle, self._busy = [], []
@@ -136,7 +137,7 @@ class Local:
         return _Worker(process, mine)
 
     def _ended(self, until: float) -> list[_Worker]:
-        """Workers that have an answer, are gone, or have run too long."""
+        """Workers that have an answer, are gone, or have exceeded their time."""
         left = min(until, *(worker.until for worker in self._busy)) - time.monotonic()
         ready = wait([worker.connection for worker in self._busy], timeout=min(max(left, 0.0), _LONGEST_S))
         now = time.monotonic()
