@@ -1,4 +1,4 @@
-"""Steps of one variant, as it is or changed in one thing at a time."""
+"""Runs steps of one variant, unchanged or with one change at a time."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class StepRuns:
     """Runs steps of one variant, changed in one thing at a time.
 
     Attributes:
-        stop: Ends the run.
+        stop: Stops the run.
         done: Called after every simulation.
-        scale: What step times of trials are multiplied by.
-        stall_s: What checkpoints add to the mean step.
-        lost_s: What faults take from the job once.
+        scale: Factor on step times of trials.
+        stall_s: Checkpoint time per mean step.
+        lost_s: Time that faults take from the job once.
     """
 
     job: Prepared
@@ -67,8 +67,9 @@ class StepRuns:
     def for_trials(self, graph: TaskGraph, step_s: float) -> StepRuns:
         """The bench on which resources are made better: the same, or the flow engine's if a run is expensive.
 
-        A dozen runs of every packet would take longer than the question is worth, so the flow engine says by which
-        share the step gets shorter.
+        A dozen packet simulations would take too long for this question, so the flow engine gives the relative change
+        of the
+        step.
         """
         if isinstance(self.job.engine, FluidEngine):
             return self
@@ -111,7 +112,7 @@ class StepRuns:
 
     @property
     def random(self) -> bool:
-        """Whether seeds differ in anything that the variant has."""
+        """Whether seeds change anything in the variant."""
         return len(self.job.seeds) > 1 and (self.job.jitter != Jitter() or hashes(self.job.cluster))
 
     def samples_s(self, graph: TaskGraph, pool: ThreadPoolExecutor) -> tuple[float, ...]:
@@ -119,7 +120,7 @@ class StepRuns:
         return tuple(pool.map(self.seed_s(graph), self.job.seeds))
 
     def seed_s(self, graph: TaskGraph) -> Callable[[int], float]:
-        """Step time in seconds by seed; what communications load is found once where no fabric hashes."""
+        """Step time in seconds by seed; communication loads are computed once if no fabric hashes."""
         job, engine = self.job, self.job.engine
         paths_stay = all(isinstance(fault, DegradeLink | Late | SlowAccelerator) for fault in job.faults)
         if not isinstance(engine, FluidEngine) or engine.background or hashes(job.cluster) or not paths_stay:
@@ -144,7 +145,7 @@ class StepRuns:
         return run
 
     def better(self, resource: Resource, factor: float) -> float:
-        """Step time in seconds when one resource is better by a factor."""
+        """Step time in seconds with one resource improved by a factor."""
         cluster = resource.scaled(self.job.cluster, factor)
         training = self.job.training
         if resource.divides_loading:
@@ -170,7 +171,7 @@ class StepRuns:
         return self.scale * self.step(graph, cluster, seed=self.seed).makespan_ps * 1e-12
 
     def stalled(self, step_s: float) -> Saved:
-        """What a checkpoint takes of the step that ends with one."""
+        """Checkpoint time of the step that ends with one."""
         training = self.job.training
         if training.checkpoint is None:
             return Saved()
@@ -179,7 +180,7 @@ class StepRuns:
         return Saved(max(timeline.makespan_ps * 1e-12 - step_s, 0.0))
 
     def checkpoint(self, step_s: float) -> Saved:
-        """The same, and its reads and writes by themselves."""
+        """The same, with its reads and writes simulated separately."""
         training = self.job.training
         if training.checkpoint is None:
             return Saved()
@@ -200,12 +201,12 @@ class StepRuns:
         return replace(self.stalled(step_s), write_s=write_s, read_s=read_s, bytes=alone.bytes, writers=alone.writers)
 
     def meeting_s(self, built: Cluster, cluster: Cluster, step_s: float) -> float:
-        """How much longer a mean step is for meetings of workers that step by themselves.
+        """Additional mean step time for synchronizing workers with local updates.
 
         Args:
             built: The cluster for which the graph is built.
-            cluster: On which it runs.
-            step_s: A step without a meeting.
+            cluster: The cluster on which it runs.
+            step_s: A step without a synchronization.
         """
         share = meeting_steps(self.job.training)
         if not share:

@@ -1,17 +1,19 @@
 """Reading samples and saving state: storage traffic of a step.
 
-Reading. Each rank that reads starts, at the beginning of a step, to read the samples of a step to come; its workers
-prepare them (see `loading`). Without prefetch the first forward pass waits for both. With it nothing waits but the end
-of the step: in a run of equal steps, loading that takes less than a step is never waited for, and loading that takes
-longer lets each step take as long as it does, however many steps are read ahead. Of W workers each does what it does
-beside the transfer while others read: the worker's task waits for the first W-th of the bytes and takes a W-th of its
-time, which makes the step max(R, (R + P) / W).
+Reading. At the start of a step, each reading rank starts to read the samples of a later step, and its workers prepare
+them (see `loading`). Without prefetch the first forward pass waits for both. With prefetch only the end of the step
+waits:
+in a run of equal steps, loading that takes less than a step is never waited for, and longer loading makes each step as
+long as it is, however many steps are read ahead. With W workers, each does its other work during the transfers of the
+others: the worker's task waits for the first W-th of the bytes and takes a W-th of its time, which makes the step
+max(R, (R + P) / W).
 
 Checkpoints. Every rank writes its share of parameters and optimizer state, or one gathers and writes everything. A
-synchronous checkpoint ends a step. An asynchronous one stalls it for the copy to host memory alone (or copies beside
-the next step); the write is spread evenly over the steps up to the next checkpoint, and competes for the network in
-each of them. It holds a step up only when the whole interval is too short. Copies in the memory of other servers cross
-the network between accelerators, spread over the steps between two of them.
+synchronous checkpoint ends a step. An asynchronous one stalls it only for the copy to host memory (or overlaps the copy
+with the next step); the write is spread evenly over the steps up to the next checkpoint, and competes for the network
+in
+each of them. It delays a step only if the whole interval is too short. Copies in the memory of other servers cross the
+network between accelerators, spread over the steps between two checkpoints.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ _LONGEST_S = 4000.0
 
 
 def read_samples(step: StepBuilder) -> list[NDArray[np.int64]]:
-    """Adds reading and preparing; returns what the end of the step waits for, if it does."""
+    """Adds reading and preparing; returns what the end of the step waits for, if anything."""
     data, cluster = step.training.data, step.cluster
     if data is None:
         return []
@@ -64,7 +66,7 @@ def read_samples(step: StepBuilder) -> list[NDArray[np.int64]]:
 
 
 def _preparing(step: StepBuilder, load: Load, worker_s: float, least_s: float) -> list[NDArray[np.int64]]:
-    """Workers that load while the step computes; `least_s`: with all cores of the host at work."""
+    """Workers that load during the step; `least_s`: with all cores of the host at work."""
     workers = 1 if step.training.data is None else min(step.training.data.workers, max(1, load.stored_bytes))
     if worker_s <= 0:
         return [_reads(step, load.stored_bytes, load.requests, _START)]
@@ -128,14 +130,14 @@ def _picoseconds(seconds: NDArray[np.float64], key: str, what: str) -> NDArray[n
 
 
 def state_share(step: StepBuilder) -> NDArray[np.int64]:
-    """int64[pp]: bytes of a checkpoint that each rank of a stage holds, when all hold different ones."""
+    """int64[pp]: checkpoint bytes of each rank of a stage, if all have different ones."""
     saved = step.training.checkpoint
     each = 0.0 if saved is None else saved.bytes_per_parameter
     return np.ceil(distinct_parameters(step) * each).astype(np.int64)
 
 
 def save_state(step: StepBuilder, end: NDArray[np.int64], *, checkpoint: bool) -> list[NDArray[np.int64]]:
-    """Adds what this step saves.
+    """Adds the writes of this step.
 
     Args:
         step: The step.
@@ -146,7 +148,7 @@ def save_state(step: StepBuilder, end: NDArray[np.int64], *, checkpoint: bool) -
         What the end of the step waits for, int64[pp] each.
 
     Raises:
-        InputError: A value cannot be, or there is no other server for a copy.
+        InputError: A value is impossible, or there is no other server for a copy.
     """
     saved = step.training.checkpoint
     if saved is None:
@@ -218,11 +220,11 @@ def _copies_to_peers(step: StepBuilder, saved: Checkpoint) -> list[NDArray[np.in
 
 @dataclass(frozen=True)
 class _Saving:
-    """Who saves how much.
+    """The ranks that save, and their bytes.
 
     Attributes:
-        space: One task a rank, or one for all ranks that hold the same part of the model.
-        share: int64[pp], bytes that each saves.
+        space: One task per rank, or one for all ranks with the same part of the model.
+        share: int64[pp], bytes of each.
     """
 
     step: StepBuilder
@@ -238,7 +240,7 @@ class _Saving:
         return _Saving(step, saved, "rank", share)
 
     def synchronously(self, end: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The write, and the copy to the host that feeds it; all behind the end of the step."""
+        """The write, and the copy to the host before it; both after the end of the step."""
         end = self._keyed(self._gathered(end))
         written = self.written(self.share, behind(self.step) + 1, "write checkpoint")
         copied = self._host_copy(Stream.COPY, behind(self.step) + 1, slowest=True)
@@ -259,7 +261,7 @@ class _Saving:
         return self._add(Kind.WRITE, Stream.STORAGE, order, op, size_bytes=size_bytes)
 
     def _gathered(self, end: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The gather of the state to those who save, where they do not hold it."""
+        """The gather of the state to the saving ranks, unless they have it."""
         if self.space == "rank" or self.step.program.lattice.communicator_size("dp") == 1:
             return end
         order = behind(self.step)
@@ -273,7 +275,7 @@ class _Saving:
         )
 
     def _keyed(self, end: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The wait for the key service, where it is asked: nothing leaves the host before its key is there."""
+        """The wait for the key service, if used: nothing leaves the host before its key has arrived."""
         ranks = self.step.cluster.ranks
         writers = ranks if self.space == "rank" else ranks // self.step.program.lattice.communicator_size("dp")
         wait_s = stored.keys_s(self.saved, writers)
@@ -285,7 +287,7 @@ class _Saving:
         return keyed
 
     def _host_copy(self, stream: Stream, order: int, *, slowest: bool) -> NDArray[np.int64]:
-        """The copy to host memory; `slowest`: or what makes a file of it, where that is slower."""
+        """The copy to host memory; `slowest`: or the creation of the file, if that is slower."""
         rate = self.step.cluster.server.pcie_bps * self.saved.copy_share
         if slowest:
             rate = min(rate, stored.file_bps(self.saved))
@@ -309,7 +311,7 @@ class _Saving:
 
 
 def wait_for_storage(step: StepBuilder, reads: list[NDArray[np.int64]], saved: list[NDArray[np.int64]]) -> None:
-    """Ends the compute streams of ranks that wait for storage with a task of no length, so that the wait is seen."""
+    """Ends the compute streams of ranks that wait for storage with a zero-length task, so that the wait shows."""
     if reads:
         _marker(step, np.zeros(1, np.int64), "data", reads)
     if saved:

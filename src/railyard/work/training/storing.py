@@ -1,4 +1,4 @@
-"""What storage does to one variant: how samples are loaded, what a checkpoint takes, and what to do about either."""
+"""Effects of storage on one variant: sample loading, checkpoint time, and advice on either."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ TELLING = 0.01
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint takes; all 0 without checkpoints.
+    """Checkpoint times; all 0 without checkpoints.
 
     Attributes:
-        stall_s: How much longer a step is that ends with one.
-        write_s: Its writes with the storage system to themselves.
+        stall_s: Additional time of a step that ends with one.
+        write_s: Time of its writes with the storage system to themselves.
         read_s: The same bytes read back.
         writers: Ranks that write.
     """
@@ -47,10 +47,10 @@ class Saved:
 
 @dataclass(frozen=True)
 class StateFlows:
-    """The writes of a checkpoint and nothing else.
+    """Only the writes of a checkpoint.
 
     Attributes:
-        writers: How many.
+        writers: Number of writers.
     """
 
     graph: TaskGraph
@@ -63,10 +63,10 @@ class StateFlows:
 
 
 def state_flows(graph: TaskGraph, parts: int) -> StateFlows:
-    """The writes of a graph, each `parts` times as large.
+    """The writes of a graph, each scaled by `parts`.
 
     Args:
-        graph: Of a step that writes a checkpoint, or one part of it.
+        graph: Graph of a step that writes a checkpoint, or one part of it.
         parts: Steps over which the write is spread.
     """
     tasks = np.flatnonzero(graph.kind == Kind.WRITE)
@@ -99,15 +99,15 @@ def protected_s(section: Checkpoint, alone: StateFlows, write_s: float, read_s: 
 
 @dataclass(frozen=True)
 class Loading:
-    """How the samples of a step are loaded.
+    """Loading of a step's samples.
 
     Attributes:
-        read_s: For which a rank's bytes were on their way, mean.
+        read_s: Mean transfer time of a rank's bytes.
         worker_s: Additional time of one rank's workers per step.
-        wait_s: Of the step for data, mean over ranks, with what variation adds.
-        variation_s: Of it, because samples vary in size.
+        wait_s: Waiting of the step for data, mean over ranks, including variation.
+        variation_s: Part of it because samples vary in size.
         step_s: The whole step.
-        cores: Of the host for each rank that reads; infinite where not known.
+        cores: Host cores per reading rank; infinite if unknown.
     """
 
     load: Load
@@ -130,12 +130,12 @@ class Loading:
 
     @property
     def wanted_bps(self) -> float:
-        """That would make nobody wait, bit/s."""
+        """Rate at which no rank would wait, bit/s."""
         return self.load.stored_bytes * self.ranks * 8 / max(self.step_s - self.wait_s, 1e-12)
 
     @property
     def reached_bps(self) -> float:
-        """That storage delivers, bit/s."""
+        """Rate that storage delivers, bit/s."""
         return self.load.stored_bytes * self.ranks * 8 / self.step_s
 
     def section(self) -> DataFigures:
@@ -159,13 +159,13 @@ class Loading:
 
 
 def loading_of(job: Prepared, timeline: Record, step_s: float, waited_s: float) -> Loading | None:
-    """How the samples of a step were loaded; None where the job reads none.
+    """Loading of a step's samples; None if the job reads none.
 
     Args:
         job: The variant.
         timeline: Its step.
-        step_s: Its length.
-        waited_s: Of it for data, mean over ranks.
+        step_s: Length of the step.
+        waited_s: Waiting for data in it, mean over ranks.
     """
     data = job.training.data
     if data is None:
@@ -213,7 +213,7 @@ def checkpoint_of(job: Prepared, saved: Saved, step_s: float, taken: JobTime) ->
 def storage_warnings(
     job: Prepared, loading: Loading | None, saved: Saved, step_s: float, taken: JobTime
 ) -> Iterator[str]:
-    """What a user should know about waiting for storage."""
+    """Warnings about waiting for storage."""
     if loading is not None and loading.wait_s > TELLING * loading.step_s:
         yield _waiting(job, loading)
     section = job.training.checkpoint

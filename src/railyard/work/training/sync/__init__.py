@@ -1,4 +1,4 @@
-"""How replicas stay in step, and what software does to send less for it."""
+"""Synchronization of replicas, and methods to send less for it."""
 
 from railyard.work.training.sync.check import check_communication
 from railyard.work.training.sync.compression import OneBit, PowerSgd, Quantized, TopK, ZeroPlusPlus

@@ -1,4 +1,4 @@
-"""What cannot be combined, said in the words of the scenario."""
+"""Checks combinations of communication methods; errors use the scenario's keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_communication(training: Training) -> None:
-    """Accepts what a job does about limits of the network, or says everything that is wrong with it.
+    """Checks a job's communication methods and reports everything that is wrong with them.
 
     Raises:
         InputError: Keys are relative to the training section.
@@ -29,7 +29,7 @@ def check_communication(training: Training) -> None:
 
 
 def check_values(asked: Communication) -> None:
-    """Refuses values that no layout makes right; estimates divide by some of them.
+    """Rejects values that are wrong under any layout; estimates divide by some of them.
 
     Raises:
         InputError: Keys are relative to the training section.
@@ -44,7 +44,7 @@ def check_values(asked: Communication) -> None:
 
 
 def communicates(training: Training) -> bool:
-    """Whether a job's way of communicating works with its layout."""
+    """Whether a job's communication method works with its layout."""
     try:
         check_communication(training)
     except InputError:

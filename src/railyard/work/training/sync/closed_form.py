@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Design:
-    """One design that asks for something."""
+    """One design with a communication method."""
 
     row: int
     job: Training
@@ -50,7 +50,7 @@ class Design:
         return self.collective_s(leg.kind, leg.size_bytes, peers.of(leg.over), step)
 
     def collective_s(self, kind: CollectiveKind, size_bytes: float, ranks: int, stride: int) -> float:
-        """Time of a collective of so many ranks at a distance."""
+        """Time of a collective of a number of ranks at a distance."""
         if ranks <= 1 or size_bytes <= 0.0:
             return 0.0
         group = Group(np.array([float(ranks)]), np.array([float(stride)]))
@@ -65,13 +65,13 @@ class Design:
 
 @dataclass(frozen=True)
 class AdaptedDesigns:
-    """The designs of a table that do something about limits of the network."""
+    """The designs of a table with a communication method."""
 
     designs: tuple[Design, ...]
 
     @classmethod
     def of(cls, trainings: Sequence[Training], machines: Sequence[Machine]) -> AdaptedDesigns:
-        """Those of a table; designs that ask for nothing cost nothing."""
+        """Those of a table; the others cost nothing."""
         found = []
         for row, (job, machine) in enumerate(zip(trainings, machines, strict=True)):
             asked = job.communication
@@ -80,14 +80,14 @@ class AdaptedDesigns:
         return cls(tuple(found))
 
     def once(self, name: str, parameters: F, layers: F, reduce: F, gather: F) -> tuple[F, F, F]:
-        """Seconds of reducing and gathering a holding once a step, and of coding it; unhidden.
+        """Seconds to reduce and gather a holding once per step, and to encode it; not overlapped.
 
         Args:
             name: `dense` or `expert`.
-            parameters: Of a rank.
-            layers: In which they come.
-            reduce: Seconds of reductions without anything done to them.
-            gather: Seconds of gathers without anything done to them.
+            parameters: Parameters of a rank.
+            layers: Number of layers.
+            reduce: Seconds of reductions without a method.
+            gather: Seconds of gathers without a method.
         """
         reduce, gather, coding = reduce.copy(), gather.copy(), np.zeros_like(reduce)
         for design in self.designs:
@@ -108,14 +108,14 @@ class AdaptedDesigns:
         return reduce, gather, coding
 
     def each(self, name: str, held: tuple[F, F], gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
-        """Seconds of one micro-batch under ZeRO-3: gathers for forward and backward, scatter of a layer; coding of all.
+        """Seconds of one micro-batch under ZeRO-3: gathers for forward and backward, a layer's scatter; all encoding.
 
         Args:
             name: `dense` or `expert`.
-            held: Parameters of a rank, and the number of layers.
-            gather: Seconds of gathering a layer for forward, without anything done to it.
+            held: Parameters of a rank, and its number of layers.
+            gather: Seconds to gather a layer for forward without a method.
             again: The same for backward.
-            scatter: Seconds of reducing a layer's gradients, without anything done to them.
+            scatter: Seconds to reduce a layer's gradients without a method.
         """
         parameters, layers = held
         gather, again, scatter = gather.copy(), again.copy(), scatter.copy()
@@ -142,14 +142,14 @@ class AdaptedDesigns:
     def exposed(
         self, columns: Columns, windows: tuple[F, F, F], traffic: tuple[F, F], exposed: tuple[F, F]
     ) -> tuple[F, F]:
-        """Exposed seconds of reductions and gathers where updates are late or sent by priority.
+        """Exposed seconds of reductions and gathers if updates are late or sent by priority.
 
         Args:
             columns: The designs.
             windows: Forward and backward under which gathers and reductions of a plain step may run, and all
                 micro-batches, in seconds.
-            traffic: Reductions and gathers, unhidden.
-            exposed: What a plain step leaves of them.
+            traffic: Reductions and gathers, not overlapped.
+            exposed: Their exposed part in a plain step.
         """
         forward, backward, total = windows
         (reduce, gather), (gradient, parameter) = traffic, (exposed[0].copy(), exposed[1].copy())
@@ -166,7 +166,7 @@ class AdaptedDesigns:
         return gradient, parameter
 
     def meetings(self, pipeline: PipelineRanks, step: F) -> F:
-        """Seconds that meetings of workers add to a mean step."""
+        """Additional seconds of a mean step for synchronizing workers."""
         longer = np.zeros_like(step)
         for design in self.designs:
             updates = design.asked.meets()
@@ -191,7 +191,7 @@ def _stride(design: Design, name: str) -> int:
 def _reduce_once(
     design: Design, name: str, parameters: float, layers: float, *, peers: Peers, plain_s: float
 ) -> tuple[float, float]:
-    """Seconds of one holding's reductions, and of coding them."""
+    """Seconds of one holding's reductions, and of encoding them."""
     stride, asked = _stride(design, name), design.asked
     if asked.compression is not None:
         made = asked.compression.reduction(bundle(design.training, name, parameters / layers), peers)
@@ -214,7 +214,7 @@ def _reduce_once(
 
 
 def _gather(design: Design, parameters: float, layers: float, peers: Peers, stride: int) -> tuple[float, float]:
-    """Seconds of gathering parameters as sent, and of coding the own ones and decoding all."""
+    """Seconds to gather parameters as sent, and to encode the rank's own and decode all."""
     scheme = design.asked.compression
     assert scheme is not None
     size = parameters / layers * 2.0 * scheme.parameter_share
@@ -223,13 +223,13 @@ def _gather(design: Design, parameters: float, layers: float, peers: Peers, stri
 
 
 def gather_work(parameters: float, share: float, ranks: int) -> KernelWork:
-    """Coding the rank's own share of gathered parameters and decoding all."""
+    """Encoding the rank's own share of gathered parameters and decoding all."""
     shard = parameters / ranks
     return KernelWork((shard + parameters) * 2.0 * (1.0 + share), 0.0, 2.0)
 
 
 def _meeting(design: Design, name: str, parameters: float) -> tuple[float, KernelWork]:
-    """Seconds in which workers exchange all of a holding, and what the outer update computes."""
+    """Seconds for workers to exchange all of a holding, and the computation of the outer update."""
     updates, layout = design.asked.meets(), design.training.layout
     assert updates is not None
     peers = replica_peers(layout, name, design.domain)

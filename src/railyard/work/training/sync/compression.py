@@ -1,4 +1,4 @@
-"""Ways of sending fewer bytes for a gradient."""
+"""Compression of gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Compression(Ranged):
-    """A way of sending fewer bytes for a gradient; a frozen dataclass whose fields are its keys in a scenario.
+    """A gradient compression; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
@@ -29,16 +29,16 @@ class Compression(Ranged):
     published: ClassVar[tuple[Finding, ...]]
 
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
-        """What one reduction sends and computes."""
+        """Traffic and computation of one reduction."""
         raise NotImplementedError
 
     def state_bytes(self, bundle: Bundle, peers: Peers) -> float:
-        """Bytes that a rank keeps from step to step for these gradients."""
+        """Bytes that a rank keeps between steps for these gradients."""
         raise NotImplementedError
 
     @property
     def parameter_share(self) -> float:
-        """Bytes of a gathered parameter as sent, over those of 16 bits."""
+        """Bytes of a gathered parameter as sent, relative to 16 bits."""
         return 1.0
 
     @property
@@ -186,7 +186,7 @@ _SCALE_BITS = 32.0
 
 
 def share_of(bits: float, block: int) -> float:
-    """Bytes a number as sent: its bits and its part of the block's scale."""
+    """Bytes per number sent: its bits and its part of the block's scale."""
     return (bits + (_SCALE_BITS / block if bits < 16 else 0.0)) / 8.0
 
 

@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from railyard.work.training.spec import Training
     from railyard.work.training.sync.spec import Communication
 
-# Place of coding on the compute stream of a piece: behind its open collectives, in front of its sends.
+# Position of encoding on the compute stream of a piece: after its exposed collectives, before its sends.
 CODE = 180
 # Places of one holding's collectives behind a piece.
 LEGS = 8
 
 
 def asked_of(training: Training) -> Communication | None:
-    """What a job does about limits of the network; None where it changes nothing."""
+    """A job's communication methods; None if they change nothing."""
     asked = training.communication
     return None if asked is None or asked.plain else asked
 
 
 @dataclass(frozen=True)
 class _Made:
-    """Reductions of one holding by part, all of the same rounds and collectives."""
+    """Reductions of one holding by part, all with the same rounds and collectives."""
 
     by_part: dict[int, Reduction]
     peers: Peers
@@ -61,16 +61,17 @@ def reduce_coded(
 ) -> list[Pending]:
     """The reductions of a holding by the job's compression.
 
-    Coding runs on the compute stream, behind the computation of the piece: kernels that code beside kernels of the
-    backward pass slow both (Agarwal et al. 2022, arXiv 2103.00543). What is computed between two collectives is charged
-    there too, so that the collectives of a piece run in sequence, overlapping computation. What arrives is decoded at
-    the end of the step; where every micro-batch is reduced, that too stands behind the piece.
+    Encoding runs on the compute stream, after the computation of the piece: kernels that encode in parallel with the
+    backward pass slow both down (Agarwal et al. 2022, arXiv 2103.00543). Computation between two collectives is charged
+    there too, so that the collectives of a piece run in sequence, overlapping computation. Results are decoded at the
+    end of
+    the step or, if every micro-batch is reduced, after the piece.
 
     Args:
         step: The step.
-        holding: Of which parameters.
-        chosen: int64[n], pieces behind which they are reduced.
-        order: int64[n], place of the reduction of each.
+        holding: The parameters.
+        chosen: int64[n], pieces after which they are reduced.
+        order: int64[n], position of the reduction of each.
         counts: int64[parts], collectives of each part.
         after: int64[n], slots that they wait for in addition to their piece, or `NONE`.
     """
@@ -113,7 +114,7 @@ def _code(
     order: NDArray[np.int64],
     awaited: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """Coding on the compute stream, one task a piece."""
+    """Encoding on the compute stream, one task per piece."""
     device, fraction = step.cluster.accelerator, step.training.software.memory_fraction
     seconds = np.array([one.seconds(device, fraction) for one in work]) * count
     slots = step.program.add(
@@ -143,7 +144,7 @@ def _legs(
     count: NDArray[np.int64],
     coded: NDArray[np.int64],
 ) -> list[Pending]:
-    """The collectives of every piece, one behind another."""
+    """The collectives of every piece, in sequence."""
     pieces, overlapped = step.pieces, step.plan.reduce_overlapped
     parts = pieces.part[chosen].tolist()
     found: list[Pending] = []
@@ -170,11 +171,11 @@ def _legs(
 
 
 def gathered(step: StepBuilder, holding: Holding, op: NDArray[np.uint8] | None) -> tuple[float, str]:
-    """Bytes of a gathered parameter over those of 16 bits, and over which ranks it is gathered.
+    """Bytes of a gathered parameter relative to 16 bits, and the ranks over which it is gathered.
 
     Args:
         step: The step.
-        holding: Of which parameters.
+        holding: The parameters.
         op: The operations that they are gathered for, all alike; None where none waits.
     """
     asked = asked_of(step.training)
@@ -196,7 +197,7 @@ def decode_gathered(
     share: float,
     place: int,
 ) -> None:
-    """Decoding of gathered parameters, on the compute stream in front of the pass that needs them."""
+    """Decoding of gathered parameters, on the compute stream before the pass that needs them."""
     if share == 1.0 or not len(chosen):
         return
     pieces = step.pieces
@@ -219,7 +220,7 @@ def decode_gathered(
 
 
 def sparse_sizes(step: StepBuilder, holding: Holding, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Gradient bytes of every part, without those of a table that is sent as rows."""
+    """Gradient bytes of every part, without those of a table whose rows are sent."""
     asked = asked_of(step.training)
     if asked is None or asked.sparse is None or holding.name != "dense":
         return sizes
@@ -233,7 +234,7 @@ def sparse_sizes(step: StepBuilder, holding: Holding, sizes: NDArray[np.int64]) 
 def reduce_rows(
     step: StepBuilder, holding: Holding, chosen: NDArray[np.int64], order: NDArray[np.int64]
 ) -> list[Pending]:
-    """The gather of touched rows behind the piece that ends with the embedding; their sum ends the step."""
+    """The gather of touched rows after the piece that ends with the embedding; their sum ends the step."""
     asked, pieces = asked_of(step.training), step.pieces
     if asked is None or asked.sparse is None or holding.name != "dense":
         return []

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SyncLedger:
-    """Of the rank that holds most, a step on average.
+    """Averages per step of the rank with the largest state.
 
     Attributes:
-        plain_bytes: That it would send to other replicas if the job did nothing.
-        sent_bytes: That it sends.
+        plain_bytes: Bytes that it would send to other replicas without a method.
+        sent_bytes: Bytes that it sends.
         plain_across_bytes, sent_across_bytes: The same of what leaves its scale-up domain.
-        kept_bytes: Of device memory that this takes beyond parameters, gradients and optimizer.
+        kept_bytes: Device memory that the method needs beyond parameters, gradients and optimizer.
         between: Bytes that leave a worker for each of its ranks, if all met in every step and as it is; None where they
             do.
-        parts: What is used: name, kind and values.
+        parts: Methods in use: name, kind and values.
         published: What papers report about convergence.
     """
 
@@ -93,7 +93,7 @@ def _times(plain: float, sent: float) -> str:
 
 
 def ledger(training: Training, domain: int) -> SyncLedger | None:
-    """The price of a job's way of communicating; None where it changes nothing.
+    """Cost of a job's communication method; None if it changes nothing.
 
     Args:
         training: The job.
@@ -168,7 +168,7 @@ def _bytes_of(legs: Iterable[Leg], peers: Peers, *, across: bool) -> float:
 
 
 def _often(job: Training) -> int:
-    """Times a step that gradients are reduced."""
+    """Gradient reductions per step."""
     layout = job.layout
     return layout.micro_batches if layout.zero >= 2 and layout.pp == 1 else 1
 

@@ -1,4 +1,4 @@
-"""Local updates: replicas step by themselves and meet every H steps (local SGD, DiLoCo, streaming DiLoCo)."""
+"""Local updates: replicas step on their own and synchronize every H steps (local SGD, DiLoCo, streaming DiLoCo)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from railyard.work.training.sync.wire import Finding, KernelWork
 
 
 class LocalUpdates(Ranged):
-    """How replicas that step by themselves meet; a frozen dataclass whose fields are its keys in a scenario.
+    """How replicas with local steps synchronize; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         kind: Its name.
         published: What its papers report about convergence.
-        partners: With whom a site exchanges: `all` (a ring, everybody waits), `server` (one place, nobody waits),
-            `pairs` (one other at a time, nobody waits), `present` (those there).
-        state_bytes: Kept for each parameter, beyond what the inner optimizer keeps.
+        partners: The partners of a site: `all` (a ring, all sites wait), `server` (one place, no waiting), `pairs` (one
+            other site at a time, no waiting), `present` (the available ones).
+        state_bytes: Bytes per parameter in addition to the inner optimizer's.
         update_bytes: Moved through memory for each parameter by an outer update: an average is read and written, in 32
             and in 16 bits.
     """
@@ -31,12 +31,12 @@ class LocalUpdates(Ranged):
 
     @property
     def inner_steps(self) -> int:
-        """Steps between two meetings over the same parameters (H)."""
+        """Steps between two synchronizations of the same parameters (H)."""
         return 1
 
     @property
     def workers(self) -> int:
-        """Groups of replicas that step together; 0 is every replica, or site, by itself."""
+        """Groups of replicas that step together; 0: every replica, or site, alone."""
         return 0
 
     @property
@@ -46,7 +46,7 @@ class LocalUpdates(Ranged):
 
     @property
     def bits(self) -> float:
-        """Of a number as sent."""
+        """Bits of a number as sent."""
         return float(self.outer_bits)
 
     @property
@@ -56,7 +56,7 @@ class LocalUpdates(Ranged):
 
     @property
     def overlap(self) -> float:
-        """Steps of computation under which a fragment may be sent."""
+        """Steps of computation that can overlap sending a fragment."""
         return 0.0
 
 
