@@ -55,7 +55,7 @@ ALLOWED = (
     ("railyard/kit/table.py", {"shutil.copy2(source, target, follow_symlinks=False)"}),
     # No files.
     ("railyard/face/verbs/serve.py", {"webbrowser.open(address)"}),
-    ("railyard/work/operate/loop.py", {"self.scheduler.open(window)"}),
+    ("railyard/work/operate/running.py", {"self.scheduler.open(window)"}),
     ("railyard/work/operate/scheduler.py", {"self.open(window)"}),
     # Streams that `opened` gave, or bytes.
     ("railyard/face/api/query.py", {"pl.read_ipc(BytesIO(done.stdout))"}),

@@ -155,9 +155,9 @@ def test_constants_left_out_come_back(tmp_path, known):
     found = {one.without: one for one in left.left_out(logs)}
     assert set(found) == {"AWS", "Vultr"}
     assert not left.kept(logs, "Vultr")
-    index = [constant.name for constant in left.CONSTANTS].index("python_us")
+    index = [constant.name for constant in left.FITTED].index("python_us")
     without = logs.fit_without("Vultr")
-    assert np.exp(without.x[index]) > 1.2 * left.CONSTANTS[index].prior
+    assert np.exp(without.x[index]) > 1.2 * left.FITTED[index].prior
     left.write([without], tmp_path / "left_out.csv")
     (again,) = left.read(tmp_path / "left_out.csv")
     assert again.without == "Vultr"
@@ -198,7 +198,7 @@ def test_a_table_without_a_constant_is_refused(tmp_path):
 def test_shipped_constants_are_those_of_the_fit():
     """Rounded to two or three digits; `validation/tools/collectives_left_out.py --out` writes the table anew."""
     everyone = next(fit for fit in left.read(LEFT_OUT) if fit.without == "none")
-    for constant, value in zip(left.CONSTANTS, np.exp(everyone.x), strict=True):
+    for constant, value in zip(left.FITTED, np.exp(everyone.x), strict=True):
         assert constant.get(CONSTANTS) == pytest.approx(value, rel=0.03), constant.name
 
 
@@ -215,7 +215,7 @@ def test_the_operator_left_out_is_predicted_within_the_goals(known):
 
 def test_one_constant_is_replaced_and_the_others_stay():
     """Each put into a copy, those of the product too; what was there before does not move."""
-    for constant in left.CONSTANTS:
+    for constant in left.FITTED:
         changed = constant.put(CONSTANTS, constant.prior)
         assert constant.get(changed) == constant.prior
         assert constant.put(changed, constant.get(CONSTANTS)) == CONSTANTS

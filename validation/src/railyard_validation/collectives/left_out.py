@@ -94,7 +94,7 @@ class FittedWithout:
 
     Attributes:
         without: Operator whose logs were left out, or month from which on all were; `none` where none was.
-        x: Their logarithms, in the order of `CONSTANTS`.
+        x: Their logarithms, in the order of `FITTED`.
     """
 
     without: str
