@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[1]
-MATRIX = ROOT / "tests" / "packet" / "data" / "perm_16n_16c_2MB.cm"
+MATRIX = ROOT / "tests" / "engine" / "packet" / "data" / "perm_16n_16c_2MB.cm"
 THREADS = (1, 2, 16)
 STEP = {
     "name": "step",
