@@ -150,15 +150,10 @@ struct Driver {
   /// Everything that is due up to `end`; false when nothing is left.
   bool run(Ps end = std::int64_t{1} << 60) {
     Due due;
-    while (context.wheel.pop(due)) {
-      if (due.time > end) {
-        context.wheel.push(due.time, due.what, due.tie);
-        context.now = end;
-        return true;
-      }
-      dispatch(due);
-    }
-    return false;
+    while (context.wheel.pop(due, end + 1)) dispatch(due);
+    if (context.wheel.next_time() == kNever) return false;
+    context.now = end;
+    return true;
   }
 
   std::size_t received(std::uint32_t flow) const {
