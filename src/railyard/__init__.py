@@ -15,7 +15,7 @@ _LAZY = {
     "Fabric": "railyard.work.scenario.cluster:NetworkSection",
     "Job": "railyard.work.scenario.workload:JobSection",
     "Record": "railyard.graph.record",
-    "ask": "railyard.face.verb",
+    "command": "railyard.face.verb",
 }
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
     "Record",
     "Run",
     "__version__",
-    "ask",
+    "command",
     "compare",
     "explain",
     "load",

@@ -5,7 +5,7 @@ from railyard.face.api import load as load
 from railyard.face.api import query as query
 from railyard.face.api import run as run
 from railyard.face.api import simulate as simulate
-from railyard.face.verb import ask as ask
+from railyard.face.verb import command as command
 from railyard.graph.record import Record as Record
 from railyard.kit.errors import InputError as InputError
 from railyard.kit.errors import RailyardError as RailyardError
@@ -22,7 +22,7 @@ __all__ = [
     "Record",
     "Run",
     "__version__",
-    "ask",
+    "command",
     "compare",
     "explain",
     "load",

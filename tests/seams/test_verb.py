@@ -40,7 +40,7 @@ PYTHON = """
 import railyard
 from railyard.face.verb import on_page
 verb, page = on_page()["count"]
-print(railyard.ask("count", "mine.yaml", times=3), page.title, [one.title for one in verb.inputs])
+print(railyard.command("count", "mine.yaml", times=3), page.title, [one.title for one in verb.inputs])
 """
 
 

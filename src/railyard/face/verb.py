@@ -1,7 +1,8 @@
 """The record of a verb: a question with its arguments, declared once.
 
-The command, the form of the page, the HTTP API, `railyard.ask` and the reference pages come from it. A verb is added
-by one file in `verbs/`, whose function takes a `Request` and the arguments; its docstring is the help of the command.
+The command, the form of the page, the HTTP API, `railyard.command` and the reference pages come from it. A verb is
+added by one file in `verbs/`, whose function takes a `Request` and the arguments; its docstring is the help of the
+command.
 """
 
 from __future__ import annotations
@@ -272,7 +273,7 @@ def of_page(name: str) -> tuple[Verb, Page]:
     return known[name]
 
 
-def ask(
+def command(
     name: str,
     scenario: str | Path | Mapping[str, Any] | Scenario | None = None,
     *,
@@ -282,7 +283,7 @@ def ask(
     progress: Callable[[str, float], None] | None = None,
     **arguments: Any,
 ) -> Any:
-    """Asks a question from Python: `railyard.ask("check", "scenario.yaml")`.
+    """Asks what a command asks, from Python: `railyard.command("check", "scenario.yaml")`.
 
     Args:
         name: A command that answers in a document, such as `check`, `tune`, `audit`, `diagnose` or `place`.
