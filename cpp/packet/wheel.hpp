@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/big_vector.hpp"
@@ -79,12 +80,12 @@ class Wheel {
 
   explicit Wheel(int shift) : shift_(shift) { head_.fill(kNone); tail_.fill(kNone); }
 
-  RAILYARD_CHECKED_ONLY(bool looks_ahead = false;)
-
   void push(Ps time, std::uint32_t what) { push(time, what, what); }
 
-  /// PRE: at one time no two events have the same tie, unless their order does not matter.
+  /// PRE: not before the event that was taken last; at one time no two events have the same tie, unless their order does
+  /// not matter.
   void push(Ps time, std::uint32_t what, std::uint32_t tie) {
+    RAILYARD_INVARIANT(time >= clock_);
     const std::int64_t window = time >> shift_;
     const Due due{time, what, tie};
     if (window <= base_) {
@@ -109,13 +110,13 @@ class Wheel {
       if (next_ < sorted_.size() && (late_.empty() || !late_.top().before(sorted_[next_]))) {
         if (sorted_[next_].time >= until) return false;
         due = sorted_[next_++];
-        check_order(due);
+        RAILYARD_CHECKED_ONLY(clock_ = due.time;)
         return true;
       }
       if (!late_.empty()) {
         if (late_.top().time >= until) return false;
         due = late_.pop();
-        check_order(due);
+        RAILYARD_CHECKED_ONLY(clock_ = due.time;)
         return true;
       }
       if (!open()) return false;
@@ -128,14 +129,7 @@ class Wheel {
   }
 
  private:
-  /// The clock never goes back, but where the fabric handles some events ahead of their time.
-  void check_order(const Due& due) {
-    RAILYARD_INVARIANT(looks_ahead || due.time >= clock_);
-    RAILYARD_CHECKED_ONLY(clock_ = due.time;)
-    static_cast<void>(due);
-  }
-
-  RAILYARD_CHECKED_ONLY(Ps clock_ = std::numeric_limits<Ps>::min();)
+  RAILYARD_CHECKED_ONLY(Ps clock_ = std::numeric_limits<Ps>::min();)  // of the event that was taken last
   static constexpr std::uint32_t kNone = 0xffffffffu;
   static constexpr std::size_t kChunk = 62;
   static constexpr std::size_t kFew = 24;

@@ -37,7 +37,6 @@ ScheduledFabric::ScheduledFabric(Context& context)
       next_paused_(std::size_t{context.hosts} * EgressPort::kClasses, kNone),
       rate_bps_(context.network.rate_bps.begin(), context.network.rate_bps.end()),
       carried_(context.network.link_source.size(), 0) {
-  RAILYARD_CHECKED_ONLY(context.wheel.looks_ahead = true;)  // a leaf's work within its slack is done early
   need(context.hosts < (1u << (kTaskShift - 4)), "a scheduled fabric of more than four million hosts");
   number_ports();
   for (const std::int32_t failed : context.options.failed_links) {

@@ -135,7 +135,8 @@ class Interface {
       if (!anything_ready(nic, host)) return;
     }
     nic.slot = true;
-    context_.wheel.push(nic.busy_until, event(Event::slot, host));
+    // WHY not `busy_until` alone: it has passed where a held-back control packet used up this turn.
+    context_.wheel.push(std::max(context_.now, nic.busy_until), event(Event::slot, host));
   }
 
   /// Whether the first control packet or a flow of any class could go; asks the fabric, which then knows who waits.
