@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import settings_faults
@@ -27,7 +26,7 @@ from railyard.work.study import compose
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
-    from railyard.cluster.network_table import FoundCable, NetworkTable
+    from railyard.cluster.network_table import NetworkTable
 
 KINDS = ("missing", "wrong-speed", "swapped", "mislabelled", "wrong-length")
 
@@ -87,49 +86,40 @@ def injected(
     discovery: NetworkTable, dice: random.Random, count: int
 ) -> tuple[NetworkTable, set[tuple[str, frozenset[str]]], dict[frozenset[str], int]]:
     """The network with faults, what an audit has to say, and which cables are slow."""
-    cables: list[FoundCable | None] = list(discovery.cables)
-    free = dice.sample(range(len(cables)), len(cables))
+    built, gone = discovery, set[int]()
+    free = dice.sample(range(len(discovery.ports)), len(discovery.ports))
     want: set[tuple[str, frozenset[str]]] = set()
     slow: dict[frozenset[str], int] = {}
     for at in range(count):
         if not free:
             break
-        number = free.pop()
-        cable, kind = discovery.cables[number], KINDS[at % len(KINDS)]
+        number, kind = free.pop(), KINDS[at % len(KINDS)]
+        before = frozenset(discovery.both_ends(number))
         if kind == "swapped":
-            other = next(
-                (one for one in free if discovery.cables[one].b != cable.b and same(discovery, one, number)), None
-            )
+            other = next((one for one in free if same(discovery, one, number)), None)
             if other is None:
                 continue
             free.remove(other)
-            far = discovery.cables[other]
-            pair = replace(cable, b=far.b, b_port=far.b_port), replace(far, b=cable.b, b_port=cable.b_port)
-            cables[number], cables[other] = pair
-            want.add((kind, ends(discovery, pair[0]) | ends(discovery, pair[1])))
+            built = built.exchanged([number, other])
+            want.add((kind, frozenset(built.both_ends(number) + built.both_ends(other))))
             continue
-        changed = {
-            "missing": None,
-            "wrong-speed": replace(cable, rate_bps=cable.rate_bps // 4),
-            "mislabelled": replace(cable, b_port=f"9{at:03d}"),
-            "wrong-length": replace(cable, length_m=cable.length_m * 1.2 + 1),
-        }[kind]
-        cables[number] = changed
-        want.add((kind, ends(discovery, changed or cable)))
         if kind == "wrong-speed":
-            slow[ends(discovery, cable)] = number
-    return replace(discovery, cables=tuple(cable for cable in cables if cable is not None)), want, slow
+            built = built.edited(rate_bps={number: built.rate_bps[number] // 4})
+            slow[before] = number
+        elif kind == "mislabelled":
+            built = built.edited(ports={number: (built.ports[number][0], f"9{at:03d}")})
+        elif kind == "wrong-length":
+            built = built.edited(length_m={number: built.length_m[number] * 1.2 + 1})
+        else:
+            gone.add(number)
+        want.add((kind, frozenset(built.both_ends(number))))
+    return built.without(gone), want, slow
 
 
 def same(discovery: NetworkTable, one: int, other: int) -> bool:
-    """Whether two cables are of one tier and begin in different devices."""
-    a, b = discovery.cables[one].a, discovery.cables[other].a
-    return a != b and discovery.devices[a].kind == discovery.devices[b].kind
-
-
-def ends(discovery: NetworkTable, cable: FoundCable) -> frozenset[str]:
-    pairs = ((cable.a, cable.a_port), (cable.b, cable.b_port))
-    return frozenset(f"{discovery.devices[device].described}[{port}]" for device, port in pairs)
+    """Whether two cables are of one tier and have no end in the same device."""
+    a, b = discovery.ends[one], discovery.ends[other]
+    return bool((a != b).all()) and discovery.kind[a[0]] == discovery.kind[b[0]]
 
 
 if __name__ == "__main__":

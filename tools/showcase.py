@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,19 +132,11 @@ def _mistaken(scenario: Path) -> NetworkTable:
     draft = load.load(scenario)
     plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
     found = drawn(plan, 0, next(one for one in dialects(plan, 0) if one.name == "infiniband"))
-    cables = list(found.cables)
-    between = [
-        at for at, one in enumerate(cables) if all(found.devices[end].kind == "switch" for end in (one.a, one.b))
-    ]
-    access = [at for at in range(len(cables)) if at not in set(between)]
+    between, access = found.between.tolist(), found.access.tolist()
     slow, host, one, other = between[9], access[33], between[12], between[len(between) // 2 + 7]
-    cables[slow] = replace(cables[slow], rate_bps=cables[slow].rate_bps // 4)
-    cables[host] = replace(cables[host], rate_bps=cables[host].rate_bps // 2)
-    here, there = cables[one], cables[other]
-    cables[one] = replace(here, b=there.b, b_port=there.b_port)
-    cables[other] = replace(there, b=here.b, b_port=here.b_port)
+    rates = {slow: found.rate_bps[slow] // 4, host: found.rate_bps[host] // 2}
     gone = {between[3], between[4], between[-5], access[70]}
-    return replace(found, cables=tuple(one for at, one in enumerate(cables) if at not in gone))
+    return found.edited(rate_bps=rates).exchanged([one, other]).without(gone)
 
 
 def _call(*words: object, allowed: Sequence[int] = (0,)) -> None:

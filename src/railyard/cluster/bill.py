@@ -150,8 +150,8 @@ def _patched(cluster: Cluster, patching: Patching | None, tier: int) -> tuple[in
     """Cables of a tier (tiers counted over all networks) that go through panels, and their trunks."""
     if patching is None:
         return 0, 0
-    ends = hall_of(cluster).ends
-    numbers = ends.number[(ends.tier == tier) & (patching.trunk >= 0)]
+    cables = hall_of(cluster).cables
+    numbers = cables.number[(cables.tier == tier) & (patching.trunk >= 0)]
     return len(np.unique(numbers)), int(np.count_nonzero(patching.trunk_tier == tier))
 
 

@@ -1,18 +1,18 @@
-"""Result of a discovery: devices with ports, and the cables between them."""
+"""The network as a table: devices with ports and the cables between them, found by a tool or planned."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -171,57 +171,6 @@ End = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class FoundDevice:
-    """A switch, or a port of a host.
-
-    Attributes:
-        key: Unique in its file: a GUID, a chassis.
-        name: Name of the switch, or of the port's host.
-        kind: "switch", "host", or "aggregation" for the reduction engine inside a switch.
-        part: Interface of a host, such as mlx5_0; otherwise empty.
-        ports: Number of ports; 0 if the file does not say.
-        label: Name in the file, if different.
-        chassis: Key of the director that a board belongs to; empty for a stand-alone switch.
-    """
-
-    key: str
-    name: str
-    kind: str
-    part: str = ""
-    ports: int = 0
-    line: int = 0
-    label: str = ""
-    file: str = ""
-    chassis: str = ""
-
-    @property
-    def described(self) -> str:
-        """Its name in the file."""
-        return self.label or self.name
-
-
-@dataclass(frozen=True)
-class FoundCable:
-    """A cable, listed once.
-
-    Attributes:
-        a, b: Rows of its devices, the lower first.
-        rate_bps, a_mtu, b_mtu, length_m, lanes: 0 if not known; frames in bytes.
-    """
-
-    a: int
-    a_port: str
-    b: int
-    b_port: str
-    rate_bps: int = 0
-    line: int = 0
-    a_mtu: int = 0
-    b_mtu: int = 0
-    length_m: float = 0.0
-    lanes: int = 0
-
-
-@dataclass(frozen=True)
 class Twins:
     """Devices that share an identity (`what`: "GUID", "MAC address" or "name") that should be unique."""
 
@@ -230,11 +179,24 @@ class Twins:
     devices: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkTable:
-    """Devices and the cables between them, found or planned, as rows and as columns.
+    """Devices and the cables between them, found or planned, as columns; figures are 0 where not known.
 
     Attributes:
+        key: Name of each device, unique in its file: a GUID, a chassis.
+        name: Name of the switch, or of the port's host.
+        label: Name in the file.
+        kind: "switch", "host" (or a port of one), "aggregation" for the reduction engine inside a switch.
+        part: Interface of a host, such as mlx5_0; otherwise empty.
+        chassis: Key of the director that a board belongs to; empty for a stand-alone switch.
+        sockets: Number of ports of each device.
+        ends: int32[cables, 2], devices.
+        ports: Names of the ports at both ends.
+        rate_bps: int64[cables].
+        mtu: int64[cables, 2], largest frames at both ends, bytes.
+        length_m: float64[cables].
+        lanes: int64[cables].
         problems: What could not be read, with its location.
         addresses: Device and port by their names in other tools: `lid 6`, or a port's GUID in hexadecimal digits,
             `100019`.
@@ -243,31 +205,80 @@ class NetworkTable:
     """
 
     file: str
-    devices: tuple[FoundDevice, ...]
-    cables: tuple[FoundCable, ...]
+    key: list[str]
+    name: list[str]
+    label: list[str]
+    kind: list[str]
+    part: list[str]
+    chassis: list[str]
+    sockets: list[int]
+    ends: NDArray[np.int32]
+    ports: list[tuple[str, str]]
+    rate_bps: NDArray[np.int64]
+    mtu: NDArray[np.int64]
+    length_m: NDArray[np.float64]
+    lanes: NDArray[np.int64]
     problems: tuple[Problem, ...] = ()
     addresses: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     twins: tuple[Twins, ...] = ()
 
+    @classmethod
+    def of(
+        cls, file: str, name: list[str], kind: list[str], cables: Iterable[tuple[int, str, int, str]], **known: Any
+    ) -> NetworkTable:
+        """A table with some of the columns.
+
+        Args:
+            file: Where it comes from.
+            name: Name of each device; also its key and label, unless these are given.
+            kind: See the class.
+            cables: Device and port at both ends of each cable.
+            known: Other columns.
+        """
+        listed, devices = list(cables), len(name)
+        ends = np.array([(a, b) for a, _, b, _ in listed], np.int32).reshape(-1, 2)
+        columns: dict[str, Any] = {
+            **dict.fromkeys(("key", "label"), name),
+            **dict.fromkeys(("part", "chassis"), [""] * devices),
+            "sockets": [0] * devices,
+            **dict.fromkeys(("rate_bps", "lanes"), np.zeros(len(listed), np.int64)),
+            "mtu": np.zeros((len(listed), 2), np.int64),
+            "length_m": np.zeros(len(listed)),
+            **known,
+        }
+        return cls(file=file, name=name, kind=kind, ends=ends, ports=[(p, q) for _, p, _, q in listed], **columns)
+
+    def edited(self, **changes: Mapping[int, Any]) -> NetworkTable:
+        """The same with other values in some rows of some columns: `edited(rate_bps={3: 0})`."""
+        columns: dict[str, Any] = {name: getattr(self, name).copy() for name in changes}
+        for name, values in changes.items():
+            for row, value in values.items():
+                columns[name][row] = value
+        return replace(self, **columns)
+
+    def exchanged(self, numbers: Sequence[int]) -> NetworkTable:
+        """The same with the upper end of each of these cables where that of the next is."""
+        ends, ports = {}, {}
+        for one, other in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
+            ends[one] = self.ends[one, 0], self.ends[other, 1]
+            ports[one] = self.ports[one][0], self.ports[other][1]
+        return self.edited(ends=ends, ports=ports)
+
+    def without(self, cables: Collection[int]) -> NetworkTable:
+        """The same with some cables less."""
+        rows = np.setdiff1d(np.arange(len(self.ports)), list(cables))
+        columns = {name: getattr(self, name)[rows] for name in ("ends", "rate_bps", "mtu", "length_m", "lanes")}
+        return replace(self, **columns, ports=[self.ports[row] for row in rows.tolist()])
+
     @cached_property
     def switch(self) -> NDArray[np.bool_]:
         """bool[devices]."""
-        return np.array([device.kind == "switch" for device in self.devices], np.bool_)
+        return np.array([kind == "switch" for kind in self.kind], np.bool_)
 
     @cached_property
     def host(self) -> NDArray[np.bool_]:
         """bool[devices], ports of hosts."""
-        return np.array([device.kind == "host" for device in self.devices], np.bool_)
-
-    @cached_property
-    def ends(self) -> NDArray[np.int32]:
-        """int32[cables, 2], devices."""
-        return np.array([(cable.a, cable.b) for cable in self.cables], np.int32).reshape(-1, 2)
-
-    @cached_property
-    def rate_bps(self) -> NDArray[np.int64]:
-        """int64[cables], 0 if not known."""
-        return np.array([cable.rate_bps for cable in self.cables], np.int64)
+        return np.array([kind == "host" for kind in self.kind], np.bool_)
 
     @cached_property
     def between(self) -> NDArray[np.int64]:
@@ -292,21 +303,25 @@ class NetworkTable:
         return np.bincount(self.access_ends[:, 0], minlength=len(self.switch))
 
     @cached_property
+    def far_ends(self) -> list[list[tuple[str, int, int, str]]]:
+        """For each device, its cables: own port, number, and the device and port at the far end."""
+        out: list[list[tuple[str, int, int, str]]] = [[] for _ in self.name]
+        for number, ((a, b), (port, far_port)) in enumerate(zip(self.ends.tolist(), self.ports, strict=True)):
+            out[a].append((port, number, b, far_port))
+            out[b].append((far_port, number, a, port))
+        return out
+
+    @cached_property
     def cables_of(self) -> list[dict[str, int]]:
         """For each device, its cables by port."""
-        out: list[dict[str, int]] = [{} for _ in self.devices]
-        for number, cable in enumerate(self.cables):
-            out[cable.a][cable.a_port] = number
-            out[cable.b][cable.b_port] = number
-        return out
+        return [{port: number for port, number, _, _ in mine} for mine in self.far_ends]
 
     @cached_property
     def named_ends(self) -> list[tuple[End, End]]:
         """Device and port at both ends of each cable, with one spelling for each port."""
-        names = [device.described for device in self.devices]
         return [
-            ((names[cable.a], same_port(cable.a_port)), (names[cable.b], same_port(cable.b_port)))
-            for cable in self.cables
+            ((self.label[a], same_port(port)), (self.label[b], same_port(far)))
+            for (a, b), (port, far) in zip(self.ends.tolist(), self.ports, strict=True)
         ]
 
     @cached_property
@@ -321,20 +336,15 @@ class NetworkTable:
     @cached_property
     def _numbers(self) -> dict[str, int]:
         out: dict[str, int] = {}
-        for number, device in enumerate(self.devices):
-            for name in (device.described, device.key, device.name):
+        for number, names in enumerate(zip(self.label, self.key, self.name, strict=True)):
+            for name in names:
                 out.setdefault(name.lower(), number)
-        for name, (number, _) in self.addresses.items():
-            out.setdefault(name, number)
-        return out
+        return {name: number for name, (number, _) in self.addresses.items()} | out
 
     @cached_property
     def _in_port(self) -> dict[tuple[int, str], int]:
-        return {
-            end: number
-            for number, one in enumerate(self.cables)
-            for end in ((one.a, same_port(one.a_port)), (one.b, same_port(one.b_port)))
-        }
+        ports = enumerate(self.far_ends)
+        return {(device, same_port(port)): number for device, mine in ports for port, number, _, _ in mine}
 
     def number(self, name: str) -> int | None:
         """Row of a device by its name, key, address or GUID."""
@@ -347,8 +357,7 @@ class NetworkTable:
 
     def port(self, cable: int, device: int) -> str:
         """Port of a cable at one of its devices."""
-        found = self.cables[cable]
-        return found.a_port if found.a == device else found.b_port
+        return self.ports[cable][int(self.ends[cable, 0] != device)]
 
     def far_end(self, end: End) -> End | None:
         """The other end of the cable at an end."""
@@ -360,26 +369,22 @@ class NetworkTable:
 
     def end_words(self, device: int, port: str) -> str:
         """`leaf1[5]`: a device as named in its file, and a port."""
-        return f"{self.devices[device].described}[{port}]"
+        return f"{self.label[device]}[{port}]"
+
+    def both_ends(self, cable: int) -> tuple[str, str]:
+        """Both ends of a cable in words."""
+        (a, b), (port, far_port) = self.ends[cable].tolist(), self.ports[cable]
+        return self.end_words(a, port), self.end_words(b, far_port)
 
     def cable_words(self, device: int, port: str) -> tuple[str, str]:
         """A port and the far end of its cable in words; `UNKNOWN` if it has none."""
         mine, number = self.end_words(device, port), self.cable_in(device, port)
         if number is None:
             return mine, UNKNOWN
-        cable = self.cables[number]
-        near = cable.a == device and same_port(cable.a_port) == same_port(port)
-        return mine, self.end_words(cable.b, cable.b_port) if near else self.end_words(cable.a, cable.a_port)
+        near = self.ends[number, 0] == device and same_port(self.ports[number][0]) == same_port(port)
+        return mine, self.both_ends(number)[int(near)]
 
     def cables_of_host(self, name: str) -> tuple[int, ...]:
         """Cables of all ports of a host."""
-        mine = {number for number, device in enumerate(self.devices) if device.name == name}
-        return tuple(number for number, one in enumerate(self.cables) if one.a in mine or one.b in mine)
-
-    def neighbours(self) -> list[list[int]]:
-        """Neighbors of each device, once per cable."""
-        found: list[list[int]] = [[] for _ in self.devices]
-        for one, other in self.ends.tolist():
-            found[one].append(other)
-            found[other].append(one)
-        return found
+        mine = np.array(self.name, object) == name
+        return tuple(np.flatnonzero(mine[self.ends].any(axis=1)).tolist())

@@ -17,7 +17,7 @@ from railyard.ask.deploy.cabling import dialects, drawn
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.fault import DegradeLink
 from railyard.cluster.fault.downs import LinkDown
-from railyard.cluster.network_table import DIALECTS, NetworkTable
+from railyard.cluster.network_table import DIALECTS
 from railyard.graph import Job
 from railyard.work.study.study import prepare
 
@@ -177,51 +177,50 @@ KINDS = (
 )
 
 
-def end(discovery, device, port):
-    return f"{discovery.devices[device].described}[{port}]"
-
-
-def ends(discovery, cable):
-    return frozenset((end(discovery, cable.a, cable.a_port), end(discovery, cable.b, cable.b_port)))
-
-
 def injected(discovery, dice, count):
     """The network with faults; and what an audit has to say: kind and ends, of a swap those of both cables."""
-    cables, want = list(discovery.cables), set()
-    between = [n for n, c in enumerate(cables) if discovery.devices[c.a].kind == discovery.devices[c.b].kind]
-    free = dice.sample(between, min(len(between), 3 * count))
-    devices = [*discovery.devices, replace(discovery.devices[0], key="stranger", name="stranger", label="stranger")]
+    alike = discovery.switch[discovery.ends[:, 0]] == discovery.switch[discovery.ends[:, 1]]
+    free = dice.sample(between := np.flatnonzero(alike).tolist(), min(len(between), 3 * count))
+    names = {"key": "stranger", "name": "stranger", "label": "stranger", "part": "", "chassis": "", "sockets": 0}
+    built = replace(
+        discovery,
+        **{column: [*getattr(discovery, column), value] for column, value in names.items()},
+        kind=[*discovery.kind, discovery.kind[0]],
+    )
+    gone, want = set(), set()
     for at in range(count):
-        number = free.pop()
-        cable, kind = cables[number], KINDS[at % len(KINDS)]
+        number, kind = free.pop(), KINDS[at % len(KINDS)]
+        (a, b), (port, _) = discovery.ends[number].tolist(), discovery.ports[number]
         if kind == "swapped":
-            other = next(n for n in free if cables[n].a != cable.a and cables[n].b != cable.b)
+            other = next(n for n in free if (discovery.ends[n] != (a, b)).all())
             free.remove(other)
-            far = cables[other]
-            cables[number] = replace(cable, b=far.b, b_port=far.b_port)
-            cables[other] = replace(far, b=cable.b, b_port=cable.b_port)
-            want.add((kind, ends(discovery, cables[number]) | ends(discovery, cables[other])))
+            built = built.exchanged([number, other])
+            want.add((kind, frozenset(built.both_ends(number) + built.both_ends(other))))
             continue
-        changed = {
-            "missing": lambda c: None,
-            "wrong-speed": lambda c: replace(c, rate_bps=c.rate_bps // 4),
-            "wrong-length": lambda c: replace(c, length_m=c.length_m * 1.2 + 1),
-            "mislabelled": lambda c, at=at: replace(c, b_port=f"900{at}"),
-            "wrong-mtu": lambda c: replace(c, a_mtu=1500),
-            "misplaced": lambda c, at=at: replace(c, b=_other(discovery, c), b_port=f"77{at}"),
-            "unknown-neighbour": lambda c, at=at: replace(c, b=len(devices) - 1, b_port=f"{at}"),
-        }[kind](cable)
-        if kind == "wrong-mtu" and not cable.a_mtu:
+        if kind == "wrong-mtu" and not discovery.mtu[number, 0]:
             continue
-        cables[number] = changed
-        there = NetworkTable("built", tuple(devices), ())
-        want.add((kind, ends(there, changed or cable) if kind != "wrong-speed" else ends(there, cable)))
-    return NetworkTable("built", tuple(devices), tuple(cable for cable in cables if cable)), want
+        built = built.edited(
+            **{
+                "missing": {},
+                "wrong-speed": {"rate_bps": {number: discovery.rate_bps[number] // 4}},
+                "wrong-length": {"length_m": {number: discovery.length_m[number] * 1.2 + 1}},
+                "mislabelled": {"ports": {number: (port, f"900{at}")}},
+                "wrong-mtu": {"mtu": {number: (1500, discovery.mtu[number, 1])}},
+                "misplaced": {"ends": {number: (a, _other(discovery, a, b))}, "ports": {number: (port, f"77{at}")}},
+                "unknown-neighbour": {
+                    "ends": {number: (a, len(discovery.name))},
+                    "ports": {number: (port, f"{at}")},
+                },
+            }[kind]
+        )
+        gone |= {number} if kind == "missing" else set()
+        want.add((kind, frozenset(built.both_ends(number))))
+    return built.without(gone), want
 
 
-def _other(discovery, cable):
-    kind = discovery.devices[cable.b].name[:5]
-    return next(n for n, d in enumerate(discovery.devices) if n not in (cable.a, cable.b) and d.name.startswith(kind))
+def _other(discovery, a, b):
+    stem = discovery.name[b][:5]
+    return next(n for n, name in enumerate(discovery.name) if n not in (a, b) and name.startswith(stem))
 
 
 def said(audit):
@@ -243,9 +242,8 @@ def test_a_slow_cable_costs_what_the_engine_says_of_the_fault():
     plan = planned(one)
     discovery = drawn(plan, 0, DIALECTS["infiniband"])
     number = 9
-    cables = list(discovery.cables)
-    cables[number] = replace(cables[number], rate_bps=cables[number].rate_bps // 4)
-    (finding,) = audit_plan(replace(discovery, cables=tuple(cables)), one).findings
+    slow = discovery.edited(rate_bps={number: discovery.rate_bps[number] // 4})
+    (finding,) = audit_plan(slow, one).findings
     job = prepare(one)[0]
     links = plan.cables.link[number] + np.arange(2)
     faults = [DegradeLink(factor=0.25, link=int(link)) for link in links]
@@ -264,16 +262,16 @@ def test_missing_cables_cost_what_the_engine_says_of_dead_ones(fabric):
                 server="gh200-node")  # fmt: skip
     plan = planned(one)
     discovery = drawn(plan, 0, dialects(plan, 0)[0])
-    names = [device.described for device in discovery.devices]
-    left = tuple(c for c in discovery.cables if {names[c.a], names[c.b]} != {"be-leaf2", "be-spine0"})
-    assert len(discovery.cables) - len(left) == 4
-    found = audit_plan(replace(discovery, cables=left), one)
+    pair = {discovery.number("be-leaf2"), discovery.number("be-spine0")}
+    pulled = [number for number, ends in enumerate(discovery.ends.tolist()) if set(ends) == pair]
+    assert len(pulled) == 4
+    found = audit_plan(discovery.without(pulled), one)
     job = prepare(one)[0]
     run = {"cluster": job.cluster, "seed": job.seeds[0]}
     graph = [Job(job.graphs.of(job.training, job.cluster))]
     whole = job.engine.simulate(graph, **run).makespan_ps
     dead = job.engine.simulate(graph, **run, faults=[LinkDown(cable="leaf 2 - spine 0", cables="all")]).makespan_ps
-    pricing = PlanPricing(one, expected(one, replace(discovery, cables=left))).step
+    pricing = PlanPricing(one, expected(one, discovery.without(pulled))).step
     gone = (plan.cables.link[np.concatenate(found.cables)][:, None] + np.arange(2)).ravel()
     assert pricing.cost(Wrong(np.sort(gone), {}, {})).loss == pytest.approx(1 - whole / dead, rel=1e-6)
     parts = pricing.parts_usd("back-end", {"leaf-spine": 4}) / pricing.usd_per_month
@@ -284,7 +282,7 @@ def test_missing_cables_cost_what_the_engine_says_of_dead_ones(fabric):
 def test_a_host_without_a_cable_stands_idle():
     one = draft(128, "leaf-spine", "infiniband")
     discovery = drawn(planned(one), 0, DIALECTS["infiniband"])
-    (finding,) = audit_plan(replace(discovery, cables=discovery.cables[1:]), one).findings
+    (finding,) = audit_plan(discovery.without([0]), one).findings
     assert (finding.kind, finding.a, finding.b) == ("missing", "node00 mlx5_0[1]", "be-leaf0[1]")
     assert finding.loss == pytest.approx(8 / 128)
 
@@ -302,8 +300,9 @@ def test_repairs_are_ordered_by_what_they_bring():
 def test_a_file_with_other_names_is_compared_with_the_regular_design(tmp_path):
     one = draft(128)
     discovery = drawn(planned(one), 0, DIALECTS["infiniband"])
-    devices = tuple(replace(d, name=f"x{n}", label=f"x{n}", part="") for n, d in enumerate(discovery.devices))
-    audit = audit_plan(replace(discovery, devices=devices, cables=discovery.cables[:-1]), one)
+    names = [f"x{number}" for number in range(len(discovery.name))]
+    renamed = replace(discovery, name=names, label=names, part=[""] * len(names))
+    audit = audit_plan(renamed.without([len(discovery.ports) - 1]), one)
     assert audit.design["source"] == "inferred"
     assert "by name" in audit.design["doubts"][0]
     assert [finding.kind for finding in audit.findings] == ["missing"]

@@ -314,7 +314,7 @@ def test_short_names_of_ports_and_devices_with_a_domain_are_the_same(tmp_path):
     (tmp_path / "leaf1.json").write_text(json.dumps(eos([("Et1/1", "spine1.dc.example", "Ethernet4/1")])))
     (tmp_path / "spine1.json").write_text(json.dumps(eos([("Ethernet4/1", "LEAF1", "Ethernet1/1")])))
     found = lldp.read(tmp_path)
-    assert len(found.cables) == 1
+    assert len(found.ports) == 1
     assert not found.problems
 
 
@@ -331,7 +331,7 @@ def test_what_is_wrong_is_named_and_the_rest_is_read(tmp_path):
     assert len(words) == 4
     assert any("no JSON" in one and "broken.json" in one for one in words)
     assert any("only one end of a cable sees the other" in one and "leaf0[swp40]" in one for one in words)
-    assert len(found.cables) == 12 + 16 + 1
+    assert len(found.ports) == 12 + 16 + 1
 
 
 def test_no_folder_and_an_empty_one_are_refused(tmp_path):
@@ -345,16 +345,16 @@ def test_rates_frames_and_lengths_are_read(tmp_path):
     row = {"chassis": {"spine0": {"capability": [{"type": "Router", "enabled": True}]}}}
     port = {"id": {"type": "ifname", "value": "swp2"}, "mfs": "9236", "auto-negotiation": {"current": "400GBaseDR4"}}
     (tmp_path / "leaf0.json").write_text(json.dumps({"lldp": {"interface": {"swp1": row | {"port": port}}}}))
-    (cable,) = lldp.read(tmp_path).cables
-    assert (cable.rate_bps, {cable.a_mtu, cable.b_mtu}) == (400_000_000_000, {0, 9236})
+    found = lldp.read(tmp_path)
+    assert (found.rate_bps.tolist(), found.mtu.tolist()) == ([400_000_000_000], [[0, 9236]])
     table = {
         "LLDP_ENTRY": {"Ethernet8": {"lldp_rem_sys_name": "spine0", "lldp_rem_port_id": "Ethernet0"}},
         "PORT|Ethernet8": {"speed": "400000"},
         "TRANSCEIVER_INFO|Ethernet8": {"cable_length": "30"},
     }
     (tmp_path / "leaf0.json").write_text(json.dumps(table))
-    (cable,) = lldp.read(tmp_path).cables
-    assert (cable.rate_bps, cable.length_m) == (400_000_000_000, 30.0)
+    found = lldp.read(tmp_path)
+    assert (found.rate_bps.tolist(), found.length_m.tolist()) == ([400_000_000_000], [30.0])
 
 
 def test_names_of_lanes():

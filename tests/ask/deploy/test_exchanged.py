@@ -26,20 +26,10 @@ from .test_cables import lldpd, write
 RAILS = draft(256, "rail-optimized", "infiniband", tp=8)
 
 
-def exchanged(discovery, *numbers):
-    """Cables of which each has the upper end of the next."""
-    cables = list(discovery.cables)
-    for number, other in zip(numbers, [*numbers[1:], numbers[0]], strict=True):
-        cables[number] = replace(cables[number], b=discovery.cables[other].b, b_port=discovery.cables[other].b_port)
-    return replace(discovery, cables=tuple(cables))
-
-
 def number_of(discovery, host, leaf=None):
-    return next(
-        n
-        for n, c in enumerate(discovery.cables)
-        if discovery.devices[c.a].described == host and leaf in (None, discovery.devices[c.b].described)
-    )
+    label = discovery.label
+    cables = enumerate(discovery.ends.tolist())
+    return next(n for n, (a, b) in cables if label[a] == host and leaf in (None, label[b]))
 
 
 def kinds(found):
@@ -54,7 +44,7 @@ def rails():
 @pytest.mark.parametrize("count", [2, 3])
 def test_hosts_exchanged_on_one_leaf_cost_nothing(rails, count):
     numbers = [number_of(rails, f"node{at:02d} mlx5_4") for at in range(3, 3 + count)]
-    (finding,) = audit_plan(exchanged(rails, *numbers), RAILS).findings
+    (finding,) = audit_plan(rails.exchanged(numbers), RAILS).findings
     assert (finding.kind, finding.loss, finding.usd_per_month) == ("swapped", 0.0, 0.0)
     assert "all are in be-leaf4: no path changes" in finding.detail
 
@@ -63,9 +53,9 @@ def test_exchanged_rails_cost_what_the_engine_says_of_them(rails):
     """By hand: the two ranks with each other's port, and nothing else."""
     one = draft(256, "rail-optimized", "roce", tp=1)
     discovery = drawn(planned(one), 0, DIALECTS["frr"])
-    names = [(discovery.devices[c.a].described, c.a_port) for c in discovery.cables]
+    names = [near for near, _ in discovery.named_ends]
     numbers = [names.index(("node07", "be2")), names.index(("node07", "be5"))]
-    (finding,) = audit_plan(exchanged(discovery, *numbers), one).findings
+    (finding,) = audit_plan(discovery.exchanged(numbers), one).findings
     job = prepare(one)[0]
     cluster = job.cluster
     ports = cluster.back_end.port_of_rank.copy()
@@ -80,10 +70,8 @@ def test_exchanged_rails_cost_what_the_engine_says_of_them(rails):
 
 def test_a_slower_cable_in_the_place_of_another_is_as_slow_as_it_is(rails):
     numbers = [number_of(rails, f"node{at:02d} mlx5_4") for at in (3, 9)]
-    built = exchanged(rails, *numbers)
-    slow = replace(built.cables[numbers[0]], rate_bps=built.cables[numbers[0]].rate_bps // 4)
-    cables = [*built.cables[: numbers[0]], slow, *built.cables[numbers[0] + 1 :]]
-    (finding,) = audit_plan(replace(built, cables=tuple(cables)), RAILS).findings
+    built = rails.exchanged(numbers).edited(rate_bps={numbers[0]: rails.rate_bps[numbers[0]] // 4})
+    (finding,) = audit_plan(built, RAILS).findings
     assert finding.kind == "swapped"
     assert finding.loss > 0.001
 
@@ -103,7 +91,7 @@ def test_rails_that_nothing_joins_hang_the_job():
     one = draft(64, "rail-only", "infiniband", tp=8)
     discovery = drawn(planned(one), 0, DIALECTS["infiniband"])
     numbers = [number_of(discovery, f"node2 mlx5_{rail}") for rail in (1, 6)]
-    (finding,) = audit_plan(exchanged(discovery, *numbers), one).findings
+    (finding,) = audit_plan(discovery.exchanged(numbers), one).findings
     assert (finding.loss, finding.step_s) == (1.0, None)
     assert "the job hangs" in finding.detail
 
@@ -128,14 +116,14 @@ def test_a_planned_switch_of_which_nothing_is_found_is_one_finding(fabric, gone)
     plan = planned(one)
     dialect = DIALECTS["infiniband" if fabric == "infiniband" else "sonic"]
     discovery = drawn(plan, 0, dialect)
-    names = [device.described for device in discovery.devices]
-    name = sorted(name for name in names if gone in name)[1]
-    left = tuple(c for c in discovery.cables if name not in (names[c.a], names[c.b]))
-    (finding,) = audit_plan(replace(discovery, cables=left), one).findings
+    name = sorted(name for name in discovery.label if gone in name)[1]
+    number = discovery.number(name)
+    pulled = discovery.cables_of[number].values()
+    (finding,) = audit_plan(discovery.without(pulled), one).findings
     assert (finding.kind, finding.a) == ("missing-switch", name)
     assert finding.usd_per_month > 0
     if gone == "leaf":
-        hosts = sum(names[c.b] == name and "leaf" not in names[c.a] for c in discovery.cables)
+        hosts = discovery.hosts_of[number]
         assert finding.loss == pytest.approx(8 * hosts / 512)  # a server without one of its NICs does not take part
 
 
@@ -153,9 +141,7 @@ def test_absent_parts_cost_their_share_of_capital_and_operations():
 
 
 def test_a_planned_host_of_which_nothing_is_found_is_one_finding(rails):
-    names = [device.name for device in rails.devices]
-    left = tuple(c for c in rails.cables if "node05" not in (names[c.a], names[c.b]))
-    (finding,) = audit_plan(replace(rails, cables=left), RAILS).findings
+    (finding,) = audit_plan(rails.without(rails.cables_of_host("node05")), RAILS).findings
     assert (finding.kind, finding.a) == ("missing-host", "node05")
     assert finding.loss == pytest.approx(8 / 256)
 
@@ -239,8 +225,8 @@ def test_two_adapters_with_one_guid_are_told_apart_and_named():
     text = leaf_spine(8, 4, 12, 1, rails=4).text()
     found = ibnetdiscover.read(twice(text, "node0003 mlx5_1", "node0017 mlx5_2"), "twice")
     assert not found.problems
-    assert [found.devices[n].described for n in found.twins[0].devices] == ["node0003 mlx5_1", "node0017 mlx5_2"]
-    assert len(found.cables) == len(ibnetdiscover.read(text, "once").cables)
+    assert [found.label[n] for n in found.twins[0].devices] == ["node0003 mlx5_1", "node0017 mlx5_2"]
+    assert len(found.ports) == len(ibnetdiscover.read(text, "once").ports)
     (finding,) = audit(found).findings
     assert (finding.kind, finding.a, finding.b) == ("duplicate-guid", "node0003 mlx5_1[1]", "node0017 mlx5_2[1]")
     assert "move" not in finding.detail
@@ -259,7 +245,7 @@ def test_an_adapter_that_two_switches_have_is_two_though_one_describes_itself():
 
 
 def test_a_guid_of_its_own_is_no_reason_to_move_a_plug_of_a_plan(rails):
-    pair = tuple(n for n, d in enumerate(rails.devices) if d.described in ("node02 mlx5_3", "node11 mlx5_0"))
+    pair = tuple(n for n, label in enumerate(rails.label) if label in ("node02 mlx5_3", "node11 mlx5_0"))
     found = audit_plan(replace(rails, twins=(Twins("GUID", "b83f", pair),)), RAILS)
     (finding,) = found.findings
     assert finding.kind == "duplicate-guid"
@@ -274,7 +260,7 @@ def test_hosts_of_one_name_and_of_one_address_by_lldp(tmp_path):
     write(tmp_path, wires, lldpd)
     found = lldp.read(tmp_path)
     (twins,) = found.twins
-    assert (twins.what, [found.devices[n].name for n in twins.devices]) == ("name", ["host2", "host2 #2"])
+    assert (twins.what, [found.name[n] for n in twins.devices]) == ("name", ["host2", "host2 #2"])
     (finding,) = (one for one in audit(found).findings if one.kind == "duplicate-name")
     assert finding.usd_per_month == 0
 
@@ -294,7 +280,7 @@ def test_one_address_of_parts_of_two_hosts_is_named_and_bonds_are_not():
 
 def test_papers_do_not_make_a_swap_on_a_leaf_dear(rails):
     numbers = [number_of(rails, f"node{at:02d} mlx5_1") for at in (0, 30)]
-    (finding,) = audit_documented(exchanged(rails, *numbers), rails).findings
+    (finding,) = audit_documented(rails.exchanged(numbers), rails).findings
     assert (finding.kind, finding.loss) == ("swapped", 0.0)
 
 

@@ -55,47 +55,45 @@ def test_a_plan_that_is_discovered_equals_itself(tmp_path, ports):
     assert not audit(seen).findings
 
 
+def keys(text):
+    written = ibnetdiscover.read(text, "written")
+    return dict(zip(written.label, written.key, strict=True))
+
+
 def wires(discovery):
-    name = [device.described for device in discovery.devices]
-    return {(frozenset(((name[c.a], c.a_port), (name[c.b], c.b_port))), c.rate_bps) for c in discovery.cables}
+    return {
+        (frozenset(ends), rate) for ends, rate in zip(discovery.named_ends, discovery.rate_bps.tolist(), strict=True)
+    }
 
 
 def test_cables_that_are_pulled_live_are_named(tmp_path):
     found = plan_of(512)
-    key = {device.described: number for number, device in enumerate(found.devices)}
     text = netlist(found)
-    written = ibnetdiscover.read(text, "written")
-    address = {device.described: device.key for device in written.devices}
+    address = keys(text)
     dice = random.Random(4)
-    between = [c for c in found.cables if found.devices[c.a].kind == "switch"]
-    pulled = dice.sample(between, 6)
+    pulled = dice.sample(found.between.tolist(), 6)
+    near = [found.named_ends[cable][0] for cable in pulled]
     with Fabric(tmp_path, text) as fabric:
         fabric.manage()
-        fabric.console(*(f'Unlink "{address[found.devices[c.a].described]}"[{c.a_port}]' for c in pulled))
+        fabric.console(*(f'Unlink "{address[name]}"[{port}]' for name, port in near))
         seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
-    want = {
-        frozenset((f"{found.devices[c.a].described}[{c.a_port}]", f"{found.devices[c.b].described}[{c.b_port}]"))
-        for c in pulled
-    }
+    want = {frozenset(found.both_ends(cable)) for cable in pulled}
     for checked in (audit_plan(seen, scenario(512)), audit(seen)):
         assert {frozenset((one.a, one.b)) for one in checked.findings} == want
         assert {one.kind for one in checked.findings} == {"missing"}
-    assert len(key) == len(found.devices)
-
-
-def end_name(found, device, port):
-    return f"{found.devices[device].described}[{port}]"
+    assert len(set(found.label)) == len(found.label)
 
 
 def test_counters_that_the_real_tools_read_name_the_cable(tmp_path):
     """Symbol errors, lost packets, flaps; a port below the thresholds is not named."""
     found = plan_of(16)
     text = netlist(found)
-    key = {device.described: device.key for device in ibnetdiscover.read(text, "written").devices}
-    one, other, quiet = [c for c in found.cables if found.devices[c.a].kind == "switch"][:3]
+    key = keys(text)
+    one, other, quiet = found.between.tolist()[:3]
 
     def port(cable):
-        return f'"{key[found.devices[cable.a].described]}"[{cable.a_port}]'
+        name, number = found.named_ends[cable][0]
+        return f'"{key[name]}"[{number}]'
 
     with Fabric(tmp_path, text) as fabric:
         fabric.serve()
@@ -105,20 +103,17 @@ def test_counters_that_the_real_tools_read_name_the_cable(tmp_path):
         fabric.console(f"PerformanceSet {port(quiet)} PortCounters.SymbolErrorCounter=10")
         seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
         lid = {where[0]: name for name, where in seen.addresses.items() if name.startswith("lid")}
-        number = {device.described: at for at, device in enumerate(seen.devices)}
         (tmp_path / "with").mkdir()
         for at, cable in enumerate((one, other, quiet)):
-            where = lid[number[found.devices[cable.a].described]].removeprefix("lid ")
-            (tmp_path / "with" / f"perfquery{at}").write_text(fabric.run("perfquery", where, cable.a_port))
+            name, number = found.named_ends[cable][0]
+            where = lid[seen.number(name)].removeprefix("lid ")
+            (tmp_path / "with" / f"perfquery{at}").write_text(fabric.run("perfquery", where, number))
         (tmp_path / "errors").write_text(fabric.run("ibqueryerrors", codes=(0, 1)))
     said = gather([tmp_path / "with"], [])
     assert not said.problems
     for checked in (audit(seen, said), audit_plan(seen, scenario(16), said)):
         kinds = {(f.kind, f.a, f.b) for f in checked.findings}
-        assert kinds == {
-            (kind, end_name(found, c.a, c.a_port), end_name(found, c.b, c.b_port))
-            for kind, c in (("errors", one), ("flapping", other))
-        }
+        assert kinds == {(kind, *found.both_ends(cable)) for kind, cable in (("errors", one), ("flapping", other))}
         (lossy,) = (f for f in checked.findings if f.kind == "errors")
         assert "SymbolErrorCounter 1,234" in lossy.detail
         assert lossy.usd_per_month > 0
@@ -140,7 +135,7 @@ def test_tables_of_opensm_are_imported_and_predicted(tmp_path, engine):
     assert ours.reached.all()
     counts = ours.destinations()
     for device, count in theirs.destinations().items():
-        assert sorted(count.tolist()) == sorted(counts[device].tolist()), seen.devices[device].described
+        assert sorted(count.tolist()) == sorted(counts[device].tolist()), seen.label[device]
     checked = audit(seen, said)
     assert not checked.findings
     assert checked.design["forwarding"]["worst_shift_load"] == [1, 1]
@@ -166,19 +161,17 @@ def test_tables_that_are_older_than_the_cables_lead_nowhere(tmp_path):
     """A cable goes and OpenSM does not sweep: the switch whose table leads into the empty port is named."""
     found = plan_of(16)
     text = netlist(found)
-    cable = next(c for c in found.cables if found.devices[c.a].kind == "switch")
-    key = {device.described: device.key for device in ibnetdiscover.read(text, "written").devices}
-    name = found.devices[cable.a].described
+    (name, port), (far, _) = found.named_ends[found.between[0]]
     with Fabric(tmp_path, text) as fabric:
         fabric.manage()
         before = gather([tmp_path / "opensm-lfts.dump"], [])
-        fabric.console(f'Unlink "{key[name]}"[{cable.a_port}]')
+        fabric.console(f'Unlink "{keys(text)[name]}"[{port}]')
         seen = ibnetdiscover.read(fabric.run("ibnetdiscover"), "seen")
         old = audit(seen, before)
         fabric.manage()
         new = audit(seen, gather([tmp_path / "opensm-lfts.dump"], []))
     stuck = [f for f in old.findings if f.kind == "no-route"]
-    assert {f.a for f in stuck} == {name, found.devices[cable.b].described}
+    assert {f.a for f in stuck} == {name, far}
     assert all("a port without a cable" in f.detail for f in stuck)
     assert old.design["forwarding"]["pairs_reached"] < 1
     assert [f.kind for f in new.findings] == ["missing"]
@@ -194,12 +187,10 @@ def test_tables_are_as_balanced_as_those_of_opensm(tmp_path):
         dumped = fabric.tables()
         seen = fabric.run("ibnetdiscover")
     lids = {int(line.split("# lid ")[1].split()[0]) for line in seen.splitlines() if line.startswith("[1](")}
-    leafs = sorted({d.name for d in found.devices if "leaf" in d.name})
-    spines = sorted({d.name for d in found.devices if "spine" in d.name})
+    leafs, spines = (sorted(name for name in found.name if word in name) for word in ("leaf", "spine"))
     cables = np.zeros((len(leafs), len(spines)), np.int64)
     low_of = []
-    for cable in found.cables:
-        a, b = (found.devices[end].name for end in (cable.a, cable.b))
+    for a, b in ((found.name[a], found.name[b]) for a, b in found.ends.tolist()):
         if a in leafs:
             cables[leafs.index(a), spines.index(b)] += 1
         else:
@@ -208,7 +199,7 @@ def test_tables_are_as_balanced_as_those_of_opensm(tmp_path):
     for row, leaf in enumerate(leafs):
         mine = sorted(tables.up_count[row][tables.up_count[row] > 0].tolist())
         theirs = Counter(port for destination, port in dumped[leaf].items() if destination in lids)
-        hosts = {int(c.b_port) for c in found.cables if found.devices[c.b].name == leaf}
+        hosts = {int(port) for _, (name, port) in found.named_ends if name == leaf}
         assert len(mine) == cables[row].sum()
         assert sorted(count for port, count in theirs.items() if port not in hosts) == mine
     for column, spine in enumerate(spines):
@@ -223,7 +214,7 @@ def test_symbol_errors_between_switches_are_judged_by_what_the_real_tool_prints(
     tests = [*cables(plan, labels), *between_switches(plan, labels, "sonic")]
     bad, good = [one for one in tests if one.method == COUNTERS][:2]
     text = netlist(plan_of(16))
-    key = {device.described: device.key for device in ibnetdiscover.read(text, "written").devices}
+    key = keys(text)
     with Fabric(tmp_path, text) as fabric:
         fabric.serve()
         before = fabric.run(*FABRIC.split(), codes=(0, 1))

@@ -46,6 +46,12 @@ def plans():
     return {by: plan_of(by) for by in ("vrf", "evpn", "acl", "none")}
 
 
+def cables_of(wired):
+    """Switch, port, switch, port."""
+    ends = wired.network.named_ends
+    return [(*ends[cable][0], *ends[cable][1]) for cable in wired.network.between.tolist()]
+
+
 def reached(wired):
     """Pairs of servers of one tenant, and how many of them reach each other."""
     nodes = frozenset(node for one in wired.sessions for node in (one.source, one.target))
@@ -94,7 +100,7 @@ def setting(plan, by, mutants, seed, family=4):
     texts = rendered(plan, "frr")
     turn = leaky.flipped if family == 6 else dict
     wired = wired_of(plan, "frr", texts, family)
-    cables = [tuple(cable) for cable in wired.cables]
+    cables = cables_of(wired)
     servers = [(one.tenant, one.switch, one.port, one.address) for one in wired.servers]
     random, kinds = np.random.default_rng(seed), Counter()
     for _ in range(mutants):
@@ -151,7 +157,8 @@ def test_a_thousand_mutants(plans, by, family):
 
 def named(wired):
     """How a system calls ports, by the plan's list of cables and servers, which is the same for all."""
-    uplink = {(one.a, one.b): one.a_port for one in wired.cables} | {(one.b, one.a): one.b_port for one in wired.cables}
+    cables = cables_of(wired)
+    uplink = {(a, b): port for a, port, b, _ in cables} | {(b, a): port for a, _, b, port in cables}
     return twins.Names(uplink, {str(IPv4Network(f"{one.address}/31", strict=False)): one.port for one in wired.servers})
 
 
@@ -175,7 +182,7 @@ def twinned(plan, by, mutants, seed):
     fabric, random, kinds = fabric_of(plan, by), np.random.default_rng(seed), Counter()
     meant = {system: rendered(plan, system) for system in twins.DIALECTS}
     wired = {system: wired_of(plan, system, texts) for system, texts in meant.items()}
-    cables = [tuple(cable) for cable in wired["frr"].cables]
+    cables = cables_of(wired["frr"])
     servers = [(one.tenant, one.switch, one.port, one.address) for one in wired["frr"].servers]
     while sum(kinds.values()) < mutants:
         changes = [twins.drawn(fabric, random) for _ in range(int(random.integers(1, 4)))]
@@ -222,7 +229,7 @@ def test_a_leak_that_only_a_failure_opens_is_found_with_what_has_to_fail(plans, 
     assert found.startswith("`blue` reaches `green`: node0[be0] to 10.0.0.3 (node1[be0]) by ")
     assert ", without be-spine0;" in found
     if system == "frr":
-        cables = [tuple(cable) for cable in wired.cables]
+        cables = cables_of(wired)
         servers = [(one.tenant, one.switch, one.port, one.address) for one in wired.servers]
         assert cables[0] == ("be-leaf0", "swp2s0", "be-spine0", "swp1s0")
         assert walked.leaks(files.texts, cables, servers, [None, "be-spine1", *range(1, len(cables))]) == set()

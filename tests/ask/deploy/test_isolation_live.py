@@ -21,6 +21,7 @@ from railyard.ask.deploy.cabling import HOSTS6
 
 from .namespaces import FRR, Lab, sh, why
 from .scenarios import draft, planned
+from .test_isolation import cables_of
 
 WHY = why()
 pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY), pytest.mark.slow]
@@ -188,7 +189,7 @@ def plan():
 def played(plan, texts, check):
     wired = wired_of(plan, "frr", texts)
     with Shared() as lab:
-        lab.build(texts, [tuple(cable) for cable in wired.cables], wired.servers)
+        lab.build(texts, cables_of(wired), wired.servers)
         check(lab, wired.servers)
 
 

@@ -48,8 +48,7 @@ def healthy(lab, intents):
 
 def wires(plan):
     found = drawn(plan, 0, DIALECTS["frr"])
-    name = [device.name for device in found.devices]
-    return [(name[c.a], c.a_port, name[c.b], c.b_port) for c in found.cables]
+    return [(*near, *far) for near, far in found.named_ends]
 
 
 def test_what_was_written_routes_and_a_swapped_cable_is_found(tmp_path):

@@ -37,12 +37,12 @@ CASES = [
 def test_every_port_is_used_once_and_lies_on_its_box(size, case):
     plan = planned(draft(size, *case))
     cables = plan.cables
-    ends = Counter(zip(cables.a.tolist(), cables.network.tolist(), cables.a_port.tolist(), strict=True))
-    ends += Counter(zip(cables.b.tolist(), cables.network.tolist(), cables.b_port.tolist(), strict=True))
+    ends = Counter(zip(cables.a.tolist(), cables.network.tolist(), cables.port[:, 0].tolist(), strict=True))
+    ends += Counter(zip(cables.b.tolist(), cables.network.tolist(), cables.port[:, 1].tolist(), strict=True))
     assert set(ends.values()) == {1}
-    lanes = Counter(zip(cables.b.tolist(), cables.b_cage.tolist(), cables.b_lane.tolist(), strict=True))
+    lanes = Counter(zip(cables.b.tolist(), cables.cage[:, 1].tolist(), cables.lane[:, 1].tolist(), strict=True))
     assert set(lanes.values()) == {1}
-    assert (cables.b_lane < cables.b_lanes).all()
+    assert (cables.lane < cables.lanes).all()
     assert len(set(plan.devices.name)) == len(plan.devices)
 
 
@@ -52,8 +52,8 @@ def modules_of(plan) -> Counter[str]:
     found: set[tuple[object, ...]] = set()
     for at in range(len(rows)):
         tier = plan.tiers[int(rows.tier[at])]
-        for side in "ab" if tier.fibre else "":
-            device, cage, lanes = (int(getattr(rows, side + key)[at]) for key in ("", "_cage", "_lanes"))
+        for side in range(2 if tier.fibre else 0):
+            device, cage, lanes = (int(column[at, side]) for column in (rows.ends, rows.cage, rows.lanes))
             twin = catalog.cable(tier.medium).twin
             if twin and lanes == 2:
                 found.add((twin, device, cage))
@@ -97,9 +97,9 @@ def test_a_plan_audited_as_it_was_drawn_has_no_fault():
 def test_lines_between_sites_are_as_long_as_the_scenario_has_them():
     plan = planned(draft(128, "multi-site", "roce", parts={"sites": 2, "distance": "80 km"}))
     long = [at for at, tier in enumerate(plan.tiers) if tier.reach_m > 10_000 or not tier.medium]
-    lengths = plan.cables.length_m[np.isin(plan.cables.tier, long)]
+    lengths = plan.length_m[np.isin(plan.cables.tier, long)]
     assert set(lengths.tolist()) == {80_000.0}
-    assert plan.cables.length_m[~np.isin(plan.cables.tier, long)].max() < 100
+    assert plan.length_m[~np.isin(plan.cables.tier, long)].max() < 100
     assert any("sites are drawn in one hall" in words for words in plan.remarks)
 
 
@@ -204,8 +204,8 @@ def test_a_hall_of_a_hundred_thousand_is_laid_out_in_pods():
     """
     plan = planned(draft(102_400, "three-tier", "spectrum-x"))
     floor, devices, rack = plan.racks.floor, plan.devices, plan.racks.rack
-    metres = {tier.name: plan.cables.length_m[plan.cables.tier == at] for at, tier in enumerate(plan.tiers)}
-    assert plan.cables.length_m.sum() / 1e3 < 7700
+    metres = {tier.name: plan.length_m[plan.cables.tier == at] for at, tier in enumerate(plan.tiers)}
+    assert plan.length_m.sum() / 1e3 < 7700
     assert metres["leaf-spine"].max() <= 15
     assert metres["spine-core"].mean() < 56
     assert floor.banks == 5
@@ -260,9 +260,9 @@ def test_every_panel_port_is_used_once_and_trunks_join_panels_of_two_racks(size,
     physical = set(zip(cables.tier[mine].tolist(), cables.number[mine].tolist(), strict=True))
     assert len(legs) == len(physical)
     ports = Counter()
-    for side, device in (("a", cables.a), ("b", cables.b)):
-        panel, port = getattr(one, f"{side}_panel")[mine], getattr(one, f"{side}_port")[mine]
-        assert (one.panel_rack[panel] == racks.rack[device[mine]]).all()
+    assert (one.panel_rack[one.panel[mine]] == racks.rack[cables.ends[mine]]).all()
+    for side in range(2):
+        panel, port = one.panel[mine, side], one.port[mine, side]
         assert port.min(initial=1) >= 1
         assert port.max(initial=1) <= one.ports
         ports.update({(int(p), int(q)) for p, q in zip(panel, port, strict=True)})

@@ -240,10 +240,8 @@ def audited(client, settings, capsys):
     draft = load.load(scenario)
     plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
     found = drawn(plan, 0, dialects(plan, 0)[0])
-    cables = list(found.cables)
-    cables[70] = replace(cables[70], rate_bps=cables[70].rate_bps // 4)
-    del cables[11]
-    (settings.folder / "found.txt").write_text(netlist(replace(found, cables=tuple(cables))))
+    built = found.edited(rate_bps={70: found.rate_bps[70] // 4}).without([11])
+    (settings.folder / "found.txt").write_text(netlist(built))
     arguments = ["audit", "--ibnetdiscover", str(settings.folder / "found.txt"), "--plan", str(scenario)]
     assert guard.run([*arguments, "--out", str(settings.folder / "runs")]) == 0
     capsys.readouterr()

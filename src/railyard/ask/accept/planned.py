@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from math import exp, sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.ask.accept.tests import (
     BURN,
     CABLE,
@@ -28,7 +30,7 @@ from railyard.ask.accept.tests import (
     groups,
     pairs,
 )
-from railyard.ask.deploy.cabling import drawn, is_infiniband
+from railyard.ask.deploy.cabling import is_infiniband, port_names
 from railyard.ask.observe.expected import collective_s
 from railyard.ask.observe.kernels import BUSBW
 from railyard.cluster.network_table import dialect
@@ -138,13 +140,10 @@ def between_switches(plan: CablingPlan, labels: Mapping[int, str], system: str) 
     level, cables = plan.devices.level, plan.cables
     for network in range(len(plan.networks)):
         infiniband = is_infiniband(plan, network)
-        there = drawn(plan, network, dialect("infiniband" if infiniband else system))
-        rows = [row for row, one in enumerate(cables.network.tolist()) if one == network]
-        for row, found in zip(rows, there.cables, strict=True):
-            if not (level[cables.a[row]] and level[cables.b[row]]):
-                continue
-            names = [plan.devices.name[int(end)] for end in (cables.a[row], cables.b[row])]
-            ends = f"{names[0]}:{found.a_port}", f"{names[1]}:{found.b_port}"
+        rows = np.flatnonzero((cables.network == network) & level[cables.ends].all(axis=1))
+        for row, ports in zip(rows.tolist(), port_names(plan, rows, dialect(system)), strict=True):
+            names = [plan.devices.name[end] for end in cables.ends[row].tolist()]
+            ends = tuple(f"{name}:{port}" for name, port in zip(names, ports, strict=True))
             for unit, limit in limits_of(int(cables.rate_bps[row]), infiniband=infiniband).items():
                 mark, name = ExpectedValue(0, 0.0, 0.0, limit), f"{_NAMES[unit]}-{labels[row]}"
                 parts = (labels[row], *ends)
@@ -251,7 +250,7 @@ def labelled(plan: CablingPlan) -> dict[int, str]:
     """By row, in pull order; links that share a cable are counted behind its label."""
     seen: Counter[str] = Counter()
     out = {}
-    for row in plan.cables.order.argsort().tolist():
+    for row in plan.order.argsort().tolist():
         label = plan.label(row)
         seen[label] += 1
         out[row] = label + (f"-{seen[label]}" if seen[label] > 1 else "")

@@ -128,7 +128,7 @@ class NicEnd(NamedTuple):
 def pairs(plan: CablingPlan) -> Iterator[tuple[NicEnd, NicEnd]]:
     """All NICs in pairs, of different servers wherever there are two; an odd one out is tested with one of another."""
     rows, cables = access(plan), plan.cables
-    columns = (cables.b[rows], cables.a_port[rows] - 1, cables.a[rows], rows)
+    columns = (cables.b[rows], cables.port[rows, 0] - 1, cables.a[rows], rows)
     ends = sorted(map(NicEnd, *(column.tolist() for column in columns)))
     left: list[NicEnd] = []
     for _, below in groupby(ends, key=lambda end: end.leaf):

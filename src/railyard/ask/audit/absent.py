@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.audit.infer import tier_name
-from railyard.cluster.network_table import FoundDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -169,9 +168,17 @@ def completed(found: NetworkTable, design: InferredDesign) -> tuple[NetworkTable
     absent = list(known.values())
     if not absent:
         return found, design, ()
-    first = len(found.devices)
-    fresh = tuple(FoundDevice(f"absent {one.name}", one.name, "switch") for one in absent)
-    whole = replace(found, devices=(*found.devices, *fresh))
+    first, names, blank = len(found.name), [one.name for one in absent], [""] * len(absent)
+    whole = replace(
+        found,
+        key=[*found.key, *(f"absent {name}" for name in names)],
+        name=[*found.name, *names],
+        label=[*found.label, *names],
+        kind=[*found.kind, *["switch"] * len(absent)],
+        part=[*found.part, *blank],
+        chassis=[*found.chassis, *blank],
+        sockets=[*found.sockets, *[0] * len(absent)],
+    )
     level, blocks, ports = [*design.level.tolist()], list(design.blocks), list(design.ports)
     for device, one in enumerate(absent, first):
         block = blocks[one.block]
@@ -224,16 +231,16 @@ class _Tier:
         block, ports = design.blocks[number], design.ports[number]
         near, far = (block.low, block.high) if low else (block.high, block.low)
         mine = {port for listed in (ports.down if low else ports.up).values() for port in listed}
-        count = {found.devices[one].ports for one in far.tolist()}
+        count = {found.sockets[one] for one in far.tolist()}
         used = {port for one in np.flatnonzero(found.switch).tolist() for port in found.cables_of[one]}
         at = {port: place for place, port in enumerate(every_port(used, count.pop() if len(count) == 1 else 0))}
         if not mine or not mine <= at.keys() or not block.trunk:
             return None
         taken = {port for one in far.tolist() for port in found.cables_of[one]}
         free, places = [port for port in at if port not in taken], [at[port] for port in mine]
-        names = [found.devices[one].name for one in near.tolist()]
+        names = [found.name[one] for one in near.tolist()]
         others = (design.level > 0) & (design.level != block.tier + (not low))
-        base = NameSeries.of(found.devices[one].name for one in np.flatnonzero(others).tolist())
+        base = NameSeries.of(found.name[one] for one in np.flatnonzero(others).tolist())
         return cls(
             number,
             block,
@@ -301,7 +308,7 @@ def _evens_out(found: NetworkTable, tier: _Tier) -> bool:
     Only where one of the two tiers has no other port free: else there may be few hosts as yet.
     """
     block = tier.block
-    spines_full = all(found.devices[one].ports == len(found.cables_of[one]) for one in block.high.tolist())
+    spines_full = all(found.sockets[one] == len(found.cables_of[one]) for one in block.high.tolist())
     if block.tier > 1 or not (spines_full or len(tier.after) == block.trunk):
         return False
     down, up = int(np.bincount(found.hosts_of[block.low]).argmax()), block.trunk * len(block.high)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from railyard.ask.audit.symptom import AuditFinding
 from railyard.cluster.network_table import UNKNOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
     from railyard.cluster.network_table import End, NetworkTable
 
 LENGTH = 0.1
@@ -76,7 +82,7 @@ def compare(planned: NetworkTable, found: NetworkTable) -> list[PlanDifference]:
 class _Comparison:
     def __init__(self, plan: NetworkTable, found: NetworkTable) -> None:
         self.plan, self.found = plan, found
-        self.known = {device.described: device.kind for device in plan.devices}
+        self.known = dict(zip(plan.label, plan.kind, strict=True))
         self.right: list[tuple[int, int]] = []
         self.wrong: dict[int, None] = {}
         self.gone: dict[int, None] = {}
@@ -95,7 +101,7 @@ class _Comparison:
         out += [self._left(number) for number in list(self.wrong)]
         out += self._absent()
         out += [self._missing(number) for number in self.gone]
-        return out + [one for planned, number in self.right for one in self._properties(planned, number)]
+        return [*out, *self._properties()]
 
     def _relabelled(self) -> list[PlanDifference]:
         """One end where it belongs, the other in another port of the right device."""
@@ -184,13 +190,13 @@ class _Comparison:
 
     def _leaves(self, moved: MovedCable) -> bool:
         """Whether a cable is in another switch than planned, or in a port of another rate."""
-        cables, ends = self.plan.cables, self.plan.named_ends[moved.cable]
+        rate, ends = self.plan.rate_bps, self.plan.named_ends[moved.cable]
         same = moved.switch in (ends[0][0], ends[1][0])
-        return not same or (moved.place is not None and cables[moved.place].rate_bps != cables[moved.cable].rate_bps)
+        return not same or (moved.place is not None and bool(rate[moved.place] != rate[moved.cable]))
 
     def _slowed(self, number: int, moved: MovedCable) -> list[tuple[int, float]]:
         """What a cable has of its planned rate in its new place, where that is less."""
-        there, meant = self.found.cables[number].rate_bps, self.plan.cables[moved.cable].rate_bps
+        there, meant = int(self.found.rate_bps[number]), int(self.plan.rate_bps[moved.cable])
         return [(moved.cable, there / meant)] if 0 < there < meant else []
 
     def _partner(self, number: int) -> tuple[int, tuple[int, int]] | None:
@@ -249,16 +255,14 @@ class _Comparison:
 
     def _absent(self) -> list[PlanDifference]:
         """Switches and hosts with no cable found, where several were planned: each is one finding."""
-        devices = self.found.devices
-        there = {devices[end].name for cable in self.found.cables for end in (cable.a, cable.b)}
+        there = {self.found.name[one] for one in np.unique(self.found.ends).tolist()}
         out = []
         for kind in ("switch", "host"):
             lost: dict[str, list[int]] = defaultdict(list)
             for number in self.gone:
-                cable = self.plan.cables[number]
-                for device in (self.plan.devices[cable.a], self.plan.devices[cable.b]):
-                    if device.kind == kind and device.name not in there:
-                        lost[device.name].append(number)
+                for device in self.plan.ends[number].tolist():
+                    if self.plan.kind[device] == kind and self.plan.name[device] not in there:
+                        lost[self.plan.name[device]].append(number)
             for name, numbers in lost.items():
                 left = tuple(number for number in numbers if number in self.gone)
                 if len(left) < 2:
@@ -273,45 +277,52 @@ class _Comparison:
         one, other = self.plan.named_ends[number]
         return PlanDifference(AuditFinding("missing", text(one), text(other), "planned, and not found"), (number,))
 
-    def _properties(self, planned: int, number: int) -> list[PlanDifference]:
-        meant, there = self.plan.cables[planned], self.found.cables[number]
-        near, far = map(text, self.plan.named_ends[planned])
-        out = []
-        if there.rate_bps and meant.rate_bps and there.rate_bps != meant.rate_bps:
-            share = there.rate_bps / meant.rate_bps
-            few = 0 < there.lanes < meant.lanes and there.rate_bps * meant.lanes == meant.rate_bps * there.lanes
-            lanes = f" on {there.lanes} of {meant.lanes} lanes" if few else ""
-            words = f"{there.rate_bps / 1e9:g} Gb/s{lanes}, planned {meant.rate_bps / 1e9:g} Gb/s"
-            slow = ((planned, share),) if share < 1 else ()
-            out.append(PlanDifference(AuditFinding("degraded" if few else "wrong-speed", near, far, words), (), slow))
-        if (
-            there.length_m
-            and meant.length_m
-            and abs(there.length_m - meant.length_m) > max(LENGTH * meant.length_m, 0.5)
-        ):
-            words = f"{there.length_m:g} m, planned {meant.length_m:g} m"
-            out.append(PlanDifference(AuditFinding("wrong-length", near, far, words)))
-        return [*out, *self._frames(planned, number)]
+    def _properties(self) -> Iterator[PlanDifference]:
+        """Right cables whose rate, length or largest frame differs from the plan's."""
+        meant, there = np.array(self.right, np.int64).reshape(-1, 2).T
+        ends = [self.found.named_ends[number][0] != self.plan.named_ends[planned][0] for planned, number in self.right]
+        turned = np.array(ends, np.bool_)
+        mtu = np.where(turned[:, None], self.found.mtu[there, ::-1], self.found.mtu[there])
+        figures = ("rate_bps", "length_m")
+        differ = [_differ(getattr(self.found, name)[there], getattr(self.plan, name)[meant]) for name in figures]
+        differ += list(_differ(mtu, self.plan.mtu[meant]).T)
+        for at in np.flatnonzero(np.any(differ, axis=0)).tolist():
+            planned, number = self.right[at]
+            yield from self._rate_and_length(planned, number)
+            yield from self._frames(planned, mtu[at].tolist())
 
-    def _frames(self, planned: int, number: int) -> list[PlanDifference]:
+    def _rate_and_length(self, planned: int, number: int) -> Iterator[PlanDifference]:
+        near, far = map(text, self.plan.named_ends[planned])
+        meant, there = int(self.plan.rate_bps[planned]), int(self.found.rate_bps[number])
+        if there and meant and there != meant:
+            share, all_lanes, lanes = there / meant, int(self.plan.lanes[planned]), int(self.found.lanes[number])
+            few = 0 < lanes < all_lanes and there * all_lanes == meant * lanes
+            on_lanes = f" on {lanes} of {all_lanes} lanes" if few else ""
+            words = f"{there / 1e9:g} Gb/s{on_lanes}, planned {meant / 1e9:g} Gb/s"
+            slow = ((planned, share),) if share < 1 else ()
+            yield PlanDifference(AuditFinding("degraded" if few else "wrong-speed", near, far, words), (), slow)
+        wanted, found = float(self.plan.length_m[planned]), float(self.found.length_m[number])
+        if found and wanted and abs(found - wanted) > max(LENGTH * wanted, 0.5):
+            yield PlanDifference(AuditFinding("wrong-length", near, far, f"{found:g} m, planned {wanted:g} m"))
+
+    def _frames(self, planned: int, found: list[int]) -> Iterator[PlanDifference]:
         """Ends that take smaller or larger frames; what is sent across a switch that takes less is dropped."""
-        meant, there = self.plan.cables[planned], self.found.cables[number]
-        devices = self.plan.devices
-        turned = self.found.named_ends[number][0] != self.plan.named_ends[planned][0]
-        found = (there.b_mtu, there.a_mtu) if turned else (there.a_mtu, there.b_mtu)
-        words, share = [], 1.0
-        for end, device, mine, wanted in zip(
-            self.plan.named_ends[planned], (meant.a, meant.b), found, (meant.a_mtu, meant.b_mtu), strict=True
-        ):
+        words, share, ends = [], 1.0, self.plan.named_ends[planned]
+        columns = self.plan.ends[planned].tolist(), found, self.plan.mtu[planned].tolist()
+        for end, device, mine, wanted in zip(ends, *columns, strict=True):
             if mine and wanted and mine not in (wanted, wanted + FRAME_HEADER):
                 words.append(f"{text(end)} takes frames of {mine} bytes, planned {wanted}")
-                share = min(share, frames_share(mine, wanted, host=devices[device].kind == "host"))
-        if not words:
-            return []
-        near, far = map(text, self.plan.named_ends[planned])
-        words += ["full packets are dropped there"] if share == 0 else []
-        lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
-        return [PlanDifference(AuditFinding("wrong-mtu", near, far, "; ".join(words)), lost, slow)]
+                share = min(share, frames_share(mine, wanted, host=self.plan.kind[device] == "host"))
+        if words:
+            words += ["full packets are dropped there"] if share == 0 else []
+            lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
+            finding = AuditFinding("wrong-mtu", text(ends[0]), text(ends[1]), "; ".join(words))
+            yield PlanDifference(finding, lost, slow)
+
+
+def _differ(there: NDArray[Any], meant: NDArray[Any]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (there != meant) & (there > 0) & (meant > 0)
+    return found
 
 
 def frames_share(found: int, wanted: int, *, host: bool) -> float:

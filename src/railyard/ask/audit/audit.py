@@ -69,7 +69,7 @@ def discovered(
 
 
 def _whole(found: NetworkTable, path: Path) -> NetworkTable:
-    if found.cables:
+    if found.ports:
         return found
     if found.problems:
         raise InputError.many(found.problems)
@@ -81,7 +81,7 @@ def answer_of(audit: Audit, name: str) -> AuditAnswer:
     loss, usd = float(audit.design["loss"]), float(audit.design["usd_per_month"])
     per_loss = usd / loss if loss > 0 else 0.0
     drawing = _drawing(audit.network)
-    number = {device.described: at for at, device in enumerate(audit.network.devices)}
+    number = {label: at for at, label in enumerate(audit.network.label)}
     cables = audit.cables or ((),) * len(audit.findings)
     return AuditAnswer(
         format="railyard-audit/1",
@@ -108,8 +108,7 @@ def _drawing(found: NetworkTable) -> Drawing:
     lower = np.full(max(there, default=0) + 2, -1, np.int64)
     lower[there] = np.arange(len(there))
     titles = ["hosts" if tier == 0 else tier_name(tier) for tier in there]
-    names = [device.described for device in found.devices]
-    return tiered(names, lower[row], titles, found.ends.T.astype(np.int64))
+    return tiered(found.label, lower[row], titles, found.ends.T.astype(np.int64))
 
 
 def _row(finding: AuditFinding, cables: tuple[int, ...], drawing: Drawing, number: dict[str, int]) -> FindingRow:
@@ -204,7 +203,7 @@ def audit_documented(discovery: NetworkTable, papers: NetworkTable, reports: Rep
             "no device and port of it is in the network that was found", file=papers.file,
             hint="names of devices and ports have to be those that the devices give themselves",
         )  # fmt: skip
-    rows = np.arange(len(papers.cables))
+    rows = np.arange(len(papers.ports))
     audit = _against(discovery, PlanPricing(None, PlannedNetwork(None, papers, rows, {papers.file: ""})), reports)
     return replace(audit, problems=papers.problems + audit.problems)
 
@@ -224,7 +223,7 @@ def _against(discovery: NetworkTable, pricing: PlanPricing, reports: Reports | N
     figures = _design(there.discovery, pricing.design, pricing.reference, ()) | {
         "source": "planned",
         "networks": there.networks,
-        "cables": len(there.discovery.cables),
+        "cables": len(there.discovery.ports),
         "kinds": dict(Counter(finding.kind for finding, _ in pairs)),
         "uneven": uneven(discovery),
         "remarks": there.plan.remarks if there.plan is not None else [],
@@ -253,7 +252,7 @@ def uneven(found: NetworkTable) -> list[dict[str, Any]]:
         if 0 < level[low] < level[high]:
             above.setdefault(low, Counter())[high] += 1
     return [
-        {"switch": found.devices[low].described, "widths": sorted(count.values())}
+        {"switch": found.label[low], "widths": sorted(count.values())}
         for low, count in sorted(above.items())
         if len(set(count.values())) > 1
     ]
@@ -337,7 +336,7 @@ def audit_found(found: AuditSources) -> tuple[Audit, AuditAnswer]:
     """
     draft = None if found.plan is None else load.load(found.plan)
     there, documented = discovered(found.ibnetdiscover, found.lldp, found.netbox, planned=draft is not None)
-    said = gather(found.reports, [device.described for device in there.devices]) if found.reports else None
+    said = gather(found.reports, there.label) if found.reports else None
     if draft is not None:
         audited = audit_plan(there, draft, said)
     else:

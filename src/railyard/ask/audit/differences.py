@@ -167,7 +167,7 @@ def _slow_uplinks(found: NetworkTable, block: ClosBlock, ports: PortMap, number:
 
 
 def _speed(found: NetworkTable, cable: int) -> str:
-    lanes = found.cables[cable].lanes
+    lanes = int(found.lanes[cable])
     return _gigabit(int(found.rate_bps[cable])) + (
         f" on {lanes} of {PORT_LANES} lanes" if 0 < lanes < PORT_LANES else ""
     )
@@ -179,21 +179,17 @@ def _gigabit(rate: int) -> str:
 
 def _loops(found: NetworkTable) -> list[AuditFinding]:
     same = np.flatnonzero(found.ends[:, 0] == found.ends[:, 1])
-    cables = [found.cables[one] for one in same.tolist() if found.switch[found.ends[one, 0]]]
     words = "both ends are in this switch"
-    return [
-        AuditFinding("extra", found.end_words(c.a, c.a_port), found.end_words(c.b, c.b_port), words) for c in cables
-    ]
+    cables = same[found.switch[found.ends[same, 0]]].tolist()
+    return [AuditFinding("extra", *found.both_ends(cable), words) for cable in cables]
 
 
 def _narrow(found: NetworkTable, named: list[AuditFinding]) -> list[AuditFinding]:
     """Cables on one lane among wider ones that nothing above names: ports are split in halves, never in quarters."""
     known = {frozenset((one.a, one.b)) for one in named if one.kind == "degraded"}
-    lanes = np.array([cable.lanes for cable in found.cables])
     out = []
-    for number in np.flatnonzero(lanes == 1).tolist() if lanes.max(initial=0) > 1 else []:
-        cable = found.cables[number]
-        a, b = found.end_words(cable.a, cable.a_port), found.end_words(cable.b, cable.b_port)
+    for number in np.flatnonzero(found.lanes == 1).tolist() if found.lanes.max(initial=0) > 1 else []:
+        a, b = found.both_ends(number)
         if frozenset((a, b)) not in known:
             unpriced = "which traffic takes it is not known: it is in no regular part of the design"
             out.append(AuditFinding("degraded", a, b, _speed(found, number), unpriced=unpriced))
@@ -236,10 +232,10 @@ def _crossed(
         meant = meant_leaf[port.cable]
         partner = next((one for one in left if one.leaf == meant and meant_leaf[one.cable] == port.leaf), None)
         a, b = end_of(found, port.cable, port.host), end_of(found, port.cable, port.leaf)
-        like = f"its peers are on {found.devices[meant].name}"
+        like = f"its peers are on {found.name[meant]}"
         moves = [places.move(port.host, meant, port.leaf)]
         if partner is None:
-            kind, words, far = "misplaced", f"move the plug from {b} to {found.devices[meant].name}: {like}", None
+            kind, words, far = "misplaced", f"move the plug from {b} to {found.name[meant]}: {like}", None
         else:
             left.remove(partner)
             far = end_of(found, partner.cable, partner.host), end_of(found, partner.cable, partner.leaf)
@@ -278,7 +274,7 @@ def _absent(
             if part in ports or len(ports) >= usual:
                 continue
             words = f"{hosts - few} of {hosts} like hosts have it"
-            a = f"{name} {part}[1]" if found.devices[next(iter(ports.values())).host].part else f"{name}[{part}]"
+            a = f"{name} {part}[1]" if found.part[next(iter(ports.values())).host] else f"{name}[{part}]"
             slower = usual / max(len(ports), 1)
             port = holes[leaf].pop(0) if holes.get(leaf) else UNKNOWN
             out.append(AuditFinding("missing", a, found.end_words(leaf, port), words, slower=slower))

@@ -103,7 +103,7 @@ DO = {
 def identity_symptoms(network: NetworkTable, reports: Reports | None) -> list[Symptom]:
     """Devices that share an identity, by the discovery and by what hosts say of their parts."""
     found = [_symptom(network, one) for one in network.twins if len(one.devices) > 1]
-    known = {frozenset(network.devices[number].name for number in one.devices) for one in network.twins}
+    known = {frozenset(network.name[number] for number in one.devices) for one in network.twins}
     return found + ([] if reports is None else _of_parts(network, reports, known))
 
 
@@ -116,7 +116,7 @@ def _symptom(network: NetworkTable, twins: Twins) -> Symptom:
 def _end(network: NetworkTable, device: int) -> tuple[str, str]:
     ports = list(network.cables_of[device])
     if len(ports) != 1:
-        return network.devices[device].described, f"{len(ports)} cables"
+        return network.label[device], f"{len(ports)} cables"
     return network.cable_words(device, ports[0])
 
 
@@ -195,11 +195,7 @@ class _Paths:
                 self.hops[device, one.prefix] = one.ports
         self.owner = {prefix: next(iter(whose)) for prefix, whose in owners.items() if len(whose) == 1}
         self.host = ~network.switch
-        self.ports: dict[int, list[tuple[str, int]]] = defaultdict(list)
-        for number, cable in enumerate(network.cables):
-            if number not in dead:
-                self.ports[cable.a].append((cable.a_port, cable.b))
-                self.ports[cable.b].append((cable.b_port, cable.a))
+        self.ports = [[(port, far) for port, cable, far, _ in mine if cable not in dead] for mine in network.far_ends]
 
     def symptoms(self) -> list[Symptom]:
         unused: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
@@ -207,7 +203,7 @@ class _Paths:
         for owner in sorted(set(self.owner.values())):
             away = self._away(owner)
             for prefix in (prefix for prefix, whose in self.owner.items() if whose == owner):
-                for device in sorted(self.ports):
+                for device in range(len(self.ports)):
                     hops = self.hops.get((device, prefix))
                     if hops is None or device == owner or self.host[device] or device not in away:
                         continue
@@ -234,7 +230,7 @@ class _Paths:
         return away
 
     def _symptom(self, device: int, gone: tuple[str, ...], prefixes: list[str], all_prefixes: int) -> Symptom:
-        name = self.network.devices[device].described
+        name = self.network.label[device]
         shown = ", ".join(sorted(prefixes)[:SHOWN]) + (" ..." if len(prefixes) > SHOWN else "")
         words = (
             f"{len(prefixes)} of {all_prefixes} prefixes ({shown}) do not use {', '.join(gone)}, which is as near as"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -230,17 +230,19 @@ def _ports(
     found: NetworkTable, switch: NDArray[np.int64], row: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """int64[switches, ports], cables to other switches in the order of the ports, and rows of the far ends, or -1."""
-    mine: dict[int, list[tuple[tuple[int, str], int, int]]] = defaultdict(list)
-    for cable in found.between.tolist():
-        one, other = found.ends[cable].tolist()
-        for here, there in ((one, other), (other, one)):
-            port = found.port(cable, here)
-            mine[here].append(((int(port) if port.isdecimal() else 0, port), cable, int(row[there])))
-    width = max(map(len, mine.values()), default=0)
+    mine = [
+        sorted(
+            (int(port) if port.isdecimal() else 0, port, cable, int(row[there]))
+            for port, cable, there, _ in found.far_ends[device]
+            if row[there] >= 0 and there != device
+        )
+        for device in switch.tolist()
+    ]
+    width = max(map(len, mine), default=0)
     cables, far = np.full((len(switch), width), -1), np.full((len(switch), width), -1)
-    for device, listed in mine.items():
-        for at, (_, cable, there) in enumerate(sorted(listed)):
-            cables[row[device], at], far[row[device], at] = cable, there
+    for at, listed in enumerate(mine):
+        for place, (_, _, cable, there) in enumerate(listed):
+            cables[at, place], far[at, place] = cable, there
     return cables, far
 
 
@@ -320,12 +322,12 @@ def _unreached(matrix: ForwardingMatrix) -> list[Symptom]:
     for row in np.unique(stuck[stuck >= 0]).tolist():
         gone = np.flatnonzero((stuck == row).any(axis=0))
         kinds = matrix.next[row, gone]
-        device = matrix.found.devices[int(matrix.switch[row])]
-        names = [matrix.found.devices[int(matrix.host[one])].described for one in gone[:2].tolist()]
+        name = matrix.found.label[int(matrix.switch[row])]
+        names = [matrix.found.label[int(matrix.host[one])] for one in gone[:2].tolist()]
         shown = ", ".join(names) + (" ..." if len(gone) > 2 else "")
         count = Counter(_why(int(kind)) for kind in kinds.tolist())
         words = f"{len(gone)} of {len(matrix.host)} destinations ({shown}): {', '.join(count)}"
-        finding = AuditFinding("no-route", device.described, UNKNOWN, words, idle=float(len(gone)))
+        finding = AuditFinding("no-route", name, UNKNOWN, words, idle=float(len(gone)))
         out.append(Symptom(finding))
     return out
 
@@ -340,7 +342,7 @@ def _uneven(matrix: ForwardingMatrix, slower: float) -> Symptom:
     leafs = {int(matrix.switch[row]) for row in matrix.leafs}
     counts = {d: c for d, c in matrix.destinations().items() if d in leafs and len(c)}
     worst = max(counts, key=lambda one: (int(counts[one].max() - counts[one].min()), -one))
-    name = matrix.found.devices[worst].described
+    name = matrix.found.label[worst]
     least, most = int(counts[worst].min()), int(counts[worst].max())
     words = (
         f"its cables upwards carry {least} to {most} destinations; all shift permutations take {slower:.2f} times as"

@@ -109,8 +109,8 @@ def _waits(network: NetworkTable, host: str, part: HostPart, words: str, bits: f
     if why:
         return Symptom(finding)
     assert device is not None
-    mine = [n for n in network.cables_of[device].values() if network.cables[n].rate_bps > bits]
-    rate = max((network.cables[n].rate_bps for n in mine), default=0)
+    mine = [n for n in network.cables_of[device].values() if network.rate_bps[n] > bits]
+    rate = int(network.rate_bps[mine].max(initial=0))
     return Symptom(finding, tuple((n, bits / rate) for n in mine[:1])) if rate else Symptom(finding)
 
 

@@ -67,13 +67,12 @@ def _named(found: NetworkTable) -> tuple[dict[str, dict[str, HostPort]], set[int
     nameless: set[int] = set()
     twice: set[str] = set()
     for cable, (leaf, host) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True):
-        device = found.devices[host]
-        part = device.part or found.port(cable, host)
-        if _NAMELESS.fullmatch(device.name):
+        name, part = found.name[host], found.part[host] or found.port(cable, host)
+        if _NAMELESS.fullmatch(name):
             nameless.add(leaf)
-        elif part in hosts[device.name]:
-            twice.add(device.name)
-        hosts[device.name][part] = HostPort(cable, host, leaf)
+        elif part in hosts[name]:
+            twice.add(name)
+        hosts[name][part] = HostPort(cable, host, leaf)
     for name in list(hosts):
         if name in twice or _NAMELESS.fullmatch(name):
             nameless |= {port.leaf for port in hosts.pop(name).values()}
@@ -190,8 +189,8 @@ def _stray(found: NetworkTable, sure: list[ClosBlock]) -> tuple[int, ...]:
 
 def _into_board(found: NetworkTable, low: int, high: int) -> bool:
     """Whether the upper switch is a board of a director that the lower one stands outside of."""
-    chassis = found.devices[high].chassis
-    return bool(chassis) and chassis != found.devices[low].chassis
+    chassis = found.chassis[high]
+    return bool(chassis) and chassis != found.chassis[low]
 
 
 def _into_boards(found: NetworkTable, block: ClosBlock) -> bool:
@@ -204,7 +203,7 @@ def _boards(found: NetworkTable, free: list[ClosBlock]) -> list[str]:
     if not free:
         return []
     lows = {low for block in free for low in block.low.tolist()}
-    directors = {found.devices[high].chassis for block in free for high in block.high.tolist()} - {""}
+    directors = {found.chassis[high] for block in free for high in block.high.tolist()} - {""}
     return [
         f"{len(lows)} switches are cabled to boards of {len(directors)} directors in no regular order, and any board"
         " leads to all others: nothing is said to be missing or misplaced there"
@@ -216,7 +215,7 @@ def _doubts(found: NetworkTable, level: NDArray[np.int8], every: list[ClosBlock]
     for block in every:
         lower, upper = tier_name(block.tier), tier_name(block.tier + 1)
         if block.sure < SURE:
-            first = found.devices[int(block.low[0])].name
+            first = found.name[int(block.low[0])]
             out.append(
                 f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on are joined"
                 f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): nothing is said to be"
@@ -236,7 +235,7 @@ def _odd(found: NetworkTable, block: ClosBlock, one: int) -> str:
     rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
     far = tier_name(block.tier + 1) if below else tier_name(block.tier)
     mine = int(np.bincount(rows[0]).argmax())
-    return f"{found.devices[one].name} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
+    return f"{found.name[one]} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
 
 
 def _partly(found: NetworkTable, sure: list[ClosBlock]) -> list[str]:
@@ -247,7 +246,7 @@ def _partly(found: NetworkTable, sure: list[ClosBlock]) -> list[str]:
         larger = [one for one in sure if one.tier == block.tier and len(one.low) > len(block.low)]
         whole = next((one for one in larger if mine < set(one.high.tolist())), None)
         if whole is not None:
-            names = ", ".join(found.devices[low].name for low in block.low.tolist())
+            names = ", ".join(found.name[low] for low in block.low.tolist())
             upper = tier_name(block.tier + 1)
             out.append(
                 f"{names}: joined to {len(mine)} of the {len(whole.high)} {upper} switches that {len(whole.low)} like"
@@ -279,7 +278,7 @@ def _headless(found: NetworkTable, level: NDArray[np.int8]) -> list[str]:
         up[ends[tiers[:, near] < tiers[:, far], near]] = True
     alone = np.flatnonzero((level > 0) & (level < level.max(initial=0)) & ~up).tolist()
     return [
-        f"{found.devices[one].name} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
+        f"{found.name[one]} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
         for one in alone
         if up[level == level[one]].any()
     ]
@@ -300,4 +299,4 @@ def _strange(found: NetworkTable, level: NDArray[np.int8]) -> list[str]:
 
 def by_name(found: NetworkTable, devices: list[int]) -> list[int]:
     """Devices in the order of their names, those without one by their addresses."""
-    return sorted(devices, key=lambda one: (natural(found.devices[one].described), found.devices[one].key))
+    return sorted(devices, key=lambda one: (natural(found.label[one]), found.key[one]))

@@ -16,7 +16,7 @@ from railyard.ask.audit.price import priced as settings_price
 from railyard.ask.audit.reference import Pricing, price_of
 from railyard.ask.audit.symptom import BlockPlaces
 from railyard.ask.deploy.cabling import as_set, dialects, drawn, plan_of
-from railyard.cluster.network_table import FoundCable, FoundDevice, NetworkTable, same_port
+from railyard.cluster.network_table import NetworkTable, same_port
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study import compose
 from railyard.work.study.study import prepare
@@ -76,19 +76,23 @@ def expected(draft: Draft, found: NetworkTable) -> PlannedNetwork | None:
 
 def _joined(parts: list[NetworkTable]) -> NetworkTable:
     """Several networks as one: a server that is in both is one device."""
-    number: dict[str, int] = {}
-    devices: list[FoundDevice] = []
-    cables: list[FoundCable] = []
+    first: dict[str, tuple[NetworkTable, int]] = {}
     for part in parts:
-        for device in part.devices:
-            if device.key not in number:
-                number[device.key] = len(devices)
-                devices.append(device)
-        place = [number[device.key] for device in part.devices]
-        cables += (
-            [replace(cable, a=place[cable.a], b=place[cable.b]) for cable in part.cables] if len(parts) > 1 else []
-        )
-    return NetworkTable("the plan", tuple(devices), tuple(cables)) if len(parts) > 1 else parts[0]
+        for row, key in enumerate(part.key):
+            first.setdefault(key, (part, row))
+    number = {key: at for at, key in enumerate(first)}
+    by_device = ("name", "kind", "key", "label", "part", "chassis", "sockets")
+    by_cable = ("rate_bps", "mtu", "length_m", "lanes")
+    cables = [
+        (number[part.key[a]], port, number[part.key[b]], far)
+        for part in parts
+        for (a, b), (port, far) in zip(part.ends.tolist(), part.ports, strict=True)
+    ]
+    columns: dict[str, Any] = {
+        **{column: [getattr(part, column)[row] for part, row in first.values()] for column in by_device},
+        **{column: np.concatenate([getattr(part, column) for part in parts]) for column in by_cable},
+    }
+    return NetworkTable.of("the plan", cables=cables, **columns)
 
 
 class PlanPricing:
@@ -101,7 +105,7 @@ class PlanPricing:
         catalog = catalogs.load() if draft is None else compose.catalog_of(draft)
         fabric = None if there.plan is None else next(iter(there.plan.cluster.plans.values())).fabric
         self.reference = Pricing(planned, self.design, price_of(planned, catalog), fabric)
-        self.place = {device.described: number for number, device in enumerate(there.discovery.devices)}
+        self.place = {label: number for number, label in enumerate(planned.label)}
         self.places = BlockPlaces(self.design)
         self.step: StepPricing | None = None
         self.words = ""
@@ -255,22 +259,22 @@ class PlanPricing:
 
     def _changes(self, difference: PlanDifference) -> dict[str, Any]:
         """What it changes in the tables of a block; a cable of a server makes it wait, or idle."""
-        cables = self.there.discovery.cables
+        planned = self.there.discovery
         changes: dict[int, list[CableChange | HostMove]] = defaultdict(list)
         figures: dict[str, Any] = {}
         for number in difference.lost:
-            one = cables[number]
-            self._change(changes, one.a, one.b, -1, 1.0)
-            if self.there.discovery.devices[one.a].kind == "host":
+            a, b = planned.ends[number].tolist()
+            self._change(changes, a, b, -1, 1.0)
+            if planned.host[a]:
                 figures["idle"] = figures.get("idle", 0.0) + 1.0
         for number, share in difference.slow:
-            one = cables[number]
-            self._change(changes, one.a, one.b, 0, share)
-            if self.there.discovery.devices[one.a].kind == "host":
+            a, b = planned.ends[number].tolist()
+            self._change(changes, a, b, 0, share)
+            if planned.host[a]:
                 figures["slower"] = 1.0 / share
         for moved in difference.moved:
-            one = cables[moved.cable]
-            move = self.places.move(one.a, one.b, self.place[moved.switch])
+            host, leaf = planned.ends[moved.cable].tolist()
+            move = self.places.move(host, leaf, self.place[moved.switch])
             if move is not None:
                 changes[move[0]].append(move[1])
         for near, far in difference.added:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
 from railyard.cluster.boxes import copper_reach_m
-from railyard.cluster.hall.devices import NETWORKS, Devices, nodes_of
+from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
 from railyard.cluster.hall.racks import hall_of, lengths
-from railyard.cluster.names import ends_of, sockets
-from railyard.cluster.network_table import DIALECTS, Dialect, FoundCable, FoundDevice, NetworkTable
+from railyard.cluster.network_table import DIALECTS, Dialect, NetworkTable
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.packet import PacketSettings, assign
 from railyard.work.scenario.packet.settings import differences
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
+    from railyard.cluster.hall.devices import Cables, Devices
     from railyard.cluster.hall.racks import Racks
     from railyard.cluster.plan import NetworkPlan
     from railyard.work.scenario.load import Draft
@@ -47,45 +47,6 @@ def as_set(cluster: Cluster, draft: Draft) -> Cluster:
     fabric = replace(network.fabric, packets=replace(packets, constants=constants))
     plans = {**cluster.plans, "back_end": replace(network, fabric=fabric)}
     return replace(cluster.with_back_end(replace(cluster.back_end, fabric=fabric)), plans=plans)
-
-
-@dataclass(frozen=True, eq=False)
-class Cables:
-    """One row a link in both directions; several share a cable where a cell fabric does. End `a` is the lower one.
-
-    Attributes:
-        network: int8[cables], index into `Plan.networks`.
-        a, b: int32[cables], devices.
-        a_port, b_port: int32[cables], ports from 1: of a server the NIC on that network, of a switch straight on.
-        a_cage, a_lane, a_lanes, b_cage, b_lane, b_lanes: int32[cables], see `Sockets`; a NIC is a whole cage.
-        rate_bps: float64[cables].
-        tier: int16[cables], index into `Plan.tiers`.
-        number: int32[cables], physical cable of its tier, from 0.
-        link: int64[cables], first of its two links in the cluster's table.
-        length_m: float64[cables], as it is bought.
-        order: int32[cables], when it is pulled, from 0: rack by rack, longest first.
-    """
-
-    network: NDArray[np.int8]
-    a: NDArray[np.int32]
-    b: NDArray[np.int32]
-    a_port: NDArray[np.int32]
-    b_port: NDArray[np.int32]
-    a_cage: NDArray[np.int32]
-    a_lane: NDArray[np.int32]
-    a_lanes: NDArray[np.int32]
-    b_cage: NDArray[np.int32]
-    b_lane: NDArray[np.int32]
-    b_lanes: NDArray[np.int32]
-    rate_bps: NDArray[np.float64]
-    tier: NDArray[np.int16]
-    number: NDArray[np.int32]
-    link: NDArray[np.int64]
-    length_m: NDArray[np.float64]
-    order: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return len(self.a)
 
 
 @dataclass(frozen=True)
@@ -114,7 +75,12 @@ class PlannedTier:
 
 @dataclass(frozen=True, eq=False)
 class CablingPlan:
-    """What is built."""
+    """What is built.
+
+    Attributes:
+        length_m: float64[cables], as it is bought.
+        order: int32[cables], when it is pulled, from 0: rack by rack, longest first.
+    """
 
     cluster: Cluster
     devices: Devices
@@ -122,6 +88,8 @@ class CablingPlan:
     cables: Cables
     networks: tuple[str, ...]
     tiers: tuple[PlannedTier, ...]
+    length_m: NDArray[np.float64]
+    order: NDArray[np.int32]
 
     @property
     def remarks(self) -> list[str]:
@@ -130,7 +98,7 @@ class CablingPlan:
         if any(plan.long_tier >= 0 for plan in self.cluster.plans.values()):
             out.append("sites are drawn in one hall; lines between them are as long as the scenario has them")
         for number, tier in enumerate(self.tiers):
-            length = self.cables.length_m[self.cables.tier == number]
+            length = self.length_m[self.cables.tier == number]
             late = int(np.count_nonzero(length > tier.reach_m * (1 + 1e-9))) if tier.medium else 0
             if late:
                 out.append(
@@ -157,7 +125,7 @@ class CablingPlan:
     def loss_db(self) -> NDArray[np.float64]:
         """float64[cables], light lost between the modules: in fibre and at the connections of panels; 0 of copper."""
         rate = np.array([tier.db_per_m for tier in self.tiers])[self.cables.tier]
-        lost: NDArray[np.float64] = self.cables.length_m * rate
+        lost: NDArray[np.float64] = self.length_m * rate
         if self.racks.patching is not None:
             lost = lost + np.where(self.racks.patching.trunk >= 0, CONNECTIONS * self.racks.spec.patch_db, 0.0)
         return lost
@@ -166,7 +134,7 @@ class CablingPlan:
     def beyond_copper(self) -> NDArray[np.bool_]:
         """bool[cables], whether a cable is longer than any of copper is: it needs optics."""
         longest = np.array([tier.copper_m for tier in self.tiers])
-        longer: NDArray[np.bool_] = self.cables.length_m > longest[self.cables.tier] * (1 + 1e-9)
+        longer: NDArray[np.bool_] = self.length_m > longest[self.cables.tier] * (1 + 1e-9)
         return longer
 
     def of_network(self, name: str) -> NDArray[np.int64]:
@@ -182,20 +150,11 @@ class CablingPlan:
 def plan_of(cluster: Cluster) -> CablingPlan:
     """The plan of a cluster."""
     hall = hall_of(cluster)
-    devices, racks = hall.devices, hall.racks
-    parts: list[dict[str, NDArray[Any]]] = []
-    tiers: list[PlannedTier] = []
-    networks = list(cluster.plans)
-    for number, key in enumerate(networks):
-        parts.append(_network(cluster, devices, key, number))
-        tiers += _tiers(cluster.catalog, cluster.plans[key])
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    ends = hall.ends
-    columns |= {"a": ends.a, "b": ends.b, "tier": ends.tier.astype(np.int16), "number": ends.number}
-    columns["length_m"] = _between_sites(cluster, columns["tier"], lengths(racks, ends))
-    columns["order"] = _pulled(racks, columns)
-    names = tuple(cluster.plans[key].name for key in networks)
-    return CablingPlan(cluster, devices, racks, Cables(**columns), names, tuple(tiers))
+    tiers = [tier for plan in cluster.plans.values() for tier in _tiers(cluster.catalog, plan)]
+    names = tuple(plan.name for plan in cluster.plans.values())
+    length = _between_sites(cluster, hall.cables.tier, lengths(hall.racks, hall.cables))
+    order = _pulled(hall.racks, hall.cables, length)
+    return CablingPlan(cluster, hall.devices, hall.racks, hall.cables, names, tuple(tiers), length, order)
 
 
 def _between_sites(cluster: Cluster, tier: NDArray[np.int16], length_m: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -222,33 +181,9 @@ def _tiers(catalog: Catalog, plan: NetworkPlan) -> list[PlannedTier]:
     return out
 
 
-def _network(cluster: Cluster, devices: Devices, key: str, number: int) -> dict[str, NDArray[Any]]:
-    plan = cluster.plans[key]
-    network = next(one for one in cluster.networks if one.name == plan.name)
-    wiring = plan.wiring
-    rate = wiring.line_bps[0::2]
-    count = len(rate)
-    _, nic = nodes_of(cluster, devices, key)
-    ends, node = sockets(plan), ends_of(plan)
-    host = node < wiring.ports
-    port, cage = np.where(host, nic[node], ends.number), np.where(host, nic[node], ends.cage)
-    lane, lanes = np.where(host, 0, ends.lane), np.where(host, 1, ends.lanes)
-    columns: dict[str, NDArray[Any]] = {
-        "network": np.full(count, number, np.int8),
-        "rate_bps": rate,
-        "link": network.link_offset + 2 * np.arange(count, dtype=np.int64),
-    }
-    for name, values in (("port", port), ("cage", cage), ("lane", lane), ("lanes", lanes)):
-        columns[f"a_{name}"], columns[f"b_{name}"] = values[:count].astype(np.int32), values[count:].astype(np.int32)
-    return columns
-
-
-def _pulled(racks: Racks, columns: dict[str, NDArray[Any]]) -> NDArray[np.int32]:
-    rack = racks.rack[columns["a"]]
-    order = np.lexsort((columns["link"], -columns["length_m"].astype(float), columns["tier"], rack))
-    out = np.empty(len(order), np.int32)
-    out[order] = np.arange(len(order))
-    return out
+def _pulled(racks: Racks, cables: Cables, length_m: NDArray[np.float64]) -> NDArray[np.int32]:
+    order = np.lexsort((cables.link, -length_m, cables.tier, racks.rack[cables.a]))
+    return np.argsort(order).astype(np.int32)
 
 
 CORE_AS, SPINE_AS, LEAF_AS = 4_200_000_000, 4_200_100_000, 4_201_000_000
@@ -338,8 +273,8 @@ def _start(base: int) -> str:
     return str(IPv6Address(base))
 
 
-MTU = {"infiniband": 0, "ethernet": 9216}
-"""Largest frame that ports of switches take, in bytes: jumbo frames; InfiniBand's are not discovered."""
+SWITCH_MTU = 9216
+"""Largest frame that ports of Ethernet switches take, in bytes: jumbo frames; InfiniBand's are not discovered."""
 
 HOST_MTU = 9000
 """Of interfaces of servers, without the header."""
@@ -356,57 +291,63 @@ def interface(network: str, nic: int) -> str:
     return f"{NETWORKS[network]}{nic - 1}"
 
 
+def port_names(plan: CablingPlan, rows: NDArray[np.int64], dialect: Dialect) -> list[tuple[str, str]]:
+    """Names of the ports at both ends of some cables; InfiniBand's switches count theirs.
+
+    Args:
+        plan: The plan.
+        rows: int64[], cables.
+        dialect: Of the Ethernet switches.
+    """
+    cables = plan.cables
+    infiniband = [is_infiniband(plan, number) for number in range(len(plan.networks))]
+
+    @cache
+    def named(end: tuple[int, bool, int, int, int, int]) -> str:
+        network, host, port, cage, lane, lanes = end
+        if host:
+            return interface(plan.networks[network], port)
+        return str(port) if infiniband[network] else dialect.port(cage, None if lanes == 1 else lane, lanes)
+
+    network = cables.network[rows].tolist()
+    columns = [plan.devices.level[cables.ends] == 0, cables.port, cables.cage, cables.lane, cables.lanes]
+    sides = [zip(network, *(column[rows, side].tolist() for column in columns), strict=True) for side in (0, 1)]
+    return [(named(a), named(b)) for a, b in zip(*sides, strict=True)]
+
+
 def drawn(plan: CablingPlan, network: int, dialect: Dialect) -> NetworkTable:
     """One network of a plan as found, cables in the plan's order.
 
     Args:
         plan: The plan.
         network: Index into its networks.
-        dialect: How ports of switches are called; that of InfiniBand makes each port of a server a device.
+        dialect: How ports of Ethernet switches are called. Of InfiniBand each port of a server is a device.
     """
-    rows = np.flatnonzero(plan.cables.network == network)
-    cables, name = plan.cables, plan.networks[network]
-    infiniband = dialect.name == "infiniband"
-    number: dict[tuple[int, int], int] = {}
-    devices: list[FoundDevice] = []
-    is_host = plan.devices.level == 0
-
-    def device(one: int, port: int) -> int:
-        part = port - 1 if is_host[one] and infiniband else -1
-        if (one, part) not in number:
-            number[one, part] = len(devices)
-            devices.append(_device(plan, one, part))
-        return number[one, part]
-
-    columns = (
-        getattr(cables, side + key)[rows].tolist() for side in "ab" for key in ("", "_port", "_cage", "_lane", "_lanes")
+    rows, infiniband = np.flatnonzero(plan.cables.network == network), is_infiniband(plan, network)
+    ends, ports = plan.cables.ends[rows], port_names(plan, rows, dialect)
+    host = plan.devices.level[ends] == 0
+    nic = plan.cables.port[rows] * (host & infiniband)
+    _, first, back = np.unique(ends * (nic.max(initial=0) + 1) + nic, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    name = [plan.devices.name[one] for one in ends.ravel()[first[order]].tolist()]
+    part = [f"mlx5_{one - 1}" if one else "" for one in nic.ravel()[first[order]].tolist()]
+    label = [" ".join(filter(None, words)) for words in zip(name, part, strict=True)]
+    place = np.argsort(order)[back].reshape(-1, 2).tolist()
+    if infiniband:
+        ports = [("1" if own else port, far) for (port, far), own in zip(ports, host[:, 0].tolist(), strict=True)]
+    return NetworkTable.of(
+        "the plan",
+        name,
+        np.where(host.ravel()[first[order]], "host", "switch").tolist(),
+        [(a, port, b, far) for (a, b), (port, far) in zip(place, ports, strict=True)],
+        key=label,
+        label=label,
+        part=part,
+        rate_bps=plan.cables.rate_bps[rows].astype(np.int64),
+        mtu=np.where(host, HOST_MTU, SWITCH_MTU) * (not infiniband),
+        length_m=plan.length_m[rows],
+        lanes=np.full(len(rows), PORT_LANES * infiniband),
     )
-    listed = []
-    frames = MTU["infiniband" if infiniband else "ethernet"]
-    rates, lengths = cables.rate_bps[rows].tolist(), cables.length_m[rows].tolist()
-    for at, (a, p, cage, lane, lanes, b, q, far, far_lane, far_lanes) in enumerate(zip(*columns, strict=True)):
-        one, other = device(a, p), device(b, q)
-        own = "1" if infiniband else interface(name, p)
-        port = own if is_host[a] else _port(dialect, p, cage, lane, lanes)
-        far_port = _port(dialect, q, far, far_lane, far_lanes)
-        mine = 0 if infiniband else HOST_MTU if is_host[a] else frames
-        width = PORT_LANES if infiniband else 0
-        listed.append(FoundCable(one, port, other, far_port, int(rates[at]), 0, mine, frames, lengths[at], width))
-    return NetworkTable("the plan", tuple(devices), tuple(listed))
-
-
-def _device(plan: CablingPlan, one: int, part: int) -> FoundDevice:
-    name = plan.devices.name[one]
-    if plan.devices.level[one]:
-        return FoundDevice(name, name, "switch")
-    label = f"{name} mlx5_{part}" if part >= 0 else name
-    return FoundDevice(label, name, "host", f"mlx5_{part}" if part >= 0 else "", label=label)
-
-
-def _port(dialect: Dialect, number: int, cage: int, lane: int, lanes: int) -> str:
-    if dialect.name == "infiniband":
-        return str(number)
-    return dialect.port(cage, None if lanes == 1 else lane, lanes)
 
 
 def dialects(plan: CablingPlan, network: int) -> list[Dialect]:

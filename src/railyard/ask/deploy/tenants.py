@@ -132,7 +132,7 @@ def shared_of(plan: CablingPlan, network: int) -> SharedNetwork:
         return SharedNetwork(plan, None, owner, np.zeros((len(devices), 0), np.bool_))
     servers = len(tenancy.owner)
     mine = np.flatnonzero((cables.network == network) & (cables.a < servers) & (devices.level[cables.a] == 0))
-    owner[mine] = tenancy.owner[cables.a[mine], cables.a_port[mine] - 1]
+    owner[mine] = tenancy.owner[cables.a[mine], cables.port[mine, 0] - 1]
     carried = np.zeros((len(devices), len(tenancy.tenants)), np.bool_)
     had = mine[owner[mine] >= 0]
     carried[cables.b[had], owner[had]] = True

@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from railyard.cluster.network_table import FoundCable, FoundDevice, NetworkTable, Twins
+import numpy as np
+
+from railyard.cluster.network_table import NetworkTable, Twins
 from railyard.kit.errors import Problem, abridged
 
 LANE_BPS = {
@@ -46,6 +48,16 @@ _TWIN = "#"
 
 
 @dataclass(frozen=True)
+class _Device:
+    name: str
+    kind: str
+    part: str
+    sockets: int
+    label: str
+    chassis: str = ""
+
+
+@dataclass(frozen=True)
 class _Port:
     """A port line: its end, the far end and its name, the link rate, and the line number."""
 
@@ -60,7 +72,7 @@ class _Port:
 @dataclass
 class _Reading:
     file: str
-    devices: dict[str, FoundDevice] = field(default_factory=dict)
+    devices: dict[str, _Device] = field(default_factory=dict)
     ports: list[_Port] = field(default_factory=list)
     addresses: dict[str, _End] = field(default_factory=dict)
     twins: dict[str, list[str]] = field(default_factory=dict)
@@ -128,11 +140,11 @@ def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
     image, reading.image = reading.image, ""
     if kind == "Switch" and image.removeprefix("0x").strip("0"):
         reading.images[key] = image
-    if key in reading.devices and reading.devices[key].described == description:
+    if key in reading.devices and reading.devices[key].label == description:
         reading.wrong(number, "a device is there twice; its ports are read as one", key)
         return key
     key = _free(reading, key)
-    reading.devices[key] = _described(kind, key, description, int(ports), number)
+    reading.devices[key] = _described(kind, key, description, int(ports))
     return key
 
 
@@ -149,14 +161,14 @@ def _plain(key: str) -> str:
     return key.partition(_TWIN)[0]
 
 
-def _described(kind: str, key: str, description: str, ports: int, line: int) -> FoundDevice:
+def _described(kind: str, key: str, description: str, ports: int) -> _Device:
     if kind == "Switch":
         named = re.fullmatch(r"MF0;([^:;]+):.*", description)
-        return FoundDevice(key, named[1] if named else description, "switch", "", ports, line, description)
+        return _Device(named[1] if named else description, "switch", "", ports, description)
     if "Aggregation Node" in description:
-        return FoundDevice(key, description, "aggregation", "", ports, line)
+        return _Device(description, "aggregation", "", ports, description)
     host, _, part = description.partition(" ")
-    return FoundDevice(key, host or key, "host", part.strip(), ports, line, description)
+    return _Device(host or key, "host", part.strip(), ports, description or host or key)
 
 
 def _joined(reading: _Reading) -> NetworkTable:
@@ -179,14 +191,27 @@ def _joined(reading: _Reading) -> NetworkTable:
             seen + 1,
         )
     _once(reading, ends)
-    cables = tuple(FoundCable(*a, *b, port.rate_bps, port.line, lanes=port.lanes) for (a, b), (port, _) in ends.items())
     addresses = {name: (number[key], port) for name, (key, port) in reading.addresses.items()}
     twins = tuple(
         Twins("GUID", value.partition("-")[2] or value, tuple(sorted({number[key] for key in keys})))
         for value, keys in reading.twins.items()
     )
-    return NetworkTable(
-        reading.file, tuple(reading.devices.values()), cables, tuple(abridged(reading.problems)), addresses, twins
+    devices, ports = [*reading.devices.values()], [port for port, _ in ends.values()]
+    return NetworkTable.of(
+        reading.file,
+        [one.name for one in devices],
+        [one.kind for one in devices],
+        [(*a, *b) for a, b in ends],
+        key=[*reading.devices],
+        label=[one.label for one in devices],
+        part=[one.part for one in devices],
+        chassis=[one.chassis for one in devices],
+        sockets=[one.sockets for one in devices],
+        rate_bps=np.array([port.rate_bps for port in ports], np.int64),
+        lanes=np.array([port.lanes for port in ports], np.int64),
+        problems=tuple(abridged(reading.problems)),
+        addresses=addresses,
+        twins=twins,
     )
 
 
@@ -200,7 +225,7 @@ def _told_apart(reading: _Reading) -> None:
     for at, one in enumerate(reading.ports):
         twins = reading.twins.get(one.far[0], ())
         mine = (_plain(one.here[0]), one.here[1])
-        named = [key for key in twins if reading.devices[key].described == one.far_words]
+        named = [key for key in twins if reading.devices[key].label == one.far_words]
         key = next((key for key in twins if own.get((key, one.far[1])) == mine), next(iter(named), one.far[0]))
         reading.ports[at] = replace(one, far=(key, one.far[1]))
     claimed: dict[_End, list[int]] = {}
@@ -219,8 +244,8 @@ def _parted(reading: _Reading, at: int) -> None:
     one = reading.ports[at]
     first = reading.devices[one.far[0]]
     key = _free(reading, _plain(one.far[0]))
-    label = one.far_words if one.far_words not in ("", first.described) else f"{first.described} {_TWIN}{key[-1]}"
-    reading.devices[key] = _described("Ca", key, label, first.ports, one.line)
+    label = one.far_words if one.far_words not in ("", first.label) else f"{first.label} {_TWIN}{key[-1]}"
+    reading.devices[key] = _described("Ca", key, label, first.sockets)
     reading.ports[at] = replace(one, far=(key, one.far[1]))
 
 
@@ -231,7 +256,7 @@ def _completed(reading: _Reading) -> None:
         key = one.far[0]
         if key not in reading.devices:
             kind = "Switch" if key.startswith("S-") else "Ca"
-            reading.devices[key] = _described(kind, key, one.far_words, 0, one.line)
+            reading.devices[key] = _described(kind, key, one.far_words, 0)
     if beyond:
         names = len({one.far[0] for one in beyond})
         words = f"{names} devices are not described, so that the file may be cut off; their neighbours' words are taken"
@@ -249,10 +274,10 @@ def _boarded(reading: _Reading) -> None:
 def _distinct(reading: _Reading) -> None:
     """Adds the GUID to names shared by several switches; a host is identified by its switch's port."""
     switches = {key: one for key, one in reading.devices.items() if one.kind == "switch"}
-    times = Counter(one.described for one in switches.values())
+    times = Counter(one.label for one in switches.values())
     names = Counter(one.name for one in switches.values())
     for key, one in switches.items():
-        label = f"{one.described} ({key.partition('-')[2]})" if times[one.described] > 1 else one.label
+        label = f"{one.label} ({key.partition('-')[2]})" if times[one.label] > 1 else one.label
         reading.devices[key] = replace(one, label=label, name=label if names[one.name] > 1 else one.name)
 
 

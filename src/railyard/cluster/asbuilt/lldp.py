@@ -13,10 +13,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard.cluster.network_table import (
     HOST_PORT,
-    FoundCable,
-    FoundDevice,
     NetworkTable,
     Twins,
     hardware_address,
@@ -317,24 +317,29 @@ def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str
     number = {name: at for at, name in enumerate(order)}
     stations = {one.device for listed in reading.neighbours.values() for one in listed if one.forwards is False}
     hosts = hosts_of([cable.ends for cable in cables], stations, _forwarding(reading))
-    devices = tuple(
-        FoundDevice(name, name, "host" if name in hosts else "switch", file=reading.file.get(name, ""))
-        for name in order
-    )
-    listed = []
+    kind = ["host" if name in hosts else "switch" for name in order]
+    listed, mtu = [], []
     for cable in cables:
         (a, a_port), (b, b_port) = sorted(cable.ends, key=lambda end: number[end[0]])
-        mtu = cable.mtu.get(a, 0), cable.mtu.get(b, 0)
-        listed.append(
-            FoundCable(number[a], a_port, number[b], b_port, cable.rate_bps, 0, mtu[0], mtu[1], cable.length_m)
-        )
+        listed.append((number[a], a_port, number[b], b_port))
+        mtu.append((cable.mtu.get(a, 0), cable.mtu.get(b, 0)))
     twins = [Twins("name", name, tuple(number[one] for one in names)) for name, names in same.items()]
     twins += [
         Twins("MAC address", address, tuple(sorted(number[name] for name in names if name in number)))
         for address, names in _addresses(reading).items()
         if len(names) > 1
     ]
-    return NetworkTable(reading.folder, devices, tuple(listed), tuple(reading.problems), twins=tuple(twins))
+    return NetworkTable.of(
+        reading.folder,
+        [*order],
+        kind,
+        listed,
+        rate_bps=np.array([cable.rate_bps for cable in cables], np.int64),
+        mtu=np.array(mtu, np.int64).reshape(-1, 2),
+        length_m=np.array([cable.length_m for cable in cables]),
+        problems=tuple(reading.problems),
+        twins=tuple(twins),
+    )
 
 
 def _addresses(reading: _Reading) -> dict[str, set[str]]:

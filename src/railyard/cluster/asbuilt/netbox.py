@@ -9,7 +9,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from railyard.cluster.network_table import FoundCable, FoundDevice, NetworkTable, hosts_of
+import numpy as np
+
+from railyard.cluster.network_table import NetworkTable, hosts_of
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.files import read_text
 from railyard.kit.table import Table
@@ -183,13 +185,14 @@ def _joined(reading: _Reading) -> NetworkTable:
         name: at for at, name in enumerate(dict.fromkeys(end[0] for a, b, _, _ in reading.cables for end in (a, b)))
     }
     hosts = hosts_of([(a, b) for a, b, _, _ in reading.cables], (), ())
-    devices = tuple(FoundDevice(name, name, "host" if name in hosts else "switch") for name in order)
     taken: dict[_End, int] = {}
     cables = []
-    for a, b, length, line in reading.cables:
+    for a, b, _, line in reading.cables:
         for end in (a, b):
             if taken.setdefault(end, line) != line:
                 reading.wrong("two cables are in one port", line, f"{end[0]}[{end[1]}], also in line {taken[end]}")
         (one, port), (other, far) = sorted((a, b), key=lambda end: order[end[0]])
-        cables.append(FoundCable(order[one], port, order[other], far, 0, line, length_m=length))
-    return NetworkTable(reading.file, devices, tuple(cables), tuple(reading.problems))
+        cables.append((order[one], port, order[other], far))
+    kind = ["host" if name in hosts else "switch" for name in order]
+    length = np.array([length for _, _, length, _ in reading.cables])
+    return NetworkTable.of(reading.file, [*order], kind, cables, length_m=length, problems=tuple(reading.problems))

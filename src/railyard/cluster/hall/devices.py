@@ -1,4 +1,4 @@
-"""Servers and switches of a cluster, with their names."""
+"""Servers and switches of a cluster with their names, and the cables between them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.catalog.types import Range
+from railyard.cluster.names import ends_of, sockets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -199,27 +200,6 @@ def _numbered(stem: str, count: int) -> list[str]:
     return [f"{stem}{number:0{width}d}" for number in range(count)]
 
 
-def nodes_of(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Device of each node of a network, and the number of each port on its server, from 1."""
-    plan = cluster.plans[key]
-    wiring = plan.wiring
-    device, nic = np.full(wiring.nodes, -1, np.int32), np.zeros(wiring.nodes, np.int32)
-    servers, nics = wiring.port_of.shape
-    device[wiring.port_of] = np.arange(servers)[:, None]
-    nic[wiring.port_of] = np.arange(1, nics + 1)[None, :]
-    for ports in (plan.storage_ports, plan.pool_ports):
-        if ports.size:
-            role = "storage" if ports is plan.storage_ports else "memory"
-            first = int(np.flatnonzero(devices.role == role)[0])
-            device[ports] = first + np.arange(len(ports))[:, None]
-            nic[ports] = np.arange(1, ports.shape[1] + 1)[None, :]
-    at = devices.first[key]
-    for group in wiring.groups:
-        device[group.first : group.first + group.count] = at + np.arange(group.count)
-        at += group.count
-    return device, nic
-
-
 def server_units(cluster: Cluster) -> int:
     """Rack units of a server."""
     return next((units for most, units in HEIGHT_U.items() if cluster.server.accelerators <= most), 10)
@@ -245,33 +225,91 @@ def servers_per_rack(cluster: Cluster) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceEnds:
-    """One row per link in both directions, in the order of the networks.
+class Cables:
+    """One row per link in both directions, in the order of the networks; links of a cell fabric share a cable.
 
     Attributes:
-        a, b: int32[links], lower and upper device.
-        tier: int32[links], tier, counted over all networks.
-        number: int32[links], physical cable within its tier, from 0; links of a cell fabric share one.
+        network: int8[links], in the order of the cluster's plans.
+        ends: int32[links, 2], devices, the lower one first.
+        port: int32[links, 2], from 1: of a server the NIC on that network, of a switch counted consecutively.
+        cage, lane, lanes: int32[links, 2], see `Sockets`; a NIC is a whole cage.
+        rate_bps: float64[links].
+        tier: int16[links], counted over all networks.
+        number: int32[links], physical cable within its tier, from 0.
+        link: int64[links], first of its two links in the cluster's table.
     """
 
-    a: NDArray[np.int32]
-    b: NDArray[np.int32]
-    tier: NDArray[np.int32]
+    network: NDArray[np.int8]
+    ends: NDArray[np.int32]
+    port: NDArray[np.int32]
+    cage: NDArray[np.int32]
+    lane: NDArray[np.int32]
+    lanes: NDArray[np.int32]
+    rate_bps: NDArray[np.float64]
+    tier: NDArray[np.int16]
     number: NDArray[np.int32]
+    link: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def a(self) -> NDArray[np.int32]:
+        """int32[links], lower devices."""
+        return self.ends[:, 0]
+
+    @property
+    def b(self) -> NDArray[np.int32]:
+        """int32[links], upper devices."""
+        return self.ends[:, 1]
 
 
-def ends_of(cluster: Cluster, devices: Devices) -> DeviceEnds:
-    """The ends of all links."""
-    parts: list[tuple[NDArray[np.int32], ...]] = []
-    first = 0
-    for key, plan in cluster.plans.items():
-        wiring = plan.wiring
-        device, _ = nodes_of(cluster, devices, key)
-        tier = wiring.tier[0::2]
+def cables_of(cluster: Cluster, devices: Devices) -> Cables:
+    """All cables between devices."""
+    parts: list[tuple[NDArray[Any], ...]] = []
+    tiers = 0
+    for index, (key, plan) in enumerate(cluster.plans.items()):
+        tier, node, found = plan.wiring.tier[0::2], ends_of(plan), sockets(plan)
+        device, nic = _nodes(cluster, devices, key)
         number = np.zeros(len(tier), np.int32)
-        for index, run in enumerate(plan.runs):
-            mine = tier == index
+        for own, run in enumerate(plan.runs):
+            mine = tier == own
             number[mine] = np.arange(np.count_nonzero(mine)) // run.lanes
-        parts.append((device[wiring.source[0::2]], device[wiring.target[0::2]], tier.astype(np.int32) + first, number))
-        first += len(plan.runs)
-    return DeviceEnds(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        host = node < plan.wiring.ports
+        ends = (
+            device[node],
+            np.where(host, nic[node], found.number),
+            np.where(host, nic[node], found.cage),
+            np.where(host, 0, found.lane),
+            np.where(host, 1, found.lanes),
+        )
+        first = next(network.link_offset for network in cluster.networks if network.name == plan.name)
+        parts.append(
+            (
+                np.full(len(tier), index, np.int8),
+                *(column.reshape(2, -1).T.astype(np.int32) for column in ends),
+                plan.wiring.line_bps[0::2],
+                (tier + tiers).astype(np.int16),
+                number,
+                first + 2 * np.arange(len(tier), dtype=np.int64),
+            )
+        )
+        tiers += len(plan.runs)
+    return Cables(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _nodes(cluster: Cluster, devices: Devices, key: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Device of each node of a network, and the number of each port on its server, from 1."""
+    plan = cluster.plans[key]
+    wiring = plan.wiring
+    device, nic = np.full(wiring.nodes, -1, np.int32), np.zeros(wiring.nodes, np.int32)
+    for role, ports in (("server", wiring.port_of), ("storage", plan.storage_ports), ("memory", plan.pool_ports)):
+        if ports.size:
+            first = int(np.flatnonzero(devices.role == role)[0])
+            device[ports] = first + np.arange(len(ports))[:, None]
+            nic[ports] = np.arange(1, ports.shape[1] + 1)
+    at = devices.first[key]
+    for group in wiring.groups:
+        device[group.first : group.first + group.count] = at + np.arange(group.count)
+        at += group.count
+    return device, nic

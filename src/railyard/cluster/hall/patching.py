@@ -16,7 +16,7 @@ from railyard.kit.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.cluster.hall.devices import DeviceEnds
+    from railyard.cluster.hall.devices import Cables
     from railyard.cluster.machine import Cluster
 
 PANEL = "panel-48"
@@ -41,8 +41,8 @@ class Patching:
     Attributes:
         trunk: int32[links], number of its trunk; -1 if a link goes directly from device to device.
         leg: int32[links], leg of the trunk, from 0.
-        a_panel, b_panel: int32[links], panel in the rack of each end; -1: none.
-        a_port, b_port: int32[links], port on that panel, from 1; 0: none.
+        panel: int32[links, 2], panel in the rack of each end; -1: none.
+        port: int32[links, 2], port on that panel, from 1; 0: none.
         trunk_tier: int32[trunks], tier, counted over all networks.
         trunk_panels: int32[trunks, 2], panels at its ends.
         trunk_first: int32[trunks, 2], port of its first leg at each end, from 1.
@@ -54,10 +54,8 @@ class Patching:
 
     trunk: NDArray[np.int32]
     leg: NDArray[np.int32]
-    a_panel: NDArray[np.int32]
-    b_panel: NDArray[np.int32]
-    a_port: NDArray[np.int32]
-    b_port: NDArray[np.int32]
+    panel: NDArray[np.int32]
+    port: NDArray[np.int32]
     trunk_tier: NDArray[np.int32]
     trunk_panels: NDArray[np.int32]
     trunk_first: NDArray[np.int32]
@@ -79,7 +77,7 @@ def lost_db_per_m(fibre: str) -> float:
     return (MULTI_DB_PER_KM if fibre.endswith("-mm") else SINGLE_DB_PER_KM) / 1000
 
 
-def wanted(cluster: Cluster, ends: DeviceEnds) -> NDArray[np.bool_]:
+def wanted(cluster: Cluster, ends: Cables) -> NDArray[np.bool_]:
     """bool[links], whether a link should go through panels, wherever its ends are.
 
     Raises:
@@ -103,7 +101,7 @@ def wanted(cluster: Cluster, ends: DeviceEnds) -> NDArray[np.bool_]:
 
 
 def patched(
-    links: NDArray[np.bool_], ends: DeviceEnds, rack: NDArray[np.int32], free: list[list[int]], sizes: tuple[int, int]
+    links: NDArray[np.bool_], ends: Cables, rack: NDArray[np.int32], free: list[list[int]], sizes: tuple[int, int]
 ) -> Patching:
     """Trunks between all pairs of racks with links, and panels for them.
 
@@ -115,10 +113,9 @@ def patched(
         sizes: Legs per trunk, ports per panel.
     """
     legs, ports = sizes
-    count = len(ends.a)
-    mine = np.flatnonzero(links & (rack[ends.a] != rack[ends.b]))
-    pair = np.sort(np.stack([rack[ends.a[mine]], rack[ends.b[mine]]]), axis=0)
-    key = np.stack([pair[0], pair[1], ends.tier[mine], ends.number[mine]])
+    racks = rack[ends.ends]
+    mine = np.flatnonzero(links & (racks[:, 0] != racks[:, 1]))
+    key = np.stack([*np.sort(racks[mine], axis=1).T, ends.tier[mine], ends.number[mine]])
     cables, cable = np.unique(key, axis=1, return_inverse=True)
     cable = cable.ravel()
     place, trunk_of_cable = _bundled(cables, legs)
@@ -127,19 +124,26 @@ def patched(
     first = np.searchsorted(trunk_of_cable, np.arange(trunks))
     sides = cables[:2, first].T.astype(np.int32).reshape(-1, 2)
     panels = _panels(sides, (legs, ports), free)
-    out = {name: np.full(count, -1, np.int32) for name in ("trunk", "leg", "a_panel", "b_panel")}
-    out |= {name: np.zeros(count, np.int32) for name in ("a_port", "b_port")}
     trunk, leg = trunk_of_cable[cable], leg_of_cable[cable]
-    out["trunk"][mine], out["leg"][mine] = trunk, leg
-    for name, device in (("a", ends.a), ("b", ends.b)):
-        side = (rack[device[mine]] != sides[trunk, 0]).astype(int) if trunks else np.zeros(0, int)
-        out[f"{name}_panel"][mine] = panels.of_trunk[trunk, side]
-        out[f"{name}_port"][mine] = panels.first[trunk, side] + leg
+    side = (racks[mine] != sides[trunk, :1]).astype(int)
+    out = {
+        "trunk": trunk,
+        "leg": leg,
+        "panel": panels.of_trunk[trunk[:, None], side],
+        "port": panels.first[trunk[:, None], side] + leg[:, None],
+    }
     tier = cables[2, first].astype(np.int32)
     return Patching(
-        **out, trunk_tier=tier, trunk_panels=panels.of_trunk, trunk_first=panels.first, panel_rack=panels.rack,
+        **{name: _spread(values, mine, len(ends), 0 if name == "port" else -1) for name, values in out.items()},
+        trunk_tier=tier, trunk_panels=panels.of_trunk, trunk_first=panels.first, panel_rack=panels.rack,
         panel_unit=panels.unit, panel_number=panels.number, legs=legs, ports=ports, shortage=panels.shortage,
     )  # fmt: skip
+
+
+def _spread(values: NDArray[np.int64], rows: NDArray[np.int64], count: int, absent: int) -> NDArray[np.int32]:
+    out = np.full((count, *values.shape[1:]), absent, np.int32)
+    out[rows] = values
+    return out
 
 
 def _bundled(cables: NDArray[np.int64], legs: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hall.devices import DeviceEnds, Devices, devices_of, ends_of, reach_of, segments_of
+from railyard.cluster.hall.devices import Cables, Devices, cables_of, devices_of, reach_of, segments_of
 from railyard.cluster.hall.patching import FIBRES, PANEL, Patching, patched, trunk_of, wanted
 from railyard.cluster.hall.rows import (
     MOST_BANKS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.cluster.hall.devices import DeviceEnds, Devices, Reach, Segment
+    from railyard.cluster.hall.devices import Reach, Segment
     from railyard.cluster.hall.patching import Patching
     from railyard.cluster.hall.spec import HallSpec
     from railyard.cluster.machine import Cluster
@@ -110,7 +110,7 @@ def bought(metres: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(at < len(LENGTHS_M), LENGTHS_M[np.minimum(at, len(LENGTHS_M) - 1)], np.ceil(metres))
 
 
-def racks_of(cluster: Cluster, devices: Devices, ends: DeviceEnds) -> Racks:
+def racks_of(cluster: Cluster, devices: Devices, ends: Cables) -> Racks:
     """Devices in racks, racks in rows, and rows in as many banks as minimize the cable lengths.
 
     Raises:
@@ -138,7 +138,7 @@ def racks_of(cluster: Cluster, devices: Devices, ends: DeviceEnds) -> Racks:
             )
 
 
-def _laid_out(cluster: Cluster, devices: Devices, ends: DeviceEnds, links: NDArray[np.bool_], reserve: int) -> Racks:
+def _laid_out(cluster: Cluster, devices: Devices, ends: Cables, links: NDArray[np.bool_], reserve: int) -> Racks:
     """One layout that reserves extra units of each rack for panels, in addition to those of its own ports."""
     spec = cluster.spec.hall
     domain = max(cluster.scale_up_domain // max(cluster.ranks_per_server, 1), 1)
@@ -233,7 +233,7 @@ class Hall:
     """The hall of a cluster."""
 
     devices: Devices
-    ends: DeviceEnds
+    cables: Cables
     racks: Racks
 
 
@@ -245,20 +245,18 @@ def hall_of(cluster: Cluster) -> Hall:
         InputError: Patch panels do not fit into the racks of patched devices.
     """
     devices = devices_of(cluster)
-    ends = ends_of(cluster, devices)
-    return Hall(devices, ends, racks_of(cluster, devices, ends))
+    cables = cables_of(cluster, devices)
+    return Hall(devices, cables, racks_of(cluster, devices, cables))
 
 
-def lengths(racks: Racks, ends: DeviceEnds) -> NDArray[np.float64]:
+def lengths(racks: Racks, ends: Cables) -> NDArray[np.float64]:
     """float64[links], purchased lengths: of one cable, or of both cords and the trunk."""
     metres = bought(racks.metres(ends.a, ends.b))
     one = racks.patching
     if one is None:
         return metres
     mine = np.flatnonzero(one.trunk >= 0)
-    near = cords(racks, one, ends.a[mine], one.a_panel[mine])
-    far = cords(racks, one, ends.b[mine], one.b_panel[mine])
-    metres[mine] = near + trunks(racks, one)[one.trunk[mine]] + far
+    metres[mine] = cords(racks, one, ends.ends[mine], one.panel[mine]).sum(axis=1) + trunks(racks, one)[one.trunk[mine]]
     return metres
 
 

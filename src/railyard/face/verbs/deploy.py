@@ -100,7 +100,7 @@ def deploy(
         "devices": len(plan.devices),
         "racks": len(plan.racks),
         "links": len(plan.cables),
-        "cable_km": float(plan.cables.length_m.sum()) / 1e3,
+        "cable_km": float(plan.length_m.sum()) / 1e3,
         "beyond_copper": float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0,
         "rows": int(plan.racks.floor.row.max()) + 1,
         "zones": int(plan.racks.floor.zone.max()) + 1,
@@ -126,7 +126,7 @@ def deploy(
 def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
     table = Table(("network", "cables of", "links", "medium", "shortest", "longest"), (2, 4, 5))
     for number, tier in enumerate(plan.tiers):
-        length = plan.cables.length_m[plan.cables.tier == number]
+        length = plan.length_m[plan.cables.tier == number]
         if len(length):
             ends = (f"{length.min():g} m", f"{length.max():g} m")
             table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from railyard.ask.deploy.cabling import dialects, drawn, plan_of
@@ -16,8 +17,6 @@ from railyard_validation.trials.trial import Case, Trial, trials
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    import numpy as np
 
     from railyard_validation.trials.trial import Output
 
@@ -112,12 +111,11 @@ def fabric(random: np.random.Generator, *, rails: bool | None = None, infiniband
     draft = load.from_values(scenario)
     plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
     found = drawn(plan, 0, dialects(plan, 0)[0])
-    names = [device.described for device in found.devices]
+    rows = zip(found.ends.tolist(), found.ports, found.rate_bps.tolist(), strict=True)
     wires = tuple(
-        Wire(End(names[one.a], one.a_port), End(names[one.b], one.b_port), one.rate_bps // 10**9)
-        for one in found.cables
+        Wire(End(found.label[a], port), End(found.label[b], far), rate // 10**9) for (a, b), (port, far), rate in rows
     )
-    switches = tuple(device.described for device in found.devices if device.kind == "switch")
+    switches = tuple(found.label[one] for one in np.flatnonzero(found.switch).tolist())
     return Fabric(f"{gpus} GPUs, {kind}, {name}", scenario, infiniband, wires, switches)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.check.isolation.prove import ConfigChanges, Proof, Violation, prove
-from railyard.ask.check.isolation.routes import AttachedServer, SwitchCable, Wired
-from railyard.ask.deploy.cabling import HOSTS6, addresses_of, drawn, interface, is_infiniband
+from railyard.ask.check.isolation.routes import AttachedServer, Wired
+from railyard.ask.deploy.cabling import HOSTS6, addresses_of, drawn, is_infiniband
 from railyard.ask.deploy.configured import Line
 from railyard.ask.deploy.emit.configurations import files
 from railyard.ask.deploy.emit.labs import port_guids
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from railyard.ask.deploy.cabling import CablingPlan
+    from railyard.cluster.network_table import NetworkTable
     from railyard.cluster.tenancy import Tenancy
 
 
@@ -244,32 +245,22 @@ def wired_of(plan: CablingPlan, system: str, texts: Mapping[str, str], family: i
         InputError: A file is missing, or cannot be read.
     """
     number = plan.networks.index(BACK_END)
-    found = drawn(plan, number, dialect(system))
-    cables = [
-        SwitchCable(found.devices[one.a].name, one.a_port, found.devices[one.b].name, one.b_port)
-        for one in found.cables
-        if found.devices[one.a].kind == "switch" and found.devices[one.b].kind == "switch"
-    ]
-    names = [device.name for device in found.devices if device.kind == "switch"]
+    network = drawn(plan, number, dialect(system))
+    names = [network.name[device] for device in np.flatnonzero(network.switch).tolist()]
     switches = {name: systems.get(system).configured(name, texts, family) for name in names}
     carrier = wired_of(plan, system, texts) if family == 6 else None
-    return Wired(switches, tuple(cables), tuple(_servers(plan, number, system, family)), carrier)
+    return Wired(switches, network, tuple(_servers(plan, number, network, family)), carrier)
 
 
-def _servers(plan: CablingPlan, number: int, system: str, family: int) -> list[AttachedServer]:
-    cables, shared, numbers = plan.cables, shared_of(plan, number), addresses_of(plan)
-    names = dialect(system)
-    found = []
-    for row in np.flatnonzero((cables.network == number) & (plan.devices.level[cables.a] == 0)).tolist():
-        owner = int(shared.owner[row])
+def _servers(plan: CablingPlan, number: int, network: NetworkTable, family: int) -> Iterator[AttachedServer]:
+    shared, addresses = shared_of(plan, number), addresses_of(plan).access
+    rows = plan.of_network(BACK_END)
+    for cable in network.access.tolist():
+        (host, switch), (nic, port), row = network.ends[cable].tolist(), network.ports[cable], int(rows[cable])
+        owner, own = int(shared.owner[row]), int(addresses[row]) + 1
         tenant = NOBODY_NAME if owner < 0 or shared.tenancy is None else shared.tenancy.tenants[owner].name
-        cage, lane, lanes = int(cables.b_cage[row]), int(cables.b_lane[row]), int(cables.b_lanes[row])
-        port = names.port(cage, None if lanes == 1 else lane, lanes)
-        host = f"{plan.devices.name[cables.a[row]]}[{interface(BACK_END, int(cables.a_port[row]))}]"
-        own = int(numbers.access[row]) + 1
         address = IPv4Address(own) if family == 4 else IPv6Address(HOSTS6 | own)
-        found.append(AttachedServer(host, tenant, address, plan.devices.name[cables.b[row]], port))
-    return found
+        yield AttachedServer(network.end_words(host, nic), tenant, address, network.name[switch], port)
 
 
 def _partitioned(plan: CablingPlan, tenancy: Tenancy, texts: Mapping[str, str], meant: Mapping[str, str]) -> Judgement:

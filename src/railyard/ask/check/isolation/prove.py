@@ -320,9 +320,9 @@ def _losses(wired: Wired, nodes: frozenset[RouteNode]) -> Iterator[Down]:
     mine = {node.switch for node in nodes}
     for name in sorted(mine):
         yield Down(name, switch=name)
-    for number, cable in enumerate(wired.cables):
-        if cable.a in mine and cable.b in mine:
-            yield Down(cable.words(), cable=number)
+    for cable in wired.network.between.tolist():
+        if mine.issuperset(wired.network.name[end] for end in wired.network.ends[cable].tolist()):
+            yield Down(" - ".join(wired.network.both_ends(cable)), cable=cable)
 
 
 class ConfigChanges:

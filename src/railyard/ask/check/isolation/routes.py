@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
     from railyard.ask.deploy.configured import Configured, Line, Prefix
+    from railyard.cluster.network_table import NetworkTable
 
 
 class RouteNode(NamedTuple):
@@ -31,19 +32,6 @@ class RouteNode(NamedTuple):
     def words(self) -> str:
         """`be-leaf0 (blue)`."""
         return f"{self.switch} ({self.table})" if self.table else self.switch
-
-
-class SwitchCable(NamedTuple):
-    """Between two switches."""
-
-    a: str
-    a_port: str
-    b: str
-    b_port: str
-
-    def words(self) -> str:
-        """As reports write it."""
-        return f"{self.a}[{self.a_port}] - {self.b}[{self.b_port}]"
 
 
 class AttachedServer(NamedTuple):
@@ -66,11 +54,12 @@ class BgpSession(NamedTuple):
 
     Attributes:
         target: Who hears them, and by whose port packets come back.
+        cable: Its number in the network.
     """
 
     source: RouteNode
     target: RouteNode
-    cable: SwitchCable
+    cable: int
     lines: tuple[Line, ...]
 
 
@@ -83,7 +72,7 @@ class Wired:
     """
 
     switches: dict[str, Configured]
-    cables: tuple[SwitchCable, ...]
+    network: NetworkTable
     servers: tuple[AttachedServer, ...] = field(repr=False)
     carrier: Wired | None = field(default=None, repr=False)
 
@@ -102,9 +91,10 @@ class Wired:
         return tuple(self._sessions())
 
     def _sessions(self) -> Iterator[BgpSession]:
-        for cable in self.cables:
-            ends = self._ends(cable.a, cable.a_port), self._ends(cable.b, cable.b_port)
-            for vlan in ends[0].keys() & ends[1].keys():
+        for cable in self.network.between.tolist():
+            places = zip(self.network.ends[cable].tolist(), self.network.ports[cable], strict=True)
+            ends = [self._ends(self.network.name[device], port) for device, port in places]
+            for vlan in (one for one in ends[0] if one in ends[1]):  # a set's order differs between runs
                 (one, mine), (other, theirs) = ends[0][vlan], ends[1][vlan]
                 lines = (*mine, *theirs)
                 yield BgpSession(one, other, cable, lines)
@@ -214,8 +204,7 @@ class BgpRoutes:
         self._take_static()
 
     def _alive(self, wired: Wired) -> Iterator[BgpSession]:
-        lost = wired.cables[self.down.cable] if self.down.cable >= 0 else None
-        yield from (one for one in wired.sessions if one.cable is not lost and not self._dead(one))
+        yield from (one for one in wired.sessions if one.cable != self.down.cable and not self._dead(one))
 
     def _dead(self, session: BgpSession) -> bool:
         return self.down.switch in (session.source.switch, session.target.switch) if self.down.switch else False

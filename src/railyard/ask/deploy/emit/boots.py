@@ -168,7 +168,7 @@ def boots(plan: CablingPlan, system: str, folder: str, inventory: Mapping[str, K
     if "front-end" not in plan.networks or "front-end" in plain:
         return
     rows, number = plan.cables, plan.networks.index("front-end")
-    first = (rows.network == number) & (rows.a_port == 1) & (devices.level[rows.a] == 0) & (numbers.access > 0)
+    first = (rows.network == number) & (rows.port[:, 0] == 1) & (devices.level[rows.a] == 0) & (numbers.access > 0)
     for row in np.flatnonzero(first).tolist():
         name, gateway = devices.name[int(rows.a[row])], int(numbers.access[row])
         ends = ipv4(gateway + 1), ipv6(HOSTS6, gateway + 1)

@@ -238,9 +238,8 @@ def _files(
     yield "racks.svg", elevation(plan, ELEVATION)
     yield "hall.svg", hall(plan)
     for number, network in enumerate(plan.networks):
-        infiniband = is_infiniband(plan, number)
-        found = drawn(plan, number, dialect("infiniband") if infiniband else names)
-        if infiniband:
+        found = drawn(plan, number, names)
+        if is_infiniband(plan, number):
             yield f"{network}.ibnetdiscover", netlist(found)
         else:
             yield f"{network}.dot", dot(found)
@@ -273,7 +272,7 @@ def page(plan: CablingPlan, title: str, ethernet: str) -> str:
     first = tables.cables(plan, dialect(ethernet)).head(50) if len(plan.cables) <= 20_000 else None
     pulls = "" if first is None else _table(first.columns, [list(map(_cell, row)) for row in first.rows()])
     remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
-    kilometres = float(np.sum(plan.cables.length_m)) / 1e3
+    kilometres = float(np.sum(plan.length_m)) / 1e3
     longer = float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{escape(title)}: plan</title>

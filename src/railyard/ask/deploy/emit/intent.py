@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.deploy.cabling import HOST_MTU, HOSTS6, MTU, addresses_of, interface, ipv4, ipv6
+from railyard.ask.deploy.cabling import HOST_MTU, HOSTS6, SWITCH_MTU, addresses_of, interface, ipv4, ipv6, port_names
 from railyard.ask.deploy.tenants import NOBODYS, Vrf, shared_of
 from railyard.kit.errors import InputError
 
@@ -210,7 +210,7 @@ class SwitchIntent:
     red: tuple[int, int, int]
     asic: Asic
     alpha: float = 1.0
-    mtu: int = MTU["ethernet"]
+    mtu: int = SWITCH_MTU
     by: str = ""
     vrfs: tuple[Vrf, ...] = ()
     leaf: bool = False
@@ -250,9 +250,8 @@ def switches(plan: CablingPlan, network: int, dialect: Dialect) -> Iterator[Swit
     fabric, boxes = plan.cluster.plans[key].fabric, plan.cluster.plans[key].switches
     rows, devices, numbers = plan.cables, plan.devices, addresses_of(plan)
     mine = np.flatnonzero(rows.network == network)
-    ends = np.concatenate([rows.a[mine], rows.b[mine]])
-    cable = np.concatenate([mine, mine])
-    lower = np.concatenate([np.ones(len(mine), np.bool_), np.zeros(len(mine), np.bool_)])
+    ports = port_names(plan, mine, dialect)
+    ends = rows.ends[mine].T.ravel()
     order = np.argsort(ends, kind="stable")
     first = np.searchsorted(ends[order], np.arange(len(devices) + 1))
     red, alpha = _red(fabric.packets.constants), _alpha(fabric.packets.constants)
@@ -260,16 +259,13 @@ def switches(plan: CablingPlan, network: int, dialect: Dialect) -> Iterator[Swit
     for device in np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[network])).tolist():
         sessions, access = [], []
         for at in order[first[device] : first[device + 1]].tolist():
-            row, low = int(cable[at]), bool(lower[at])
-            far = int(rows.b[row] if low else rows.a[row])
-            port = _port(plan, row, "a" if low else "b", dialect)
-            split = int((rows.a_lanes if low else rows.b_lanes)[row])
-            common = int(rows.rate_bps[row]), float(rows.length_m[row]), split
+            side, place = divmod(at, len(mine))
+            row, port, there = int(mine[place]), ports[place][side], ports[place][1 - side]
+            far = int(rows.ends[row, 1 - side])
+            common = int(rows.rate_bps[row]), float(plan.length_m[row]), int(rows.lanes[row, side])
             if devices.level[far]:
-                there = _port(plan, row, "b" if low else "a", dialect)
                 sessions.append(SwitchPort(port, devices.name[far], there, *common, shared.between(row)))
             else:
-                there = interface(plan.networks[network], int(rows.a_port[row]))
                 tenant = shared.tenant(row)
                 if tenant is NOBODYS:
                     continue
@@ -321,19 +317,13 @@ def _alpha(constants: Mapping[str, Any]) -> float:
     return alpha
 
 
-def _port(plan: CablingPlan, row: int, side: str, dialect: Dialect) -> str:
-    rows = plan.cables
-    cage, lane, lanes = (int(getattr(rows, f"{side}_{key}")[row]) for key in ("cage", "lane", "lanes"))
-    return dialect.port(cage, None if lanes == 1 else lane, lanes)
-
-
 def hosts(plan: CablingPlan) -> Iterator[HostIntent]:
     """Servers, one after another."""
     from railyard.ask.deploy.cabling import is_infiniband
 
     rows, numbers = plan.cables, addresses_of(plan)
     own = np.flatnonzero(plan.devices.level[rows.a] == 0)
-    order = own[np.lexsort((rows.a_port[own], rows.network[own], rows.a[own]))]
+    order = own[np.lexsort((rows.port[own, 0], rows.network[own], rows.a[own]))]
     owner = rows.a[order]
     first = np.searchsorted(owner, np.arange(plan.devices.servers + 1))
     infiniband = [is_infiniband(plan, number) for number in range(len(plan.networks))]
@@ -341,7 +331,7 @@ def hosts(plan: CablingPlan) -> Iterator[HostIntent]:
         interfaces, back_end = [], []
         for row in order[first[server] : first[server + 1]].tolist():
             network = int(rows.network[row])
-            name = interface(plan.networks[network], int(rows.a_port[row]))
+            name = interface(plan.networks[network], int(rows.port[row, 0]))
             if plan.networks[network] == "back-end":
                 back_end.append(name)
             if not infiniband[network]:

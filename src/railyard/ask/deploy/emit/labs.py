@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.ask.deploy.cabling import CablingPlan
-    from railyard.cluster.network_table import FoundCable, NetworkTable
+    from railyard.cluster.network_table import NetworkTable
 
 
 NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -122,9 +122,12 @@ def _device(plan: CablingPlan, group: InstanceGroup, name: str) -> dict[str, Any
 
 
 def _used(plan: CablingPlan, group: InstanceGroup) -> int:
-    rows, end = plan.cables, group.first + group.count
-    mine = (rows.a >= group.first) & (rows.a < end), (rows.b >= group.first) & (rows.b < end)
-    return max(int(rows.a_port[mine[0]].max(initial=1)), int(rows.b_port[mine[1]].max(initial=1)))
+    return int(plan.cables.port[_ends_in(plan, group)].max(initial=1))
+
+
+def _ends_in(plan: CablingPlan, group: InstanceGroup) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    ends = plan.cables.ends
+    return (ends >= group.first) & (ends < group.first + group.count)
 
 
 def _server(plan: CablingPlan, group: InstanceGroup, name: str) -> dict[str, Any]:
@@ -154,11 +157,9 @@ def _server(plan: CablingPlan, group: InstanceGroup, name: str) -> dict[str, Any
 
 
 def _nics(plan: CablingPlan, group: InstanceGroup) -> Iterator[tuple[str, int]]:
-    rows, end = plan.cables, group.first + group.count
-    near, far = (rows.a >= group.first) & (rows.a < end), (rows.b >= group.first) & (rows.b < end)
+    mine = _ends_in(plan, group)
     for number, network in enumerate(plan.networks):
-        here = rows.network == number
-        ports = max(int(rows.a_port[near & here].max(initial=0)), int(rows.b_port[far & here].max(initial=0)))
+        ports = int(plan.cables.port[mine & (plan.cables.network == number)[:, None]].max(initial=0))
         if ports:
             yield network, ports
 
@@ -172,7 +173,7 @@ def _edges(plan: CablingPlan, groups: list[InstanceGroup]) -> Iterator[dict[str,
     rows = plan.cables
     first = np.array([group.first for group in groups])
     ends = []
-    for device, port in ((rows.a, rows.a_port), (rows.b, rows.b_port)):
+    for device, port in zip(rows.ends.T, rows.port.T, strict=True):
         group = np.searchsorted(first, device, side="right") - 1
         ends.append((group, device - first[group], port - 1))
     (a_group, a, a_port), (b_group, b, b_port) = ends
@@ -263,15 +264,14 @@ def _switch(name: str) -> list[str]:
 def _links(plan: CablingPlan) -> Iterator[str]:
     for number in range(len(plan.networks)):
         found = drawn(plan, number, dialect("frr"))
-        for cable in found.cables:
-            near, far = (found.devices[end].name for end in (cable.a, cable.b))
-            yield f'    - endpoints: ["{near}:{cable.a_port}", "{far}:{cable.b_port}"]'
+        for (a, b), (port, far) in zip(found.ends.tolist(), found.ports, strict=True):
+            yield f'    - endpoints: ["{found.name[a]}:{port}", "{found.name[b]}:{far}"]'
 
 
 def dot(found: NetworkTable) -> str:
     """The graph; names hold no quotation marks, since plans make them of letters, digits and hyphens."""
-    name = [device.name for device in found.devices]
-    lines = [f'  "{name[c.a]}":"{c.a_port}" -- "{name[c.b]}":"{c.b_port}";' for c in found.cables]
+    name, cables = found.name, zip(found.ends.tolist(), found.ports, strict=True)
+    lines = [f'  "{name[a]}":"{port}" -- "{name[b]}":"{far}";' for (a, b), (port, far) in cables]
     return "\n".join(["graph railyard {", *lines, "}", ""])
 
 
@@ -280,52 +280,42 @@ _HOST_GUID, _SWITCH_GUID = 0x0010_0000_0000, 0x0020_0000_0000
 
 def netlist(found: NetworkTable) -> str:
     """The network; a device is called by a made-up address and its description, as real ones are."""
-    ports: list[list[tuple[int, int, int, str]]] = [[] for _ in found.devices]
-    for cable in found.cables:
-        rate = _rate(cable)
-        ports[cable.a].append((int(cable.a_port), cable.b, int(cable.b_port), rate))
-        ports[cable.b].append((int(cable.b_port), cable.a, int(cable.a_port), rate))
-    guid = [_guid(device.kind, number) for number, device in enumerate(found.devices)]
-    key = [
-        f"{'S' if device.kind == 'switch' else 'H'}-{guid[number]:016x}" for number, device in enumerate(found.devices)
-    ]
+    guid = [_guid(kind, number) for number, kind in enumerate(found.kind)]
+    key = [f"{'S' if kind == 'switch' else 'H'}-{one:016x}" for kind, one in zip(found.kind, guid, strict=True)]
     lines: list[str] = []
-    for number, device in enumerate(found.devices):
-        mine = sorted(ports[number])
-        switch = device.kind == "switch"
+    for number, ends in enumerate(found.far_ends):
+        mine = sorted((int(port), far, int(far_port), cable) for port, cable, far, far_port in ends)
+        switch = found.kind[number] == "switch"
         lines.append(f"{'switchguid' if switch else 'caguid'}=0x{guid[number]:x}({guid[number]:x})")
         most = max((port for port, *_ in mine), default=1)
         words = "base port 0 lid 0 lmc 0" if switch else ""
         lines.append(
-            f'{"Switch" if switch else "Ca"}\t{most} "{key[number]}"\t\t# "{device.described}" {words}'.rstrip()
+            f'{"Switch" if switch else "Ca"}\t{most} "{key[number]}"\t\t# "{found.label[number]}" {words}'.rstrip()
         )
-        for port, far, far_port, rate in mine:
+        for port, far, far_port, cable in mine:
             own = "" if switch else f"({guid[number] + port:x})"
-            end = f"({guid[far] + far_port:x})" if found.devices[far].kind != "switch" else ""
+            end = f"({guid[far] + far_port:x})" if found.kind[far] != "switch" else ""
             begin = "" if switch else "lid 0 lmc 0 "
-            far_name = found.devices[far].described
-            lines.append(f'[{port}]{own}\t"{key[far]}"[{far_port}]{end}\t\t# {begin}"{far_name}" lid 0 {rate}')
+            words = f'{begin}"{found.label[far]}" lid 0 {_rate(int(found.rate_bps[cable]))}'
+            lines.append(f'[{port}]{own}\t"{key[far]}"[{far_port}]{end}\t\t# {words}')
         lines.append("")
     return "\n".join(lines)
 
 
 def port_guids(found: NetworkTable) -> dict[str, int]:
     """Made-up addresses of the ports of hosts, by what the port is called."""
-    return {
-        device.described: _guid(device.kind, number) + 1
-        for number, device in enumerate(found.devices)
-        if device.kind != "switch"
-    }
+    hosts = np.flatnonzero(~found.switch).tolist()
+    return {found.label[number]: _guid(found.kind[number], number) + 1 for number in hosts}
 
 
 def _guid(kind: str, number: int) -> int:
     return (_SWITCH_GUID if kind == "switch" else _HOST_GUID) + 2 * number
 
 
-def _rate(cable: FoundCable) -> str:
+def _rate(rate_bps: int) -> str:
     """`4xNDR`: the generation whose four lanes carry at least the rate."""
     for name, lane in LANE_BPS.items():
-        if PORT_LANES * lane >= cable.rate_bps * (1 - 1e-9):
+        if PORT_LANES * lane >= rate_bps * (1 - 1e-9):
             return f"{PORT_LANES}x{name}"
     return f"{PORT_LANES}xXDR"
 

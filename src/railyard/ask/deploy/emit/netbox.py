@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.deploy.cabling import HOST_MTU, MTU
+from railyard.ask.deploy.cabling import HOST_MTU, SWITCH_MTU
 from railyard.ask.deploy.emit import tables
 from railyard.cluster.hall.patching import PANEL, trunk_of
 from railyard.cluster.hall.racks import cords
@@ -164,7 +164,7 @@ def _interfaces(devices: pl.DataFrame, cables: pl.DataFrame) -> pl.DataFrame:
         "name",
         type=pl.lit("other"),
         enabled=pl.lit("true"),
-        mtu=pl.when("server").then(HOST_MTU).otherwise(MTU["ethernet"]),
+        mtu=pl.when("server").then(HOST_MTU).otherwise(SWITCH_MTU),
         speed=(pl.col("rate_gbps") * 1e6).cast(pl.Int64),
     )
     loopbacks = devices.filter(pl.col("loopback").is_not_null()).select(
@@ -208,16 +208,13 @@ def _cord_metres(plan: CablingPlan) -> dict[str, pl.Series]:
     """Lengths of the cords at both ends of the cables that go through panels, in the order of the table."""
     import polars as pl
 
-    one, rows = plan.racks.patching, plan.cables
+    one = plan.racks.patching
     if one is None:
         return {}
-    order = np.argsort(rows.order)
+    order = np.argsort(plan.order)
     mine = order[one.trunk[order] >= 0]
-    found = {}
-    for side in "ab":
-        metres = cords(plan.racks, one, getattr(rows, side)[mine], getattr(one, f"{side}_panel")[mine])
-        found[side] = pl.Series(metres)
-    return found
+    metres = cords(plan.racks, one, plan.cables.ends[mine], one.panel[mine])
+    return {"a": pl.Series(metres[:, 0]), "b": pl.Series(metres[:, 1])}
 
 
 def _fibres(plan: CablingPlan) -> dict[str, str]:

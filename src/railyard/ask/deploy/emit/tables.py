@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.deploy.cabling import addresses_of, is_infiniband
+from railyard.ask.deploy.cabling import HOSTS6, addresses_of, interface, ipv4, ipv6, port_names
 from railyard.cluster.bill import bill_of
 from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.patching import trunk_of
@@ -30,18 +30,20 @@ def cables(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame:
     name, rack = np.array(devices.name, object), np.array(racks.names(), object)
     tier = rows.tier.astype(int)
     stems = [f"{NETWORKS[one.network]}-{one.name}-" for one in plan.tiers]
-    data: dict[str, Any] = {"pull": rows.order, "stem": _pick(stems, tier), "number": rows.number}
-    for side, device in (("a", rows.a), ("b", rows.b)):
+    data: dict[str, Any] = {"pull": plan.order, "stem": _pick(stems, tier), "number": rows.number}
+    ports = port_names(plan, np.arange(len(rows)), ethernet)
+    for at, side in enumerate("ab"):
+        device = rows.ends[:, at]
         data[f"{side}_device"] = name[device]
-        data[f"{side}_port"] = _ports(plan, side, ethernet)
-        data[f"{side}_lane"] = np.where(getattr(rows, f"{side}_lanes") > 1, getattr(rows, f"{side}_lane"), -1)
+        data[f"{side}_port"] = [ends[at] for ends in ports]
+        data[f"{side}_lane"] = np.where(rows.lanes > 1, rows.lane, -1)[:, at]
         data[f"{side}_rack"] = rack[racks.rack[device]]
         data[f"{side}_unit"] = racks.unit[device]
     data |= {
         "network": _pick(list(plan.networks), rows.network.astype(int)),
         "tier": _pick([one.name for one in plan.tiers], tier),
         "rate_gbps": rows.rate_bps / 1e9,
-        "length_m": rows.length_m,
+        "length_m": plan.length_m,
         "medium": _pick([one.medium for one in plan.tiers], tier),
         "fibre": _pick([one.fibre for one in plan.tiers], tier),
         "loss_db": np.round(plan.loss_db, 3),
@@ -65,8 +67,7 @@ def _patched(plan: CablingPlan) -> dict[str, Any]:
         return dict.fromkeys(("a_panel", "trunk", "leg", "b_panel"), nothing)
     names, labels = panel_names(plan), trunk_labels(plan)
     found: dict[str, Any] = {}
-    for side in "ab":
-        panel, port = getattr(one, f"{side}_panel").tolist(), getattr(one, f"{side}_port").tolist()
+    for side, panel, port in zip("ab", one.panel.T.tolist(), one.port.T.tolist(), strict=True):
         found[f"{side}_panel"] = [
             f"{names[at]}:{number:02d}" if at >= 0 else None for at, number in zip(panel, port, strict=True)
         ]
@@ -169,35 +170,10 @@ def _pick(words: list[str], index: NDArray[Any]) -> NDArray[Any]:
     return picked
 
 
-def _ports(plan: CablingPlan, side: str, ethernet: Dialect) -> NDArray[Any]:
-    rows = plan.cables
-    port, cage, lane, lanes = (
-        getattr(rows, f"{side}_{key}").astype(np.int64) for key in ("port", "cage", "lane", "lanes")
-    )
-    server = plan.devices.level[rows.a if side == "a" else rows.b] == 0
-    infiniband = np.array([is_infiniband(plan, number) for number in range(len(plan.networks))])[rows.network]
-    kind = np.where(server, 2 + rows.network, infiniband)
-    key = np.stack([kind, port, cage, lane, lanes])
-    key[2:, (kind != 0)] = 0
-    key[1, kind == 0] = 0
-    different, back = np.unique(key, axis=1, return_inverse=True)
-    names = [_name(plan, ethernet, column) for column in different.T.tolist()]
-    return np.array(names, object)[back.ravel()]
-
-
-def _name(plan: CablingPlan, ethernet: Dialect, column: list[int]) -> str:
-    kind, port, cage, lane, lanes = column
-    if kind >= 2:
-        return f"{NETWORKS[plan.networks[kind - 2]]}{port - 1}"
-    return str(port) if kind == 1 else ethernet.port(cage, None if lanes == 1 else lane, lanes)
-
-
 @lru_cache(1)
 def devices(plan: CablingPlan) -> pl.DataFrame:
     """A row a device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
     import polars as pl
-
-    from railyard.ask.deploy.cabling import ipv4
 
     rows, numbers = plan.devices, addresses_of(plan)
     return pl.DataFrame(
@@ -243,14 +219,12 @@ def addresses(plan: CablingPlan) -> pl.DataFrame:
     """A row a cable of a server: names, addresses of both ends in both families."""
     import polars as pl
 
-    from railyard.ask.deploy.cabling import HOSTS6, ipv4, ipv6
-
     numbers = addresses_of(plan)
     own = np.flatnonzero(numbers.access)
     rows, name = plan.cables, plan.devices.name
     listed = []
     for row, first in zip(own.tolist(), numbers.access[own].tolist(), strict=True):
-        port = f"{NETWORKS[plan.networks[int(rows.network[row])]]}{int(rows.a_port[row]) - 1}"
+        port = interface(plan.networks[int(rows.network[row])], int(rows.port[row, 0]))
         host, switch = name[int(rows.a[row])], name[int(rows.b[row])]
         ends = ipv4(first + 1), ipv4(first), ipv6(HOSTS6, first + 1), ipv6(HOSTS6, first)
         listed.append((host, port, f"{host}-{port}", switch, *ends))

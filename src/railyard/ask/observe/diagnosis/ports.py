@@ -68,9 +68,9 @@ def located(cabling: NetworkTable, where: str, port: str) -> Port | None:
     if address is not None:
         return address[0], address[1] or number
     part = port.partition(" ")[0]
-    for at, device in enumerate(cabling.devices):
-        if where in (device.name, device.label) and (device.kind != "host" or device.part in ("", part)):
-            return at, number if device.kind == "switch" or "port " in port else "1"
+    for at, (kind, own) in enumerate(zip(cabling.kind, cabling.part, strict=True)):
+        if where in (cabling.name[at], cabling.label[at]) and (kind != "host" or own in ("", part)):
+            return at, number if kind == "switch" or "port " in port else "1"
     return None
 
 
@@ -87,7 +87,7 @@ def ends(cabling: NetworkTable, waiting: Mapping[Port, float]) -> list[End]:
     listed = [
         End(
             _name(cabling, device),
-            cabling.devices[device].kind == "host",
+            cabling.kind[device] == "host",
             sum(value for value, _ in those) / total,
             tuple(f"{_name(cabling, at)} port {name}" for at, name in max(those)[1]),
         )
@@ -97,11 +97,8 @@ def ends(cabling: NetworkTable, waiting: Mapping[Port, float]) -> list[End]:
 
 
 def _far(cabling: NetworkTable) -> dict[Port, Port]:
-    far: dict[Port, Port] = {}
-    for cable in cabling.cables:
-        far[cable.a, cable.a_port] = cable.b, cable.b_port
-        far[cable.b, cable.b_port] = cable.a, cable.a_port
-    return far
+    devices = enumerate(cabling.far_ends)
+    return {(device, port): (far, far_port) for device, mine in devices for port, _, far, far_port in mine}
 
 
 def _way(port: Port, waiting: Mapping[Port, float], far: Mapping[Port, Port]) -> list[Port]:
@@ -117,8 +114,7 @@ def _way(port: Port, waiting: Mapping[Port, float], far: Mapping[Port, Port]) ->
 
 
 def _name(cabling: NetworkTable, device: int) -> str:
-    found = cabling.devices[device]
-    return " ".join(word for word in (found.name, found.part) if word)
+    return " ".join(filter(None, (cabling.name[device], cabling.part[device])))
 
 
 def summed(ports: Sequence[tuple[Port, float]]) -> dict[Port, float]:
@@ -257,12 +253,10 @@ def _leads_to(cabling: NetworkTable | None, where: str, port: str) -> str:
     if cabling is None or here is None:
         return ""
     device, name = here
-    number = cabling.cables_of[device].get(name)
-    if number is None:
+    far = _far(cabling).get((device, name))
+    if far is None:
         return ""
-    cable = cabling.cables[number]
-    far = cable.b if cable.a == device else cable.a
-    return f"; the cable from {cabling.devices[device].described} port {name} to {cabling.devices[far].described}"
+    return f"; the cable from {cabling.label[device]} port {name} to {cabling.label[far[0]]}"
 
 
 def _waits(

@@ -60,7 +60,7 @@ def _read_ibnetdiscover(source: TraceSource) -> Piece:
         InputError: There is no cable.
     """
     found = ibnetdiscover.read(source.text(), source.name)
-    if not found.cables:
+    if not found.ports:
         raise InputError("no cable is in it", file=source.name)
     piece = Piece(source.name, cabling=found)
     if found.problems:

@@ -34,13 +34,12 @@ def tree_of_discovery(found: NetworkTable) -> NodeTree:
     Raises:
         InputError: No host is cabled to a switch.
     """
-    switch = {number for number, device in enumerate(found.devices) if device.kind == "switch"}
-    near = found.neighbours()
+    switch = set(np.flatnonzero(found.switch).tolist())
+    near = [[far for _, _, far, _ in mine] for mine in found.far_ends]
     network = _components(switch, near)
     cables: dict[str, list[int]] = {}
-    for number, device in enumerate(found.devices):
-        if device.kind == "host":
-            cables.setdefault(device.name, []).extend(one for one in near[number] if one in switch)
+    for number in np.flatnonzero(found.host).tolist():
+        cables.setdefault(found.name[number], []).extend(one for one in near[number] if one in switch)
     fabric = _fabrics(cables, network, found.file)
     ports = {host: [one for one in cables[host] if network[one] == of] for host, of in fabric.items()}
     names = sorted(fabric, key=natural)
@@ -127,8 +126,7 @@ def _named(leaf: list[int], ports: list[list[int]], found: NetworkTable) -> list
     for one, ends in zip(leaf, ports, strict=True):
         often.setdefault(one, Counter())[frozenset(ends)] += 1
     name = {
-        one: min((found.devices[end].name for end in sets.most_common(1)[0][0]), key=natural)
-        for one, sets in often.items()
+        one: min((found.name[end] for end in sets.most_common(1)[0][0]), key=natural) for one, sets in often.items()
     }
     if len(set(name.values())) < len(name):
         name = {one: f"{word}-{one}" for one, word in name.items()}
