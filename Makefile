@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SCENARIO ?= examples/llama3-70b-1024-h100.yaml
+# Bytecode is kept, also where containers ask Python not to: without it every run of the tests compiles all of them anew.
+export PYTHONDONTWRITEBYTECODE :=
 CORE := CMakeLists.txt pyproject.toml $(shell find cpp -name '*.cpp' -o -name '*.hpp' 2>/dev/null)
 
 FUZZ ?= --seconds 600
