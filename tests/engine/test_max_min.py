@@ -82,13 +82,13 @@ def solve(goal, matrix, room, bounds):
     return -solved.fun
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(60))
 def test_equals_the_optimum_of_successive_linear_programs(seed):
     rows, capacity = random_case(seed)
     assert rates(rows, capacity) == pytest.approx(Programs(rows, capacity).rates(), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(50))
 def test_equals_progressive_filling_in_exact_arithmetic(seed):
     rows, capacity = random_case(1000 + seed)
     exact = water_fill([(row.links, row.cap, row.weight) for row in rows], capacity)
@@ -210,7 +210,7 @@ def assert_same(got, exact):
     assert (np.abs(got - exact) <= 200 + 1e-8 * exact).all(), (got, exact)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cases())
 def test_flow_equals_full_recomputation(case):
     graph, rows, capacity = case

@@ -144,8 +144,8 @@ def test_slices_take_what_the_whole_takes():
 @pytest.mark.parametrize("fabric", ["uec", "infiniband"])
 def test_slices_agree_while_a_link_is_slow(fabric):
     """Sharded layers on two leaves, one uplink at a quarter: what adapts to it must not cost more in a slice."""
-    rows = [yard.collective(GATHER, 64 * MIB) for _ in range(8)]
-    rows += [yard.collective(CollectiveKind.REDUCE_SCATTER, 64 * MIB) | {"stream": 2} for _ in range(4)]
+    rows = [yard.collective(GATHER, 32 * MIB) for _ in range(8)]
+    rows += [yard.collective(CollectiveKind.REDUCE_SCATTER, 32 * MIB) | {"stream": 2} for _ in range(4)]
     sixteen = tuple(range(0, 64, 4))
     cluster = yard.machine(64, fabric, LeafSpine(ports_per_leaf=8))
     graph = yard.graph(64, rows, [sixteen])

@@ -54,6 +54,12 @@ def test_files_inside_are_read_and_written(folder):
     assert confined(folder, code).stdout == "x\n"
 
 
+def test_modules_that_nobody_has_imported_yet_are_imported(folder, monkeypatch):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    code = "sys.pycache_prefix = sys.prefix + '/nothing'; import colorsys; print(colorsys.ONE_THIRD > 0)"
+    assert confined(folder, code).stdout == "True\n"
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -47,6 +47,7 @@ def confine(folder: Path) -> None:
     Args:
         folder: Folder of its user.
     """
+    sys.dont_write_bytecode = True  # of modules that it imports later: where they lie it may not write
     sys.addaudithook(_hook(folder.resolve()))
 
 
