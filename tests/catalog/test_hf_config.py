@@ -608,11 +608,3 @@ def test_fuzzed_files_give_a_model_or_an_input_error(tmp_path, name, changes):
     path = written(tmp_path, {**given_config(name), **changes})
     with suppress(InputError):
         assert hf_config.read(path).parameters() > 0
-
-
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.text(alphabet='{}[]":,0e9-.ntfa \n\\', max_size=40))
-def test_fuzzed_text_gives_a_model_or_an_input_error(tmp_path, text):
-    path = written(tmp_path, text)
-    with suppress(InputError):
-        hf_config.read(path)

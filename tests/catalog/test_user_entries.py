@@ -242,14 +242,6 @@ def test_a_model_may_be_given_by_the_keys_of_its_publishers_file(tmp_path):
     assert known.source.endswith("mine.yaml:3")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.text(alphabet=st.sampled_from("ab:{}[],&*!|>#'\"\\\n -?%@\t0$"), max_size=60))
-def test_fuzzed_text_gives_a_catalogue_or_an_input_error(tmp_path, text):
-    path = written(tmp_path, text)
-    with suppress(InputError):
-        catalog.load(path)
-
-
 def test_entries_are_values(tmp_path):
     device = catalog.load().accelerator("h100")
     faster = replace(device, memory_bps=device.memory_bps * 2)

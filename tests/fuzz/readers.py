@@ -72,7 +72,9 @@ def _catalog(path: Path) -> Any:
 def _model(path: Path) -> Any:
     from railyard.catalog.hugging_face import hf_config
 
-    return hf_config.read(path)
+    model = hf_config.read(path)
+    assert model.parameters() > 0
+    return model
 
 
 def _constants(path: Path) -> Any:
@@ -143,7 +145,9 @@ def _trace(name: str | None) -> Callable[[Path], Any]:
     def read(path: Path) -> Any:
         from railyard.work.serving.traces.reading import read_trace
 
-        return read_trace(path, name, sort=True)
+        requests = read_trace(path, name, sort=True)
+        assert len(requests) >= 1
+        return requests
 
     return read
 

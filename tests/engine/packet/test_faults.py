@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from railyard.engine.packet import LinkFault, Settings, Traffic, crossbar, leaf_spine, run
 from railyard.engine.packet.faults import both_ways, down, errors, flapping, of_node, slow
@@ -272,17 +269,6 @@ def test_a_table_without_its_heading_is_refused(tmp_path, play_table, text):
     preset = fabric("uec")
     with pytest.raises(InputError, match="at, where, event, value"):
         simulate_run(TrafficRun(tmp_path / "one.cm", None, preset, preset.settings, faults=tmp_path / "faults.csv"))
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_read_or_refused(tmp_path_factory, text):
-    folder = tmp_path_factory.mktemp("fuzz")
-    (folder / "one.cm").write_text("Nodes 16\nConnections 1\n0->15 id 1 start 0 size 1000\n")
-    (folder / "faults.yaml").write_text(text, encoding="utf-8")
-    preset = fabric("uec")
-    # Whatever the text, nothing but an InputError comes out of it.
-    with contextlib.suppress(InputError):
-        simulate_run(TrafficRun(folder / "one.cm", None, preset, preset.settings, faults=folder / "faults.yaml"))
 
 
 def test_the_command(tmp_path, capsys):

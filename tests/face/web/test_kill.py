@@ -14,7 +14,7 @@ import pytest
 from .conftest import LONG, SMALL
 from .server import running, until
 
-MOMENTS = 3
+MOMENTS = 2
 
 
 def children_of(server):

@@ -263,39 +263,6 @@ def test_lengths_without_arrivals(tmp_path: Path) -> None:
     assert [column.tolist() for column in read_lengths(path)] == [[7], [2]]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    name=st.sampled_from(sorted(EXCERPTS)),
-    cut=st.integers(0, 3000),
-    at=st.integers(0, 3000),
-    junk=st.binary(max_size=12) | st.sampled_from([b",", b'"', b"{", b"[]", b"-1", b"\n", b"1e400", b"9" * 5000]),
-    replaced=st.integers(0, 6),
-)
-def test_spoilt_files_are_read_or_refused(  # noqa: PLR0917 - as Hypothesis hands them in
-    name: str, cut: int, at: int, junk: bytes, replaced: int, tmp_path: Path
-) -> None:
-    raw = EXCERPTS[name].read_bytes()
-    raw = raw[: len(raw) - cut % len(raw)]
-    place = at % (len(raw) + 1)
-    path = tmp_path / "spoilt"
-    path.write_bytes(raw[:place] + junk + raw[place + replaced :])
-    for sort in (False, True):
-        try:
-            requests = read_trace(path, sort=sort)
-        except InputError:
-            continue
-        assert len(requests) >= 1
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(raw=st.binary(max_size=200), name=st.none() | st.sampled_from(sorted(EXCERPTS)))
-def test_random_bytes_are_refused(raw: bytes, name: str | None, tmp_path: Path) -> None:
-    path = tmp_path / "noise"
-    path.write_bytes(raw)
-    with pytest.raises(InputError):
-        read_trace(path, name)
-
-
 # `railyard trace` as a user meets it.
 
 BURSTGPT = Path(__file__).parent / "data" / "burstgpt.csv"

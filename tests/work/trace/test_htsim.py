@@ -169,15 +169,6 @@ def test_any_file_is_read_or_refused(tmp_path_factory, lines):
     check(trace)
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.binary(max_size=80))
-def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
-    file = tmp_path_factory.mktemp("cm") / "m.cm"
-    file.write_bytes(data)
-    with pytest.raises(InputError):
-        read(file)
-
-
 G = 10**9
 
 
@@ -309,15 +300,6 @@ def test_trees_of_other_sizes_are_refused_with_the_nearest(hosts):
         return
     with pytest.raises(InputError, match="there is no K-ary fat tree"):
         k_ary(hosts, rate_bps=G)
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.text("NodesTiersPodsizeRadix_DownUp0123456789 \n#-", max_size=200))
-def test_any_text_is_a_tree_or_an_input_error(tmp_path_factory, text):
-    file = tmp_path_factory.mktemp("topo") / "any.topo"
-    file.write_text(text)
-    with pytest.raises(InputError):
-        htsim_topology_read(file)
 
 
 @settings(deadline=None, max_examples=60)

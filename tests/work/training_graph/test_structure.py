@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.ask.audit.price import StepPricing
 from railyard.face.cli import guard
 from railyard.graph import Kind, Stream, parquet
 from railyard.kit.errors import InputError
+from railyard.work.scenario import load
+from railyard.work.study.study import prepare
 from railyard.work.training.program import Lattice
 from railyard.work.training.spec import Checkpoint, Layout
 
@@ -351,20 +354,17 @@ workload:
 """
 
 
-def step(folder, capsys, engine, layout, lora):
-    path = folder / "s.yaml"
-    path.write_text(SCENARIO.format(layout, lora))
-    assert guard.run(["run", str(path), "--engine", engine, "--json"]) == 0
-    (variant,) = json.loads(capsys.readouterr().out)["variants"]
-    return next(row["typical"] for row in variant["model_error"] if row["figure"] == "step_s")
+def step_s(engine, layout, lora):
+    draft = load.from_text(SCENARIO.format(layout, lora), Path("s.yaml")).with_values({"engine": engine}, "a test")
+    return StepPricing(prepare(draft)[0]).step_s
 
 
-def test_engines_agree_on_adapters(tmp_path, capsys):
+def test_engines_agree_on_adapters():
     for layout in ("tp: 2, zero: 1", "zero: 3, recompute: full"):
         lora = "lora: {rank: 8}"
-        flow, closed = (step(tmp_path, capsys, engine, layout, lora) for engine in ("flow", "analytic"))
+        flow, closed = (step_s(engine, layout, lora) for engine in ("flow", "analytic"))
         assert abs(flow / closed - 1.0) < 0.06, layout
-        assert flow < 0.95 * step(tmp_path, capsys, "flow", layout, "")
+        assert flow < 0.95 * step_s("flow", layout, "")
 
 
 def test_a_wrong_rank_is_named(tmp_path, capsys):
