@@ -11,7 +11,7 @@ from railyard.kit.errors import RailyardError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python's own, of escapes in broken pickles
 
-SPOILT = 20
+SPOILT = 40
 """Files a reader; `make fuzz` tries millions."""
 
 

@@ -317,11 +317,11 @@ def test_packets_judge_only_where_they_ran_two_designs():
 
 
 LARGE = {
-    "fabric": ["roce", "infiniband", "uec"],
+    "fabric": ["roce", "infiniband", "spectrum-x", "uec"],
     "oversubscription": ["1:1", "2:1", "4:1"],
     "accelerators": [32, 60, 64, 128],
     "tp": [1, 2, 4, 8],
-    "micro_batch": [1, 2],
+    "micro_batch": [1, 2, 4],
 }
 
 
@@ -330,11 +330,11 @@ def test_of_a_large_space_an_optimizer_looks_at_few_and_finds_its_front(tmp_path
     more = {"space": LARGE, "objectives": ["cpmt", "jct"], "constraints": {"power": "150 kW"}}
     effort = {"flow": 0, "draws": 100}
     every = planned(load.from_values(values(**more, effort=effort)))
-    draft = load.from_values(values(**more, effort={**effort, "designs": 100, "samples": 144}))
+    draft = load.from_values(values(**more, effort={**effort, "designs": 100, "samples": 288}))
     some = planned(draft)
-    assert len(every.points) == every.space.size == 288
-    assert len(some.points) == 144
-    assert plain(some)["looked_at"]["in_closed_form"] == 144
+    assert len(every.points) == every.space.size == 576
+    assert len(some.points) == 288
+    assert plain(some)["looked_at"]["in_closed_form"] == 288
     # 32 accelerators hang on one leaf: oversubscriptions of it are equal to the last digit, and either may be named.
     assert some.choices[0].figures == every.choices[0].figures
     for name in ("cpmt", "jct"):
@@ -343,7 +343,7 @@ def test_of_a_large_space_an_optimizer_looks_at_few_and_finds_its_front(tmp_path
     path = tmp_path / "points.jsonl"
     assert planned(draft, Journal(path), Here(stop_after=5)).stopped == "user"
     assert plain(planned(draft, Journal(path))) == plain(some)
-    seeded = planned(load.from_values({**values(**more, effort={**effort, "designs": 100, "samples": 24}), "seed": 1}))
+    seeded = planned(load.from_values({**values(**more, effort={**effort, "designs": 100, "samples": 48}), "seed": 1}))
     assert set(seeded.points) - set(some.points)
 
 

@@ -43,7 +43,7 @@ TUNED = {
 }
 CHECKED = {
     **{"name": "c", "cluster": CLUSTER, "workload": {"training": {**TRAINING, "tokens": "1 T"}}, "engine": "flow"},
-    "compare": {"vary": {"global_batch": [16, 32, 48, 64]}},
+    "compare": {"vary": {"global_batch": [16, 32, 48]}},
     "check": ["no PFC deadlock", "step < 100 s", "gpu_utilization > 0.99", "survives any one link"],
 }
 JOBS = 1200
@@ -106,9 +106,9 @@ def test_online_settings_are_compared_on_the_cases_that_had_run(tmp_path):
 @pytest.mark.parametrize("matrix", [False, True])
 def test_a_synthesis_gives_the_best_schedule_so_far(tmp_path, matrix):
     """Which is no better than that of the whole search, and sound: it is written where files are asked for."""
-    links = [f"{a},{b},50,1" for a in range(8) for b in range(8) if a != b and (a + b) % 3]
+    links = [f"{a},{b},50,1" for a in range(6) for b in range(6) if a != b and (a + b) % 3]
     (tmp_path / "l.csv").write_text("\n".join(["source,destination,gb_per_s,latency_us", *links]), encoding="utf-8")
-    rows = [",".join(str(0 if a == b else 1000000 * (a + b)) for b in range(8)) for a in range(8)]
+    rows = [",".join(str(0 if a == b else 1000000 * (a + b)) for b in range(6)) for a in range(6)]
     (tmp_path / "m.csv").write_text("\n".join(rows), encoding="utf-8")
     command = ["synthesize", "--links", "l.csv", "--collective", "all-to-all", "--json", "--switches", ""]
     command += ["--matrix", "m.csv"] if matrix else ["--size", "64 MB"]
@@ -128,13 +128,13 @@ def test_a_check_gives_what_was_judged_by_then(tmp_path):
     """All variants of what needs no run, and figures of those that had ended; never that all holds."""
     scenario(tmp_path, CHECKED)
     whole = json.loads(run(tmp_path, "check", "s.yaml", "--json").stdout)
-    assert (whole["stopped"], len(whole["checks"])) == (False, 16)
+    assert (whole["stopped"], len(whole["checks"])) == (False, 12)
     for share in (0.25, 0.5):
         ended = run(tmp_path, "check", "s.yaml", "--json", "--junit", "j.xml", stopped=("", share))
         incomplete(ended)
         found = json.loads(ended.stdout)
         assert (found["stopped"], found["holds"]) == (True, False)
-        assert 4 <= len(found["checks"]) < 16
+        assert 3 <= len(found["checks"]) < 12
         assert all(row in whole["checks"] for row in found["checks"])
         assert not (tmp_path / "j.xml").exists()
 
