@@ -24,7 +24,7 @@ from railyard.cluster.fault.recovery import Recovery
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.face import api
 from railyard.work.remedies import proposals
-from railyard.work.scenario.load import load
+from railyard.work.scenario.load import from_values, load
 from railyard.work.scenario.variants import expand
 from railyard.work.training import simulate, trying
 from railyard.work.training.fastest import Fastest, closed_faults
@@ -73,17 +73,24 @@ def test_the_run_tries_what_a_user_can_change(run):
     assert changes[-1] is bound
 
 
-def delivered(scenario, changes):
-    """The variants of the scenario with the settings of a remedy typed into it."""
-    return api.run(scenario, out=None, overrides=changes).result.steps
+@pytest.fixture
+def untried(monkeypatch):
+    """No remedies are tried, which changes no figure of the step itself."""
+    monkeypatch.setattr(trying, "TASKS", 0)
 
 
-def test_a_remedy_is_bought_at_its_price(run):
+def delivered(draft, changes):
+    """The variant of the scenario with the settings of a remedy typed into it."""
+    (variant,) = api.execute(draft.with_values(changes, "a remedy"), [], out=None).result.steps
+    return variant
+
+
+def test_a_remedy_is_bought_at_its_price(run, untried):
     """Another placement buys nothing; InfiniBand's switches and interfaces have prices of their own."""
     (variant,) = run.result.steps
     capital = {row.name: row.capex_change_usd for row in variant.bottleneck.changes}
     assert capital["placement packed"] == 0.0
-    (other,) = delivered(COLLIDING, {"cluster.back_end.fabric": "infiniband"})
+    other = delivered(from_values(COLLIDING), {"cluster.back_end.fabric": "infiniband"})
     assert capital["fabric infiniband"] == pytest.approx(
         other.capex.total_usd.typical - variant.capex.total_usd.typical
     )
@@ -105,11 +112,12 @@ def test_explain_gives_the_same_figures(run):
         assert explained[row.name].gain == pytest.approx(row.gain, rel=1e-6)
 
 
-def test_every_remedy_delivers_what_it_promised(run):
+def test_every_remedy_delivers_what_it_promised(run, untried, monkeypatch):
     """Its settings typed into the scenario give its step and its cost, to the last digit."""
     (variant,) = run.result.steps
+    monkeypatch.setattr(simulate, "LARGE", 0)
     for row in variant.bottleneck.changes:
-        (alone,) = delivered(COLLIDING, row.settings)
+        alone = delivered(from_values(COLLIDING), row.settings)
         assert alone.step.seconds == pytest.approx(row.step_seconds, rel=1e-12), row.name
         if not row.bound:
             assert alone.cpmt.typical == pytest.approx(row.cpmt_usd, rel=1e-12), row.name
@@ -125,7 +133,7 @@ QUICK = ("first", "slow-data")
         for path in sorted(EXAMPLES.glob("*.yaml"))
     ],
 )
-def test_the_best_remedies_of_an_example_deliver(path):
+def test_the_best_remedies_of_an_example_deliver(path, monkeypatch):
     """The two best of its first variant, in runs of their own."""
     draft = expand(load(path))[0].draft
     if draft.kind != "training" or draft.scenario.repeat > 1:
@@ -133,8 +141,9 @@ def test_the_best_remedies_of_an_example_deliver(path):
     if draft.scenario.engine == "packet":
         pytest.skip("remedies of a packet run are tried on the flow engine, and the result says so")
     (variant,) = api.execute(draft, [], out=None).result.steps
+    monkeypatch.setattr(trying, "TASKS", 0)
     for row in [row for row in variant.bottleneck.changes or () if not row.bound][:2]:
-        (alone,) = api.execute(draft.with_values(row.settings, row.name), [], out=None).result.steps
+        alone = delivered(draft, row.settings)
         assert alone.step.seconds == pytest.approx(row.step_seconds, rel=1e-9), row.name
         assert alone.cpmt.typical == pytest.approx(row.cpmt_usd, rel=1e-9), row.name
 
@@ -150,7 +159,7 @@ def test_an_interval_between_checkpoints_is_a_remedy():
         "workload.training.checkpoint.interval_steps": variant.storage.checkpoint.best_interval_steps
     }
     assert row.cpmt_gain > 0.05
-    (alone,) = delivered(scenario, row.settings)
+    alone = delivered(from_values(scenario), row.settings)
     assert alone.cpmt.typical == pytest.approx(row.cpmt_usd, rel=1e-12)
 
 
@@ -247,7 +256,7 @@ def drawn(seed):
 
 
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 200))])
-def test_the_bottleneck_agrees_with_the_breakdown(seed):
+def test_the_bottleneck_agrees_with_the_breakdown(seed, untried):
     (variant,) = api.run(drawn(seed), out=None).result.steps
     agrees(variant)
 
@@ -278,7 +287,7 @@ PIPELINED = {
 }
 
 
-def test_large_steps_are_tried_in_closed_form_which_agrees_with_the_engine(monkeypatch):
+def test_large_steps_are_tried_in_closed_form_which_agrees_with_the_engine(monkeypatch, untried):
     """What each resource saves, to a hundredth of the step; no bound, where closed forms are far off."""
     simulated = api.run(PIPELINED, out=None)
     monkeypatch.setattr(simulate, "LARGE", 0)
