@@ -202,7 +202,7 @@ def test_the_bill_counts_what_was_wired():
     assert bill.count("accelerator") == 256
     assert bill.count("server") == 32
     assert bill.count("storage") == 4
-    switches = sum(group.count for network in cluster.networks for group in network.groups)
+    switches = sum(group.count for network in cluster.networks for group in network.wiring.groups)
     assert bill.count("switch") == switches
     cables = sum(network.wiring.links for network in cluster.networks) // 2
     assert bill.count("cable") + bill.count("fibre") == cables
@@ -277,11 +277,11 @@ def test_facts_of_a_network():
     cluster = machine(
         back_end=NetworkSpec(ThreeTier(oversubscription=2.0, spine_oversubscription=1.0, leafs_per_pod=2))
     )
-    ratios = cluster.back_end.oversubscription()
+    ratios = cluster.back_end.wiring.oversubscription()
     assert ratios["leaf-spine"] == pytest.approx(2.0, rel=0.1)
     assert ratios["spine-core"] == pytest.approx(1.0, rel=0.15)
-    assert cluster.back_end.bisection_bps == pytest.approx(128 * 400e9 / 2, rel=0.1)
-    assert cluster.back_end.pod_ports >= 128
+    assert cluster.back_end.wiring.bisection_bps == pytest.approx(128 * 400e9 / 2, rel=0.1)
+    assert cluster.back_end.wiring.pod_ports >= 128
 
 
 def test_names_are_for_people():
@@ -359,7 +359,7 @@ def test_overrides_reach_every_part():
 
 def test_a_large_cluster_has_few_routing_records():
     cluster = build(ClusterSpec(16384, "hgx-h100", NetworkSpec(ThreeTier(), FabricSpec("roce"))), KNOWN)
-    table = cluster.back_end.routing
+    table = cluster.back_end.wiring.routing
     assert len(table.lo) < 3 * table.nodes
     assert len(table.choices) < 2 * cluster.back_end.wiring.links
 

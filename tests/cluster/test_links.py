@@ -21,7 +21,7 @@ def machine(server, accelerators):
 
 def checked_path(cluster, source, target):
     path = cluster.scale_up.path(np.array([source]), np.array([target]))
-    link = path.row(0)
+    link = path.link
     assert cluster.links.source[link[0]] == source
     assert cluster.links.target[link[-1]] == target
     assert (cluster.links.target[link[:-1]] == cluster.links.source[link[1:]]).all()

@@ -220,7 +220,7 @@ def machine(accelerators, topology):
 
 
 def switches(cluster):
-    return sum(group.count for group in cluster.back_end.groups)
+    return sum(group.count for group in cluster.back_end.wiring.groups)
 
 
 def network_usd(cluster):
@@ -238,7 +238,7 @@ def test_how_far_64_ports_reach(topology, most, count):
     """DeepSeek-V3 hardware paper (ISCA 2025): 2,048 ports on two tiers, 16,384 on eight planes, 65,536 on three."""
     assert switches(machine(most, topology)) == count
     if isinstance(topology, RailOnly):
-        assert {group.role for group in machine(most + 8, topology).back_end.groups} == {"leaf", "spine", "core"}
+        assert {group.role for group in machine(most + 8, topology).back_end.wiring.groups} == {"leaf", "spine", "core"}
         return
     with pytest.raises(InputError):
         machine(most + 8, topology)

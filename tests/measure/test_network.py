@@ -98,12 +98,12 @@ def test_the_picture_draws_every_used_link_once(machine, exposed):
     picture = drawn["picture"]
     network = machine.back_end
     assert drawn["kind"] == "leaf-spine"
-    assert drawn["nodes"] == sum(group.count for group in network.groups)
+    assert drawn["nodes"] == sum(group.count for group in network.wiring.groups)
     assert [tier["name"] for tier in picture["tiers"]] == ["servers", "leaf", "spine"]
     assert [sum(node["count"] for node in tier["nodes"]) for tier in picture["tiers"]] == [
         machine.servers,
-        sum(group.count for group in network.groups if group.role == "leaf"),
-        sum(group.count for group in network.groups if group.role == "spine"),
+        sum(group.count for group in network.wiring.groups if group.role == "leaf"),
+        sum(group.count for group in network.wiring.groups if group.role == "spine"),
     ]
     assert all(len(tier["nodes"]) <= BOXES for tier in picture["tiers"])
     assert sum(edge["links"] for edge in picture["edges"]) == network.wiring.links

@@ -61,10 +61,6 @@ class Csr:
     def __len__(self) -> int:
         return len(self.ptr) - 1
 
-    def row(self, flow: int) -> NDArray[np.int32]:
-        """The links of one flow."""
-        return self.link[self.ptr[flow] : self.ptr[flow + 1]]
-
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Number of links of each flow."""
@@ -80,35 +76,19 @@ class Csr:
 
 
 @dataclass(frozen=True, eq=False)
-class CsrWeighted:
-    """Links of many flows with the share of each flow's bytes that crosses them.
+class CsrWeighted(Csr):
+    """Links of many flows, no link twice in one row, with the share of each flow's bytes that crosses them.
 
     Attributes:
-        ptr: int64[flows + 1].
-        link: int32[], link ids of the cluster's `LinkTable`; no link twice in one row.
         share: float64[], bytes on that link per byte of the flow.
     """
 
-    ptr: NDArray[np.int64]
-    link: NDArray[np.int32]
     share: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
 
     def row(self, flow: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Links and shares of one flow."""
         part = slice(self.ptr[flow], self.ptr[flow + 1])
         return self.link[part], self.share[part]
-
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Number of links of each flow."""
-        return np.diff(self.ptr)
-
-    def rows(self) -> NDArray[np.int64]:
-        """The flow of every entry of `link`."""
-        return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
 
     @classmethod
     def gathered(

@@ -278,7 +278,7 @@ def _pool_name(cluster: Cluster, number: int) -> str:
 def _local_name(cluster: Cluster, network: Network, node: int) -> str:
     if node < network.ports:
         return _port_name(cluster, network, node)
-    for group in network.groups:
+    for group in network.wiring.groups:
         if group.first <= node < group.first + group.count:
             return " ".join(part for part in (group.part, group.role, str(node - group.first)) if part)
     return "crossbar" if node == network.wiring.nodes else f"node {node}"

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster.boxes import Bundles
     from railyard.cluster.fabric.fabric import Fabric
-    from railyard.cluster.routes import Routes
     from railyard.cluster.steering import Steering
-    from railyard.cluster.topology.wiring import Detour, SwitchGroup, Tier, Wiring
+    from railyard.cluster.topology.wiring import Detour, Tier, Wiring
 
 
 def spread(wiring: Wiring, detour: Detour, src: NDArray[np.int32], dst: NDArray[np.int32]) -> CsrWeighted:
@@ -124,30 +123,6 @@ class Network:
         """Size of the range of port numbers."""
         return self.wiring.ports
 
-    @property
-    def routing(self) -> Routes:
-        """Interval routes in the network's own node and link numbers (add `node_offset`, `link_offset`)."""
-        return self.wiring.routing
-
-    @property
-    def groups(self) -> tuple[SwitchGroup, ...]:
-        """Its switches."""
-        return self.wiring.groups
-
-    @property
-    def bisection_bps(self) -> float:
-        """Capacity between the best-chosen halves of the servers, bit/s, one way, of line rate."""
-        return self.wiring.bisection_bps
-
-    @property
-    def pod_ports(self) -> int:
-        """NIC ports of the largest unit below the top tier."""
-        return self.wiring.pod_ports
-
-    def oversubscription(self) -> dict[str, float]:
-        """As built; see `Wiring.oversubscription`."""
-        return self.wiring.oversubscription()
-
     def without(self, links: NDArray[np.int64]) -> Network:
         """The same network with routes that avoid some of the cluster's links, as far as there are others.
 
@@ -195,7 +170,7 @@ class Network:
         """
         src, dst = _int32(src_port), _int32(dst_port)
         path = routes.hashed(
-            self.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self.salts
+            self.wiring.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self.salts
         )
         return Csr(path.ptr, path.link + np.int32(self.link_offset))
 
@@ -257,7 +232,7 @@ class Network:
         if self.wiring.detour is not None:
             usage = spread(self.wiring, self.wiring.detour, src, dst)
         else:
-            usage = routes.spread(self.routing, self.wiring.target, src, dst)
+            usage = routes.spread(self.wiring.routing, self.wiring.target, src, dst)
         return CsrWeighted(usage.ptr, usage.link + np.int32(self.link_offset), usage.share)
 
     def _global(self, link: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -300,11 +275,11 @@ class Network:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
         if self.fabric.load_balancing == "ideal":
             return np.ones(len(src_port), np.bool_)
-        return routes.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[2]
+        return routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[2]
 
     def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """Switches on a shortest path; 0 from a port to itself."""
-        path = routes.hashed(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        path = routes.hashed(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
         return np.maximum(path.lengths - 1, 0)
 
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -347,7 +322,7 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], latency_ps: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Sum of a column of the cluster's links along shortest paths, and whether there is one."""
-        ptr, link, joined = routes.walked(self.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        ptr, link, joined = routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
         total = np.concatenate([[0], np.cumsum(latency_ps[link + self.link_offset])])
         return total[ptr[1:]] - total[ptr[:-1]], joined
 

@@ -163,6 +163,31 @@ def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
+def components(count: int, ends: NDArray[np.signedinteger[Any]]) -> NDArray[np.int64]:
+    """int64[count], the least node that each node is joined with; `ends` int[edges, 2] are the nodes of edges."""
+    a, b = np.asarray(ends).T
+    least = np.arange(count, dtype=np.int64)
+    while True:
+        new = least.copy()
+        np.minimum.at(new, a, least[b])
+        np.minimum.at(new, b, new[a])
+        new = new[new]
+        if np.array_equal(new, least):
+            return least
+        least = new
+
+
+def hop_counts(count: int, ends: NDArray[np.signedinteger[Any]], start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[count], edges from each node to the nearest of some nodes; -1 where none leads to them."""
+    both = np.concatenate([ends, ends[:, ::-1]])
+    away = np.full(count, -1)
+    while len(start):
+        away[start] = away.max(initial=-1) + 1
+        reached = both[(away[both[:, 0]] == away.max(initial=-1)) & (away[both[:, 1]] < 0), 1]
+        start = np.unique(reached)
+    return away
+
+
 UNKNOWN = "?"
 """Text for an unknown end of a cable."""
 

@@ -159,7 +159,7 @@ def _of_nics(cluster: Cluster, fault: DegradeLink) -> bool:
 def _oversubscribed(cluster: Cluster) -> bool:
     """Whether some tier between switches of a site carries less than what is below it brings."""
     long_links = {tier.name for tier in cluster.back_end.tiers if tier.kind == "long"}
-    tiers = cluster.back_end.oversubscription()
+    tiers = cluster.back_end.wiring.oversubscription()
     return any(over > OVER for name, over in tiers.items() if name not in long_links)
 
 

@@ -51,7 +51,7 @@ def steered(jobs: Sequence[Job], cluster: Cluster, order: Sequence[int], share: 
     found = cluster.steered(steering)
     merged, arranged = joint(jobs, found)
     lower(merged.graph, arranged)
-    steering.settle(network.by_port, cluster.links.rate_bps, network.routing.widest)
+    steering.settle(network.by_port, cluster.links.rate_bps, network.wiring.routing.widest)
     return found
 
 

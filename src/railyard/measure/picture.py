@@ -229,7 +229,7 @@ def topology_picture(cluster: Cluster, load: NDArray[np.float64]) -> TopologyFig
     return TopologyFigures(
         kind=network.topology,
         tiers=tuple(tier.name for tier in wiring.tiers),
-        nodes=int(sum(group.count for group in network.groups)),
+        nodes=int(sum(group.count for group in network.wiring.groups)),
         switches=tuple(
             SwitchRow(
                 role=row.role, box=row.box, count=row.count, ports=row.ports, used=row.used, stranded=row.stranded
@@ -257,8 +257,8 @@ def _places(cluster: Cluster, network: Network) -> tuple[NDArray[np.int64], NDAr
     box_of = np.zeros(network.wiring.nodes, np.int64)
     boxes = _ports(cluster, network, row_of, box_of)
     rows = [PictureTier(name="servers", nodes=tuple(boxes))]
-    for tier in sorted({group.tier for group in network.groups}):
-        groups = [group for group in network.groups if group.tier == tier]
+    for tier in sorted({group.tier for group in network.wiring.groups}):
+        groups = [group for group in network.wiring.groups if group.tier == tier]
         nodes = np.concatenate([np.arange(group.first, group.first + group.count) for group in groups])
         names = [_switch(group.role, group.part, number) for group in groups for number in range(group.count)]
         box = _spread(len(nodes))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from railyard.cluster.network_table import components
 from railyard.kit import table
 
 if TYPE_CHECKING:
@@ -94,21 +95,9 @@ def _pods(plan: CablingPlan) -> Iterable[tuple[str, tuple[int, ...]]]:
         return
     cables = plan.cables
     near = (cables.network == plan.networks.index("back-end")) & (level[cables.a] < 2) & (level[cables.b] <= 2)
-    pod = _joined(len(plan.devices), cables.a[near], cables.b[near])[: plan.devices.servers]
+    pod = components(len(plan.devices), cables.ends[near])[: plan.devices.servers]
     for number, first in enumerate(np.unique(pod).tolist()):
         yield f"pod{number}", tuple(np.flatnonzero(pod == first).tolist())
-
-
-def _joined(count: int, a: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.int64]:
-    """int64[count], the least number of those that each is joined with."""
-    least = np.arange(count, dtype=np.int64)
-    while True:
-        new = least.copy()
-        np.minimum.at(new, a, least[b])
-        np.minimum.at(new, b, new[a])
-        if np.array_equal(new, least):
-            return least
-        least = new
 
 
 class NicEnd(NamedTuple):

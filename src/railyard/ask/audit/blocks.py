@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.network_table import UNKNOWN, natural
+from railyard.cluster.network_table import UNKNOWN, hop_counts, natural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,14 +27,11 @@ ALIKE = 0.75
 
 def levels(found: NetworkTable) -> NDArray[np.int8]:
     """int8[devices], tier of each switch; 0 for hosts and for switches that no leaf reaches."""
-    near = _near(found)
-    level = np.zeros(len(found.switch), np.int8)
-    hosts = found.hosts_of
+    near, hosts = _near(found), found.hosts_of
     if not hosts.any():
-        return level
-    usual = np.median(hosts[hosts > 0])
-    level[hosts >= max(1.0, FEW * usual)] = 1
-    _spread(level, near)
+        return np.zeros(len(hosts), np.int8)
+    leafs = np.flatnonzero(hosts >= max(1.0, FEW * np.median(hosts[hosts > 0])))
+    level = (hop_counts(len(hosts), found.ends[found.between], leafs) + 1).astype(np.int8)
     for tier in (3, 4):
         _lowered(level, near, tier)
     return level
@@ -55,15 +52,6 @@ def _near(found: NetworkTable) -> list[set[int]]:
         near[one].add(other)
         near[other].add(one)
     return near
-
-
-def _spread(level: NDArray[np.int8], near: list[set[int]]) -> None:
-    edge = set(np.flatnonzero(level == 1).tolist())
-    tier = 1
-    while edge:
-        tier += 1
-        edge = {other for one in edge for other in near[one] if level[other] == 0}
-        level[list(edge)] = tier
 
 
 def _waits(mine: set[int], near: list[set[int]], above: dict[int, set[int]]) -> bool:

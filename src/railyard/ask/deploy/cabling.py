@@ -14,7 +14,7 @@ from railyard.cluster.boxes import copper_reach_m
 from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
 from railyard.cluster.hall.racks import hall_of, lengths
-from railyard.cluster.network_table import DIALECTS, Dialect, NetworkTable
+from railyard.cluster.network_table import DIALECTS, Dialect, NetworkTable, components
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.packet import PacketSettings, assign
 from railyard.work.scenario.packet.settings import differences
@@ -242,17 +242,11 @@ def addresses_of(plan: CablingPlan) -> Addresses:
 def _pods(plan: CablingPlan) -> NDArray[np.int64]:
     """int64[devices], a number for the spines that share a leaf."""
     devices, cables = plan.devices, plan.cables
-    pod = np.arange(len(devices))
     inner = (devices.level[cables.a] == 1) & (devices.level[cables.b] == 2)
-    low, high = cables.a[inner], cables.b[inner]
-    for _ in range(64):
-        least = np.full(len(devices), len(devices))
-        np.minimum.at(least, low, pod[high])
-        new = pod.copy()
-        np.minimum.at(new, high, least[low])
-        if np.array_equal(new, pod):
-            break
-        pod = new
+    joined, spines = components(len(devices), cables.ends[inner]), np.unique(cables.b[inner])
+    _, first, back = np.unique(joined[spines], return_index=True, return_inverse=True)
+    pod = np.arange(len(devices))
+    pod[spines] = spines[first][back]
     return np.unique(pod, return_inverse=True)[1].astype(np.int64)
 
 

@@ -173,7 +173,7 @@ class ClusterPlaces(LinkPlaces):
         """First node and count of every group of switches, by name without spaces, starting with the back-end."""
         found: dict[str, tuple[int, int]] = {}
         for network in self.cluster.networks:
-            for group in network.groups:
+            for group in network.wiring.groups:
                 name = f"{group.part} {group.role}".strip()
                 entry = (network.node_offset + group.first, group.count)
                 found.setdefault(_bare(name), entry)
@@ -200,7 +200,7 @@ class ClusterPlaces(LinkPlaces):
         groups = [
             (f"{group.part} {group.role}".strip(), group.count)
             for network in self.cluster.networks
-            for group in network.groups
+            for group in network.wiring.groups
         ]
         allowed = [f"{group} 0 to {count - 1}" if count > 1 else f"{group} 0" for group, count in groups]
         every = [f"{group} {number}" for group, count in groups for number in range(min(count, 1024))]

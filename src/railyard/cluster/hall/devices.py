@@ -264,7 +264,7 @@ class Cables:
         return self.ends[:, 1]
 
 
-def cables_of(cluster: Cluster, devices: Devices) -> Cables:
+def cables_between(cluster: Cluster, devices: Devices) -> Cables:
     """All cables between devices."""
     parts: list[tuple[NDArray[Any], ...]] = []
     tiers = 0

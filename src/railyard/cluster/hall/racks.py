@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.hall.devices import Cables, Devices, cables_of, devices_of, reach_of, segments_of
+from railyard.cluster.hall.devices import Cables, Devices, cables_between, devices_of, reach_of, segments_of
 from railyard.cluster.hall.patching import FIBRES, PANEL, Patching, patched, trunk_of, wanted
 from railyard.cluster.hall.rows import (
     MOST_BANKS,
@@ -245,7 +245,7 @@ def hall_of(cluster: Cluster) -> Hall:
         InputError: Patch panels do not fit into the racks of patched devices.
     """
     devices = devices_of(cluster)
-    cables = cables_of(cluster, devices)
+    cables = cables_between(cluster, devices)
     return Hall(devices, cables, racks_of(cluster, devices, cables))
 
 

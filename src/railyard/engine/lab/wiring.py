@@ -181,7 +181,7 @@ def _check_rate(rate_bps: float) -> None:
 
 def _choices(cluster: Cluster, used: NDArray[np.int64]) -> dict[tuple[int, int], tuple[int, ...]]:
     """Links of equal cost, of every switch towards every NIC."""
-    network, table = cluster.back_end, cluster.back_end.routing
+    network, table = cluster.back_end, cluster.back_end.wiring.routing
     found: dict[tuple[int, int], tuple[int, ...]] = {}
     for switch in range(network.wiring.ports, network.wiring.nodes):
         node = np.full(len(used), switch, np.int32)
@@ -397,7 +397,7 @@ class Connections:
             return tuple(int(link) for link in network.spread(near, far, physical=True).row(0)[0])
         channel, lane = divmod(rest, network.fabric.qps) if self._hashes else (0, 0)
         key = connection_keys(np.array([communicator], np.uint64), near, far, np.array([channel]))
-        return tuple(network.by_port(near, far, subflow(key, lane)).row(0).tolist())
+        return tuple(network.by_port(near, far, subflow(key, lane)).link.tolist())
 
     def _choices(self, path: tuple[int, ...], target: int) -> list[tuple[int, int, int]]:
         """Of each switch on a path with several ways on: its seed, how many they are, and which one is taken."""

@@ -298,7 +298,7 @@ def network_block(cluster: Cluster, network: Network, *, reduces: bool = False) 
     """Ports and switches of a network; what storage nodes read and write bounds the links of their ports."""
     if network.fabric.load_balancing == "ideal":
         return _crossbar(cluster, network)
-    wiring, table = network.wiring, network.routing
+    wiring, table = network.wiring, network.wiring.routing
     ids = network.link_offset + np.arange(wiring.links)
     block = NetworkBlock(
         hosts=network.ports,

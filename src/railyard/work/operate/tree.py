@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster.network_table import components
 from railyard.cluster.tenancy import NOBODY
 from railyard.kit.errors import InputError, did_you_mean
 
@@ -232,43 +233,28 @@ def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
     switch = np.array([int(links.target[network.port_links(one)[0][0]]) for one in port])
     leaf = _joined(domain, switch)
     below.append(("leaf", leaf))
-    above = _above(cluster, np.unique(switch))
-    if above:
-        below.append(("pod", _joined(leaf, np.array([above[int(one)] for one in switch]))))
+    above = _above(cluster, switch)
+    if above is not None:
+        below.append(("pod", _joined(leaf, above[switch])))
     return below[::-1]
 
 
-def _above(cluster: Cluster, leafs: NDArray[np.int64]) -> dict[int, int]:
-    """For each leaf switch, the smallest leaf that it is connected to through switches of the next tier."""
+def _above(cluster: Cluster, leafs: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """int64[nodes], a number for the leaf switches that switches of the next tier join; None if there are none."""
     links, network = cluster.links, cluster.back_end
     between = [links.tiers.index(tier.name) for tier in network.tiers if tier.kind != "access"]
     upward = np.isin(links.source, leafs) & np.isin(links.tier, between)
-    source, target = links.source[upward].astype(np.int64), links.target[upward].astype(np.int64)
-    if not len(source):
-        return {}
-    return dict(zip(leafs.tolist(), _components(leafs, source, target), strict=True))
-
-
-def _components(leafs: NDArray[np.int64], source: NDArray[np.int64], target: NDArray[np.int64]) -> list[int]:
-    """Connected component of each leaf in a graph of leafs and upper switches."""
-    root: dict[int, int] = {}
-
-    def find(node: int) -> int:
-        while root.setdefault(node, node) != node:
-            root[node] = root[root[node]]
-            node = root[node]
-        return node
-
-    for a, b in np.unique(np.stack([source, target]), axis=1).T.tolist():
-        root[find(a)] = find(b)
-    return [find(int(leaf)) for leaf in leafs]
+    ends = np.stack([links.source[upward], links.target[upward]], axis=1)
+    return components(cluster.nodes, ends) if len(ends) else None
 
 
 def _joined(lower: NDArray[np.int64], switch: NDArray[np.int64]) -> NDArray[np.int64]:
     """Groups joined by a shared lower group or switch."""
     shift = int(lower.max()) + 1
-    parts = _components(np.unique(lower), lower, switch + shift)
-    return np.array(parts, np.int64)[np.searchsorted(np.unique(lower), lower)]
+    found: NDArray[np.int64] = components(shift + int(switch.max()) + 1, np.stack([lower, switch + shift], axis=1))[
+        lower
+    ]
+    return found
 
 
 def _renumbered(group: NDArray[np.int64]) -> NDArray[np.int32]:

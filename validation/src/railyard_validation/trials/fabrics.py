@@ -62,7 +62,7 @@ def port_rates(random: np.random.Generator, _: Path) -> Case:
                 if not any(abs(rate * k / box.port_rate_bps - 1) < 1e-6 for k in BREAKOUT):
                     yield f"{box.name} has no port of {rate / 1e9:g} Gb/s"
         asked = float(json.dumps(wanted).split('oversubscription": "')[1].split(":")[0])
-        built = machine.back_end.oversubscription().get("leaf-spine", asked)
+        built = machine.back_end.wiring.oversubscription().get("leaf-spine", asked)
         if abs(built / asked - 1) > ROUNDING:
             said = [float(found) for words in notes_of(machine) for found in re.findall(r"(\d+(?:\.\d+)?):1", words)]
             if not any(abs(found / built - 1) < ROUNDING for found in said):

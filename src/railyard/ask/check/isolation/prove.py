@@ -11,9 +11,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from railyard.ask.check.isolation.routes import BgpRoutes, Down, RouteNode
+from railyard.cluster.network_table import components
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,37 +27,20 @@ if TYPE_CHECKING:
     from railyard.ask.deploy.configured import ConfiguredPort, FilterRule, Line, Prefix
 
 
-class _Union:
-    def __init__(self) -> None:
-        self.parent: dict[object, object] = {}
-
-    def find(self, one: object) -> object:
-        self.parent.setdefault(one, one)
-        root = one
-        while self.parent[root] != root:
-            root = self.parent[root]
-        while self.parent[one] != root:
-            self.parent[one], one = root, self.parent[one]
-        return root
-
-    def join(self, one: object, other: object) -> None:
-        self.parent[self.find(one)] = self.find(other)
-
-
-def components(wired: Wired) -> list[tuple[frozenset[RouteNode], tuple[AttachedServer, ...]]]:
+def connected(wired: Wired) -> list[tuple[frozenset[RouteNode], tuple[AttachedServer, ...]]]:
     """Tables that hang together, and the servers in them; those without servers are left out."""
-    union = _Union()
-    for one, other in _ties(wired):
-        union.join(one, other)
-    servers: dict[object, list[AttachedServer]] = defaultdict(list)
-    for server in wired.servers:
-        entry = wired.entry(server)
+    ties, entries = list(_ties(wired)), [wired.entry(server) for server in wired.servers]
+    number = {one: at for at, one in enumerate(dict.fromkeys([*chain.from_iterable(ties), *entries]))}
+    ends = np.array([(number[one], number[other]) for one, other in ties], np.int64).reshape(-1, 2)
+    group = components(len(number), ends).tolist()
+    servers: dict[int, list[AttachedServer]] = defaultdict(list)
+    for server, entry in zip(wired.servers, entries, strict=True):
         if entry is not None:
-            servers[union.find(entry)].append(server)
-    nodes: dict[object, set[RouteNode]] = defaultdict(set)
-    for one in list(union.parent):
+            servers[group[number[entry]]].append(server)
+    nodes: dict[int, set[RouteNode]] = defaultdict(set)
+    for one, at in number.items():
         if isinstance(one, RouteNode):
-            nodes[union.find(one)].add(one)
+            nodes[group[at]].add(one)
     return [(frozenset(nodes[root]), tuple(mine)) for root, mine in servers.items()]
 
 
@@ -232,7 +219,7 @@ def prove(wired: Wired, progress: Callable[[str, float], None] | None = None) ->
     names = sorted({server.tenant for server in wired.servers})
     violations: list[Violation] = []
     joined: list[str] = []
-    for nodes, servers in components(wired):
+    for nodes, servers in connected(wired):
         mixed = [pair for pair in _classes(wired, servers) if _may(wired, *pair)]
         if not mixed:
             continue

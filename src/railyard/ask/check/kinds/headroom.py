@@ -71,7 +71,7 @@ class HeadroomHolds:
         fabric, network = subject.cluster.fabric, subject.cluster.back_end
         if not fabric.pauses:
             raise InputError(f"the fabric `{fabric.name}` does not pause: it needs no headroom", found=fabric.name)
-        if not network.groups:
+        if not network.wiring.groups:
             raise InputError("the back-end has no switch that pauses", found=network.topology)
 
     def judge(self, subject: CheckSubject) -> AssertionOutcome:
@@ -97,7 +97,7 @@ def tightest(cluster: Cluster, length_m: float) -> PortHeadroom:
     target = network.wiring.target
     given = plan.fabric.headroom_bytes
     rooms = []
-    for group in network.groups:
+    for group in network.wiring.groups:
         box = plan.switches[group.box]
         asic, law = asic_of(box)
         into = np.flatnonzero((target >= group.first) & (target < group.first + group.count))

@@ -93,7 +93,7 @@ class Survives:
         _refuse_unrouted(cluster)
         if next(_losses(cluster, self.part), None) is None:
             there = [part for part in PARTS if next(_losses(cluster, part), None) is not None]
-            parts = list(dict.fromkeys([*(group.role for group in cluster.back_end.groups), *there]))
+            parts = list(dict.fromkeys([*(group.role for group in cluster.back_end.wiring.groups), *there]))
             hint = did_you_mean(self.part, parts)
             raise InputError(f"the back-end has no {self.part}", found=self.part, allowed=parts, hint=hint)
 
@@ -145,7 +145,7 @@ def _losses(cluster: Cluster, part: str) -> Iterator[PartLoss]:
         for cable in np.flatnonzero(between | (part != "uplink")).tolist():
             name = link_name(cluster, network.link_offset + 2 * cable).replace("->", "-")
             yield PartLoss(name, np.array([2 * cable, 2 * cable + 1]))
-    for group in network.groups:
+    for group in network.wiring.groups:
         if part in ("part", "switch", group.role):
             for node in range(group.first, group.first + group.count):
                 around = np.flatnonzero((wiring.source == node) | (wiring.target == node))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt import ibnetdiscover
-from railyard.cluster.network_table import natural
+from railyard.cluster.network_table import components, hop_counts, natural
 from railyard.kit.errors import InputError
 from railyard.work.operate.topology_file import TopologyFormat, topology_formats
 from railyard.work.operate.tree import NodeTree
@@ -34,18 +34,17 @@ def tree_of_discovery(found: NetworkTable) -> NodeTree:
     Raises:
         InputError: No host is cabled to a switch.
     """
-    switch = set(np.flatnonzero(found.switch).tolist())
-    near = [[far for _, _, far, _ in mine] for mine in found.far_ends]
-    network = _components(switch, near)
+    network = components(len(found.name), found.ends[found.between]).tolist()
     cables: dict[str, list[int]] = {}
     for number in np.flatnonzero(found.host).tolist():
-        cables.setdefault(found.name[number], []).extend(one for one in near[number] if one in switch)
+        cables.setdefault(found.name[number], []).extend(
+            far for _, _, far, _ in found.far_ends[number] if found.switch[far]
+        )
     fabric = _fabrics(cables, network, found.file)
     ports = {host: [one for one in cables[host] if network[one] == of] for host, of in fabric.items()}
     names = sorted(fabric, key=natural)
     leaf = _leafs([frozenset(ports[name]) for name in names])
-    tier = _tiers({one for ends in ports.values() for one in ends}, switch, near)
-    pod = _pods([ports[name] for name in names], leaf, switch, near, tier)
+    pod = _pods(found, [ports[name] for name in names], leaf)
     levels = [("leaf", _named(leaf, [ports[name] for name in names], found))]
     if 1 < len(set(pod)) < len(set(leaf)):
         levels.insert(0, ("pod", [f"pod-{one}" for one in pod]))
@@ -57,20 +56,7 @@ def tree_of_discovery(found: NetworkTable) -> NodeTree:
     return NodeTree.listed(names, each, levels, joined=len(parts) == 1)
 
 
-def _components(switch: set[int], near: list[list[int]]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for start in sorted(switch):
-        queue = [start] if start not in found else []
-        while queue:
-            one = queue.pop()
-            if one in found:
-                continue
-            found[one] = start
-            queue += [other for other in near[one] if other in switch]
-    return found
-
-
-def _fabrics(cables: dict[str, list[int]], network: dict[int, int], file: str) -> dict[str, int]:
+def _fabrics(cables: dict[str, list[int]], network: list[int], file: str) -> dict[str, int]:
     """The network of each host; drops networks whose hosts have more cables in another one."""
     count: Counter[int] = Counter(network[one] for ends in cables.values() for one in ends)
     if not count:
@@ -99,26 +85,15 @@ def _overlap(one: frozenset[int], other: frozenset[int]) -> float:
     return len(one & other) / min(len(one), len(other))
 
 
-def _tiers(leafs: set[int], switch: set[int], near: list[list[int]]) -> dict[int, int]:
-    tier = dict.fromkeys(leafs, 0)
-    edge = sorted(leafs)
-    while edge:
-        following = sorted({other for one in edge for other in near[one] if other in switch and other not in tier})
-        tier.update(dict.fromkeys(following, tier[edge[0]] + 1))
-        edge = following
-    return tier
-
-
-def _pods(
-    ports: list[list[int]], leaf: list[int], switch: set[int], near: list[list[int]], tier: dict[int, int]
-) -> list[int]:
+def _pods(found: NetworkTable, ports: list[list[int]], leaf: list[int]) -> list[int]:
     """Groups joined below the highest tier of switches; a single group if there are only leafs and spines."""
-    top = max(tier.values())
-    if top < 2:
+    between = found.ends[found.between]
+    tier = hop_counts(len(found.name), between, np.unique([one for ends in ports for one in ends]))
+    if tier.max() < 2:
         return [0] * len(ports)
-    inner = _components({one for one in switch if tier.get(one, top) < top}, near)
+    inner = components(len(found.name), between[((tier[between] >= 0) & (tier[between] < tier.max())).all(axis=1)])
     of_leaf: dict[int, int] = {}
-    return [of_leaf.setdefault(one, inner[ends[0]]) for one, ends in zip(leaf, ports, strict=True)]
+    return [of_leaf.setdefault(one, int(inner[ends[0]])) for one, ends in zip(leaf, ports, strict=True)]
 
 
 def _named(leaf: list[int], ports: list[list[int]], found: NetworkTable) -> list[str]:
