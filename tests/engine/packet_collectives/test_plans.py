@@ -132,12 +132,12 @@ SMALL = {
 }
 
 
-def variant(**changes):
-    return execute(load.from_values(SMALL, changes), engine="packet").result.plain()
+def executed(engine="packet", **changes):
+    return execute(load.from_values(SMALL, changes), engine=engine, searched=False).result.plain()
 
 
 def test_the_result_holds_flows_tails_and_queues():
-    result = variant()
+    result = executed()
     packet = result["variants"][0]["packet"]
     assert result["provenance"]["engine"] == "packet"
     assert packet["flows_finished"] == packet["flows_total"] > 0
@@ -150,24 +150,18 @@ def test_the_result_holds_flows_tails_and_queues():
 
 
 def test_step_time_is_that_of_the_flow_engine_where_nothing_collides():
-    packet, flow = (
-        execute(load.from_values(SMALL, {"cluster.back_end.fabric": "ideal"}), engine=name).result.plain()
-        for name in ("packet", "flow")
-    )
+    packet, flow = (executed(name, **{"cluster.back_end.fabric": "ideal"}) for name in ("packet", "flow"))
     seconds = [result["variants"][0]["step"]["seconds"] for result in (packet, flow)]
     assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
 
 
 def test_settings_reach_the_engine():
-    plain, small = variant(), variant(**{"packet.set": {"window_packets": "8"}})
+    plain, small = executed(), executed(**{"packet.set": {"window_packets": "8"}})
     assert small["provenance"]["digest"] != plain["provenance"]["digest"]
 
 
 def test_queue_pairs_of_a_hashed_fabric_run_encrypted_or_not():
     roce = {"cluster.back_end.fabric": {"name": "roce", "qps": 3}}
-    clear, hidden = (
-        execute(load.from_values(SMALL, {**roce, "cluster.back_end.encryption": name}), engine="packet").result.plain()
-        for name in ("none", "psp")
-    )
+    clear, hidden = (executed(**roce, **{"cluster.back_end.encryption": name}) for name in ("none", "psp"))
     seconds = [found["variants"][0]["step"]["seconds"] for found in (clear, hidden)]
     assert seconds[1] > seconds[0]

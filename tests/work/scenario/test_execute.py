@@ -23,8 +23,8 @@ VARIANT_KEYS = {
 }  # fmt: skip
 
 
-def run(path, *sets, varies=(), out=None, **options):
-    return execute(load.load(path, sets), varies, out=out, **options)
+def run(path, *sets, varies=(), searched=False, **options):
+    return execute(load.load(path, sets), varies, searched=searched, **options)
 
 
 def visible(folder):
@@ -32,7 +32,7 @@ def visible(folder):
 
 
 def test_a_result_is_complete_and_its_parts_add_up(small):
-    result = run(small, varies=["fabric=roce,ideal"]).result.plain()
+    result = run(small, varies=["fabric=roce,ideal"], searched=True).result.plain()
     assert result["format"] == "railyard/result-1"
     assert [variant["name"] for variant in result["variants"]] == ["roce", "ideal"]
     for variant in result["variants"]:

@@ -48,11 +48,11 @@ SERVE = {
 }
 
 
-def variant(base, *faults, engine=None, **changes):
+def variant(base, *faults, engine=None, searched=False, **changes):
     """The only variant of a run, with other values by dotted key (`__` for the dot)."""
     overrides = {key.replace("__", "."): value for key, value in changes.items()}
-    found = railyard.run({**base, "faults": list(faults)}, overrides=overrides, engine=engine, out=None)
-    return found.result.plain()["variants"][0]
+    draft = load.from_values({**base, "faults": list(faults)}, overrides)
+    return study.run(draft, engine=engine, searched=searched).result.plain()["variants"][0]
 
 
 def parts(fault):
@@ -229,7 +229,7 @@ def test_what_faults_cost_is_the_run_without_them():
     """A slow NIC: tokens, time and dollars against a run of the same scenario without it; its repair comes first."""
     job = {"workload__training__tokens": "5 B", **SINGLE}
     slow = {"kind": "degrade-link", "cable": "server 1 nic 2 - leaf 2", "factor": "30 %"}
-    plain, found = variant(STEP, **job), variant(STEP, slow, **job)
+    plain, found = variant(STEP, **job), variant(STEP, slow, searched=True, **job)
     cost, step_s = found["fault_cost"], found["step"]["seconds"]
     assert cost["what"] == "degrade-link: server 1 nic 2 - leaf 2 at 30 %"
     assert cost["step_s"] == pytest.approx(step_s - plain["step"]["seconds"])

@@ -12,8 +12,9 @@ from railyard import catalog, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
-from railyard.face import api
 from railyard.graph import Job
+from railyard.work.scenario.load import from_values, load
+from railyard.work.study import study
 from railyard.work.training import Training, fastest, profiles
 from railyard.work.training import present as words
 from railyard.work.training.designs import DesignSite, evaluate
@@ -107,9 +108,14 @@ SCENARIO = {
 }  # fmt: skip
 
 
+def ran(scenario, out=None):
+    """A study without trials of what would help, which change no figure of its steps."""
+    return study.run(from_values(scenario), out=out, searched=False)
+
+
 @pytest.fixture(scope="module")
 def run():
-    return api.run(SCENARIO, out=None)
+    return ran(SCENARIO)
 
 
 def test_the_chosen_layout_is_the_first_and_its_step_is_the_run_s(run):
@@ -153,13 +159,13 @@ def test_every_layout_that_auto_prints_can_be_typed(accelerators, model, server,
     }
     training = {**SCENARIO["workload"]["training"], "model": model, "global_batch": 64}
     scenario = {**SCENARIO, "cluster": cluster, "workload": {"training": training}}
-    (found,) = api.run(scenario, out=None).result.steps
+    (found,) = ran(scenario).result.steps
     assert found.layout == found.layouts[0].layout
     for row in found.layouts:
         if not row.simulated:
             continue
         typed = {**training, "parallelism": row.layout.parallelism}
-        (alone,) = api.run({**scenario, "workload": {"training": typed}}, out=None).result.steps
+        (alone,) = ran({**scenario, "workload": {"training": typed}}).result.steps
         assert alone.layout == row.layout
         assert alone.step.seconds == row.step_seconds
 
@@ -187,8 +193,8 @@ def test_the_folder_of_a_run_holds_the_layouts_that_were_chosen(tmp_path):
     fabrics = {**SCENARIO, "compare": {"vary": {"fabric": ["roce", "uec"]}}}
     sizes = {**SCENARIO, "compare": {"vary": {"accelerators": [8, 16]}}}
     for scenario in (fabrics, sizes):
-        run = api.run(scenario, out=tmp_path)
-        again = api.run(run.folder / "scenario.yaml", out=None)
+        run = ran(scenario, tmp_path)
+        again = study.run(load(run.folder / "scenario.yaml"), searched=False)
         assert [one.step.seconds for one in again.result.steps] == [one.step.seconds for one in run.result.steps]
         assert [one.name for one in again.result.steps] == [one.name for one in run.result.steps]
         assert all(one.layouts is None for one in again.result.steps)
@@ -196,14 +202,14 @@ def test_the_folder_of_a_run_holds_the_layouts_that_were_chosen(tmp_path):
 
 def test_a_layout_that_is_written_out_is_not_searched():
     plain = {**SCENARIO["workload"]["training"], "parallelism": {"tp": 8}}
-    (variant,) = api.run({**SCENARIO, "workload": {"training": plain}}, out=None).result.steps
+    (variant,) = ran({**SCENARIO, "workload": {"training": plain}}).result.steps
     assert variant.layouts is None
     assert words.layout_rows(variant) == []
 
 
 def test_of_dear_steps_none_is_simulated(monkeypatch):
     monkeypatch.setattr(fastest, "TASKS", 0)
-    (variant,) = api.run(SCENARIO, out=None).result.steps
+    (variant,) = ran(SCENARIO).result.steps
     assert not any(row.simulated for row in variant.layouts)
 
 
@@ -211,9 +217,9 @@ def test_variants_that_differ_in_money_share_the_choice(monkeypatch):
     calls = []
     searched_once = fastest.Fastest._searched
     monkeypatch.setattr(fastest.Fastest, "_searched", lambda self, found: calls.append(1) or searched_once(self, found))
-    api.run({**SCENARIO, "compare": {"vary": {"electricity": ["$0.05/kWh", "$0.10/kWh"]}}}, out=None)
+    ran({**SCENARIO, "compare": {"vary": {"electricity": ["$0.05/kWh", "$0.10/kWh"]}}})
     assert len(calls) == 1
-    api.run({**SCENARIO, "compare": {"vary": {"fabric": ["roce", "uec"]}}}, out=None)
+    ran({**SCENARIO, "compare": {"vary": {"fabric": ["roce", "uec"]}}})
     assert len(calls) == 3
 
 
