@@ -10,6 +10,7 @@ import pytest
 
 from railyard import catalog, cluster
 from railyard.cluster import bill_of, build
+from railyard.cluster.boxes import choose
 from railyard.cluster.fabric import FabricSpec
 from railyard.cluster.names import ends_of, free_halves, ports_of, servers_to_cross, sockets
 from railyard.cluster.notes import empty_leafs, notes_of
@@ -17,6 +18,7 @@ from railyard.cluster.spec import ClusterSpec, NetworkSpec
 from railyard.cluster.topology import FatTree, RailOnly, from_mapping
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.rail_optimized import RailOptimized
+from railyard.cluster.topology.wiring import Tier
 from railyard.kit.errors import InputError
 
 KNOWN = catalog.load()
@@ -257,3 +259,11 @@ def test_switches_of_1024_accelerators():
 def test_price_of_a_network_for_each_accelerator(accelerators, topology, usd):
     """The same sheet: switches, cables and optics, $4,248 on two tiers and $6,612 on three."""
     assert network_usd(machine(accelerators, topology)) == pytest.approx(usd, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("gbps", "metres", "kind"), [(100, 2, "dac"), (100, 30, "aoc"), (100, 101, "optic"), (400, 30, "optic")]
+)
+def test_a_tier_gets_the_simplest_cable_that_reaches(gbps, metres, kind):
+    run = choose(catalog.load(), gbps * 1e9, Tier("leaf-spine", float(metres)), None, key="cable_length.leaf-spine")
+    assert run.cable.kind == kind

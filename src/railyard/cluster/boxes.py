@@ -109,7 +109,7 @@ def _within(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 # The latency of long links is that of their fiber, whatever the module: 5.13 ns/m (the figure of PFC headroom
 # work; a bare group index of 1.468 would give 4.90, and routes are longer than the straight line).
 FIBRE_S_PER_M = 5.13e-9
-_ORDER = {"dac": 0, "aec": 1, "optic": 2}
+_ORDER = {"dac": 0, "aec": 1, "aoc": 2, "optic": 3}
 _COPPER = ("dac", "aec")
 
 
