@@ -47,11 +47,11 @@ def _lowered(level: NDArray[np.int8], near: list[set[int]], tier: int) -> None:
 
 
 def _near(found: NetworkTable) -> list[set[int]]:
-    near: list[set[int]] = [set() for _ in found.switch]
-    for one, other in found.ends[found.between].tolist():
-        near[one].add(other)
-        near[other].add(one)
-    return near
+    switch = found.switch.tolist()
+    return [
+        {far for _, _, far, _ in mine if switch[one] and switch[far] and far != one}
+        for one, mine in enumerate(found.far_ends)
+    ]
 
 
 def _waits(mine: set[int], near: list[set[int]], above: dict[int, set[int]]) -> bool:

@@ -290,7 +290,7 @@ def _holes(found: NetworkTable, design: InferredDesign) -> dict[int, list[str]]:
     short = leafs[count < usual]
     if len(leafs) < GROUP_OF_LEAFS or (count > usual).any() or 2 * len(short) >= len(leafs):
         return {}
-    used = _host_ports(found, set(leafs.tolist()))
+    used = _host_ports(found, leafs.tolist())
     out: dict[int, list[str]] = {}
     for leaf in short.tolist():
         others = Counter(port for other, ports in used.items() if other not in short for port in ports)
@@ -308,12 +308,8 @@ GROUP_OF_LEAFS = 3
 """Leafs that must be alike before a free port on one of them says anything."""
 
 
-def _host_ports(found: NetworkTable, leafs: set[int]) -> dict[int, set[str]]:
-    used: dict[int, set[str]] = {leaf: set() for leaf in leafs}
-    for cable, (leaf, _) in zip(found.access.tolist(), found.access_ends.tolist(), strict=True):
-        if leaf in used:
-            used[leaf].add(found.port(cable, leaf))
-    return used
+def _host_ports(found: NetworkTable, leafs: list[int]) -> dict[int, set[str]]:
+    return {leaf: {port for port, _, far, _ in found.far_ends[leaf] if found.host[far]} for leaf in leafs}
 
 
 def _slow_hosts(found: NetworkTable) -> list[AuditFinding]:

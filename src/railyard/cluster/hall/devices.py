@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from railyard.catalog.types import Range
 from railyard.cluster.names import ends_of, sockets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from railyard.catalog import Switch
@@ -129,43 +131,25 @@ class Devices:
         return len(self.name)
 
 
-@dataclass
-class _Rows:
-    name: list[str]
-    columns: list[tuple[str, str, str, int, int, float, int]]
-
-    def add(self, names: list[str], words: tuple[str, str, str], level: int, height_u: int, watts: float) -> None:
-        self.name += names
-        self.columns.append((*words, level, height_u, watts, len(names)))
+_Row: TypeAlias = tuple[list[str], str, str, str, int, int, float]
+"""Names, role, network, box, level, height and power of devices of one kind."""
 
 
 def devices_of(cluster: Cluster) -> Devices:
     """All cabled devices."""
-    rows, server = _Rows([], []), cluster.server
     names = _numbered("node", cluster.servers)
-    rows.add(names, ("server", "", server.name), 0, server_units(cluster), watts(cluster))
-    for count, stem, role, box, power in _stores(cluster):
-        rows.add(_numbered(stem, count), (role, "", box), 0, STORAGE_U, power.high)
+    rows: list[_Row] = [(names, "server", "", cluster.server.name, 0, server_units(cluster), watts(cluster))]
+    rows += _stores(cluster)
     first: dict[str, int] = {}
     for key, plan in cluster.plans.items():
-        first[key] = len(rows.name)
-        _switches(rows, plan)
-    counts = [row[-1] for row in rows.columns]
-
-    def column(at: int, kind: type[np.generic]) -> NDArray[Any]:
-        return np.repeat(np.array([row[at] for row in rows.columns], dtype=kind), counts)
-
-    return Devices(
-        name=rows.name,
-        role=column(0, np.object_),
-        network=column(1, np.object_),
-        box=column(2, np.object_),
-        level=column(3, np.int8),
-        height_u=column(4, np.int32),
-        power_w=column(5, np.float64),
-        first=first,
-        servers=cluster.servers,
-    )
+        first[key] = sum(len(row[0]) for row in rows)
+        rows += _switches(plan)
+    counts = [len(row[0]) for row in rows]
+    kinds = (np.object_, np.object_, np.object_, np.int8, np.int32, np.float64)
+    columns: Any = zip([*zip(*rows, strict=True)][1:], kinds, strict=True)
+    role, network, box, level, height, power = (np.repeat(np.array(one, kind), counts) for one, kind in columns)
+    every = [name for row in rows for name in row[0]]
+    return Devices(every, role, network, box, level, height, power, first, cluster.servers)
 
 
 def watts(cluster: Cluster) -> float:
@@ -175,24 +159,21 @@ def watts(cluster: Cluster) -> float:
     return each + cluster.server.host_power_w.high + nics.high
 
 
-def _stores(cluster: Cluster) -> list[tuple[int, str, str, str, Range]]:
-    out = []
-    stored = cluster.storage_servers
+def _stores(cluster: Cluster) -> Iterator[_Row]:
+    stored, pool = cluster.storage_servers, cluster.memory_pool
     if stored is not None and not stored.local:
-        out.append((stored.count, "store", "storage", stored.entry.name, stored.entry.power_w))
-    pool = cluster.memory_pool
+        names = _numbered("store", stored.count)
+        yield names, "storage", "", stored.entry.name, 0, STORAGE_U, stored.entry.power_w.high
     if pool is not None and pool.entry is not None and cluster.pool_network is not None:
-        out.append((pool.units, "memory", "memory", pool.entry.name, pool.entry.power_w))
-    return out
+        yield _numbered("memory", pool.units), "memory", "", pool.entry.name, 0, STORAGE_U, pool.entry.power_w.high
 
 
-def _switches(rows: _Rows, plan: NetworkPlan) -> None:
+def _switches(plan: NetworkPlan) -> Iterator[_Row]:
     for group in plan.wiring.groups:
-        part = group.part.replace(" ", "").lower()
+        part, box = group.part.replace(" ", "").lower(), plan.switches[group.box]
         stem = "-".join(word for word in (NETWORKS[plan.name], part, group.role) if word)
-        box = plan.switches[group.box]
         names = _numbered(stem, group.count)
-        rows.add(names, (group.role, plan.name, group.box), group.tier, switch_units(box), box.power_w.high)
+        yield names, group.role, plan.name, group.box, group.tier, switch_units(box), box.power_w.high
 
 
 def _numbered(stem: str, count: int) -> list[str]:
