@@ -13,7 +13,7 @@ _LAZY = {
     **dict.fromkeys(("Run", "compare", "explain", "load", "query", "run", "simulate"), "railyard.face.api"),
     "Cluster": "railyard.work.scenario.cluster:ClusterSection",
     "Fabric": "railyard.work.scenario.cluster:NetworkSection",
-    "Job": "railyard.work.scenario.workload:JobSection",
+    "Job": "railyard.work.jobs.section:JobSection",
     "Record": "railyard.graph.record",
     "command": "railyard.face.verb",
 }

@@ -9,9 +9,9 @@ from railyard.face.verb import command as command
 from railyard.graph.record import Record as Record
 from railyard.kit.errors import InputError as InputError
 from railyard.kit.errors import RailyardError as RailyardError
+from railyard.work.jobs.section import JobSection as Job
 from railyard.work.scenario.cluster import ClusterSection as Cluster
 from railyard.work.scenario.cluster import NetworkSection as Fabric
-from railyard.work.scenario.workload import JobSection as Job
 
 __all__ = [
     "Cluster",

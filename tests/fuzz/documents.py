@@ -19,11 +19,10 @@ from railyard.kit.schema import yaml
 from railyard.kit.schema.bounds import Bounds
 from railyard.kit.schema.field import records
 from railyard.work.scenario.cluster import ClusterSection
-from railyard.work.scenario.model import Scenario
+from railyard.work.scenario.model import Scenario, WorkloadSection
 from railyard.work.scenario.packet.settings import KEYS
 from railyard.work.scenario.problems import known
 from railyard.work.scenario.section import Section
-from railyard.work.scenario.workload import WorkloadSection
 from railyard.work.traffic.faults import FaultFile
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from railyard.measure.result.section import Band
 from railyard.measure.result.serving import ObjectiveFigures, RequestsFigures, ServingFigures
 from railyard.measure.result.step import StepFigures, TaxFigures, UtilizationFigures
 from railyard.measure.result.variants import ServedVariant, TrainingVariant
-from railyard.measure.verdict import may_be_in_time, shared_by, verdict_of
+from railyard.measure.verdict import shared_by, verdict_of
 
 # Half the width of the band is 40 %: e^-0.2 to e^0.6.
 COLLECTIVE = ModelError(
@@ -206,9 +206,9 @@ def service(name, attainment, *, count=600, goodput=5.0):
 
 def test_six_hundred_requests_tell_a_share_to_a_point():
     """1.2816 sqrt(0.95 x 0.05 / 600) = 1.14 %: 93.9 % may be 95 %, 93.8 % is not."""
-    assert may_be_in_time(service("a", 0.9387))
-    assert not may_be_in_time(service("a", 0.9385))
-    assert not may_be_in_time(service("a", 0.9387, count=60_000))
+    assert service("a", 0.9387).may_win
+    assert not service("a", 0.9385).may_win
+    assert not service("a", 0.9387, count=60_000).may_win
 
 
 def test_services_that_are_late_are_not_compared():

@@ -33,7 +33,7 @@ def count(
 ) -> Reply:
     """Count the accelerators of a scenario."""
     found = times * request.draft().scenario.cluster.accelerators
-    return Reply(found, lambda: f'{{"count": {found}}}', lambda: emit(f"{found} accelerators"))
+    return Reply(found, lambda: emit(f"{found} accelerators"), lambda: {"count": found})
 '''
 SCENARIO = "cluster: {accelerators: 16, server: hgx-h100}\nworkload: {trace: jobs.et}\n"
 PYTHON = """

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from railyard.kit.errors import RailyardError
     from railyard.work.scenario.load import Draft
+    from railyard.work.study.presentation import Sheet
 
 
 _read: list[Draft] = []
@@ -213,6 +214,20 @@ _AFTER_S = 0.5
 _EVERY_S = 0.1
 _SAYS_S = 2.0
 _MINUTES_S = 180.0
+
+
+def print_parts(parts: Iterable[str | Sheet]) -> None:
+    """Prints lines and tables."""
+    for part in parts:
+        if isinstance(part, str):
+            emit(part)
+            continue
+        if part.title:
+            emit(part.title)
+        table = Table(part.headings, part.to_right, turn=True)
+        for cells in part.rows:
+            table.add(*cells)
+        table.print()
 
 
 class Progress:

@@ -8,6 +8,7 @@ command.
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -87,8 +88,8 @@ class Reply:
 
     Attributes:
         answer: The typed answer.
-        text: Returns it as JSON.
         show: Prints it for people.
+        plain: What `--json` prints, as plain values or as text; None: the answer itself.
         keep: The document that `--out` stores with its page.
         cluster: Scenario file of the cluster that the document is about.
         folder: Folder of an answer that is already written.
@@ -100,8 +101,8 @@ class Reply:
     """
 
     answer: Any
-    text: Callable[[], str]
     show: Callable[[], None]
+    plain: Callable[[], Any] | None = None
     keep: Answer | None = None
     cluster: Path | None = None
     folder: Path | None = None
@@ -110,6 +111,11 @@ class Reply:
     stopped: str = ""
     failed: str = ""
     code: int = 0
+
+    def text(self) -> str:
+        """The answer as `--json` prints it."""
+        plain = self.answer.text() if self.plain is None else self.plain()
+        return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, allow_nan=False)
 
 
 def _nothing(_request: Request) -> dict[str, Any]:

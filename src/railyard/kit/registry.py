@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from threading import RLock
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -30,14 +31,16 @@ class Registry(Generic[T]):
         kind: What the records are, in the user's words ("topology", "fabric"); used in messages.
         package: It, or each of its files, adds records when it is imported; the first look-up imports them. Without
             one, records are added by those who import their modules.
+        part: Each folder of the package adds its record in the file of this name, in place of a file a record.
         taken: Names that have a meaning without a record.
     """
 
-    def __init__(self, kind: str, *, package: str | None = None, taken: Collection[str] = ()) -> None:
+    def __init__(self, kind: str, *, package: str | None = None, part: str = "", taken: Collection[str] = ()) -> None:
         self.kind = kind
         self._records: dict[str, T] = {}
         self._made: WeakValueDictionary[str, T] = WeakValueDictionary()
         self._package = package
+        self._part = part
         self._taken = taken
         self._imported = package is None
         self._importing = False
@@ -122,7 +125,7 @@ class Registry(Generic[T]):
         return len(self.names())
 
     def _import_file(self, name: object) -> None:
-        file = str(name).replace("-", "_")
+        file = f"{str(name).replace('-', '_')}.{self._part}".rstrip(".")
         if not self._imported and file in self._files():
             import_module(f"{self._package}.{file}")
 
@@ -144,7 +147,11 @@ class Registry(Generic[T]):
     def _files(self) -> list[str]:
         if self._package is None:
             return []
-        return [file.name for file in iter_modules(getattr(import_module(self._package), "__path__", ()))]
+        files = list(iter_modules(getattr(import_module(self._package), "__path__", ())))
+        if not self._part:
+            return [file.name for file in files]
+        named = [f"{file.name}.{self._part}" for file in files if file.ispkg]
+        return [name for name in named if find_spec(f"{self._package}.{name}") is not None]
 
     def _load(self) -> None:
         self._import_package()

@@ -31,14 +31,15 @@ from typing import TYPE_CHECKING, Literal
 from railyard.measure.model_error import collectives_scatter, slowed_error, unknown_error
 from railyard.measure.result.money import Difference, Unexercised, Verdict
 from railyard.measure.result.section import SAME
-from railyard.measure.result.variants import ServedVariant, StepVariant
+from railyard.measure.result.variants import EIGHT_OF_TEN, ComparedVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from railyard.measure.result.money import ErrorRow
+    from railyard.measure.result.network import CollectiveRow
     from railyard.measure.result.section import Band
-    from railyard.measure.result.variants import ComparedVariant
+    from railyard.measure.result.step import TaxFigures
 
 
 _SPINES = frozenset({"fabric", "oversubscription", "qps", "topology"})
@@ -63,8 +64,8 @@ def unexercised(variants: Sequence[ComparedVariant]) -> tuple[Unexercised, ...]:
     keys = dict.fromkeys(key for one in settings for key in one)
     absent = object()
     varied = [key for key in keys if any(one.get(key, absent) != settings[0].get(key, absent) for one in settings)]
-    steps = [variant for variant in variants if isinstance(variant, StepVariant)]
-    uncrossed = bool(steps) and not any(variant.network.crosses for variant in steps)
+    networks = [variant.fabric for variant in variants]
+    uncrossed = not any(network is None or network.crosses for network in networks)
     found = []
     for key in varied:
         if key.startswith(_PRICED):
@@ -72,7 +73,7 @@ def unexercised(variants: Sequence[ComparedVariant]) -> tuple[Unexercised, ...]:
         between = uncrossed and _is_between(key)
         if not between and _moves(key, variants, settings):
             continue
-        servers = [one.network.crosses_from for one in steps] if between else []
+        servers = [network.crosses_from for network in networks if network is not None] if between else []
         known = [count for count in servers if count is not None]
         found.append(
             Unexercised(
@@ -95,20 +96,9 @@ def _moves(key: str, variants: Sequence[ComparedVariant], settings: Sequence[Map
     """Whether two variants that differ in nothing but a key have different figures, or there are no two such."""
     alike: dict[str, list[tuple[float, ...]]] = defaultdict(list)
     for variant, one in zip(variants, settings, strict=True):
-        alike[repr(sorted((name, value) for name, value in one.items() if name != key))].append(_figures(variant))
+        alike[repr(sorted((name, value) for name, value in one.items() if name != key))].append(variant.felt)
     groups = [rows for rows in alike.values() if len(rows) > 1]
     return not groups or any(_differ(row, rows[0]) for rows in groups for row in rows[1:])
-
-
-def _figures(variant: ComparedVariant) -> tuple[float, ...]:
-    """What the work feels: steps, or times of answers."""
-    if isinstance(variant, StepVariant):
-        return (variant.step.seconds, *variant.step.samples)
-    if not isinstance(variant, ServedVariant):
-        raise TypeError(type(variant))
-    serving = variant.serving
-    times = (serving.ttft_s.p50, serving.ttft_s.p99, serving.tpot_s.p50, serving.tpot_s.p99)
-    return (serving.slo.goodput_rps, *(time or 0.0 for time in times))
 
 
 def _differ(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
@@ -121,8 +111,6 @@ PRICED_ALIKE = 0.02
 
 _NETWORK = frozenset({"fabric", "topology", "oversubscription", "link_rate", "qps"})
 _ELSE = frozenset({"model", "server", "accelerators", "precision", "sequence"})
-# Of a normal distribution: eight of ten draws lie within so many standard deviations.
-_EIGHT_OF_TEN = 1.2816
 
 Figure = Literal["cpmt", "step_s", "goodput_rps"]
 Shared = Literal["computation", "software and model", "nothing"]
@@ -144,31 +132,18 @@ class _Side:
     prices: Band | None
 
     @property
-    def lost_s(self) -> float:
-        """What faults that ended its job took; 0 where it finished."""
-        variant = self.variant
-        if not isinstance(variant, StepVariant) or variant.outcome == "finished":
-            return 0.0
-        return math.fsum(fault.lost_s for fault in variant.faults or ())
-
-    @property
     def rank(self) -> tuple[float, float]:
         """Those that finished come first, then those that lose least; among equals the figure decides."""
-        loss = self.lost_s
+        loss = self.variant.lost_s
         return (round(math.log(loss) / _ALIKE) if loss > 0 else -math.inf, self.value)
 
 
 def verdict_of(variants: Sequence[object]) -> Verdict | None:
     """What can be said of a comparison; None of one variant, and of work that has neither steps nor requests."""
-    if len(variants) < 2:
+    compared = [variant for variant in variants if isinstance(variant, ComparedVariant)]
+    if len(variants) < 2 or len(compared) < len(variants) or len({variant.by for variant in compared}) > 1:
         return None
-    steps = [variant for variant in variants if isinstance(variant, StepVariant)]
-    served = [variant for variant in variants if isinstance(variant, ServedVariant)]
-    if len(steps) == len(variants):
-        return _judged(*_steps(steps), unlike(steps), unexercised(steps))
-    if len(served) == len(variants):
-        return _judged(*_served(served), unlike(served), unexercised(served))
-    return None
+    return _judged(*_sides(compared), unlike(compared), unexercised(compared))
 
 
 def unlike(variants: Sequence[ComparedVariant]) -> tuple[str, ...]:
@@ -188,36 +163,20 @@ def _is_work(key: str) -> bool:
     return len(path) < 2 or path[1] == "trace" or (len(path) > 2 and path[2] in _WORK)
 
 
-def _steps(variants: Sequence[StepVariant]) -> tuple[Figure, list[_Side]]:
-    prices = [variant.cpmt for variant in variants]
-    if all(price is not None and price.typical > 0 for price in prices):
-        return "cpmt", [_Side(one, one.cpmt.typical, one.cpmt) for one in variants if one.cpmt is not None]
-    return "step_s", [_Side(one, one.step.seconds, None) for one in variants]
-
-
-def _served(variants: Sequence[ServedVariant]) -> tuple[Figure, list[_Side]]:
+def _sides(variants: Sequence[ComparedVariant]) -> tuple[Figure, list[_Side]]:
     """Late answers are no bargain: only variants within the objective are compared, unless none is."""
-    good = [variant for variant in variants if may_be_in_time(variant)] or list(variants)
-    if all(variant.serving.cpmt for variant in good):
-        bands = [(one, one.serving.cpmt.total) for one in good if one.serving.cpmt is not None]
-        return "cpmt", [_Side(one, band.typical, band) for one, band in bands]
-    return "goodput_rps", [_Side(one, 1.0 / max(one.serving.slo.goodput_rps, 1e-12), None) for one in good]
-
-
-def may_be_in_time(variant: ServedVariant) -> bool:
-    """Whether as large a share of requests is in time as was asked for, within what so few requests can tell.
-
-    The share p of n requests has the standard error sqrt(p (1 - p) / n); eight of ten runs lie within 1.28 of them.
-    """
-    slo, count = variant.serving.slo, max(variant.serving.requests.count, 1)
-    return slo.attainment + _EIGHT_OF_TEN * math.sqrt(slo.target * (1.0 - slo.target) / count) >= slo.target
+    good = [variant for variant in variants if variant.may_win] or list(variants)
+    prices = [variant.price for variant in good]
+    if all(price is not None and price.typical > 0 for price in prices):
+        return "cpmt", [_Side(one, price.typical, price) for one, price in zip(good, prices, strict=True) if price]
+    return good[0].by, [_Side(one, one.rank_value, None) for one in good]
 
 
 def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...], unused: tuple[Unexercised, ...]) -> Verdict:
     products = sorted((side for side in sides if not side.variant.bound), key=lambda side: side.rank)
     bound = min((side for side in sides if side.variant.bound), key=lambda side: side.value, default=None)
     ranked = [] if apart else products
-    first = ranked[0] if ranked and not ranked[0].lost_s else None
+    first = ranked[0] if ranked and not ranked[0].variant.lost_s else None
     rows = tuple(_difference(by, ranked[0], side) for side in ranked[1:])
     ties = tuple(row.variant for row in rows if row.tied)
     name = None if first is None else first.variant.name
@@ -225,7 +184,7 @@ def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...], unused: 
         by=by,
         leading=name,
         bound=None if bound is None else bound.variant.name,
-        above_bound=None if first is None or bound is None else _reach(bound.variant) / _reach(first.variant) - 1.0,
+        above_bound=None if first is None or bound is None else bound.variant.reach / first.variant.reach - 1.0,
         best=None if ties else name,
         ties=ties,
         ranking=tuple(side.variant.name for side in ranked),
@@ -233,15 +192,6 @@ def _judged(by: Figure, sides: Sequence[_Side], apart: tuple[str, ...], unused: 
         unexercised=unused,
         differences=rows,
     )
-
-
-def _reach(variant: ComparedVariant) -> float:
-    """What a variant gets out of its accelerators, more is better: tokens of one, steps, requests in time."""
-    if isinstance(variant, ServedVariant):
-        return max(variant.serving.slo.goodput_rps, 1e-12)
-    if not isinstance(variant, StepVariant):
-        raise TypeError(type(variant))
-    return variant.utilization.tokens_per_s_per_gpu or 1.0 / variant.step.seconds
 
 
 def _over(by: Figure, one: _Side, other: _Side) -> float:
@@ -261,7 +211,7 @@ def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
         price_band=prices,
         band=band,
         shared=shared,
-        tied=apart <= band and not first.lost_s and not other.lost_s,
+        tied=apart <= band and not first.variant.lost_s and not other.variant.lost_s,
     )
 
 
@@ -274,14 +224,14 @@ def shared_by(one: ComparedVariant, other: ComparedVariant) -> Shared:
         return "nothing"
     alike = getattr(one, "layout", None) == getattr(other, "layout", None)
     network = all(key in _NETWORK or key.startswith("cluster.back_end") for key in apart)
-    steps = isinstance(one, StepVariant) and isinstance(other, StepVariant)
+    steps = one.taxed is not None and other.taxed is not None
     return "computation" if steps and alike and network else "software and model"
 
 
 def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared: Shared) -> float:
     """The part of the model's error that does not cancel, as a logarithm."""
-    if shared == "computation" and isinstance(one, StepVariant) and isinstance(other, StepVariant):
-        return _tax_band(one, other)
+    if shared == "computation" and one.taxed is not None and other.taxed is not None:
+        return _tax_band(one.taxed, other.taxed)
     rows = [_row(side, by) for side in (one, other)]
     found = [row for row in rows if row is not None]
     if len(found) < 2:
@@ -291,10 +241,10 @@ def _model_band(by: Figure, one: ComparedVariant, other: ComparedVariant, shared
     return math.hypot(*(math.log1p(row.widest) for row in found))
 
 
-def _tax_band(one: StepVariant, other: StepVariant) -> float:
+def _tax_band(*sides: tuple[TaxFigures, Sequence[CollectiveRow]]) -> float:
     """Error of the difference of two network taxes of one job, as a share of the step."""
-    collectives = (collectives_scatter(side.collectives) * side.tax.of_collectives for side in (one, other))
-    slowed = one.tax.slowed_kernels - other.tax.slowed_kernels
+    collectives = (collectives_scatter(rows) * tax.of_collectives for tax, rows in sides)
+    slowed = sides[0][0].slowed_kernels - sides[1][0].slowed_kernels
     return math.hypot(*collectives, math.log1p(slowed_error().widest) * slowed)
 
 
@@ -305,11 +255,11 @@ def _row(variant: ComparedVariant, by: Figure) -> ErrorRow | None:
 
 def _seeds(one: ComparedVariant, other: ComparedVariant) -> float:
     """Of the mean over the draws of each, as a share of the step."""
-    return _EIGHT_OF_TEN * math.hypot(_standard_error(one), _standard_error(other))
+    return EIGHT_OF_TEN * math.hypot(_standard_error(one), _standard_error(other))
 
 
 def _standard_error(variant: ComparedVariant) -> float:
-    samples = variant.step.samples if isinstance(variant, StepVariant) else ()
+    samples = variant.samples
     if len(samples) < 2:
         return 0.0
     return statistics.stdev(samples) / math.sqrt(len(samples)) / statistics.fmean(samples)

@@ -276,10 +276,9 @@ def test_a_result_as_expected_leaves_the_plan_and_one_beyond_the_flip_changes_it
     plan, results = tmp_path / "plan.yaml", tmp_path / "results.csv"
     plan.write_text(json.dumps(PLAN))
 
-    def told(*lines: str, **options: Any) -> dict[str, Any]:
+    def told(*lines: str) -> dict[str, Any]:
         results.write_text("\n".join(["test,value", *lines]) + "\n")
-        given = {"results": results, "sets": [], "servers": None, "as_json": True, "quiet": True, **options}
-        assert accept_pilot.pilot(plan, **given) == 0
+        assert guard.run(["accept", str(plan), "--pilot", "--results", str(results), "--json", "-q"]) == 0
         return json.loads(capsys.readouterr().out)
 
     trial, (flip, *_) = row(found, "all-reduce-roce")
@@ -296,17 +295,17 @@ def test_a_result_as_expected_leaves_the_plan_and_one_beyond_the_flip_changes_it
     roce = next(one for one in said["designs"] if one["variant"] == "roce")
     after, before = (roce[when]["p90"] / roce[when]["p10"] for when in ("after", "before"))
     assert after < before  # as shares: the measured collectives also moved the figure itself
-    accept_pilot.pilot(plan, sets=[], servers=None, results=None, as_json=False, quiet=True)
+    assert guard.run(["accept", str(plan), "--pilot", "-q"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Buy roce, unless all-reduce-")
     assert max(map(len, lines)) <= 100
-    accept_pilot.pilot(plan, sets=[], servers=None, results=results, as_json=False, quiet=True)
+    assert guard.run(["accept", str(plan), "--pilot", "--results", str(results), "-q"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Buy infiniband, not roce: after 2 results its cpmt is ")
     assert max(map(len, lines)) <= 100
     results.write_text("test,value\nall-reduce-roc,300\n")
-    with pytest.raises(InputError, match="no such test"):
-        accept_pilot.pilot(plan, sets=[], servers=None, results=results, as_json=True, quiet=True)
+    assert guard.run(["accept", str(plan), "--pilot", "--results", str(results), "-q"]) == 2
+    assert "no such test" in capsys.readouterr().err
 
 
 def test_several_results_are_conditioned_at_once():

@@ -17,6 +17,7 @@ from railyard.face import api
 from railyard.face.api.query import query, selecting
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError, RailyardError
+from railyard.measure.result.variants import JobsVariant, StepVariant
 from railyard.work.study.presentation import comparison, presentation_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -68,7 +69,7 @@ def faults(result):
         )
     )
     found += claims.of_text("\n".join(presentation_of(result).notes(result)))
-    if result.steps and not result.jobs:
+    if result.of(StepVariant) and not result.of(JobsVariant):
         table = comparison(result)
         for cells, variant in zip(table.rows, plain, strict=True):
             found += claims.of_row(list(table.headings), list(cells), variant) + claims.of_headline(variant)

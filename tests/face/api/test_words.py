@@ -105,9 +105,7 @@ def result(*variants, ties=(), unlike=(), **more):
         differences=rows,
     )
     compared = verdict if len(variants) > 1 else None
-    return SimpleNamespace(
-        steps=list(variants), variants=list(variants), jobs=[], served=[], operated=[], wide=[], verdict=compared
-    )
+    return SimpleNamespace(of=lambda _kind: list(variants), variants=list(variants), verdict=compared)
 
 
 def why(*variants, ties=()):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import railyard
 from railyard import catalog, cluster
 from railyard.face.cli import guard
-from railyard.face.words.explain import WIDTH
 from railyard.graph import Job
 from railyard.work.scenario import load
+from railyard.work.study.presentation import WIDTH
 from railyard.work.study.study import prepare
 from railyard.work.training import Layout, Training
 from railyard.work.training.explain_leaf import Laws, TimeNode, TimeTree, shared_out

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from railyard.cluster.tenancy import NOBODY, TenancySpec, TenantSpec, tenancy_of
 from railyard.measure.result.reading import result_from
+from railyard.measure.result.variants import OperateVariant
 from railyard.work.operate import saving
 from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, NodeFault
@@ -357,6 +358,6 @@ def test_what_hangs_on_chance_is_called_a_tie(tmp_path):
 
 
 def test_one_draw_where_nothing_is_drawn(tmp_path):
-    (one,) = operate(draft(tmp_path)).result.operated
+    (one,) = operate(draft(tmp_path)).result.of(OperateVariant)
     assert one.operate.draws is None
     assert json.loads(one.operate.model_dump_json())["draws"] is None

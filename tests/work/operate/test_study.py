@@ -15,6 +15,7 @@ import pytest
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.measure.result.reading import result_from
+from railyard.measure.result.variants import OperateVariant
 from railyard.work.operate import saving
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.files import away_us, busy_us, heat
@@ -239,7 +240,7 @@ def steady_scenario(folder, rows, **section):
 
 
 def figures(draft):
-    (found,) = operate(draft).result.operated
+    (found,) = operate(draft).result.of(OperateVariant)
     return found
 
 

@@ -19,7 +19,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario import quantity as q
 from railyard.work.scenario.model import Scenario
 from railyard.work.scenario.variants import expand
-from railyard.work.scenario.workload import SoftwareSection
+from railyard.work.training.section import SoftwareSection
 
 SMALL = """\
 name: small

@@ -15,6 +15,7 @@ from railyard.face.cli import guard
 from railyard.kit import files
 from railyard.kit.errors import InputError, RailyardError
 from railyard.kit.schema import yaml
+from railyard.measure.result.variants import StepVariant
 from railyard.work.scenario import load, override
 from railyard.work.scenario.problems import MOST
 from railyard.work.study.study import prepare
@@ -136,10 +137,10 @@ def test_a_rate_beyond_the_nic_names_servers_that_have_it(plain, capsys):
 
 def test_more_uplinks_than_nics_fill_are_said(plain):
     topology = {"kind": "leaf-spine", "oversubscription": "1:3", "ports_per_leaf": 8}
-    (odd,) = api.run(plain, out=None, overrides={"topology": topology}).result.steps
+    (odd,) = api.run(plain, out=None, overrides={"topology": topology}).result.of(StepVariant)
     assert any("oversubscription 1:3 of the back-end network buys 3 times" in line for line in odd.warnings)
     even = {**topology, "oversubscription": "1:1"}
-    (usual,) = api.run(plain, out=None, overrides={"topology": even}).result.steps
+    (usual,) = api.run(plain, out=None, overrides={"topology": even}).result.of(StepVariant)
     assert not any("oversubscription" in line for line in usual.warnings)
 
 

@@ -23,6 +23,7 @@ from railyard.cluster.fault import (
 from railyard.cluster.fault.recovery import Recovery
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.face import api
+from railyard.measure.result.variants import StepVariant
 from railyard.work.remedies import proposals
 from railyard.work.scenario.load import from_values, load
 from railyard.work.scenario.variants import expand
@@ -58,7 +59,7 @@ def run(tmp_path_factory):
 
 
 def test_the_run_tries_what_a_user_can_change(run):
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     changes = variant.bottleneck.changes
     families = {row.family for row in changes}
     assert {"fabric", "queue pairs", "placement", "precision", "collectives"} <= families
@@ -82,13 +83,13 @@ def untried(monkeypatch):
 
 def delivered(draft, changes):
     """The variant of the scenario with the settings of a remedy typed into it; nothing that would help it is tried."""
-    (variant,) = study.run(draft.with_values(changes, "a remedy"), searched=False).result.steps
+    (variant,) = study.run(draft.with_values(changes, "a remedy"), searched=False).result.of(StepVariant)
     return variant
 
 
 def test_a_remedy_is_bought_at_its_price(run):
     """Another placement buys nothing; InfiniBand's switches and interfaces have prices of their own."""
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     capital = {row.name: row.capex_change_usd for row in variant.bottleneck.changes}
     assert capital["placement packed"] == 0.0
     other = delivered(from_values(COLLIDING), {"cluster.back_end.fabric": "infiniband"})
@@ -98,7 +99,7 @@ def test_a_remedy_is_bought_at_its_price(run):
 
 
 def test_hardware_that_nobody_sells_is_no_remedy(run):
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     headline = variant.bottleneck.headline
     assert "1.25 x" not in headline
     assert "What you can change" in headline
@@ -106,7 +107,7 @@ def test_hardware_that_nobody_sells_is_no_remedy(run):
 
 
 def test_explain_gives_the_same_figures(run):
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     explained = {one.name: one for one in railyard.explain(run.folder).remedies}
     for row in variant.bottleneck.changes:
         assert explained[row.name].step_s == pytest.approx(row.step_seconds, rel=1e-9)
@@ -115,7 +116,7 @@ def test_explain_gives_the_same_figures(run):
 
 def test_every_remedy_delivers_what_it_promised(run):
     """Its settings typed into the scenario give its step and its cost, to the last digit."""
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     for row in variant.bottleneck.changes:
         alone = delivered(from_values(COLLIDING), row.settings)
         assert alone.step.seconds == pytest.approx(row.step_seconds, rel=1e-12), row.name
@@ -140,7 +141,7 @@ def test_the_best_remedies_of_an_example_deliver(path):
         pytest.skip("no training step of one draw")
     if draft.scenario.engine == "packet":
         pytest.skip("remedies of a packet run are tried on the flow engine, and the result says so")
-    (variant,) = api.execute(draft, [], out=None).result.steps
+    (variant,) = api.execute(draft, [], out=None).result.of(StepVariant)
     for row in [row for row in variant.bottleneck.changes or () if not row.bound][:2]:
         alone = delivered(draft, row.settings)
         assert alone.step.seconds == pytest.approx(row.step_seconds, rel=1e-9), row.name
@@ -152,7 +153,7 @@ def test_an_interval_between_checkpoints_is_a_remedy():
     training = {**COLLIDING["workload"]["training"], "checkpoint": {"interval_steps": 3, "asynchronous": False}}
     cluster = {**COLLIDING["cluster"], "storage": {"name": "nvme-file-server", "servers": 2, "network": "back_end"}}
     scenario = {**COLLIDING, "cluster": cluster, "workload": {"training": training}}
-    (variant,) = api.run(scenario, out=None).result.steps
+    (variant,) = api.run(scenario, out=None).result.of(StepVariant)
     (row,) = [row for row in variant.bottleneck.changes if row.family == "checkpoint interval"]
     assert row.settings == {
         "workload.training.checkpoint.interval_steps": variant.storage.checkpoint.best_interval_steps
@@ -169,7 +170,7 @@ def test_where_the_network_costs_nothing_no_other_network_is_tried():
         "cluster": {**COLLIDING["cluster"], "placement": "packed"},
         "workload": {"training": plain},
     }
-    (variant,) = api.run(scenario, out=None).result.steps
+    (variant,) = api.run(scenario, out=None).result.of(StepVariant)
     assert variant.tax.tokens_lost < trying.WORTH
     families = {row.family for row in variant.bottleneck.changes}
     assert not families & {"fabric", "queue pairs", "placement", "collectives", "link rate"}
@@ -187,7 +188,7 @@ def test_a_layout_that_was_searched_is_not_written_out_into_another_search(monke
     once = Fastest._searched
     monkeypatch.setattr(Fastest, "_searched", lambda self, found: searches.append(1) or once(self, found))
     monkeypatch.setattr(trying, "WORTH", -1.0)
-    (variant,) = api.run(scenario, out=None).result.steps
+    (variant,) = api.run(scenario, out=None).result.of(StepVariant)
     assert len(searches) == 1
     assert "layout" not in {row.family for row in variant.bottleneck.changes}
 
@@ -256,14 +257,14 @@ def drawn(seed):
 
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 200))])
 def test_the_bottleneck_agrees_with_the_breakdown(seed, untried):
-    (variant,) = api.run(drawn(seed), out=None).result.steps
+    (variant,) = api.run(drawn(seed), out=None).result.of(StepVariant)
     agrees(variant)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_bottleneck_of_every_example_agrees(path):
-    for variant in api.run(path, out=None).result.steps:
+    for variant in api.run(path, out=None).result.of(StepVariant):
         agrees(variant)
 
 
@@ -291,7 +292,7 @@ def test_large_steps_are_tried_in_closed_form_which_agrees_with_the_engine(monke
     simulated = api.run(PIPELINED, out=None)
     monkeypatch.setattr(simulate, "LARGE", 0)
     closed = api.run(PIPELINED, out=None)
-    engine, form = (run.result.steps[0].bottleneck for run in (simulated, closed))
+    engine, form = (run.result.of(StepVariant)[0].bottleneck for run in (simulated, closed))
     assert (engine.engine, form.engine) == ("analytic", "closed form")
     found = {row.resource: row.gain for row in form.ranking}
     assert found == pytest.approx({row.resource: row.gain for row in engine.ranking}, abs=0.01)

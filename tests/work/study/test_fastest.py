@@ -13,6 +13,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import Job
+from railyard.measure.result.variants import StepVariant
 from railyard.work.scenario.load import from_values, load
 from railyard.work.study import study
 from railyard.work.training import Training, fastest, profiles
@@ -119,7 +120,7 @@ def run():
 
 
 def test_the_chosen_layout_is_the_first_and_its_step_is_the_run_s(run):
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     first, *others = variant.layouts
     assert first.simulated
     assert first.layout == variant.layout
@@ -130,7 +131,7 @@ def test_the_chosen_layout_is_the_first_and_its_step_is_the_run_s(run):
 
 
 def test_its_table_says_how_far_runners_up_are_behind(run):
-    (variant,) = run.result.steps
+    (variant,) = run.result.of(StepVariant)
     found = words.layout_rows(variant)
     assert found[0][0] == variant.layout.words
     assert found[0][2] == "+0.0 %"
@@ -159,13 +160,13 @@ def test_every_layout_that_auto_prints_can_be_typed(accelerators, model, server,
     }
     training = {**SCENARIO["workload"]["training"], "model": model, "global_batch": 64}
     scenario = {**SCENARIO, "cluster": cluster, "workload": {"training": training}}
-    (found,) = ran(scenario).result.steps
+    (found,) = ran(scenario).result.of(StepVariant)
     assert found.layout == found.layouts[0].layout
     for row in found.layouts:
         if not row.simulated:
             continue
         typed = {**training, "parallelism": row.layout.parallelism}
-        (alone,) = ran({**scenario, "workload": {"training": typed}}).result.steps
+        (alone,) = ran({**scenario, "workload": {"training": typed}}).result.of(StepVariant)
         assert alone.layout == row.layout
         assert alone.step.seconds == row.step_seconds
 
@@ -195,21 +196,23 @@ def test_the_folder_of_a_run_holds_the_layouts_that_were_chosen(tmp_path):
     for scenario in (fabrics, sizes):
         run = ran(scenario, tmp_path)
         again = study.run(load(run.folder / "scenario.yaml"), searched=False)
-        assert [one.step.seconds for one in again.result.steps] == [one.step.seconds for one in run.result.steps]
-        assert [one.name for one in again.result.steps] == [one.name for one in run.result.steps]
-        assert all(one.layouts is None for one in again.result.steps)
+        assert [one.step.seconds for one in again.result.of(StepVariant)] == [
+            one.step.seconds for one in run.result.of(StepVariant)
+        ]
+        assert [one.name for one in again.result.of(StepVariant)] == [one.name for one in run.result.of(StepVariant)]
+        assert all(one.layouts is None for one in again.result.of(StepVariant))
 
 
 def test_a_layout_that_is_written_out_is_not_searched():
     plain = {**SCENARIO["workload"]["training"], "parallelism": {"tp": 8}}
-    (variant,) = ran({**SCENARIO, "workload": {"training": plain}}).result.steps
+    (variant,) = ran({**SCENARIO, "workload": {"training": plain}}).result.of(StepVariant)
     assert variant.layouts is None
     assert words.layout_rows(variant) == []
 
 
 def test_of_dear_steps_none_is_simulated(monkeypatch):
     monkeypatch.setattr(fastest, "TASKS", 0)
-    (variant,) = ran(SCENARIO).result.steps
+    (variant,) = ran(SCENARIO).result.of(StepVariant)
     assert not any(row.simulated for row in variant.layouts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.api.finished import OPERATED_TABLES, SERVED_TABLES, TABLES, Run, view
+from railyard.face.api.finished import Run, view
 from railyard.face.api.query import query
 from railyard.kit.errors import InputError
 
@@ -13,18 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from railyard.measure.result.reading import Result
+    from railyard.work.jobs.section import JobSection as Job
     from railyard.work.scenario.cluster import ClusterSection as Cluster
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import Scenario
-    from railyard.work.scenario.workload import JobSection as Job
     from railyard.work.serving.capacity import ServedExplanation
     from railyard.work.study.tasks import Workers
     from railyard.work.training.explain import Explanation
 
 __all__ = [
-    "OPERATED_TABLES",
-    "SERVED_TABLES",
-    "TABLES",
     "Run",
     "compare",
     "compare_runs",
@@ -103,8 +100,8 @@ def simulate(
         InputError: A value is invalid, or the jobs do not fit on the cluster.
         SimulationError: The run cannot finish.
     """
+    from railyard.work.jobs.section import JobSection
     from railyard.work.scenario.load import dump
-    from railyard.work.scenario.workload import JobSection
 
     several = [jobs] if isinstance(jobs, JobSection) else list(jobs)
     if len(several) == 1 and several[0].accelerators == cluster.accelerators:
@@ -190,7 +187,8 @@ def explain(
         if run.folder is None:
             raise InputError("the run kept no folder to explain", key="out", hint="run it with `out=` a folder")
         run = run.folder
-    return explaining.explain(Path(run), variant=variant, with_remedies=remedies)
+    found: Explanation | ServedExplanation = explaining.explain(Path(run), variant=variant, with_remedies=remedies)
+    return found
 
 
 def execute(

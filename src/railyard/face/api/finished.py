@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.kit.files import read_text
+from railyard.kit.files import read_frame, read_text
 from railyard.measure.result.answers import NAMES, answer_from
 from railyard.measure.result.reading import result_from
 from railyard.work.study.presentation import presentation_of
@@ -74,48 +74,6 @@ def _document(path: Path) -> Path:
     return found
 
 
-#: The tables of a result and where in a variant their rows stand.
-TABLES = {
-    "variants": "one row a variant: the figures to compare",
-    "tax": "what each network takes of the step, by cause, and what no network changes",
-    "time": "where the step goes, by cause, communicator and phase",
-    "ranks": "GPU utilization of each rank (sampled beyond 4,096)",
-    "tiers": "load of each tier of links",
-    "links": "the most loaded links",
-    "collectives": "each collective: size, algorithm, time alone and as it was",
-    "memory": "memory of each pipeline stage",
-    "power": "watts by component",
-    "capex": "dollars by component",
-    "cpmt": "cost per million tokens by part",
-    "bottleneck": "what each resource would bring if it were better",
-    "sources": "where the numbers come from",
-    "tasks": "every task of the step with its start and end (from timeline.parquet)",
-}
-
-#: Further tables of a serving run.
-SERVED_TABLES = {
-    "requests": "every request with its latencies (from requests.parquet, first variant)",
-    "capacity": "every load that was tried",
-    "replicas": "each replica",
-}
-
-#: Further tables of a cluster in time.
-OPERATED_TABLES = {
-    "tenants": "each tenant: jobs, waits, GPU time, dollars",
-}
-
-
-#: Further tables of work outside one hall.
-WIDE_TABLES = {
-    "clients": "each device, link and region: population, there, selected, heard, bias",
-    "sites": "each site that trains",
-    "places": "each place that may answer",
-}
-
-
-_ALL_TABLES = TABLES | SERVED_TABLES | OPERATED_TABLES | WIDE_TABLES
-
-
 @dataclass(frozen=True, repr=False)
 class Run:
     """A finished run.
@@ -139,32 +97,47 @@ class Run:
         """The report, None when no folder was written."""
         return None if self.folder is None else self.folder / "report.html"
 
+    @property
+    def tables(self) -> dict[str, str]:
+        """What `table` gives: names, and what each holds."""
+        found = {name: one.about for name, one in presentation_of(self.result).tables.items()}
+        return {**found, "sources": "where the numbers come from"}
+
     def table(self, name: str) -> pl.DataFrame:
         """A table of the result, all variants below each other.
 
         Args:
-            name: One of `railyard.face.api.TABLES`; of a serving run also of `SERVED_TABLES`, of a cluster in time of
-                `OPERATED_TABLES`, of clients, sites and the edge of `WIDE_TABLES`.
+            name: One of `tables`, which depend on the kind of work.
 
         Raises:
             InputError: There is no such table, or the folder of the run is gone.
         """
-        from railyard.face.api import frames
+        import polars as pl
 
-        if name not in _ALL_TABLES:
-            hint = did_you_mean(name, _ALL_TABLES)
-            raise InputError(f"there is no table `{name}`", found=name, allowed=list(_ALL_TABLES), hint=hint)
-        return frames.table(self.result, self.folder, name)
+        if name == "sources":
+            return pl.DataFrame([row.plain() for row in self.result.provenance.sources], infer_schema_length=None)
+        known = presentation_of(self.result).tables
+        if name not in known:
+            hint = did_you_mean(name, self.tables)
+            raise InputError(f"there is no table `{name}`", found=name, allowed=list(self.tables), hint=hint)
+        if known[name].file:
+            path = None if self.folder is None else self.folder / known[name].file
+            if path is None or not path.is_file():
+                raise InputError(f"the {name} are in the folder of the run, which is not there", file=path)
+            return read_frame(path)
+        rows = [{"variant": one.name, **row} for one in self.result.variants for row in known[name].rows(one)]
+        return pl.DataFrame(rows, infer_schema_length=None)
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         """A table of the result as an attribute: `run.time`, `run.links`."""
-        if name not in _ALL_TABLES:
-            raise AttributeError(f"a run has no table or attribute `{name}`; tables: {', '.join(_ALL_TABLES)}")
+        if name.startswith("_") or name not in self.tables:
+            known = "" if name.startswith("_") else f"; tables: {', '.join(self.tables)}"
+            raise AttributeError(f"a run has no table or attribute `{name}`{known}")
         return self.table(name)
 
     def __dir__(self) -> list[str]:
         """Attributes and tables."""
-        return sorted([*super().__dir__(), *(_ALL_TABLES.keys() - {"variants"})])
+        return sorted([*super().__dir__(), *(self.tables.keys() - {"variants"})])
 
     def explain(self) -> str:
         """Where the step goes and what would help, variant by variant, as text."""

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from railyard.face.options import Json, Quiet, Scenario, Set
-from railyard.face.verb import verb
+from railyard.face.options import Junit, Set
+from railyard.face.verb import Reply, Request, verb
+from railyard.face.verbs.tune import refuse_with
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing
 
 
-@verb("accept", "Tests that a new cluster has to pass: written from the model, and read back.", order=41)
+@verb(
+    "accept",
+    "Tests that a new cluster has to pass: written from the model, and read back.",
+    json=True,
+    quiet=True,
+    order=41,
+)
 def accept(
+    request: Request,
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="The scenario, a YAML file; or the folder that --out wrote.")
     ],
@@ -24,9 +35,7 @@ def accept(
         Path | None,
         typer.Option("--results", metavar="PATH", help="Judge: logs of nccl-tests and ib_write_bw, CSV `test,value`."),
     ] = None,
-    junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE.xml", help="Write a JUnit report, for build systems.")
-    ] = None,
+    junit: Junit = None,
     pilot: Annotated[
         bool,
         typer.Option("--pilot", help="Of a plan: tests of a pilot pod, and results at which another design is best."),
@@ -38,35 +47,58 @@ def accept(
         str, typer.Option("--os", metavar="NAME", help="Of Ethernet switches, as in `deploy`: names of their ports.")
     ] = "sonic",
     set_: Set = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> Reply:
     """Write what a cluster has to show, or judge what was measured; exit code 1 where a test failed or is missing."""
-    from railyard.face.words import accept as accepting
-    from railyard.kit.errors import InputError
+    from railyard.ask.accept import folder
+    from railyard.ask.accept.planned import planned
+    from railyard.ask.accept.tests import FILE
+    from railyard.ask.deploy.cabling import plan_of
+    from railyard.ask.deploy.files import replaced
+    from railyard.ask.deploy.system import system_named
+    from railyard.face import terminal
+    from railyard.face.words import accept as words
+    from railyard.work.study import compose
 
     if pilot:
         from railyard.face.words import accept_pilot
 
-        given = {"--out": out, "--junit": junit}
-        wrong = next((name for name, value in given.items() if value is not None), None)
-        if wrong:
-            raise InputError("a pilot's tests are printed, not written", key=wrong, allowed="--results, --json")
-        raise typer.Exit(
-            accept_pilot.pilot(path, sets=set_ or [], servers=servers, results=results, as_json=json, quiet=quiet)
-        )
+        refuse_with("--pilot", {"--out": out, "--junit": junit})
+        request.progress("reading the plan", 0.0)
+        return accept_pilot.pilot(terminal.scenario(path, set_ or []), servers, results, request.progress)
     if servers is not None:
         raise InputError("only a pilot pod has so many servers", key="--servers", allowed="with --pilot")
-    raise typer.Exit(
-        accepting.accept(
-            path, sets=set_ or [], out=out, results=results, report=junit, system=os, as_json=json, quiet=quiet
-        )
-    )
+    if (out is None) == (results is None):
+        raise InputError("tests are written, or results are judged", allowed="`--out FOLDER` or `--results PATH`")
+    system_named(os)
+    keep_existing(junit, force=True)
+    if path.is_dir():
+        if out is not None:
+            raise InputError("a plan is written from a scenario", file=path, allowed="a YAML file")
+        tests, members = folder.folder_of(path)
+        return words.judged_by(path.name, tests, members, results, junit)
+    request.progress("reading the scenario", 0.0)
+    draft = terminal.scenario(path, set_ or [])
+    plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
+    tests = planned(plan, request.progress, os)
+    if out is not None:
+        names = replaced(out, FILE, folder.files(plan, tests, draft.title), request.progress)
+        return words.written(tests, out, names, quiet=request.quiet)
+    return words.judged_by(draft.title, tests, folder.members_of(plan), results, junit)
 
 
-@verb("bring-up", "How a cluster is built in time: first job, idle capital, which racks first.", order=43)
-def bring_up(scenario: Scenario, *, set_: Set = None, json: Json = False, quiet: Quiet = False) -> None:
+@verb(
+    "bring-up",
+    "How a cluster is built in time: first job, idle capital, which racks first.",
+    parts=["scenario"],
+    json=True,
+    quiet=True,
+    order=43,
+)
+def bring_up(request: Request) -> Reply:
     """Play crews, deliveries, wrong cables and burn-in of a cluster that is built; compare orders and measures."""
-    from railyard.face.words import accept as bringing
+    from railyard.ask.bring_up.study import study
+    from railyard.face.words import accept as words
 
-    bringing.bring_up(scenario, sets=set_ or [], as_json=json, quiet=quiet)
+    request.progress("reading the scenario", 0.0)
+    found = study(request.draft(), request.progress)
+    return Reply(found, lambda: words.show_bring_up(found, quiet=request.quiet), lambda: asdict(found))

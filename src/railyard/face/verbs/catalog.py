@@ -93,7 +93,8 @@ def catalog_show(
 
 def _found(shelf: catalog.Catalog, name: str) -> tuple[str, Entry]:
     """The entry of a name, or the model of a `config.json`."""
-    from railyard.work.study.compose import model_file, model_of
+    from railyard.work.scenario.section import model_file
+    from railyard.work.study.compose import model_of
 
     here = Path()
     return shelf.find(name) if model_file(here, name) is None else ("models", model_of(here, name, shelf))

@@ -49,7 +49,7 @@ def check(request: Request, *, junit: Junit = None) -> Reply:
 
     unwritten = "" if junit is None else f", and {junit} was not written"
     stopped = f"{len(checked)} assertions had been judged{unwritten}" if answer.stopped else ""
-    return Reply(answer, answer.text, show, keep=answer, stopped=stopped, code=int(failed > 0))
+    return Reply(answer, show, keep=answer, stopped=stopped, code=int(failed > 0))
 
 
 def _table(checked: Sequence[CheckedAssertion]) -> None:

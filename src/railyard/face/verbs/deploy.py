@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -119,8 +118,7 @@ def deploy(
         if not request.quiet:
             say(f"wrote {out}: {', '.join(files)}")
 
-    text = json.dumps(figures, ensure_ascii=False, allow_nan=False)
-    return Reply(figures, lambda: text, show, folder=out, page="index.html")
+    return Reply(figures, show, lambda: figures, folder=out, page="index.html")
 
 
 def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
@@ -226,7 +224,7 @@ def audit(
         emit("")
         work(found)
 
-    return Reply(answer, answer.text, show, keep=answer, cluster=plan)
+    return Reply(answer, show, keep=answer, cluster=plan)
 
 
 def _design(found: Audit) -> None:

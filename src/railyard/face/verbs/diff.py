@@ -29,7 +29,7 @@ def diff(
     from railyard.face.api.difference import difference, read
 
     found = difference(read(old), read(new))
-    return Reply(found, found.text, lambda: _show(found, quiet=request.quiet))
+    return Reply(found, lambda: _show(found, quiet=request.quiet))
 
 
 def _show(found: DiffAnswer, *, quiet: bool) -> None:

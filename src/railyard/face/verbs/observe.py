@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from railyard.face.options import Cluster, Json
+from railyard.face.options import Cluster
 from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-@verb("observe", "What traces of a cluster say: utilization, exposed communication, stragglers.", order=30)
+@verb("observe", "What traces of a cluster say: utilization, exposed communication, stragglers.", json=True, order=30)
 def observe(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="Traces (files, a folder, an archive), or the folder of a run.")
@@ -34,8 +33,7 @@ def observe(
     cluster: Annotated[
         Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario: what its cluster should have reached.")
     ] = None,
-    json: Json = False,
-) -> None:
+) -> Reply:
     """Read what a cluster did and print where its time went, in the measures of a simulated run."""
     from railyard.ask.observe.summary import observed
     from railyard.graph.parquet import write_record
@@ -47,18 +45,16 @@ def observe(
             raise InputError("logs of collectives hold no timeline that could be written", key="--out", found=out)
         write_record(record, out)
         say(f"wrote {out}")
-    if json:
-        emit(dumps(figures, ensure_ascii=False, allow_nan=False))
-        return
+    return Reply(figures, lambda: _show(figures), lambda: figures)
+
+
+def _show(figures: dict[str, Any]) -> None:
     for words in figures["warnings"]:
         say(words)
-    shown = False
-    for key, show in _SECTIONS.items():
-        if figures.get(key):
-            if shown:
-                emit("")
-            show(figures)
-            shown = True
+    for number, show in enumerate(show for key, show in _SECTIONS.items() if figures.get(key)):
+        if number:
+            emit("")
+        show(figures)
 
 
 def _ranks(figures: dict[str, Any]) -> None:
@@ -238,15 +234,14 @@ def diagnose(
         raise InputError("either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")
     if path is None:
         steps = of_symptom(str(symptom), None if cluster is None else answers.cluster_of(cluster))
-        text = dumps({"steps": plain(steps)}, ensure_ascii=False, allow_nan=False)
-        return Reply(steps, lambda: text, lambda: _steps(steps))
+        return Reply(steps, lambda: _steps(steps), lambda: {"steps": plain(steps)})
     request.progress("reading what was measured", 0.0)
     found = diagnosed(path, cluster)
     request.progress("naming the tests that would settle it", 0.9)
     known = None if cluster is None else answers.cluster_of(cluster)
     answer = answers.answer_of(found, path.resolve().name, known)
     notes = answer.notes if answer.verdict else answer.notes[1:]  # the sentence says the first one
-    return Reply(answer, answer.text, lambda: _diagnosis(answer), keep=answer, cluster=cluster, notes=notes)
+    return Reply(answer, lambda: _diagnosis(answer), keep=answer, cluster=cluster, notes=notes)
 
 
 def _diagnosis(answer: DiagnosisAnswer) -> None:

@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.options import Force, Json, Names, Quiet, Set
+from railyard.face.options import Force, Names, Set
+from railyard.face.terminal import emit, say
 from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.face.verbs.tune import refuse_with
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
 
 
 def _policies() -> list[str]:
@@ -69,8 +72,8 @@ def place(
     answer = placed.answer_of(found, jobs.stem, policy)
     return Reply(
         answer,
-        lambda: words.as_json(found),
         lambda: words.show(found, policy),
+        lambda: words.plain(found),
         keep=answer,
         notes=words.warnings(found),
     )
@@ -93,13 +96,37 @@ def topology(
     force: Force = False,
 ) -> None:
     """Print how the nodes of a cluster hang together, or write it for Slurm, Kueue, Volcano or topograph."""
-    from railyard.face.words import place as placing
+    from railyard.face.words import place as words
+    from railyard.work.operate.place_input import read_nodes
+    from railyard.work.operate.topology_file import topology_formats
 
-    placing.topology(source, name=format, target=target, names=names, out=out, force=force)
+    keep_existing(out, force=force)
+    tree = read_nodes(source, format, names)
+    if target is None:
+        words.show_topology(tree)
+        return
+    record = topology_formats.get(target)
+    if record.write is None:
+        writable = [one.name for _, one in topology_formats.items() if one.write]
+        raise InputError(f"`{target}` is only read", key="--as", found=target, allowed=writable)
+    text = record.write(tree)
+    if out is None:
+        emit(text.rstrip("\n"))
+        return
+    write_text(out, text)
+    say(f"wrote {out} ({record.filename}: {record.summary})")
 
 
-@verb("synthesize", "A schedule of a collective for given links, or for a scenario's cluster.", order=22)
+@verb(
+    "synthesize",
+    "A schedule of a collective for given links, or for a scenario's cluster.",
+    json=True,
+    quiet=True,
+    patient=True,
+    order=22,
+)
 def synthesize(
+    request: Request,
     *,
     links: Annotated[
         Path | None,
@@ -151,32 +178,48 @@ def synthesize(
         Path | None, typer.Option("--mscclpp", metavar="FILE.json", help="Write an execution plan of MSCCL++.")
     ] = None,
     force: Force = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> Reply:
     """Make a schedule of a collective for any network of links, and say what no schedule beats."""
-    from railyard.face.words import synthesize as synthesizing
-    from railyard.kit.errors import InputError
+    from railyard.collective.synthesis.collectives import collectives
+    from railyard.collective.synthesis.msccl import MOST_MESSAGES, msccl_xml
+    from railyard.face import terminal
+    from railyard.face.words import synthesize as words
 
     if (links is None) == (cluster is None):
         raise InputError("a schedule is made for one network", key="--links", allowed="--links or --cluster")
-    files = synthesizing.Files(out, msccl, mscclpp, force)
-    given: synthesizing.Table | synthesizing.Machine
-    if cluster is not None:
-        refuse_with("--cluster", {"--topology": topology, "--chassis": chassis, "--switches": switches})
-        given = synthesizing.Machine(cluster, set_ or [], ranks, engine or [])
-    else:
-        refuse_with("--links", {"--ranks": ranks, "--engine": engine, "--set": set_})
-        given = synthesizing.Table(links, topology, chassis, switches)  # type: ignore[arg-type]
     if matrix is not None:
         refuse_with("--matrix", {"--size": size})
-    much = matrix or size or "1 MB"
-    synthesizing.synthesize(
-        given, files, collective=collective, size=much, most_sends=most_sends, as_json=json, quiet=quiet
+    files = words.Files(out, msccl, mscclpp, force)
+    files.check()
+    collectives.get(collective)
+    much = words.UnevenSize.of(matrix, collective) if matrix else words.EvenSize.of(size or "1 MB", collective)
+    ground = None
+    if cluster is not None:
+        refuse_with("--cluster", {"--topology": topology, "--chassis": chassis, "--switches": switches})
+        ground = words.ground_of(terminal.scenario(cluster, set_ or []), collective, ranks or much.ranks, engine or [])
+        network = ground.network()
+    elif links is not None:
+        refuse_with("--links", {"--ranks": ranks, "--engine": engine, "--set": set_})
+        network = words.network_of(links, topology, chassis, switches)
+    laid = MOST_MESSAGES if engine else None
+    most = words.FinestSchedule.of(most_sends, collective, len(network.ranks), files.most_messages or laid)
+    found = much.searched(network, most, lambda share: request.progress("schedules", share))
+    played = []
+    if ground is not None and engine and not found.stopped:
+        text = msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
+        played = ground.played(text, round(much.buffer_bytes), engine, found.pieces)
+    files.write(network, found, collective)
+    size_of = much.meaning(network)
+    return Reply(
+        found,
+        lambda: words.show(network, found, size_of, played),
+        lambda: words.plain(found, collective, size_of, played),
+        notes=[] if request.quiet or ground is not None else words.guessed(network, switches),
+        stopped="the best schedule so far; finer ones were not tried, and engines did not play it" * found.stopped,
     )
 
 
-@verb("trace", "What is in a trace of requests: rate, lengths, bursts, shared prefixes.", order=24)
+@verb("trace", "What is in a trace of requests: rate, lengths, bursts, shared prefixes.", json=True, order=24)
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],
     *,
@@ -187,9 +230,11 @@ def trace(
     drop_empty: Annotated[
         bool, typer.Option("--drop-empty", help="Drop rows without an answer, instead of refusing.")
     ] = False,
-    json: Json = False,
-) -> None:
+) -> Reply:
     """Print what is in a trace of requests: rate, lengths, burstiness and how much of the prompts is shared."""
-    from railyard.face.words import place as traces
+    from railyard.face.words import place as words
+    from railyard.work.serving.summary import summarize
+    from railyard.work.serving.traces import read_trace
 
-    traces.trace(file, name=format, sort=sort, drop_empty=drop_empty, as_json=json)
+    summary = summarize(read_trace(file, format, sort=sort, empty="drop" if drop_empty else "refuse"))
+    return Reply(summary, lambda: words.show_trace(summary), summary.to_json)

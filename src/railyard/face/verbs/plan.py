@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from railyard.face import signals
-from railyard.face.options import Json, Quiet, Scenario, Set
 from railyard.face.verb import Page, Reply, Request, verb
+from railyard.kit.errors import InputError
+from railyard.kit.files import keep_existing, write_text
 
 Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with pictures.")]
 
@@ -45,37 +46,48 @@ def plan_designs(request: Request) -> Reply:
     )
     return Reply(
         found.answer,
-        found.answer.text,
         lambda: words.show(found, quiet=request.quiet),
         folder=found.folder,
         stopped=words.so_far(found.planned) if found.planned.stopped == "user" else "",
     )
 
 
-@verb("plan growth", "What it costs to grow a cluster, by path and future.", order=61)
-def plan_growth(file: Scenario, *, set_: Set = None, report: Report = None, json: Json = False) -> None:
+@verb("plan growth", "What it costs to grow a cluster, by path and future.", parts=["scenario"], json=True, order=61)
+def plan_growth(request: Request, *, report: Report = None) -> Reply:
     """Price the paths from a cluster to larger ones: what is bought, stranded and recabled, and the regret."""
-    from railyard.face.words import plan as grower
+    from railyard.ask.plan import growth, pages
+    from railyard.face.words import plan as words
 
-    grower.growth(file, sets=set_ or [], report=report, as_json=json)
+    draft = request.draft()
+    found = growth.growth(draft)
+    plain = growth.to_json(found)
+    if report is not None:
+        write_text(report, pages.growth_page(draft.title, plain))
+    return Reply(found, lambda: words.show_growth(found), lambda: plain)
 
 
-@verb("plan worth", "Dollars a microsecond, a tail, a nine of availability; carbon.", order=62)
-def plan_worth(
-    scenario: Scenario,
-    *,
-    set_: Set = None,
-    report: Report = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@verb(
+    "plan worth",
+    "Dollars a microsecond, a tail, a nine of availability; carbon.",
+    parts=["scenario"],
+    json=True,
+    quiet=True,
+    order=62,
+)
+def plan_worth(request: Request, *, report: Report = None) -> Reply:
     """Say what a little more of each thing is worth to a training job: runs with and without it on the same draws."""
-    from railyard.face.words import plan as teller
+    from railyard.ask.plan import pages, worth
+    from railyard.face.words import plan as words
 
-    teller.worth(scenario, sets=set_ or [], report=report, as_json=json, quiet=quiet)
+    request.progress("reading the scenario", 0.0)
+    found = worth.worth(request.draft(), request.progress)
+    plain = worth.to_json(found)
+    if report is not None:
+        write_text(report, pages.worth_page(plain))
+    return Reply(found, lambda: words.show_worth(found), lambda: plain)
 
 
-@verb("plan query", "Ask kept plans and runs in SQL, or by filters.", order=63)
+@verb("plan query", "Ask kept plans and runs in SQL, or by filters.", json=True, order=63)
 def plan_query(
     sources: Annotated[
         list[Path], typer.Argument(metavar="FOLDER", help="Of a plan or a run, or of several; or a Parquet file.")
@@ -86,26 +98,38 @@ def plan_query(
     columns: Annotated[str, typer.Option("--columns", metavar="A,B", help="Columns; all when left out.")] = "",
     sort: Annotated[str, typer.Option("--sort", metavar="NAME", help="The smallest first; `-NAME`: the largest.")] = "",
     most: Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Rows at most; 20.")] = None,
-    json: Json = False,
-) -> None:
+) -> Reply:
     """Ask the points of kept plans (a row a design, demand and engine), or the variants of kept runs."""
-    from railyard.face.words import plan as asking
+    from railyard.face.api.query import query, selecting
+    from railyard.face.words import plan as words
 
-    asking.ask(sources, sql=sql, where=where, columns=columns, sort=sort, most=most, as_json=json)
+    if sql is not None and (where or columns or sort or most is not None):
+        raise InputError("a question is either `--sql` or made of the other options", key="--sql", found=sql)
+    names = [name for name in columns.split(",") if name.strip()]
+    found = query(sources, sql or selecting(where=where, columns=names, sort=sort, most=most or 20))
+    rows = found.iter_rows(named=True)
+    return Reply(found, lambda: words.show_rows(found), lambda: [words.plain(row) for row in rows])
 
 
-@verb("plan serving", order=64)
+@verb("plan serving", parts=["scenario"], json=True, quiet=True, order=64)
 def plan_serving(
-    scenario: Scenario,
+    request: Request,
     *,
-    set_: Set = None,
     write: Annotated[
         Path | None, typer.Option("--write", metavar="FILE.yaml", help="Write a scenario with the best plan.")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> Reply:
     """Find the cheapest hardware, layout and replicas for each stage of a pipeline, within its objective."""
-    from railyard.face.words import plan as planner
+    from railyard.ask.plan import deployments
+    from railyard.face.words import plan as words
 
-    planner.serving(scenario, sets=set_ or [], write=write, as_json=json, quiet=quiet)
+    keep_existing(write, force=True)
+    request.progress("reading the scenario", 0.0)
+    planned = deployments.plan(request.draft(), request.progress)
+    if write is not None and planned.best_yaml:
+        write_text(write, planned.best_yaml)
+    return Reply(
+        planned,
+        lambda: words.show_serving(planned, write, quiet=request.quiet),
+        lambda: deployments.to_json(planned),
+    )

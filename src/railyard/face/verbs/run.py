@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railyard.face import signals
-from railyard.face.options import Json, Quiet, Set
+from railyard.face.options import Set
+from railyard.face.terminal import Table, print_parts, say
 from railyard.face.verb import Page, Reply, Request, verb
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from railyard.face.api import Run
     from railyard.work.scenario.load import Draft
 
@@ -50,11 +49,10 @@ def _reply(finished: Run, request: Request) -> Reply:
     from railyard.face.words import run as words
 
     early = words.early(finished) if signals.came() else ""
-    text: Callable[[], str] = finished.result.text
     return Reply(
         finished,
-        text,
         lambda: words.show(finished, quiet=request.quiet),
+        finished.result.text,
         folder=finished.folder,
         stopped=early,
         failed=words.failures(finished),
@@ -139,33 +137,37 @@ def operate(request: Request) -> Reply:
     return run(request)
 
 
-@verb("operate failures", "What recorded faults say of the coming weeks.", order=71)
+@verb("operate failures", "What recorded faults say of the coming weeks.", json=True, order=71)
 def operate_failures(
     *,
     fit: Annotated[Path, typer.Option("--fit", metavar="FILE.csv", help="Faults: day, node, event.")],
     servers: Annotated[int, typer.Option("--servers", min=1, metavar="N", help="Servers that were watched.")],
     days: Annotated[float, typer.Option("--days", min=0.0, metavar="D", help="For how long, from day 0.")],
-    json: Json = False,
-) -> None:
+) -> Reply:
     """Forecast faults a week, repair times and servers away at once, with bands, from recorded faults."""
-    import json as codec
-
-    from railyard.face.terminal import Table, emit
     from railyard.work.operate.failures import history
 
     found = history.forecast(history.read(fit, servers, days))
-    if json:
-        emit(codec.dumps(found.plain()))
-        return
-    table = Table(("what the coming weeks bring", "low", "mean or p50", "high, p90 or p95"), (1, 2, 3))
-    table.add("faults a week", f"{found.low:.1f}", f"{found.mean:.1f}", f"{found.high:.1f}")
-    table.add("hours until a server is back", "", f"{found.repair_p50_h:.0f}", f"{found.repair_p90_h:.0f}")
-    table.add("servers away at once", "", f"{found.out_mean:.1f}", f"{found.out_p95:.0f}")
-    table.print()
+
+    def show() -> None:
+        table = Table(("what the coming weeks bring", "low", "mean or p50", "high, p90 or p95"), (1, 2, 3))
+        table.add("faults a week", f"{found.low:.1f}", f"{found.mean:.1f}", f"{found.high:.1f}")
+        table.add("hours until a server is back", "", f"{found.repair_p50_h:.0f}", f"{found.repair_p90_h:.0f}")
+        table.add("servers away at once", "", f"{found.out_mean:.1f}", f"{found.out_p95:.0f}")
+        table.print()
+
+    return Reply(found, show, found.plain)
 
 
-@verb("explain", "Where the step of a run goes, as a tree, and what each remedy would give.", order=3)
+@verb(
+    "explain",
+    "Where the step of a run goes, as a tree, and what each remedy would give.",
+    json=True,
+    quiet=True,
+    order=3,
+)
 def explain(
+    request: Request,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run, or its result.json.")],
     *,
     variant: Annotated[
@@ -175,17 +177,19 @@ def explain(
     remedies: Annotated[
         bool, typer.Option("--remedies/--no-remedies", help="Simulate what each remedy would give.")
     ] = True,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> Reply:
     """Explain a run: where its step goes, by what that was computed, and what each remedy would make of it."""
-    from railyard.face.words import explain as explaining
+    from railyard.work.study.explain import explain as explained
+    from railyard.work.study.presentation import presentations
 
-    explaining.explain(run, variant=variant, depth=depth, remedies=remedies, as_json=json, quiet=quiet)
+    found = explained(run, variant=variant, with_remedies=remedies, progress=request.progress)
+    words = presentations.get(found.variant.kind).explained(found, depth, request.quiet)
+    return Reply(found, lambda: print_parts(words), found.to_json)
 
 
-@verb("packet", "Run given flows packet by packet, without a model of training.", order=4)
+@verb("packet", "Run given flows packet by packet, without a model of training.", json=True, quiet=True, order=4)
 def packet(
+    request: Request,
     *,
     traffic: Annotated[
         Path, typer.Option("--traffic", metavar="FILE", help="Flows: .cm, .tm, .goal, .bin, .et or .csv.")
@@ -216,41 +220,76 @@ def packet(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Put the folder of the run there, with everything.")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> Reply:
     """Run given flows over a fat tree packet by packet and print their completion times."""
-    from railyard.face.words import packet as packets
+    from railyard.face.report import write_report
+    from railyard.face.words import packet as words
+    from railyard.work.scenario.packet import chosen
+    from railyard.work.study import study
+    from railyard.work.traffic.simulate import TrafficRun
 
-    packets.packet(
-        traffic,
-        topology=topology,
-        name=fabric,
-        trust=trust,
-        sets=set_ or [],
-        link_rate=link_rate,
-        seed=seed,
-        threads=threads,
-        faults=faults,
-        flows_to=fct,
-        report_to=report,
-        out=out,
-        as_json=json,
-        quiet=quiet,
+    preset = chosen(fabric, trust=trust)
+    settings = words.settings_of(preset.settings, link_rate, set_ or [])
+    given = TrafficRun(
+        traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report or out), faults=faults
     )
+    faces = [lambda result, folder: write_report(result, folder / "report.html")]
+    finished = study.run(given, out=out, faces=faces, progress=request.progress)
+    found = finished.measured[0].report
+    if fct is not None:
+        found.write_flows(fct)
+    if report is not None:
+        try:
+            write_report(finished.result, report)
+        except InputError as error:
+            raise error.located(key="--report") from None
+
+    def show() -> None:
+        words.show(found)
+        for path in (report, finished.folder):
+            if path is not None and not request.quiet:
+                say(f"wrote {path}")
+
+    return Reply(found, show, found.to_json, notes=() if request.quiet else words.warnings(found))
 
 
-@verb("export", "Write what happened in a run in a format for another program.", order=5)
+@verb("export", "Write what happened in a run in a format for another program.", quiet=True, order=5)
 def export(
+    request: Request,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or of a variant, or a record in it.")],
     *,
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="The exporter, such as perfetto.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where to; named after RUN without it.")
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
     """Write what happened in a run, task by task, flow by flow or request by request, for another program."""
-    from railyard.face.words import run as exporting
+    from railyard.graph.exporter import exporters
+    from railyard.graph.parquet import read_record
 
-    exporting.export(run, name=name, out=out, quiet=quiet)
+    try:
+        exporter = exporters.get(name)
+    except InputError as error:
+        raise error.located(key="--as") from None
+    path = out or Path(f"{run.stem}{exporter.suffix}")
+    record = read_record(_record_of(run))
+    try:
+        exporter.write(record, path)
+    except OSError as error:
+        raise InputError(f"the file cannot be written: {error.strerror}", file=path, key="--out") from None
+    if not request.quiet:
+        say(f"wrote {path}")
+
+
+_RECORDS = ("timeline.parquet", "flows.parquet", "requests.parquet")
+"""Records in folders of runs: of tasks, of flows, of requests."""
+
+
+def _record_of(run: Path) -> Path:
+    """The record of a folder, or the file itself."""
+    if not run.is_dir():
+        return run
+    found = next((run / name for name in _RECORDS if (run / name).is_file()), None)
+    if found is None:
+        raise InputError("the folder holds no record of a run", file=run, allowed=_RECORDS)
+    return found

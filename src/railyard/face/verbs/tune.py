@@ -129,7 +129,7 @@ def tune(
     so_far = f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written"
     so_far += "; the same command goes on from here" if request.runs else ""
     notes = [problem.render() for problem in found.refused]
-    return Reply(answer, answer.text, show, keep=answer, notes=notes, stopped=so_far if found.stopped else "")
+    return Reply(answer, show, keep=answer, notes=notes, stopped=so_far if found.stopped else "")
 
 
 def _written(
@@ -172,8 +172,8 @@ def _online(request: Request) -> Reply:
         pool.close()
     return Reply(
         found,
-        lambda: json.dumps(_plain(found), ensure_ascii=False, allow_nan=False),
         lambda: _print_online(found),
+        lambda: _plain(found),
         stopped=f"{len(found.cases)} draws and loads had run" if found.stopped else "",
     )
 

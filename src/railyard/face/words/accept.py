@@ -1,49 +1,32 @@
-"""`railyard accept`."""
+"""Answers of `railyard accept` and `railyard bring-up`."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from railyard.ask.accept import folder
 from railyard.ask.accept.judge import FAILED, MISSING, OUTSIDE, PASSED, common, judged
-from railyard.ask.accept.planned import planned
 from railyard.ask.accept.results import collected
-from railyard.ask.accept.tests import FILE, NCCL
-from railyard.ask.bring_up.study import study
-from railyard.ask.deploy.cabling import plan_of
-from railyard.ask.deploy.files import JunitCase, junit, replaced
-from railyard.ask.deploy.system import system_named
-from railyard.face import terminal
-from railyard.face.terminal import Progress, Table, emit, say
+from railyard.ask.accept.tests import NCCL
+from railyard.ask.deploy.files import JunitCase, junit
+from railyard.face.terminal import Table, emit, say
+from railyard.face.verb import Reply
 from railyard.kit.errors import InputError
-from railyard.kit.files import keep_existing, write_text
+from railyard.kit.files import write_text
 from railyard.measure import numbers
-from railyard.work.study import compose
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from railyard.ask.accept.judge import JudgedTest
     from railyard.ask.accept.tests import Test
-    from railyard.ask.bring_up.study import BringUpOutcome, DrawSpread, PartWait
+    from railyard.ask.bring_up.study import BringUp, BringUpOutcome, DrawSpread, PartWait
 
 
-def bring_up(scenario: Path, *, sets: Sequence[str], as_json: bool, quiet: bool) -> None:
-    """Prints what orders of racks and measures against faults cost while a cluster is built.
-
-    Raises:
-        InputError: The scenario is wrong.
-    """
-    with Progress(wanted=not quiet) as progress:
-        progress("reading the scenario", 0.0)
-        found = study(terminal.scenario(scenario, sets), progress)
-    if as_json:
-        emit(json.dumps(asdict(found), ensure_ascii=False, allow_nan=False))
-        return
+def show_bring_up(found: BringUp, *, quiet: bool) -> None:
+    """Prints what orders of racks and measures against faults cost while a cluster is built."""
     emit(
         f"{found.racks:,} racks, {found.cables:,} cables, {numbers.dollars(found.capital_usd_per_d)} of capital a day;"
         f" the first job takes {found.first_job:,} accelerators"
@@ -108,52 +91,37 @@ LARGEST = 1 << 28
 """Size in bytes at which the summary of a plan says what is expected."""
 
 
-def accept(
-    path: Path,
-    *,
-    sets: Sequence[str],
-    out: Path | None,
-    results: Path | None,
-    report: Path | None,
-    system: str,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    """Writes a plan of acceptance, or judges results, and gives the exit code.
+def judged_by(
+    title: str, tests: Sequence[Test], members: dict[str, Sequence[str]], results: Path | None, report: Path | None
+) -> Reply:
+    """Judges what was measured.
+
+    Args:
+        title: Name of the cluster.
+        tests: All tests.
+        members: Servers of each scope, by its name.
+        results: What was measured.
+        report: Where a JUnit report goes.
 
     Raises:
-        InputError: The scenario or folder is wrong, nothing was measured, or something cannot be written.
+        InputError: Nothing was measured, or the report cannot be written.
     """
-    if (out is None) == (results is None):
-        raise InputError("tests are written, or results are judged", allowed="`--out FOLDER` or `--results PATH`")
-    system_named(system)
-    if report is not None:
-        keep_existing(report, force=True)
-    if path.is_dir() and out is not None:
-        raise InputError("a plan is written from a scenario", file=path, allowed="a YAML file")
-    with Progress(wanted=not quiet) as progress:
-        if path.is_dir():
-            tests, members = folder.folder_of(path)
-            title = path.name
-        else:
-            progress("reading the scenario", 0.0)
-            draft = terminal.scenario(path, sets)
-            plan = plan_of(compose.cluster_of(draft, compose.catalog_of(draft)))
-            tests, members, title = planned(plan, progress, system), folder.members_of(plan), draft.title
-        if out is not None:
-            names = replaced(out, FILE, folder.files(plan, tests, title), progress)
-    if out is not None:
-        _written(tests, out, names, as_json=as_json, quiet=quiet)
-        return 0
-    assert results is not None
+    assert results is not None, "tests are written, or results are judged"
     found = collected(results, tests)
     every = judged(tests, found, members)
     if report is not None:
         write_text(report, junit(title, [_case(one) for one in every]))
-    for problem in found.problems:
-        say(problem.render())
-    code = _read(every, as_json=as_json)
-    return InputError.exit_code if found.unknown else code
+    count = Counter(one.verdict for one in every)
+    bad, remarks = count[FAILED] + count[MISSING], common(every)
+    plain = {
+        "holds": not bad,
+        "counts": {verdict: count[verdict] for verdict in (PASSED, FAILED, OUTSIDE, MISSING)},
+        "remarks": remarks,
+        "tests": [one.plain() for one in every],
+    }
+    notes = [problem.render() for problem in found.problems]
+    code = InputError.exit_code if found.unknown else int(bad > 0)
+    return Reply(every, lambda: _show(every, count, remarks), lambda: plain, notes=notes, code=code)
 
 
 def _case(one: JudgedTest) -> JunitCase:
@@ -167,14 +135,20 @@ def _figures(one: JudgedTest) -> str:
     return f"measured {measured}, expected {one.mark.expected:.4g} ({one.mark.low:.4g} to {one.mark.high:.4g})"
 
 
-def _written(tests: Sequence[Test], out: Path, names: Sequence[str], *, as_json: bool, quiet: bool) -> None:
+def written(tests: Sequence[Test], out: Path, names: Sequence[str], *, quiet: bool) -> Reply:
+    """Tests that were written into a folder, and the names of its files."""
     groups = folder.alike(tests)
-    if as_json:
-        listed = [
-            {"scope": key[0], "test": key[1], "ranks": key[2], "count": len(those)} for key, those in groups.items()
-        ]
-        emit(json.dumps({"folder": str(out), "files": list(names), "tests": listed}, ensure_ascii=False))
-        return
+    listed = [{"scope": key[0], "test": key[1], "ranks": key[2], "count": len(those)} for key, those in groups.items()]
+
+    def show() -> None:
+        _show_written(groups)
+        if not quiet:
+            say(f"wrote {out}: {', '.join(names)}")
+
+    return Reply(listed, show, lambda: {"folder": str(out), "files": list(names), "tests": listed})
+
+
+def _show_written(groups: Mapping[tuple[str, str, int, str], Sequence[Test]]) -> None:
     table = Table(("scope", "test", "ranks", "tests", "expected", "passes from", "to"), (2, 3, 4, 5, 6))
     for key, those in groups.items():
         one = those[0]
@@ -185,23 +159,9 @@ def _written(tests: Sequence[Test], out: Path, names: Sequence[str], *, as_json:
             key[0], key[1] + at, str(key[2] or ""), f"{len(those):,}", f"{mark.expected:.4g} {one.unit}", *figures
         )
     table.print()
-    if not quiet:
-        say(f"wrote {out}: {', '.join(names)}")
 
 
-def _read(every: Sequence[JudgedTest], *, as_json: bool) -> int:
-    count = Counter(one.verdict for one in every)
-    bad = count[FAILED] + count[MISSING]
-    remarks = common(every)
-    if as_json:
-        plain = {
-            "holds": not bad,
-            "counts": {verdict: count[verdict] for verdict in (PASSED, FAILED, OUTSIDE, MISSING)},
-            "remarks": remarks,
-            "tests": [one.plain() for one in every],
-        }
-        emit(json.dumps(plain, ensure_ascii=False, allow_nan=False))
-        return int(bad > 0)
+def _show(every: Sequence[JudgedTest], count: Counter[str], remarks: Sequence[str]) -> None:
     listed = [one for one in every if one.verdict in (FAILED, OUTSIDE)]
     if listed:
         table = Table(("test", "verdict", "measured", "expected", "passes", "why", "look at"), (2, 3))
@@ -219,4 +179,3 @@ def _read(every: Sequence[JudgedTest], *, as_json: bool) -> int:
     if missing:
         emit("missing: " + ", ".join(f"{many:,} of {words}" for words, many in missing.items()))
     emit(", ".join(f"{count[verdict]:,} {verdict}" for verdict in (PASSED, FAILED, OUTSIDE, MISSING)))
-    return int(bad > 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from statistics import median
@@ -18,19 +17,20 @@ from railyard.ask.plan.objectives import shown
 from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet
 from railyard.ask.plan.study import worked_out
 from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty
-from railyard.face import signals, terminal
-from railyard.face.terminal import Progress, Table, emit, say
-from railyard.face.verb import RUNS
+from railyard.face import signals
+from railyard.face.terminal import Table, emit, say
+from railyard.face.verb import RUNS, Reply
 from railyard.face.words.plan import signed
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from railyard.ask.plan.pilot import Flip, PilotSheet, PilotTest
     from railyard.ask.plan.planned import PlannedDesigns
+    from railyard.work.scenario.load import Draft
 
 WIDTH = 100
 """Of what is printed."""
@@ -41,28 +41,17 @@ _TIED = "\0%"
 """Stands for a percent sign that stays on the line of its figure."""
 
 
-def pilot(
-    file: Path,
-    *,
-    sets: Sequence[str],
-    servers: int | None,
-    results: Path | None,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    """Prints the tests of a pilot pod, or what results say of the plan.
+def pilot(draft: Draft, servers: int | None, results: Path | None, progress: Callable[[str, float], None]) -> Reply:
+    """The tests of a pilot pod, or what results say of the plan.
 
     Raises:
         InputError: The plan is wrong or was stopped, a pod cannot be so large, or nothing was measured.
     """
-    with Progress(wanted=not quiet) as progress:
-        progress("reading the plan", 0.0)
-        draft = terminal.scenario(file, sets)
-        points = RUNS if RUNS.is_dir() else None
-        planned = worked_out(draft, out=points, report=progress, ready=lambda: signals.ready(once=True))
-        if planned.sure is None:
-            raise InputError("the plan was stopped before its chances were drawn", file=file)
-        found = sheet(planned, servers, progress)
+    points = RUNS if RUNS.is_dir() else None
+    planned = worked_out(draft, out=points, report=progress, ready=lambda: signals.ready(once=True))
+    if planned.sure is None:
+        raise InputError("the plan was stopped before its chances were drawn", found=draft.title)
+    found = sheet(planned, servers, progress)
     checks = _checks(planned)
     plain = _plain(found, checks)
     code = 0
@@ -70,11 +59,7 @@ def pilot(
         measured, code = _measured(results, found, checks)
         plain["results"] = _learned(found, measured, draft.scenario.plan.effort.draws, draft.seed)
         plain["answer"] = _changed(planned, plain["results"])
-    if as_json:
-        emit(json.dumps(plain, ensure_ascii=False, allow_nan=False))
-        return code
-    _show(found, plain)
-    return code
+    return Reply(found, lambda: _show(found, plain), lambda: plain, code=code)
 
 
 def _checks(planned: PlannedDesigns) -> list[Test]:

@@ -1,75 +1,30 @@
-"""`railyard packet`: packets of given traffic over a given network, without a model of training."""
+"""Options and answers of `railyard packet`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from railyard.face.terminal import Progress, Table, emit, say
+from railyard.face.terminal import Table, emit
 from railyard.kit.errors import InputError
-from railyard.work.scenario.packet import assign, chosen
-from railyard.work.study import study
-from railyard.work.traffic.simulate import TrafficRun
+from railyard.work.scenario.packet import assign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from railyard.measure.result.reading import Result
     from railyard.work.scenario.packet.settings import PacketSettings
     from railyard.work.traffic.played import PacketReport
 
 _SHOWN = 3
 
 
-def packet(
-    traffic: Path,
-    *,
-    topology: Path | None,
-    name: str,
-    trust: bool,
-    sets: Sequence[str],
-    link_rate: str | None,
-    seed: int,
-    threads: int,
-    faults: Path | None,
-    flows_to: Path | None,
-    report_to: Path | None,
-    out: Path | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Runs the traffic and prints what came of it.
+def settings_of(base: PacketSettings, link_rate: str | None, sets: Sequence[str]) -> PacketSettings:
+    """The settings with those of options in them.
 
     Raises:
-        InputError: A file, a name or a setting is wrong.
+        InputError: A setting is wrong; names the option and its key.
     """
-    preset = chosen(name, trust=trust)
     rate = [] if link_rate is None else [f"link_rate={link_rate}"]
-    settings = _settings(preset.settings, rate, sets)
-    given = TrafficRun(
-        traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report_to or out), faults=faults
-    )
-    with Progress(wanted=not quiet) as shown:
-        finished = study.run(given, out=out, faces=[_page], progress=shown)
-    report: PacketReport = finished.measured[0].report
-    if flows_to is not None:
-        report.write_flows(flows_to)
-    written = [] if report_to is None else [_write_page(finished.result, report_to)]
-    written += [] if finished.folder is None else [finished.folder]
-    if not quiet:
-        _warn(report)
-    if as_json:
-        emit(report.to_json())
-    else:
-        _show(report)
-    if not quiet:
-        for path in written:
-            say(f"wrote {path}")
-
-
-def _settings(base: PacketSettings, rate: Sequence[str], sets: Sequence[str]) -> PacketSettings:
-    """The settings with those of options in them; errors name the option and its key."""
     try:
         return assign(base, [*rate, *sets])
     except InputError as error:
@@ -82,39 +37,18 @@ def _settings(base: PacketSettings, rate: Sequence[str], sets: Sequence[str]) ->
         raise InputError.many([*(one for one in error.problems if one.key == "--set"), *named]) from None
 
 
-def _page(result: Result, folder: Path) -> None:
-    """The report in the folder of the run."""
-    from railyard.face.report import write_report
-
-    write_report(result, folder / "report.html")
-
-
-def _write_page(result: Result, path: Path) -> Path:
-    """The report by itself.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    from railyard.face.report import write_report
-
-    try:
-        write_report(result, path)
-    except InputError as error:
-        raise error.located(key="--report") from None
-    return path
-
-
-def _warn(report: PacketReport) -> None:
-    never = report.never
+def warnings(report: PacketReport) -> list[str]:
+    """Flows that did not finish."""
+    never, found = report.never, []
     if never:
         lines = ", ".join(map(str, never[:_SHOWN])) + (", ..." if len(never) > _SHOWN else "")
-        say(f"{len(never)} flows wait for what never happens (lines {lines})", "yellow")
+        found.append(f"{len(never)} flows wait for what never happens (lines {lines})")
     left = report.total - len(never) - int(report.ended.sum())
-    if left:
-        say(f"{left} flows had not finished when the run ended", "yellow")
+    return [*found, f"{left} flows had not finished when the run ended"] if left else found
 
 
-def _show(report: PacketReport) -> None:
+def show(report: PacketReport) -> None:
+    """Flow completion times, packets, and the cost of the run."""
     found = report.to_dict()
     table = Table(("", "min", "mean", "p50", "p99", "max"), right=(1, 2, 3, 4, 5))
     times = found["fct_us"].values()

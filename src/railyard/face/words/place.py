@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.face.terminal import Table, emit, say
-from railyard.kit.errors import InputError
-from railyard.kit.files import keep_existing, write_text
+from railyard.face.terminal import Table, emit
 from railyard.work.operate.kueue.play import state_of, why_not
-from railyard.work.operate.place_input import broken_promises, read_nodes
+from railyard.work.operate.place_input import broken_promises
 from railyard.work.operate.placed import Advised, PlacedTable
-from railyard.work.operate.topology_file import compress_hostlist, topology_formats
-from railyard.work.serving.summary import summarize
-from railyard.work.serving.traces import read_trace
+from railyard.work.operate.topology_file import compress_hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from railyard.work.operate.advice import Advice, Question
     from railyard.work.operate.kueue.play import PlayedWorkloads
@@ -74,16 +68,8 @@ def _admit_values(played: PlayedWorkloads, one: Workload) -> dict[str, object]:
     }
 
 
-def trace(file: Path, *, name: str | None, sort: bool, drop_empty: bool, as_json: bool) -> None:
-    """Prints rate, lengths, burstiness and shared prefixes of a trace.
-
-    Raises:
-        InputError: The file is no trace, or a row of it is wrong.
-    """
-    summary = summarize(read_trace(file, name, sort=sort, empty="drop" if drop_empty else "refuse"))
-    if as_json:
-        emit(json.dumps(summary.to_json(), indent=2, ensure_ascii=False, allow_nan=False))
-        return
+def show_trace(summary: Summary) -> None:
+    """Prints rate, lengths, burstiness and shared prefixes of a trace."""
     emit(f"{summary.source}: {summary.requests:,} requests in {_span(summary.duration_s)}")
     emit("")
     table = Table(["what", "value", "what it means"], right=[1])
@@ -142,17 +128,14 @@ def _span(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def as_json(found: PlacedTable | Advised | PlayedWorkloads) -> str:
+def plain(found: PlacedTable | Advised | PlayedWorkloads) -> Any:
     """As `--json` prints it: of a table one list of names a job, empty where it waits, in the order of the table."""
-    plain: Any
     if isinstance(found, PlacedTable):
         names = found.tree.names
-        plain = [[] if one.nodes is None else [names[node] for node in one.nodes] for one in found.jobs]
-    elif isinstance(found, Advised):
-        plain = [_values(found.asked, one) for one in found.advice]
-    else:
-        plain = {key: _admit_values(found, one) for key, one in found.workloads.items()}
-    return json.dumps(plain, ensure_ascii=False)
+        return [[] if one.nodes is None else [names[node] for node in one.nodes] for one in found.jobs]
+    if isinstance(found, Advised):
+        return [_values(found.asked, one) for one in found.advice]
+    return {key: _admit_values(found, one) for key, one in found.workloads.items()}
 
 
 def show(found: PlacedTable | Advised | PlayedWorkloads, policy: str) -> None:
@@ -238,39 +221,11 @@ def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
         emit(f"{best.policy} is {first.step_s / best.step_s - 1:.1%} faster: --policy {best.policy}")
 
 
-def topology(
-    source: Path, *, name: str | None, target: str | None, names: Path | None, out: Path | None, force: bool
-) -> None:
-    """Prints what nodes hang together, or writes it as a scheduler reads it.
-
-    Args:
-        source: A scenario, or a file of a format that is known.
-        name: Its format; None: recognised.
-        target: The format to write; None: a table of levels for people.
-        names: A list of nodes in the order of a scenario's servers.
-        out: Where to; None: stdout.
-        force: Whether it may take the place of another file.
-
-    Raises:
-        InputError: A file or a name is wrong, or the format cannot say what is there.
-    """
-    keep_existing(out, force=force)
-    tree = read_nodes(source, name, names)
-    if target is None:
-        table = Table(["level", "groups", "nodes in each", "first"], right=[1])
-        for level, size in zip(tree.levels, tree.size, strict=True):
-            spread = f"{size.min()}" if size.min() == size.max() else f"{size.min()} to {size.max()}"
-            table.add(level, str(len(size)), spread, tree.group_names[tree.levels.index(level)][0])
-        table.add("node", str(tree.nodes), f"{tree.total} accelerators in all", tree.names[0])
-        table.print()
-        return
-    record = topology_formats.get(target)
-    if record.write is None:
-        writable = [one.name for _, one in topology_formats.items() if one.write]
-        raise InputError(f"`{target}` is only read", key="--as", found=target, allowed=writable)
-    text = record.write(tree)
-    if out is None:
-        emit(text.rstrip("\n"))
-        return
-    write_text(out, text)
-    say(f"wrote {out} ({record.filename}: {record.summary})")
+def show_topology(tree: NodeTree) -> None:
+    """Prints the levels of a cluster."""
+    table = Table(["level", "groups", "nodes in each", "first"], right=[1])
+    for level, size in zip(tree.levels, tree.size, strict=True):
+        spread = f"{size.min()}" if size.min() == size.max() else f"{size.min()} to {size.max()}"
+        table.add(level, str(len(size)), spread, tree.group_names[tree.levels.index(level)][0])
+    table.add("node", str(tree.nodes), f"{tree.total} accelerators in all", tree.names[0])
+    table.print()

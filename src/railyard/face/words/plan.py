@@ -1,26 +1,19 @@
-"""`railyard plan serving`."""
+"""Answers of `railyard plan growth`, `worth`, `query` and `serving`."""
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING
 
 from railyard.ask.plan import growth as paths
-from railyard.ask.plan import pages
-from railyard.ask.plan import worth as worths
-from railyard.ask.plan.deployments import gain, plan, to_json, why
+from railyard.ask.plan.deployments import gain, why
 from railyard.ask.plan.growth_change import provisions
-from railyard.face import terminal
-from railyard.face.api.query import query, selecting
-from railyard.face.terminal import Progress, Table, emit
+from railyard.face.terminal import Table, emit
 from railyard.kit.errors import InputError
-from railyard.kit.files import keep_existing, write_text
 from railyard.measure import numbers
 from railyard.measure.cost.assumptions import ABSENT, SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     import polars as pl
@@ -31,33 +24,13 @@ if TYPE_CHECKING:
     from railyard.catalog.types import Range
 
 
-def ask(
-    sources: Sequence[Path], *, sql: str | None, where: str, columns: str, sort: str, most: int | None, as_json: bool
-) -> None:
-    """Prints the answer as a table, or a JSON object a row.
-
-    Raises:
-        InputError: The question is wrong, or there is nothing to ask.
-    """
-    if sql is not None and (where or columns or sort or most is not None):
-        raise InputError("a question is either `--sql` or made of the other options", key="--sql", found=sql)
-    names = [name for name in columns.split(",") if name.strip()]
-    text = (
-        sql if sql is not None else selecting(where=where, columns=names, sort=sort, most=20 if most is None else most)
-    )
-    found = query(sources, text)
-    if as_json:
-        emit(json.dumps([_plain(row) for row in found.iter_rows(named=True)], ensure_ascii=False, allow_nan=False))
-        return
-    _table(found).print()
-
-
-def _table(found: pl.DataFrame) -> Table:
+def show_rows(found: pl.DataFrame) -> None:
+    """Prints the answer to a question as a table."""
     right = [at for at, kind in enumerate(found.dtypes) if kind.is_numeric()]
     table = Table(found.columns, right)
     for row in found.iter_rows():
         table.add(*(_plan_query_cell(value) for value in row))
-    return table
+    table.print()
 
 
 def _plan_query_cell(value: object) -> str:
@@ -66,27 +39,15 @@ def _plan_query_cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _plain(row: dict[str, object]) -> dict[str, object]:
+def plain(row: dict[str, object]) -> dict[str, object]:
     """A row as JSON has it: what is no number is null."""
     return {
         key: (None if isinstance(value, float) and not math.isfinite(value) else value) for key, value in row.items()
     }
 
 
-def growth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool) -> None:
-    """Prints what paths of growth cost, and what each regrets where growth ends early.
-
-    Raises:
-        InputError: The plan is wrong.
-    """
-    draft = terminal.scenario(file, sets)
-    found = paths.growth(draft)
-    result = paths.to_json(found)
-    if report is not None:
-        write_text(report, pages.growth_page(draft.title, result))
-    if as_json:
-        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
-        return
+def show_growth(found: Growth) -> None:
+    """Prints what paths of growth cost, and what each regrets where growth ends early."""
     _steps(found)
     emit("")
     _futures(found)
@@ -151,21 +112,8 @@ def _futures(found: Growth) -> None:
     table.print()
 
 
-def worth(file: Path, *, sets: Sequence[str], report: Path | None, as_json: bool, quiet: bool) -> None:
-    """Prints what a microsecond, a tail, nines and the network are worth, and carbon by grid.
-
-    Raises:
-        InputError: The scenario is wrong, or the page cannot be written.
-    """
-    with Progress(wanted=not quiet) as progress:
-        progress("reading the scenario", 0.0)
-        found = worths.worth(terminal.scenario(file, sets), progress)
-    result = worths.to_json(found)
-    if report is not None:
-        write_text(report, pages.worth_page(result))
-    if as_json:
-        emit(json.dumps(result, ensure_ascii=False, allow_nan=False))
-        return
+def show_worth(found: WorthReport) -> None:
+    """Prints what a microsecond, a tail, nines and the network are worth, and carbon by grid."""
     for table in (_moved(found), _nines(found), _network(found), _carbon(found)):
         table.print()
         emit("")
@@ -245,21 +193,12 @@ _SHOWN = 8
 _OPTIONS = 14
 
 
-def serving(scenario: Path, *, sets: Sequence[str], write: Path | None, as_json: bool, quiet: bool) -> None:
-    """Finds the cheapest deployment and prints it, why the others lose, and what the network between pools does.
+def show_serving(planned: PlannedDeployments, write: Path | None, *, quiet: bool) -> None:
+    """Prints the cheapest deployment, why the others lose, and what the network between pools does.
 
     Raises:
-        InputError: The scenario is wrong, or nothing is in time.
+        InputError: Nothing is in time.
     """
-    keep_existing(write, force=True)
-    with Progress(wanted=not quiet) as progress:
-        progress("reading the scenario", 0.0)
-        planned = plan(terminal.scenario(scenario, sets), progress)
-    if write is not None and planned.best_yaml:
-        write_text(write, planned.best_yaml)
-    if as_json:
-        emit(json.dumps(to_json(planned), ensure_ascii=False, allow_nan=False))
-        return
     if planned.found.best is None:
         late = max((one.trial.attainment for one in planned.found.missed), default=0.0)
         raise InputError(

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.collective.synthesis.collectives import collectives
 from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages, msccl_xml
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN, mscclpp_json
 from railyard.collective.synthesis.network import SizeMeaning, read_network
 from railyard.collective.synthesis.search import synthesize as search
 from railyard.collective.synthesis.uneven import COLLECTIVE, read_matrix, slots_bytes, synthesize_uneven
-from railyard.face import signals, terminal
-from railyard.face.terminal import Progress, emit, say
+from railyard.face import terminal
 from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
     from railyard.collective.synthesis.search import Synthesized
+    from railyard.work.scenario.load import Draft
     from railyard.work.study.synthesis import Ground, Played
 
 _ENGINES = ("flow", "packet")
@@ -85,39 +83,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of links, and which of its networks.
-
-    Attributes:
-        links: The file.
-        topology, chassis: Which network, where it holds several.
-        switches: Numbers of nodes, with commas; None: guessed.
-    """
-
-    links: Path
-    topology: str | None
-    chassis: str | None
-    switches: str | None
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The cluster of a scenario.
-
-    Attributes:
-        scenario: The file.
-        sets: Keys that are changed.
-        ranks: The first so many take part; None: all.
-    """
-
-    scenario: Path
-    sets: Sequence[str]
-    ranks: int | None
-    engines: Sequence[str]
-
-
-@dataclass(frozen=True)
-class _Most:
+class FinestSchedule:
     """The finest schedule that is tried.
 
     Attributes:
@@ -129,7 +95,7 @@ class _Most:
     whole: int | None
 
     @staticmethod
-    def of(sends: int, collective: str, ranks: int, most: int | None) -> _Most:
+    def of(sends: int, collective: str, ranks: int, most: int | None) -> FinestSchedule:
         """Refuses to lay down more than files and engines take.
 
         Raises:
@@ -143,11 +109,11 @@ class _Most:
                 found=f"{least:,} messages of {ranks:,} ranks",
                 allowed=f"up to {most:,} messages",
             )
-        return _Most(sends, most)
+        return FinestSchedule(sends, most)
 
 
 @dataclass(frozen=True)
-class _Size:
+class EvenSize:
     """How much a collective moves.
 
     Attributes:
@@ -160,31 +126,35 @@ class _Size:
     ranks: None = None
 
     @staticmethod
-    def of(text: str, collective: str) -> _Size:
+    def of(text: str, collective: str) -> EvenSize:
+        """The size that an option says; refuses nothing and less."""
         try:
             size_bytes = quantities.size(text)
         except InputError as error:
             raise error.located(key="--size") from None
         if size_bytes <= 0:
             raise InputError("a collective moves more than nothing", key="--size", found=text, allowed="such as 1 MB")
-        return _Size(collective, size_bytes)
+        return EvenSize(collective, size_bytes)
 
     def meaning(self, network: LinkNetwork) -> SizeMeaning:
+        """The size in the terms of nccl-tests."""
         return SizeMeaning.of(self.collective, self.buffer_bytes, len(network.ranks))
 
-    def searched(self, network: LinkNetwork, most: _Most, progress: Callable[[float], None]) -> Synthesized:
+    def searched(self, network: LinkNetwork, most: FinestSchedule, progress: Callable[[float], None]) -> Synthesized:
+        """The best schedule that the search finds."""
         size, collective = self.buffer_bytes, self.collective
         return search(network, collective, size, most_sends=most.sends, most_whole=most.whole, progress=progress)
 
 
 @dataclass(frozen=True)
-class _Matrix:
+class UnevenSize:
     """Bytes from rank to rank."""
 
     values: NDArray[np.float64]
 
     @staticmethod
-    def of(path: Path, collective: str) -> _Matrix:
+    def of(path: Path, collective: str) -> UnevenSize:
+        """The matrix of a file; refuses other collectives than an all-to-all."""
         if collective != COLLECTIVE:
             raise InputError(
                 "a matrix is of an all-to-all",
@@ -192,7 +162,7 @@ class _Matrix:
                 found=collective,
                 allowed=f"{COLLECTIVE} with --matrix",
             )
-        return _Matrix(read_matrix(path))
+        return UnevenSize(read_matrix(path))
 
     @property
     def ranks(self) -> int:
@@ -205,85 +175,45 @@ class _Matrix:
         return slots_bytes(self.values)
 
     def meaning(self, network: LinkNetwork) -> SizeMeaning:
+        """The size in the terms of nccl-tests."""
         del network
         return SizeMeaning.of_matrix(self.values)
 
-    def searched(self, network: LinkNetwork, most: _Most, progress: Callable[[float], None]) -> Synthesized:
+    def searched(self, network: LinkNetwork, most: FinestSchedule, progress: Callable[[float], None]) -> Synthesized:
+        """The best schedule that the search finds."""
         return synthesize_uneven(network, self.values, most_sends=most.sends, progress=progress)
 
 
-def synthesize(
-    ground: Table | Machine,
-    files: Files,
-    *,
-    collective: str,
-    size: str | Path,
-    most_sends: int,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Prints how long a synthesized collective takes, what none beats, and what engines make of it.
-
-    Args:
-        ground: On what.
-        files: That are written.
-        collective: Which.
-        size: How much, or the file of a matrix of bytes from rank to rank.
-        most_sends: Of the finest schedule to try.
-        as_json: For programs.
-        quiet: No progress.
+def network_of(links: Path, topology: str | None, chassis: str | None, switches: str | None) -> LinkNetwork:
+    """The network of a table of links.
 
     Raises:
-        InputError: The table, the scenario, a name or a size is wrong.
+        InputError: The table or a name is wrong.
     """
-    signals.ready(once=True)
-    files.check()
-    collectives.get(collective)
-    wanted = _Matrix.of(size, collective) if isinstance(size, Path) else _Size.of(size, collective)
-    place: Ground | None = None
-    if isinstance(ground, Machine):
-        place = _machine(ground, collective, wanted.ranks)
-        network = place.network()
-    else:
-        network = _table(ground, quiet=quiet)
-    laid = MOST_MESSAGES if isinstance(ground, Machine) and ground.engines else None
-    most = _Most.of(most_sends, collective, len(network.ranks), files.most_messages or laid)
-    with Progress(wanted=not quiet) as progress:
-        found = wanted.searched(network, most, lambda share: progress("schedules", share))
-    played: list[Played] = []
-    if place is not None and isinstance(ground, Machine) and ground.engines and not found.stopped:
-        text = msccl_xml(network, found.schedule, collective, found.cut, keeps=found.pieces is None)
-        played = place.played(text, round(wanted.buffer_bytes), ground.engines, found.pieces)
-    files.write(network, found, collective)
-    size_of = wanted.meaning(network)
-    if as_json:
-        plain: dict[str, Any] = {**_plain(found), "collective": collective, "size": asdict(size_of)}
-        emit(json.dumps({**plain, "played": [vars(one) for one in played]} if played else plain))
-    else:
-        _print(network, found, size_of, played)
-    if found.stopped:
-        terminal.so_far("the best schedule so far; finer ones were not tried, and engines did not play it")
+    return read_network(links, topology=topology, chassis=chassis, switches=_numbers(switches))
 
 
-def _table(table: Table, *, quiet: bool) -> LinkNetwork:
-    switches = _numbers(table.switches)
-    network = read_network(table.links, topology=table.topology, chassis=table.chassis, switches=switches)
-    if not quiet and switches is None and network.switch.any():
-        say(f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` says otherwise)")
-    return network
+def guessed(network: LinkNetwork, switches: str | None) -> list[str]:
+    """Which nodes were taken for switches, where nothing said so."""
+    if switches is not None or not network.switch.any():
+        return []
+    return [f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` says otherwise)"]
 
 
-def _machine(machine: Machine, collective: str, ranks: int | None) -> Ground:
-    """Where it is played; `ranks`: for how many it is, where nothing else is asked for."""
+def ground_of(draft: Draft, collective: str, ranks: int | None, engines: Sequence[str]) -> Ground:
+    """The cluster of a scenario, and its first ranks.
+
+    Raises:
+        InputError: There are not so many ranks, or an engine does not play collectives.
+    """
     from railyard.work.study.synthesis import Ground
 
-    wrong = next((name for name in machine.engines if name not in _ENGINES), None)
+    wrong = next((name for name in engines if name not in _ENGINES), None)
     if wrong is not None:
         raise InputError(
             "collectives are played on an engine that sees them", key="--engine", found=wrong, allowed=_ENGINES
         )
-    some = ranks if machine.ranks is None else machine.ranks
-    ground = Ground.of(terminal.scenario(machine.scenario, machine.sets), collective, some)
+    ground = Ground.of(draft, collective, ranks)
     if not 2 <= ground.ranks <= ground.cluster.ranks:
         raise InputError(
             "so many ranks are not there", key="--ranks", found=ground.ranks, allowed=f"2 to {ground.cluster.ranks}"
@@ -303,17 +233,22 @@ def _numbers(text: str | None) -> list[int] | None:
     return [int(word) for word in words]
 
 
-def _plain(found: Synthesized) -> dict[str, float | bool]:
+def plain(found: Synthesized, collective: str, size: SizeMeaning, played: Sequence[Played]) -> dict[str, Any]:
+    """As `--json` prints it."""
     return {
         "finish_us": found.finish_us,
         "lower_bound_us": found.lower_bound_us,
         "solver_s": found.solver_s,
         "steps": found.sends,
         "stopped": found.stopped,
+        "collective": collective,
+        "size": asdict(size),
+        **({"played": [vars(one) for one in played]} if played else {}),
     }
 
 
-def _print(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Sequence[Played]) -> None:
+def show(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Sequence[Played]) -> None:
+    """Prints how long it takes, what none beats, and what engines make of it."""
     finish, kept = found.finish_us, found.kept.sends
     part = "each part" if found.pieces is None else "the heaviest pair"
     table = terminal.Table(["what", "value", "what it means"], right=[1])

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Tag, ValidationError
 
-from railyard.kit.errors import InputError, Problem, causes
+from railyard.kit.errors import InputError, Problem, causes, did_you_mean
 from railyard.measure.result.money import Verdict
 from railyard.measure.result.section import Figures, ProvenanceFigures, Values
-from railyard.measure.result.variants import (
-    BaseVariant,
-    EdgeVariant,
-    FederatedVariant,
-    JobsVariant,
-    LocalVariant,
-    OperateVariant,
-    PipelineVariant,
-    ServedVariant,
-    ServingVariant,
-    StepVariant,
-    TraceVariant,
-    TrafficVariant,
-    TrainingVariant,
-)
+from railyard.measure.result.variants import BaseVariant, variants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,26 +32,22 @@ def kind_of(variant: object) -> str | None:
         return None
     if "serving" in variant:
         return "pipeline" if isinstance(variant["serving"], dict) and "stages" in variant["serving"] else "serving"
-    form = next((key for key in ("trace", "jobs", "operate", "federated", "local", "edge") if key in variant), None)
+    form = next((key for key in variants if key in variant), None)
     if form is not None:
         return form
     return "training" if "step" in variant or "packet" not in variant else "traffic"
 
 
-Variant = Annotated[
-    Annotated[TrainingVariant, Tag("training")]
-    | Annotated[ServingVariant, Tag("serving")]
-    | Annotated[PipelineVariant, Tag("pipeline")]
-    | Annotated[JobsVariant, Tag("jobs")]
-    | Annotated[TraceVariant, Tag("trace")]
-    | Annotated[TrafficVariant, Tag("traffic")]
-    | Annotated[OperateVariant, Tag("operate")]
-    | Annotated[FederatedVariant, Tag("federated")]
-    | Annotated[LocalVariant, Tag("local")]
-    | Annotated[EdgeVariant, Tag("edge")],
-    Discriminator(kind_of),
-]
-"""A variant of any kind of work; another kind adds its file in `variants/` and its line here."""
+if TYPE_CHECKING:
+    Variant = BaseVariant
+else:
+    Variant = Annotated[
+        functools.reduce(operator.or_, (Annotated[record, Tag(name)] for name, record in variants.items())),
+        Discriminator(kind_of),
+    ]
+"""A variant of any kind of work."""
+
+V = TypeVar("V", bound=BaseVariant)
 
 
 class FailedVariant(Figures):
@@ -89,31 +73,21 @@ class Result(Figures):
         default=None, description="variants that did not end well; absent where all did"
     )
 
-    @property
-    def steps(self) -> tuple[StepVariant, ...]:
-        """The variants whose ranks go through a step: training, traces."""
-        return tuple(variant for variant in self.variants if isinstance(variant, StepVariant))
+    def of(self, kind: type[V]) -> tuple[V, ...]:
+        """The variants of a class, such as `StepVariant` or `JobsVariant`."""
+        return tuple(variant for variant in self.variants if isinstance(variant, kind))
 
-    @property
-    def jobs(self) -> tuple[JobsVariant, ...]:
-        """The variants of several jobs that share a cluster."""
-        return tuple(variant for variant in self.variants if isinstance(variant, JobsVariant))
+    def numbered(self, name: str | None) -> int:
+        """The index of a variant; the first if the name is None.
 
-    @property
-    def operated(self) -> tuple[OperateVariant, ...]:
-        """The variants of many jobs for months."""
-        return tuple(variant for variant in self.variants if isinstance(variant, OperateVariant))
-
-    @property
-    def wide(self) -> tuple[FederatedVariant | LocalVariant | EdgeVariant, ...]:
-        """The variants of work outside one hall: clients, sites, edge."""
-        kinds = (FederatedVariant, LocalVariant, EdgeVariant)
-        return tuple(variant for variant in self.variants if isinstance(variant, kinds))
-
-    @property
-    def served(self) -> tuple[ServedVariant, ...]:
-        """The variants that answer requests: services, pipelines."""
-        return tuple(variant for variant in self.variants if isinstance(variant, ServedVariant))
+        Raises:
+            InputError: The name is unknown.
+        """
+        names = [variant.name for variant in self.variants]
+        if name is not None and name not in names:
+            hint = did_you_mean(name, names)
+            raise InputError(f"the run has no variant `{name}`", key="variant", found=name, allowed=names, hint=hint)
+        return 0 if name is None else names.index(name)
 
 
 Document = dict[str, Any]

@@ -1,14 +1,16 @@
-"""Variants of a result, one file a kind of work: the file has the name of the kind in `railyard.work.kinds`."""
+"""Variants of a result: a class for each kind of work, under the name of the kind."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from railyard.kit.registry import Registry
 from railyard.measure.result.distributed import EdgeFigures, FederatedFigures, LocalFigures
-from railyard.measure.result.money import CapexFigures, ErrorRow, HourlyCost, StepPower, TrainingCost
+from railyard.measure.result.money import CapexFigures, ErrorRow, HourlyCost, PowerFigures, StepPower, TrainingCost
 from railyard.measure.result.network import (
     CollectiveRow,
     FaultCost,
@@ -37,6 +39,31 @@ from railyard.measure.result.step import (
     UtilizationFigures,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EIGHT_OF_TEN = 1.2816
+"""Standard deviations of a normal distribution within which eight of ten draws lie."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """The priced parts of a variant, from which other prices of its tokens follow.
+
+    Attributes:
+        capex, power: What it costs to buy, and draws.
+        usd_per_h: Of the whole cluster: low, typical, high.
+        usd_per_mtoken: Of a million tokens.
+    """
+
+    capex: CapexFigures
+    power: PowerFigures
+    usd_per_h: tuple[float, float, float]
+    usd_per_mtoken: Band
+
+
+variants: Registry[type[BaseVariant]] = Registry("kind of work")
+
 
 class BaseVariant(Figures):
     """One variant of a study."""
@@ -51,16 +78,80 @@ class BaseVariant(Figures):
         description="bands of the predicted figures, from left-out measurements; absent where none was validated",
     )
 
+    if TYPE_CHECKING:
+
+        @property
+        def warnings(self) -> tuple[str, ...]:
+            """Known before the figures are believed."""
+
+        @property
+        def digest(self) -> str:
+            """Fingerprint of the run."""
+
+    @property
+    def bill(self) -> Bill | None:
+        """None where it makes no priced tokens."""
+        return None
+
 
 class ComparedVariant(BaseVariant):
-    """A variant that can be ranked."""
+    """A variant that can be ranked; only variants that are ranked by the same figure are compared."""
+
+    by: ClassVar[Literal["step_s", "goodput_rps"]]
+    """Figure that ranks variants without prices."""
 
     bound: bool = Field(description="whether nobody sells its network (`ideal`): a bound of what products reach")
+
+    @property
+    def reach(self) -> float:
+        """What it gets out of its accelerators, more is better: tokens/s of one, steps/s, requests/s in time."""
+        raise NotImplementedError
+
+    @property
+    def rank_value(self) -> float:
+        """The figure `by`, inverted where more is better: the lowest is best."""
+        raise NotImplementedError
+
+    @property
+    def price(self) -> Band | None:
+        """USD per million tokens."""
+        raise NotImplementedError
+
+    @property
+    def felt(self) -> tuple[float, ...]:
+        """What the work feels: steps, or times of answers."""
+        raise NotImplementedError
+
+    @property
+    def may_win(self) -> bool:
+        """Whether its answers are good enough to be ranked."""
+        return True
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds that faults took which ended its job; 0 where it finished."""
+        return 0.0
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """The ranked figure of each seed, s."""
+        return ()
+
+    @property
+    def fabric(self) -> NetworkFigures | None:
+        """Loads of its links; None where they are not known."""
+        return None
+
+    @property
+    def taxed(self) -> tuple[TaxFigures, Sequence[CollectiveRow]] | None:
+        """Its network tax and collectives; None where its time is not cut into computation and network."""
+        return None
 
 
 class StepVariant(ComparedVariant):
     """Ranks that compute and communicate: a training step, or a trace."""
 
+    by = "step_s"
     outcome: Literal["finished", "died", "stalled"] = Field(
         description="died: a fault ended the job, which starts again after the repair; stalled: a fault stopped its "
         "traffic, though nothing is dead, until the job was aborted",
@@ -103,7 +194,48 @@ class StepVariant(ComparedVariant):
             raise ValueError(f"timeline: a track names label {outside[0]}; allowed 0 to {labels - 1}")
         return self
 
+    @property
+    def reach(self) -> float:
+        """Tokens/s of an accelerator; steps/s where it makes no tokens."""
+        return self.utilization.tokens_per_s_per_gpu or 1.0 / self.step.seconds
 
+    @property
+    def rank_value(self) -> float:
+        """Seconds of a step."""
+        return self.step.seconds
+
+    @property
+    def price(self) -> Band | None:
+        """USD per million tokens."""
+        return self.cpmt
+
+    @property
+    def felt(self) -> tuple[float, ...]:
+        """The step, and that of each seed, s."""
+        return (self.step.seconds, *self.step.samples)
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds that faults took which ended its job; 0 where it finished."""
+        return 0.0 if self.outcome == "finished" else math.fsum(fault.lost_s for fault in self.faults or ())
+
+    @property
+    def samples(self) -> tuple[float, ...]:
+        """The step of each seed, s."""
+        return self.step.samples
+
+    @property
+    def fabric(self) -> NetworkFigures:
+        """Loads of its links."""
+        return self.network
+
+    @property
+    def taxed(self) -> tuple[TaxFigures, Sequence[CollectiveRow]]:
+        """Its network tax and collectives."""
+        return self.tax, self.collectives
+
+
+@variants.register("edge")
 class EdgeVariant(BaseVariant):
     """One model answered from several places."""
 
@@ -113,6 +245,7 @@ class EdgeVariant(BaseVariant):
     digest: str = Field(description="fingerprint of the run")
 
 
+@variants.register("federated")
 class FederatedVariant(BaseVariant):
     """Rounds of learning on clients."""
 
@@ -122,6 +255,7 @@ class FederatedVariant(BaseVariant):
     digest: str = Field(description="fingerprint of the run")
 
 
+@variants.register("local")
 class LocalVariant(BaseVariant):
     """Training on sites that meet now and then."""
 
@@ -131,6 +265,7 @@ class LocalVariant(BaseVariant):
     digest: str = Field(description="fingerprint of the run")
 
 
+@variants.register("operate")
 class OperateVariant(BaseVariant):
     """A cluster in time, under one set of rules."""
 
@@ -147,11 +282,44 @@ class OperateVariant(BaseVariant):
 class ServedVariant(ComparedVariant):
     """Requests that were answered, by one model or through stages."""
 
+    by = "goodput_rps"
     serving: ServingFigures = Field(description="what became of the requests")
     warnings: tuple[str, ...] = Field(description="what to know before the figures are believed")
     digest: str = Field(description="fingerprint of the run")
 
+    @property
+    def reach(self) -> float:
+        """Requests/s in time."""
+        return max(self.serving.slo.goodput_rps, 1e-12)
 
+    @property
+    def rank_value(self) -> float:
+        """Seconds between two answers in time."""
+        return 1.0 / self.reach
+
+    @property
+    def price(self) -> Band | None:
+        """USD per million tokens."""
+        return None if self.serving.cpmt is None else self.serving.cpmt.total
+
+    @property
+    def felt(self) -> tuple[float, ...]:
+        """Goodput, and times to the first and each further token."""
+        found = self.serving
+        times = (found.ttft_s.p50, found.ttft_s.p99, found.tpot_s.p50, found.tpot_s.p99)
+        return (found.slo.goodput_rps, *(time or 0.0 for time in times))
+
+    @property
+    def may_win(self) -> bool:
+        """Whether as large a share of requests is in time as was asked for, within what so few requests can tell.
+
+        The share p of n requests has the standard error sqrt(p (1 - p) / n); eight of ten runs lie within 1.28 of them.
+        """
+        slo, count = self.serving.slo, max(self.serving.requests.count, 1)
+        return slo.attainment + EIGHT_OF_TEN * math.sqrt(slo.target * (1.0 - slo.target) / count) >= slo.target
+
+
+@variants.register("serving")
 class ServingVariant(ServedVariant):
     """One model that answers requests."""
 
@@ -160,7 +328,14 @@ class ServingVariant(ServedVariant):
     tax: ServingTax = Field(description="what the scale-out network takes, and next to it scale-up")
     serving: ModelServing = Field(description="what became of the requests")
 
+    @property
+    def bill(self) -> Bill | None:
+        """None where no token was in time."""
+        found, cost = self.serving, self.serving.cpmt
+        return None if cost is None else Bill(found.capex, found.power, cost.usd_per_h.ends, cost.total)
 
+
+@variants.register("pipeline")
 class PipelineVariant(ServedVariant):
     """Stages that requests go through."""
 
@@ -180,6 +355,7 @@ class TraceFigures(Figures):
     lacks: tuple[str, ...] = Field(description="what a complete trace would have said")
 
 
+@variants.register("trace")
 class TraceVariant(StepVariant):
     """A trace: it says nothing of tokens, so cost is by the hour and by the run."""
 
@@ -190,6 +366,7 @@ class TraceVariant(StepVariant):
     cpmt: None = Field(description="a trace makes no tokens")
 
 
+@variants.register("traffic")
 class TrafficVariant(BaseVariant):
     """Given flows, without a model of training."""
 
@@ -197,6 +374,7 @@ class TrafficVariant(BaseVariant):
     packet: PacketFigures = Field(description="what became of the flows")
 
 
+@variants.register("training")
 class TrainingVariant(StepVariant):
     """A training step, what it costs and what would help."""
 
@@ -210,6 +388,15 @@ class TrainingVariant(StepVariant):
     communication: CommunicationFigures | None = Field(
         default=None, description="price of compressing or postponing communication; absent where the job does neither"
     )
+
+    @property
+    def bill(self) -> Bill:
+        """Of the whole cluster."""
+        from railyard.measure.cost.capital import ACCELERATORS
+
+        count = next(row.count for row in self.capex.components if row.name == ACCELERATORS)
+        low, typical, high = (end * count for end in self.cpmt.usd_per_gpu_h.ends)
+        return Bill(self.capex, self.power, (low, typical, high), self.cpmt)
 
 
 class PlacementFigures(Figures):
@@ -299,6 +486,7 @@ class RoundsFigures(Figures):
     agree: bool = Field(description="whether that is less than 1 %")
 
 
+@variants.register("jobs")
 class JobsVariant(BaseVariant):
     """Several jobs on one cluster."""
 

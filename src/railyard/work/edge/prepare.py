@@ -10,6 +10,7 @@ from railyard.cluster.edge.transport import transports
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
+from railyard.work.scenario.section import model_file
 from railyard.work.study import compose
 from railyard.work.study.distributed import HOUR_S, clients_of, preparing
 from railyard.work.study.kind import kinds
@@ -104,7 +105,7 @@ def _serving(draft: Draft, section: EdgeSection, place: PlaceSection, sites: int
     """
     asked = section.requests
     count = max(math.ceil(asked.count / sites), 200)
-    file = compose.model_file(draft.folder, section.model)
+    file = model_file(draft.folder, section.model)
     values = {
         "name": f"serving at {place.name}",
         "seed": draft.scenario.seed,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import EdgeVariant
-from railyard.work.study.cause_words import card_of, matrix, size_words, two_words
-from railyard.work.study.presentation import Presentation, Sheet
+from railyard.work.study.cause_words import card_of, matrix, size_words, tables_of, two_words
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.distributed import PlaceRow
     from railyard.measure.result.reading import Result
-
-
-def _variants(result: Result) -> list[EdgeVariant]:
-    return [one for one in result.variants if isinstance(one, EdgeVariant)]
 
 
 _PLACES = (
@@ -71,17 +67,18 @@ def _place_row(row: PlaceRow, *, chosen: bool) -> tuple[str, ...]:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The tables of a result, the comparison first."""
-    return _of_places(_variants(result))
+    return _of_places(result.of(EdgeVariant))
 
 
 def why(result: Result) -> str:
     """A sentence per variant."""
-    return "\n".join(f"{one.name}: {one.edge.reason}" for one in _variants(result))
+    return "\n".join(f"{one.name}: {one.edge.reason}" for one in result.of(EdgeVariant))
 
 
 def card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
-    return card_of(result, report, [one.edge.reason for one in _variants(result)])
+    return card_of(result, report, [one.edge.reason for one in result.of(EdgeVariant)])
 
 
-PRESENTATION = Presentation(sheets, why, why, card)
+_TABLES = tables_of("places", "each place that may answer", lambda found: found["places"])
+presentations.add("edge", Presentation(sheets, why, why, card, tables=_TABLES))

@@ -9,7 +9,7 @@ from railyard.cluster.edge.transport import transports
 from railyard.kit.schema.bounds import Bounds, limits, more_than
 from railyard.work.scenario.clients import ClientsSection
 from railyard.work.scenario.quantity import SOME_TIME, Flag, Length, Number, Positive, Ratio, Size, Span, Text, Whole
-from railyard.work.scenario.section import Section
+from railyard.work.scenario.section import Section, WorkKey, works
 from railyard.work.serving.section import Lengths, Precision
 
 
@@ -79,3 +79,14 @@ class EdgeSection(Section):
         if twice is not None:
             raise PydanticCustomError("edge", "two places are called `{name}`", {"name": twice})
         return self
+
+
+works.add(
+    "edge",
+    WorkKey(
+        EdgeSection,
+        "A model that answers in a cloud, at sites at the edge, or on the device.",
+        order=80,
+        brings_machines=True,
+    ),
+)

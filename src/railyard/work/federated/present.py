@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import FederatedVariant
-from railyard.work.study.cause_words import DETAILED, card_of, causes_words, first_words, matrix, size_words, two_words
-from railyard.work.study.presentation import Presentation, Sheet
+from railyard.work.study.cause_words import (
+    DETAILED,
+    card_of,
+    causes_words,
+    first_words,
+    matrix,
+    size_words,
+    tables_of,
+    two_words,
+)
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-
-
-def _variants(result: Result) -> list[FederatedVariant]:
-    return [one for one in result.variants if isinstance(one, FederatedVariant)]
 
 
 _CLIENTS = (
@@ -98,12 +103,12 @@ def _biases(variant: FederatedVariant, names: Sequence[str]) -> list[float | Non
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The tables of a result, the comparison first."""
-    return _of_clients(_variants(result))
+    return _of_clients(result.of(FederatedVariant))
 
 
 def why(result: Result) -> str:
     """A sentence per variant, or one that contrasts the best and the worst."""
-    rounds = _variants(result)
+    rounds = result.of(FederatedVariant)
     if len(rounds) == 1:
         return f"{rounds[0].name}: {first_words(rounds[0].federated.causes, 'round')}"
     rate = {one.name: one.federated.server.updates_per_h for one in rounds}
@@ -113,9 +118,14 @@ def why(result: Result) -> str:
 
 def card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
-    figures = [one.federated for one in _variants(result)]
+    figures = [one.federated for one in result.of(FederatedVariant)]
     lines = [f"{one.unit} {numbers.seconds(one.round_s.mean)}, {causes_words(one.causes)}" for one in figures]
     return card_of(result, report, lines)
 
 
-PRESENTATION = Presentation(sheets, why, why, card)
+_TABLES = tables_of(
+    "clients",
+    "each device, link and region: population, there, selected, heard, bias",
+    lambda found: found["participation"]["groups"],
+)
+presentations.add("federated", Presentation(sheets, why, why, card, tables=_TABLES))

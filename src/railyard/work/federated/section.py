@@ -26,7 +26,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, kinds_of
+from railyard.work.scenario.section import Section, WorkKey, kinds_of, works
 
 _Share = Annotated[Ratio, limits(0.0, 1.0)]
 
@@ -152,3 +152,8 @@ class FederatedSection(Section):
             words = "secure aggregation needs a round that is waited for; `{kind}` has none"
             raise PydanticCustomError("federated", words, {"kind": algorithm.kind})
         return self
+
+
+works.add(
+    "federated", WorkKey(FederatedSection, "Learning on clients that keep their data.", order=60, brings_machines=True)
+)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from railyard.collective import CollectivePolicy
     from railyard.engine import Engine, Jitter
     from railyard.graph import TaskGraph
+    from railyard.work.jobs.section import JobSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
-    from railyard.work.scenario.workload import JobSection
     from railyard.work.serving.prepare import ServingJob
     from railyard.work.training.prepare import Prepared
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
-from railyard.measure.result.variants import ServingFigure
-from railyard.work.study.presentation import Presentation, Sheet
+from railyard.measure.result.variants import JobsVariant, ServingFigure
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants import JobRow, JobsVariant, SteppedFigure
+    from railyard.measure.result.variants import JobRow, SteppedFigure
 
 
 HEADINGS = (
@@ -54,14 +54,14 @@ def rows(variant: JobsVariant) -> Iterator[list[str]]:
 def card(result: Result, report: Path | None) -> str:
     """One line per job, and the path of the report."""
     lines = [f"{result.name}: jobs that share a cluster, engine {result.provenance.engine}"]
-    for variant in result.jobs:
+    for variant in result.of(JobsVariant):
         lines += ["  ".join(cells) for cells in rows(variant)]
     return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
 
 
 def why(result: Result) -> str:
     """The job that loses most to the others."""
-    return "\n".join(_most(variant) for variant in result.jobs)
+    return "\n".join(_most(variant) for variant in result.of(JobsVariant))
 
 
 def _most(variant: JobsVariant) -> str:
@@ -84,7 +84,7 @@ def _tax(job: JobRow) -> str:
 
 def explain(result: Result) -> str:
     """Notes below the table: transfers of serving jobs, and whether serving and fabric converged."""
-    return "\n".join(line for variant in result.jobs for line in _notes(variant))
+    return "\n".join(line for variant in result.of(JobsVariant) for line in _notes(variant))
 
 
 def _notes(variant: JobsVariant) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _money(job: JobRow) -> str:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, a row per job."""
-    yield Sheet(HEADINGS, [cells for variant in result.jobs for cells in rows(variant)], right=RIGHT)
+    yield Sheet(HEADINGS, [cells for variant in result.of(JobsVariant) for cells in rows(variant)], right=RIGHT)
 
 
-PRESENTATION = Presentation(sheets, why, explain, card, notes=lambda _result: [])
+presentations.add("jobs", Presentation(sheets, why, explain, card, notes=lambda _result: []))

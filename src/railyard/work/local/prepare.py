@@ -12,10 +12,12 @@ import numpy as np
 
 from railyard.cluster.edge.transport import goodput_bps, transports
 from railyard.kit.errors import InputError
+from railyard.measure.result.variants import StepVariant
 from railyard.model.architecture import model_flops_per_token
 from railyard.work.local.method import methods
 from railyard.work.scenario import load
 from railyard.work.scenario.load import blaming
+from railyard.work.scenario.section import model_file
 from railyard.work.study import compose
 from railyard.work.study.distributed import far_s, preparing, record_of
 
@@ -263,7 +265,7 @@ def simulated_step_s(draft: Draft, section: LocalSection, site: SiteSection) -> 
     from railyard.work.study import study
 
     name = section.model if isinstance(section.model, str) else ""
-    file = compose.model_file(draft.folder, name)
+    file = model_file(draft.folder, name)
     values = {
         "name": f"step at {site.name}",
         "catalog": draft.scenario.catalog,
@@ -281,7 +283,7 @@ def simulated_step_s(draft: Draft, section: LocalSection, site: SiteSection) -> 
     made = load.from_values(values, None)
     alone = load.Draft(made.scenario, made.tree, draft.folder)
     result = study.run(alone, engine="flow", searched=False).result
-    return float(result.steps[0].step.seconds)
+    return float(result.of(StepVariant)[0].step.seconds)
 
 
 def _ends(draft: Draft, number: int, catalog: Catalog) -> Ends:

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 from railyard.kit.quantities import format_rate
 from railyard.measure import numbers
 from railyard.measure.result.variants import LocalVariant
-from railyard.work.study.cause_words import DETAILED, card_of, first_words, matrix, size_words
-from railyard.work.study.presentation import Presentation, Sheet
+from railyard.work.study.cause_words import DETAILED, card_of, first_words, matrix, size_words, tables_of
+from railyard.work.study.presentation import Presentation, Sheet, presentations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-
-
-def _variants(result: Result) -> list[LocalVariant]:
-    return [one for one in result.variants if isinstance(one, LocalVariant)]
 
 
 _SITES = (
@@ -103,12 +99,12 @@ def _sites_row(variant: LocalVariant) -> tuple[str, ...]:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The tables of a result, the comparison first."""
-    return _of_sites(_variants(result))
+    return _of_sites(result.of(LocalVariant))
 
 
 def why(result: Result) -> str:
     """A sentence per variant, or one that contrasts the cheapest and the most expensive."""
-    sites = _variants(result)
+    sites = result.of(LocalVariant)
     if len(sites) == 1:
         return f"{sites[0].name}: {first_words(sites[0].local.causes, 'step')}"
     cheap, dear = (pick(sites, key=lambda one: one.local.cpmt.total.typical) for pick in (min, max))
@@ -123,9 +119,10 @@ def card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
     lines = [
         f"step {numbers.seconds(one.local.step_s)}, computing {numbers.percent(one.local.compute_utilization)}"
-        for one in _variants(result)
+        for one in result.of(LocalVariant)
     ]
     return card_of(result, report, lines)
 
 
-PRESENTATION = Presentation(sheets, why, why, card)
+_TABLES = tables_of("sites", "each site that trains", lambda found: found["sites"])
+presentations.add("local", Presentation(sheets, why, why, card, tables=_TABLES))

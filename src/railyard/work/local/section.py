@@ -21,7 +21,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, kinds_of
+from railyard.work.scenario.section import Section, WorkKey, kinds_of, works
 
 if TYPE_CHECKING:
     MethodSection = Section
@@ -132,3 +132,14 @@ class LocalSection(Section):
                 words = "site `{name}` needs `step` or `mfu`: only models of the catalogue can be simulated"
                 raise PydanticCustomError("local", words, {"name": blind})
         return self
+
+
+works.add(
+    "local",
+    WorkKey(
+        LocalSection,
+        "Training on sites or volunteers that step by themselves and meet now and then.",
+        order=70,
+        brings_machines=True,
+    ),
+)

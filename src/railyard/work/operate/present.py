@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
-from railyard.work.study.presentation import Presentation, Sheet
+from railyard.measure.result.variants import OperateVariant
+from railyard.work.study.presentation import Presentation, ResultTable, Sheet, columns_of, presentations, settings_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.operate import DrawBand, OperateFigures, ServiceRow, SpreadFigures
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants import OperateVariant
 
 LITTLE = 0.0005
 """Share of all time below which 0.0 % is shown."""
@@ -27,18 +27,18 @@ MOST_NOISY = 3
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The tables of a result, the comparison first; details of tenants and sizes if there is one variant."""
-    yield Sheet(HEADINGS, [_row(one) for one in result.operated])
-    yield Sheet(PARTS, [_parts(one) for one in result.operated])
-    names = [part.name for part in result.operated[0].operate.time]
+    yield Sheet(HEADINGS, [_row(one) for one in result.of(OperateVariant)])
+    yield Sheet(PARTS, [_parts(one) for one in result.of(OperateVariant)])
+    names = [part.name for part in result.of(OperateVariant)[0].operate.time]
     yield Sheet(
         ("accelerator time", *names),
-        [(one.name, *(numbers.percent(part.share) for part in one.operate.time)) for one in result.operated],
+        [(one.name, *(numbers.percent(part.share) for part in one.operate.time)) for one in result.of(OperateVariant)],
     )
-    yield from _draws(result.operated)
-    yield from _services(result.operated)
-    if len(result.operated) == 1:
-        yield from _details(result.operated[0].operate)
-    noisy = [(one.name, row) for one in result.operated for row in one.operate.slowed_by[:MOST_NOISY]]
+    yield from _draws(result.of(OperateVariant))
+    yield from _services(result.of(OperateVariant))
+    if len(result.of(OperateVariant)) == 1:
+        yield from _details(result.of(OperateVariant)[0].operate)
+    noisy = [(one.name, row) for one in result.of(OperateVariant) for row in one.operate.slowed_by[:MOST_NOISY]]
     if noisy:
         rows = [(name, row.job, row.by, numbers.short(row.accelerator_hours)) for name, row in noisy]
         yield Sheet(("variant", "job", "most slowed by", "GPU-h lost"), rows)
@@ -216,9 +216,9 @@ def why(result: Result) -> str:
     With several failure draws this is the mean of the draws, and variants are called tied if the 90 % interval of their
     difference over the same draws includes zero.
     """
-    priced = [(cost, one) for one in result.operated if (cost := _cost(one)) is not None]
+    priced = [(cost, one) for one in result.of(OperateVariant) if (cost := _cost(one)) is not None]
     if len(priced) < 2:
-        return "\n".join(f"{_time(one)}; {_drained(one.operate)}" for one in result.operated)
+        return "\n".join(f"{_time(one)}; {_drained(one.operate)}" for one in result.of(OperateVariant))
     (low, best), (high, worst) = min(priced, key=lambda pair: pair[0]), max(priced, key=lambda pair: pair[0])
     tied = [one.name for _, one in priced if one is not best and _tied(best, one)]
     words = f"{_window(best.operate)}: a useful GPU-hour costs ${low:.2f} with {best.name}"
@@ -282,14 +282,26 @@ def _time(variant: OperateVariant) -> str:
 
 def card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
-    lines = [f"{result.name}: {len(result.operated)} runs of many jobs on one cluster"]
+    lines = [f"{result.name}: {len(result.of(OperateVariant))} runs of many jobs on one cluster"]
     lines += [
         f"{one.name} ({_window(one.operate)}): utilization {numbers.percent(one.operate.utilization)}, goodput"
         f" {numbers.percent(one.operate.goodput)},"
         f" ${numbers.band(one.operate.usd.per_useful_accelerator_hour)} a useful GPU-hour"
-        for one in result.operated
+        for one in result.of(OperateVariant)
     ]
     return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
 
 
-PRESENTATION = Presentation(sheets, why, why, card)
+_SINGLE = ("span_s", "jct_s", "queue_s", "slowdown", "finish_time_fairness", "utilization", "goodput", "ettr", "usd")
+_TABLES = {
+    "variants": ResultTable(
+        "one row a variant: the figures to compare",
+        lambda one: [settings_row(one) | columns_of({key: one.operate[key] for key in _SINGLE})],
+    ),
+    "time": ResultTable("where the time of the cluster goes", lambda one: [part.plain() for part in one.operate.time]),
+    "tenants": ResultTable(
+        "each tenant: jobs, waits, GPU time, dollars",
+        lambda one: [columns_of(row.plain()) for row in one.operate.tenants],
+    ),
+}
+presentations.add("operate", Presentation(sheets, why, why, card, tables=_TABLES))

@@ -1,5 +1,6 @@
 """The `operate` section: many jobs on one cluster for months, as `railyard operate` runs them."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -20,7 +21,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section
+from railyard.work.scenario.section import Section, WorkKey, works
 from railyard.work.serving.section import ServingSection
 
 _DAY = 86_400.0
@@ -314,3 +315,10 @@ class OperateSection(Section):
     save_every: Annotated[Count, Bounds(low=1)] = Field(
         default=20_000, description="Events between two saved states, from which a killed run resumes."
     )
+
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """The trace of its jobs."""
+        return {} if self.jobs.trace is None else {self.jobs.trace: folder / self.jobs.trace}
+
+
+works.add("operate", WorkKey(OperateSection, "Jobs that come and go for months: for `railyard operate`.", order=50))

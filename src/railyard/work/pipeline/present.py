@@ -1,5 +1,6 @@
 """Results of pipelines are shown as those of services."""
 
 from railyard.work.serving.present import PRESENTATION
+from railyard.work.study.presentation import presentations
 
-__all__ = ["PRESENTATION"]
+presentations.add("pipeline", PRESENTATION)

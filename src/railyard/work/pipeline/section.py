@@ -1,13 +1,14 @@
 """The scenario's `workload.pipeline`: stages that a request goes through, each on hardware of its own."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.work.scenario.quantity import Count, Flag, Natural, Positive, Rate, Size, Span, Text
-from railyard.work.scenario.section import Section
+from railyard.work.scenario.section import Section, WorkKey, works
 from railyard.work.serving.section import (
     CapacitySection,
     ObjectiveSection,
@@ -218,6 +219,16 @@ class PipelineSection(Section):
             seen.append(name)
         return self
 
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """Those of its requests, and of models and profiles that stages name."""
+        named = [getattr(stage, "model", "") for stage in self.stages.values()]
+        paths = {name: folder / name for name in named if name.endswith(".json") or "/" in name}
+        profiles = [getattr(stage, "profiles", None) for stage in self.stages.values()]
+        paths |= {name: folder / name for name in profiles if name is not None}
+        found = {name: path / "config.json" if path.is_dir() else path for name, path in paths.items() if path.exists()}
+        trace = self.requests.trace
+        return found if trace is None else {trace: folder / trace, **found}
+
 
 def waits_for(stages: Mapping[str, StageSection], name: str) -> tuple[str, ...]:
     """The stages that one waits for: as it says, or the one before it."""
@@ -227,3 +238,6 @@ def waits_for(stages: Mapping[str, StageSection], name: str) -> tuple[str, ...]:
     names = list(stages)
     place = names.index(name)
     return (names[place - 1],) if place else ()
+
+
+works.add("pipeline", WorkKey(PipelineSection, "Stages on different hardware that requests go through.", order=20))

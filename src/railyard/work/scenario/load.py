@@ -43,8 +43,7 @@ class Draft:
     @property
     def kind(self) -> str:
         """Which key of `workload` says what runs."""
-        workload = self.scenario.workload
-        return next(key for key in type(workload).model_fields if getattr(workload, key) is not None)
+        return self.scenario.workload.kind
 
     @property
     def title(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from railyard.kit.errors import InputError
@@ -26,17 +26,18 @@ from railyard.work.scenario.quantity import (
     Time,
     Whole,
 )
-from railyard.work.scenario.section import FaultSection, Section
-from railyard.work.scenario.workload import JobSection, TrainingSection, WorkloadSection
+from railyard.work.scenario.section import FaultSection, Section, works
 
 if TYPE_CHECKING:
     from railyard.work.edge.section import EdgeSection
     from railyard.work.federated.section import FederatedSection
+    from railyard.work.jobs.section import JobSection
     from railyard.work.local.section import LocalSection
     from railyard.work.operate.section import OperateSection
     from railyard.work.pipeline.section import PipelineSection
     from railyard.work.serving.section import ServingSection
     from railyard.work.trace.section import TraceSection
+    from railyard.work.training.section import TrainingSection
 
 
 class LabSection(Section):
@@ -128,6 +129,47 @@ class TuneSection(Section):
     )
 
 
+class _OneOfWorks(Section):
+    """What runs; one of the keys is used."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def kind(self) -> str:
+        """Which key says what runs."""
+        return next(key for key in type(self).model_fields if getattr(self, key) is not None)
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What is below that key; of jobs one section each."""
+        found = getattr(self, self.kind)
+        return found if isinstance(found, tuple) else (found,)
+
+    @model_validator(mode="after")
+    def _one(self) -> _OneOfWorks:
+        keys = tuple(type(self).model_fields)
+        if sum(getattr(self, key) is not None for key in keys) != 1:
+            words = f"one of {', '.join(f'`{key}`' for key in keys)} says what runs"
+            raise PydanticCustomError("workload", words)
+        return self
+
+
+if TYPE_CHECKING:
+    WorkloadSection = _OneOfWorks
+else:
+    WorkloadSection = create_model(
+        "WorkloadSection",
+        __base__=_OneOfWorks,
+        __doc__=_OneOfWorks.__doc__,
+        __module__=__name__,
+        **{
+            name: (key.type | None, Field(default=None, description=key.about))
+            for name, key in sorted(works.items(), key=lambda row: row[1].order)
+        },
+    )
+
 FORMAT = "railyard/1"
 
 
@@ -188,109 +230,67 @@ class Scenario(Section):
 
     @model_validator(mode="after")
     def _machine(self) -> Scenario:
-        given = self.cluster is not None
-        if self.workload.brings_machines and given:
+        given, brings = self.cluster is not None, works.get(self.workload.kind).brings_machines
+        if brings and given:
             words = "clients and sites are the machine here: `cluster` has to be left out"
             raise PydanticCustomError("cluster", words, {"key": "cluster"})
-        if not self.workload.brings_machines and not given:
+        if not brings and not given:
             raise PydanticCustomError("cluster", "the key `cluster` is missing", {"key": "cluster"})
         return self
 
-    @property
-    def federated(self) -> FederatedSection:
-        """Learning on clients.
+    def work(self, kind: str) -> Any:
+        """What is below `workload` under the name of a kind.
 
         Raises:
-            InputError: The scenario has none.
+            InputError: The scenario has work of another kind.
         """
-        if self.workload.federated is None:
-            raise InputError("this needs clients that learn; the scenario has no `federated`", key="workload")
-        return self.workload.federated
+        found = getattr(self.workload, kind)
+        if found is None:
+            message = f"this needs work of the kind `{kind}`; the scenario has no `{kind}`"
+            raise InputError(message, key="workload", found=self.workload.kind, allowed=kind)
+        return found
+
+    @property
+    def federated(self) -> FederatedSection:
+        """Learning on clients."""
+        return cast("FederatedSection", self.work("federated"))
 
     @property
     def local(self) -> LocalSection:
-        """Training on sites.
-
-        Raises:
-            InputError: The scenario has none.
-        """
-        if self.workload.local is None:
-            raise InputError("this needs sites that train; the scenario has no `local`", key="workload")
-        return self.workload.local
+        """Training on sites."""
+        return cast("LocalSection", self.work("local"))
 
     @property
     def edge(self) -> EdgeSection:
-        """Answers near the user.
-
-        Raises:
-            InputError: The scenario has none.
-        """
-        if self.workload.edge is None:
-            raise InputError("this needs a model at the edge; the scenario has no `edge`", key="workload")
-        return self.workload.edge
+        """Answers near the user."""
+        return cast("EdgeSection", self.work("edge"))
 
     @property
     def training(self) -> TrainingSection:
-        """The training job.
-
-        Raises:
-            InputError: The scenario serves requests.
-        """
-        if self.workload.training is None:
-            raise InputError("this needs a training job; the scenario serves requests", key="workload")
-        return self.workload.training
+        """The training job."""
+        return cast("TrainingSection", self.work("training"))
 
     @property
     def serving(self) -> ServingSection:
-        """The serving workload.
-
-        Raises:
-            InputError: The scenario trains.
-        """
-        if self.workload.serving is None:
-            raise InputError("this needs one model that serves; the scenario has no `serving`", key="workload")
-        return self.workload.serving
+        """The serving workload."""
+        return cast("ServingSection", self.work("serving"))
 
     @property
     def trace(self) -> TraceSection:
-        """The trace that is run again.
-
-        Raises:
-            InputError: The scenario has none.
-        """
-        if self.workload.trace is None:
-            raise InputError("this needs a trace; the scenario has no `trace`", key="workload")
-        return self.workload.trace
+        """The trace that is run again."""
+        return cast("TraceSection", self.work("trace"))
 
     @property
     def jobs(self) -> tuple[JobSection, ...]:
-        """The jobs that share the cluster.
-
-        Raises:
-            InputError: The scenario has one job.
-        """
-        if self.workload.jobs is None:
-            raise InputError("this needs several jobs; the scenario has no `jobs`", key="workload")
-        return self.workload.jobs
+        """The jobs that share the cluster."""
+        return cast("tuple[JobSection, ...]", self.work("jobs"))
 
     @property
     def pipeline(self) -> PipelineSection:
-        """The stages that requests go through.
-
-        Raises:
-            InputError: The scenario has none.
-        """
-        if self.workload.pipeline is None:
-            raise InputError("this needs stages; the scenario has no `pipeline`", key="workload")
-        return self.workload.pipeline
+        """The stages that requests go through."""
+        return cast("PipelineSection", self.work("pipeline"))
 
     @property
     def operate(self) -> OperateSection:
-        """The jobs that come and go.
-
-        Raises:
-            InputError: The scenario has none.
-        """
-        if self.workload.operate is None:
-            raise InputError("this needs jobs that come and go; the scenario has no `operate`", key="workload")
-        return self.workload.operate
+        """The jobs that come and go."""
+        return cast("OperateSection", self.work("operate"))

@@ -27,18 +27,64 @@ from railyard.cluster.fabric.fabric import Fabric
 from railyard.cluster.fault.fault import Fault, faults
 from railyard.cluster.topology import topologies
 from railyard.kit import quantities
+from railyard.kit.registry import Registry
 from railyard.kit.schema import bounds
 from railyard.kit.schema.field import FieldRecord, records
 from railyard.work.scenario import quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 class Section(BaseModel):
     """A frozen part of a scenario; keys that it does not know are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """The files that it names, by their name in it; `folder` is that of the scenario."""
+        del folder
+        return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkKey:
+    """A key below `workload` that says what runs; its name is that of the kind of work.
+
+    Attributes:
+        type: Annotation of its value: a `Section`, or a tuple of them.
+        about: What it is, in a sentence.
+        order: Position among the keys.
+        brings_machines: Whether the scenario has no `cluster`, since the work says itself what it runs on.
+    """
+
+    type: Any
+    about: str
+    order: int = 100
+    brings_machines: bool = False
+
+
+works: Registry[WorkKey] = Registry("kind of work", package="railyard.work", part="section")
+
+
+LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
+"""Suffix of a configuration's path: the family whose names it uses, if its type is unknown."""
+
+
+def model_file(folder: Path, name: str) -> Path | None:
+    """The file that describes a model, unless it is in the catalog."""
+    name = LIKE.split(name)[0]
+    path = folder / name
+    if name.endswith(".json") or "/" in name:
+        return path / "config.json" if path.is_dir() else path
+    return None
+
+
+def files_of_model(folder: Path, name: str) -> dict[str, Path]:
+    """The same by the name in the scenario."""
+    path = model_file(folder, name)
+    return {} if path is None else {name: path}
 
 
 SUFFIXES: Mapping[str, Any] = {

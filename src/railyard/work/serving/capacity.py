@@ -333,24 +333,22 @@ class ServedExplanation:
 
 
 def explain(
-    file: Path, result: Result, number: int, *, with_remedies: bool = True, progress: Progress | None = None
+    file: Path, result: Result, variant: str | None, *, with_remedies: bool = True, progress: Progress | None = None
 ) -> ServedExplanation:
     """Explains a variant of a serving run.
 
     Args:
         file: Of the result.
         result: As it was read.
-        number: Of the variant.
+        variant: Name of the variant; None takes the first.
         with_remedies: Whether one more replica of each pool is tried where the run itself has not.
         progress: Told what is being done, and its share from 0 to 1.
 
     Raises:
-        InputError: The scenario beside the result is another one.
+        InputError: There is no such variant, or the scenario beside the result is another one.
     """
-    names = tuple(one.name for one in result.variants)
-    found = result.variants[number]
-    if not isinstance(found, ServedVariant):
-        raise InputError("the variant answers no requests", file=file, key="variant", found=found.name)
+    number, served = result.numbered(variant), result.of(ServedVariant)
+    names, found = tuple(one.name for one in served), served[number]
     if with_remedies and isinstance(found, ServingVariant) and not found.serving.trials:
         found = found.model_copy(update={"serving": _tried(found.serving, _job(file, result, number), progress)})
     return ServedExplanation(result.name, file, names, found)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
-from railyard.measure.result.variants import ServingVariant
-from railyard.measure.verdict import may_be_in_time
+from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
-from railyard.work.study.presentation import Presentation, Sheet
+from railyard.work.study.presentation import WIDTH, Presentation, ResultTable, Sheet, flat, presentations, settings_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from railyard.measure.result.money import ServingCostFigures
     from railyard.measure.result.reading import Result
+    from railyard.measure.result.section import Band
     from railyard.measure.result.serving import (
         CapacityFigures,
         Level,
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
         ServingFigures,
     )
     from railyard.measure.result.step import ServingTax, ServingTaxShares
-    from railyard.measure.result.variants import ServedVariant
+    from railyard.work.serving.capacity import ServedExplanation
+    from railyard.work.study.presentation import Row
 
 HEADINGS = (
     "variant",
@@ -129,13 +132,13 @@ def _pair(values: Percentiles) -> str:
 
 def _in_time(result: Result) -> list[ServedVariant]:
     """Variants that may answer as large a share of the requests in time as was asked for."""
-    return [each for each in result.served if may_be_in_time(each)]
+    return [each for each in result.of(ServedVariant) if each.may_win]
 
 
 def best_variant(result: Result) -> ServedVariant:
     """The variant that leads the comparison: the cheapest in time, or the one with most goodput."""
     name = None if result.verdict is None else result.verdict.leading
-    return next((variant for variant in result.served if variant.name == name), result.served[0])
+    return next((variant for variant in result.of(ServedVariant) if variant.name == name), result.of(ServedVariant)[0])
 
 
 def first_token(variant: ServedVariant, level: Level = "p99") -> str:
@@ -209,13 +212,13 @@ def bottleneck(variant: ServedVariant) -> str:
 def why(result: Result) -> str:
     """What networks take, which variant costs least per token in time, and what its first tokens wait for."""
     best = best_variant(result)
-    if len(result.served) == 1:
+    if len(result.of(ServedVariant)) == 1:
         return "\n".join(filter(None, (taxed(best), first_token(best), bottleneck(best))))
     if unlike := believed.unlike(result):
         return unlike
     cost = best.serving.cpmt
     price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
-    many, good = len(result.served), len(_in_time(result))
+    many, good = len(result.of(ServedVariant)), len(_in_time(result))
     share = f"at least {100 * best.serving.slo.target:g} % of the requests in time"
     among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
     leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
@@ -226,7 +229,7 @@ def why(result: Result) -> str:
 
 def explain(result: Result) -> str:
     """What the first tokens of every variant wait for: percentile by percentile, pool by pool, and what would help."""
-    return "\n".join(line for variant in result.served for line in (variant.name, *explained(variant)))
+    return "\n".join(line for variant in result.of(ServedVariant) for line in (variant.name, *explained(variant)))
 
 
 def explained(variant: ServedVariant) -> list[str]:
@@ -240,7 +243,7 @@ def card(result: Result, report: Path | None) -> str:
     """Eight lines on a run."""
     best = best_variant(result)
     serving = best.serving
-    many = len(result.served)
+    many = len(result.of(ServedVariant))
     cost = serving.cpmt
     lines = [
         f"{result.name}: {many} variant{'s' if many > 1 else ''}, {serving.requests.count} requests",
@@ -260,7 +263,62 @@ def card(result: Result, report: Path | None) -> str:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, a row a variant."""
-    yield Sheet(HEADINGS, [row(variant) for variant in result.served], right=RIGHT)
+    yield Sheet(HEADINGS, [row(variant) for variant in result.of(ServedVariant)], right=RIGHT)
 
 
-PRESENTATION = Presentation(sheets, why, explain, card)
+def _figures(variant: ServedVariant) -> Iterable[Row]:
+    """The figures of a serving run."""
+    serving = variant.serving
+    row = settings_row(variant)
+    for name in ("ttft_s", "tpot_s", "itl_s", "e2e_s", "queue_s"):
+        values: Percentiles = getattr(serving, name)
+        row |= {f"{name}_{level}": value for level, value in values.plain().items()}
+    row |= {
+        "rate_per_s": serving.requests.rate_per_s,
+        "attainment": serving.slo.attainment,
+        "goodput_rps": serving.slo.goodput_rps,
+        "capacity_rps": None if serving.capacity is None else serving.capacity.rate_per_s,
+        "tokens_per_s_per_gpu": serving.throughput.per_gpu,
+        "tokens_per_s_per_user": serving.throughput.per_user,
+        "tokens_per_s_per_mw": serving.throughput.per_mw,
+        "kv_hit_rate": serving.kv.hit_rate,
+        "power_w": serving.power.total_w.typical,
+    }
+    return [row | _prices(serving.cpmt)]
+
+
+def _prices(cost: ServingCostFigures | None) -> Row:
+    names = ("total", "input", "output", "split_input", "split_output")
+    bands: dict[str, Band | None] = {name: None if cost is None else getattr(cost, name) for name in names}
+    return {f"cpmt_{name}_usd": None if band is None else band.typical for name, band in bands.items()}
+
+
+def _explained(found: ServedExplanation, _depth: int, _quiet: bool) -> Iterator[str]:
+    """The queues of a variant, and the pool that limits it."""
+    variant = found.variant
+    yield f"{found.name}: {variant.name}" if variant.name != found.name else found.name
+    yield from explained(variant)
+    if said := bottleneck(variant):
+        yield textwrap.fill(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+_TABLES = {
+    "variants": ResultTable("one row a variant: the figures to compare", _figures),
+    "power": ResultTable("watts by component", lambda one: flat(one.serving.power.components)),
+    "capex": ResultTable("dollars by component", lambda one: flat(one.serving.capex.components)),
+    "cpmt": ResultTable(
+        "cost per million tokens by part",
+        lambda one: flat(() if one.serving.cpmt is None else one.serving.cpmt.breakdown),
+    ),
+    "capacity": ResultTable(
+        "every load that was tried",
+        lambda one: flat(() if one.serving.capacity is None else one.serving.capacity.points),
+    ),
+    "replicas": ResultTable("each replica", lambda one: flat(one.serving.replicas)),
+    "requests": ResultTable(
+        "every request with its latencies (from requests.parquet, first variant)", file="requests.parquet"
+    ),
+}
+PRESENTATION = presentations.add(
+    "serving", Presentation(sheets, why, explain, card, tables=_TABLES, explained=_explained)
+)

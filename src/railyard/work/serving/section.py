@@ -1,5 +1,6 @@
 """The scenario's `workload.serving`: what is asked, by whom it is answered, and what counts as answered in time."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
@@ -21,7 +22,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section
+from railyard.work.scenario.section import Section, WorkKey, files_of_model, works
 
 Decimal = Annotated[float, Strict(), Bounds(above=0), Field(allow_inf_nan=False)]
 Share = Annotated[Ratio, limits(0.0, 1.0)]
@@ -413,3 +414,11 @@ class ServingSection(Section):
     capacity: CapacitySection | None = Field(
         default=None, description="Search for the largest load within the objective; takes about ten runs."
     )
+
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """Those of its model, its requests and the profiles of its software."""
+        named = (self.requests.trace, self.profiles)
+        return files_of_model(folder, self.model) | {name: folder / name for name in named if name is not None}
+
+
+works.add("serving", WorkKey(ServingSection, "A model that answers requests.", order=10))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
+from railyard.measure.result.variants import StepVariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,7 @@ RIGHT = (2, 3, 4, 5, 6, 7, 8)
 
 def rows(result: Result) -> Iterator[list[str]]:
     """Cells under `HEADINGS`, a row for each variant and group of flows; none if there are none."""
-    for variant in result.steps:
+    for variant in result.of(StepVariant):
         for row in () if variant.packet is None else variant.packet.background or ():
             yield [
                 variant.name,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.measure import numbers
-from railyard.work.study.presentation import Sheet
+from railyard.work.study.presentation import ResultTable, Sheet, columns_of, settings_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from railyard.measure.result.distributed import CauseRow, SpreadRow
-    from railyard.measure.result.reading import Result
+    from railyard.measure.result.reading import Result, Variant
+    from railyard.work.study.presentation import Row
 
 _LEAST_SEEN = 0.005
 DETAILED = 2
@@ -64,3 +65,32 @@ def card_of(result: Result, report: Path | None, lines: Sequence[str]) -> str:
     head = f"{result.name}: {many} variant{'s' if many > 1 else ''}"
     named = [f"{one.name}: {line}" for one, line in zip(result.variants, lines, strict=True)]
     return "\n".join([head, *named, f"report      {report if report is not None else 'not written'}"])
+
+
+def _plain_rows(rows: Iterable[Row]) -> list[Row]:
+    found = (columns_of(row) for row in rows)
+    return [{key: value for key, value in row.items() if not isinstance(value, list | tuple)} for row in found]
+
+
+def _causes(variant: Variant) -> list[Row]:
+    found = variant[variant.kind]
+    rows = [{"place": row["name"]} | cause for row in found.get("places", ()) for cause in row["causes"]]
+    return rows or list(found["causes"])
+
+
+def tables_of(name: str, about: str, rows: Callable[[Any], Iterable[Row]]) -> dict[str, ResultTable]:
+    """Tables of distributed work: its figures, the causes of its time, and one more.
+
+    Args:
+        name: Of the further table.
+        about: Its contents.
+        rows: Its rows, given the figures of a variant.
+    """
+    return {
+        "variants": ResultTable(
+            "one row a variant: the figures to compare",
+            lambda one: [settings_row(one) | row for row in _plain_rows([one[one.kind]])],
+        ),
+        "time": ResultTable("where the time goes, by cause", _causes),
+        name: ResultTable(about, lambda one: _plain_rows(rows(one[one.kind]))),
+    }

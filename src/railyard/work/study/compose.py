@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import TYPE_CHECKING, Any
 
 import railyard.catalog as catalogs
@@ -12,7 +11,7 @@ from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario.conditions import communication_of
 from railyard.work.scenario.load import blaming
-from railyard.work.scenario.section import fields_given
+from railyard.work.scenario.section import LIKE, fields_given, model_file
 from railyard.work.training import loading, pace, profiles
 from railyard.work.training.layout import candidates, check, check_fit, domain_use
 from railyard.work.training.likely import Likely, likely, open_keys
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.cluster import ClusterSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
-    from railyard.work.scenario.workload import TrainingSection
+    from railyard.work.training.section import TrainingSection
 
 
 MOST_QUEUE_PAIRS = 4096
@@ -100,8 +99,6 @@ def _beyond(key: str, found: int, most: int) -> InputError:
 
 
 _TRAINING = ("workload", "training")
-# Suffix of a configuration's path: the family whose names it uses, if its type is unknown.
-_LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
 _SEARCHED = frozenset(
     {"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "schedule", "recompute", "recompute_modules"}
 )
@@ -168,15 +165,6 @@ def placed(draft: Draft, cluster: Cluster, catalog: Catalog, use: int) -> Cluste
         return clusters.build(dataclasses.replace(cluster.spec, ranks_per_domain=use), catalog, cluster.placement)
 
 
-def model_file(folder: Path, name: str) -> Path | None:
-    """The file that describes a model, unless it is in the catalog."""
-    name = _LIKE.split(name)[0]
-    path = folder / name
-    if name.endswith(".json") or "/" in name:
-        return path / "config.json" if path.is_dir() else path
-    return None
-
-
 def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
     """A model, from the catalog or from a Hugging Face `config.json`.
 
@@ -186,7 +174,7 @@ def model_of(folder: Path, name: str, catalog: Catalog) -> Model:
     path = model_file(folder, name)
     if path is None:
         return catalog.model(name)
-    like = _LIKE.split(name)[1:]
+    like = LIKE.split(name)[1:]
     if not path.is_file():
         raise InputError("there is no such file", found=path)
     from railyard.catalog.hugging_face import hf_config

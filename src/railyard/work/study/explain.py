@@ -1,16 +1,13 @@
-"""Explains a stored run of any kind: a training step as a tree, a serving run by its queues."""
+"""Checks, estimates and explains work of any kind."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.kit.errors import InputError
-from railyard.measure.result.variants import ServedVariant
-from railyard.work.serving import capacity as serving
 from railyard.work.study import study
 from railyard.work.study.folder import read_result, result_file
 from railyard.work.study.kind import kinds
-from railyard.work.training import explain as training
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,14 +15,9 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
-    from railyard.work.serving.capacity import ServedExplanation
-    from railyard.work.training.explain import Explanation
 
 
 ENGINE = "analytic"
-
-KINDS = ("training",)
-"""Kinds of work with a closed form."""
 
 
 def checked(draft: Draft) -> tuple[str, str]:
@@ -47,12 +39,12 @@ def estimate(draft: Draft) -> Result:
         InputError: The scenario cannot be run, or its kind of work has no closed form.
         SimulationError: The run cannot finish.
     """
-    if draft.kind not in KINDS:
+    if not kinds.get(draft.kind).closed_form:
         raise InputError(
             f"there is no closed form of `{draft.kind}`",
             key="workload",
             found=draft.kind,
-            allowed=KINDS,
+            allowed=[name for name, kind in kinds.items() if kind.closed_form],
             hint="run it: the simulation gives the answer",
         )
     first = kinds.get(draft.kind).expand(draft, ())[0].draft
@@ -66,8 +58,8 @@ def explain(
     variant: str | None = None,
     with_remedies: bool = True,
     progress: Callable[[str, float], None] | None = None,
-) -> Explanation | ServedExplanation:
-    """Explains a run.
+) -> Any:
+    """Explains a run: a training step as a tree, a serving run by its queues.
 
     Args:
         run: Folder of a run, or its `result.json`.
@@ -80,7 +72,5 @@ def explain(
     """
     file = result_file(run)
     result = read_result(file)
-    if all(isinstance(one, ServedVariant) for one in result.variants):
-        number = training.numbered([one.name for one in result.variants], variant)
-        return serving.explain(file, result, number, with_remedies=with_remedies, progress=progress)
-    return training.explain(run, variant=variant, with_remedies=with_remedies, progress=progress)
+    kind = kinds.get(result.variants[0].kind)
+    return kind.explain(file, result, variant, with_remedies=with_remedies, progress=progress)

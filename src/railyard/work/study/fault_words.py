@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
+from railyard.measure.result.variants import StepVariant
 from railyard.work.study.deaths import listed, span
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.network import FaultCost, FaultFigures
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.variants import StepVariant
 
 
 _LEAST_SEEN = 0.0005
@@ -46,11 +46,13 @@ def _parts(cost: FaultCost) -> Iterator[str]:
 
 def opening(result: Result) -> str:
     """First sentence of a result with faults: which jobs die, or how much longer steps are; else empty."""
-    faulty = [one for one in result.steps if one.fault_cost and not (one.bound and len(result.steps) > 1)]
+    faulty = [
+        one for one in result.of(StepVariant) if one.fault_cost and not (one.bound and len(result.of(StepVariant)) > 1)
+    ]
     if not faulty:
         return ""
     dead = [variant for variant in faulty if ended(variant)]
-    if len(result.steps) == 1:
+    if len(result.of(StepVariant)) == 1:
         return f"{_died(faulty[0]) if dead else _slowed(faulty[0])}{_dearer(faulty[0])}"
     if dead:
         return _some_died(dead, _everybody(result, dead))
@@ -59,9 +61,9 @@ def opening(result: Result) -> str:
 
 def _everybody(result: Result, dead: Sequence[StepVariant]) -> str:
     """`every variant: ` if all die, `every variant that can be bought: ` if only a bound survives; else empty."""
-    if len(dead) < sum(not variant.bound for variant in result.steps):
+    if len(dead) < sum(not variant.bound for variant in result.of(StepVariant)):
         return ""
-    return "every variant: " if len(dead) == len(result.steps) else "every variant that can be bought: "
+    return "every variant: " if len(dead) == len(result.of(StepVariant)) else "every variant that can be bought: "
 
 
 def _died(variant: StepVariant) -> str:
@@ -149,7 +151,7 @@ def _all_finished(faulty: Sequence[StepVariant]) -> str:
 def hits(result: Result) -> list[str]:
     """A line for every fault with the affected links of each variant and their share; a warning if these differ."""
     lines = []
-    products = [variant for variant in result.steps if not variant.bound] or list(result.steps)
+    products = [variant for variant in result.of(StepVariant) if not variant.bound] or list(result.of(StepVariant))
     for what in dict.fromkeys(fault.what for variant in products for fault in variant.faults or ()):
         found = [
             (one.name, fault) for one in products for fault in one.faults or () if fault.what == what and fault.tiers

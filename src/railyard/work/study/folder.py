@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.graph import Record
-    from railyard.work.pipeline.section import PipelineSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
 
@@ -247,43 +246,14 @@ def digest_of(path: Path) -> str:
 
 def files_of(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by their name in it."""
-    # Reading a stored run must not import everything that runs one.
-    from railyard.work.jobs.prepare import draft_of
-    from railyard.work.study.compose import model_file
-
     files: dict[str, Path] = {}
-    workload = draft.scenario.workload
-    for number in range(len(workload.jobs or ())):
-        files |= files_of(draft_of(draft, number))
-    of_one = workload.training or workload.serving
-    model = None if of_one is None else model_file(draft.folder, of_one.model)
-    if of_one is not None and model is not None:
-        files[of_one.model] = model
-    served = workload.serving or workload.pipeline
-    if served is not None and served.requests.trace is not None:
-        files[served.requests.trace] = draft.folder / served.requests.trace
-    if workload.serving is not None and workload.serving.profiles is not None:
-        files[workload.serving.profiles] = draft.folder / workload.serving.profiles
-    if workload.operate is not None and workload.operate.jobs.trace is not None:
-        files[workload.operate.jobs.trace] = draft.folder / workload.operate.jobs.trace
-    if workload.trace is not None:
-        files[workload.trace.file] = draft.folder / workload.trace.file
-    if workload.pipeline is not None:
-        files |= _files_of_stages(draft, workload.pipeline)
+    for section in draft.scenario.workload.sections:
+        files |= section.files_in(draft.folder)
     if draft.scenario.collectives.constants is not None:
         files[draft.scenario.collectives.constants] = draft.folder / draft.scenario.collectives.constants
     if draft.scenario.catalog is not None:
         files[draft.scenario.catalog] = draft.folder / draft.scenario.catalog
     return files
-
-
-def _files_of_stages(draft: Draft, pipeline: PipelineSection) -> dict[str, Path]:
-    """The files of models and profiles that stages name."""
-    named = [getattr(stage, "model", "") for stage in pipeline.stages.values()]
-    paths = {name: draft.folder / name for name in named if name.endswith(".json") or "/" in name}
-    profiles = [getattr(stage, "profiles", None) for stage in pipeline.stages.values()]
-    paths |= {name: draft.folder / name for name in profiles if name is not None}
-    return {name: path / "config.json" if path.is_dir() else path for name, path in paths.items() if path.exists()}
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:

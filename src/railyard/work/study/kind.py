@@ -1,6 +1,6 @@
-"""A kind of work as a record of its steps; one file in `study/kinds/` each, imported when a study asks for it.
+"""A kind of work as a record of its steps: `kind.py` in its folder, imported when a study asks for it.
 
-The name of the file is the name of the kind, and the key under `workload` of a scenario.
+The name of the folder is the name of the kind, and the key under `workload` of a scenario (`works`).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
-    from railyard.measure.result.variants import (
-        EdgeVariant,
-        FederatedVariant,
-        JobsVariant,
-        LocalVariant,
-        TraceVariant,
-        TrainingVariant,
-    )
+    from railyard.measure.result.variants import BaseVariant
     from railyard.work.scenario.variants import Variant
     from railyard.work.study.tasks import Control
 
@@ -69,7 +63,7 @@ class Measured(Protocol):
         """Defaults that were chosen because the document did not say."""
 
 
-F = TypeVar("F", bound="TrainingVariant | JobsVariant | TraceVariant | FederatedVariant | LocalVariant | EdgeVariant")
+F = TypeVar("F", bound="BaseVariant")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +125,10 @@ def _nothing(*_: object) -> None:
     """A step that a kind does not have."""
 
 
+def _unexplained(file: Path, *_: object, **_how: object) -> Any:
+    raise InputError("only steps of training and serving runs can be explained", file=file)
+
+
 def _as_it_is(plain: dict[str, Any], _result: Result) -> dict[str, Any]:
     """A document that leaves nothing open for its run to decide."""
     return plain
@@ -166,6 +164,8 @@ class StudyKind(Generic[D, V, P, O, M]):
         parallel: Whether variants run at the same time: engines free the GIL.
         faulty: Whether it supports the scenario's faults; other kinds reject them.
         dated: Whether the result has a date; without one, the same study gives the same bytes.
+        closed_form: Whether the engine `analytic` estimates it in closed form.
+        explain: Explains a variant by its name, given the file of the result and the result; see `study.explain`.
     """
 
     name: str
@@ -184,6 +184,8 @@ class StudyKind(Generic[D, V, P, O, M]):
     parallel: bool = False
     faulty: bool = False
     dated: bool = True
+    closed_form: bool = False
+    explain: Callable[..., Any] = _unexplained
 
     def one(self, prepared: P, place: Path | None, control: Control) -> M:
         """Runs one variant through all steps.
@@ -201,7 +203,7 @@ class StudyKind(Generic[D, V, P, O, M]):
         return self.search(outcome, found, control)
 
 
-kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.work.kinds")
+kinds: Registry[StudyKind[Any, Any, Any, Any, Any]] = Registry("kind of work", package="railyard.work", part="kind")
 
 TRIALS = 10
 """Approximate simulations per variant in addition to its seeds, for the progress bar only."""

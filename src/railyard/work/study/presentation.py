@@ -1,19 +1,23 @@
-"""How results are shown: each kind of work has one record, `PRESENTATION` in its `present.py`.
+"""How results are shown: each kind of work has one record, in the `present.py` of its folder.
 
 Code that shows a result asks `presentation_of` for the record, and never checks the kind of work.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from railyard.measure.result.reading import Result
+    from railyard.measure.result.reading import Result, Variant
+    from railyard.measure.result.section import Figures
+
+    Row = dict[str, object]
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,9 @@ class Sheet:
         return range(1, len(self.headings)) if self.right is None else self.right
 
 
+WIDTH = 80
+"""Columns of explanations."""
+
 MOST_VARIANTS = 24
 """Maximum rows of a notebook's card."""
 
@@ -60,6 +67,45 @@ def warnings(result: Result) -> list[str]:
 
 
 @dataclass(frozen=True)
+class ResultTable:
+    """A table of a result for further computation: `run.time`.
+
+    Attributes:
+        about: Its contents.
+        rows: Rows of one variant.
+        file: Parquet file in the folder of the run that holds it, in place of `rows`.
+    """
+
+    about: str
+    rows: Callable[[Any], Iterable[Row]] = tuple
+    file: str = ""
+
+
+def settings_row(variant: Variant) -> Row:
+    """The settings of a variant as columns."""
+    return {f"set {key}": str(value) for key, value in variant.settings.items()}
+
+
+def flat(sections: Iterable[Figures]) -> Iterable[Row]:
+    """Sections as rows, without those columns that have parts of their own."""
+    return (
+        {key: value for key, value in row.plain().items() if not isinstance(value, list | dict)} for row in sections
+    )
+
+
+def columns_of(values: Row, head: str = "") -> Row:
+    """Sections within sections as columns: `usd_total_low`."""
+    found: Row = {}
+    for key, value in values.items():
+        found |= columns_of(value, f"{head}{key}_") if isinstance(value, dict) else {f"{head}{key}": value}
+    return found
+
+
+def _nothing(*_: object) -> Iterable[str]:
+    return ()
+
+
+@dataclass(frozen=True)
 class Presentation:
     """Presentation of a kind of work.
 
@@ -70,6 +116,8 @@ class Presentation:
         card: A few lines, with the path of the report.
         notes: Notes on the variants.
         html: The inner part of a notebook's card; None: the comparison as a table.
+        tables: Tables of the result by name.
+        explained: Lines and tables of an explanation, given levels of its tree, and whether notes are left out.
     """
 
     sheets: Callable[[Result], Iterable[Sheet]]
@@ -78,12 +126,16 @@ class Presentation:
     card: Callable[[Result, Path | None], str]
     notes: Callable[[Result], list[str]] = warnings
     html: Callable[[Result], str] | None = None
+    tables: Mapping[str, ResultTable] = field(default_factory=dict)
+    explained: Callable[[Any, int, bool], Iterable[str | Sheet]] = _nothing
+
+
+presentations: Registry[Presentation] = Registry("presentation", package="railyard.work", part="present")
 
 
 def presentation_of(result: Result) -> Presentation:
     """The presentation for a result's kind of work."""
-    found: Presentation = import_module(f"railyard.work.{result.variants[0].kind}.present").PRESENTATION
-    return found
+    return presentations.get(result.variants[0].kind)
 
 
 def comparison(result: Result) -> Sheet:

@@ -115,10 +115,7 @@ def result_of(
 
 
 def _warned(variant: Figures, words: Sequence[str]) -> Figures:
-    from railyard.measure.result.variants import TrafficVariant
-
-    written = () if isinstance(variant, TrafficVariant) else variant.warnings
-    return variant.model_copy(update={"warnings": (*words, *written)}) if words else variant
+    return variant.model_copy(update={"warnings": (*words, *variant.warnings)}) if words else variant
 
 
 def each_once(lists: Iterable[Iterable[T]]) -> list[T]:

@@ -16,7 +16,6 @@ from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.cost.assumptions import ENDS, PRICES, Assumptions, End, at, exactly
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.measure.cost.cost import BREAKDOWN, input_end, usd_per_h
-from railyard.measure.result.variants import ServingVariant, TrainingVariant
 from railyard.work.scenario import load, variants
 from railyard.work.study import compose
 
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from railyard.measure.result.money import CapexFigures, PowerFigures
-    from railyard.measure.result.reading import Result, Variant
-    from railyard.measure.result.section import Band
+    from railyard.measure.result.money import CapexFigures
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.variants import Bill
     from railyard.work.scenario.load import Draft
 
 _BOUGHT = {
@@ -121,8 +120,9 @@ def ledgers(result: Result, folder: Path) -> list[PriceLedger]:
     drafts = [one.draft for one in variants.ended(draft, [one.name for one in result.failed or ()])]
     if len(drafts) != len(result.variants):
         raise InputError("the folder holds another scenario than its result", file=folder)
-    found = [_ledger(one, of) for one, of in zip(result.variants, drafts, strict=True)]
-    rows = [row for row in found if row is not None]
+    rows = [
+        _ledger(one.name, of, one.bill) for one, of in zip(result.variants, drafts, strict=True) if one.bill is not None
+    ]
     if not rows:
         raise InputError("no variant of this run makes tokens that have a price", file=folder)
     return rows
@@ -170,23 +170,12 @@ def _line(row: PriceLedger, changes: Mapping[str, float], price: str) -> tuple[f
     return zero, one - zero
 
 
-def _ledger(variant: Variant, draft: Draft) -> PriceLedger | None:
-    if isinstance(variant, TrainingVariant) and variant.cpmt is not None:
-        count = next(row.count for row in variant.capex.components if row.name == ACCELERATORS)
-        hourly = _range(variant.cpmt.usd_per_gpu_h).scaled(count)
-        return _of(variant.name, draft, (variant.capex, variant.power), hourly, variant.cpmt)
-    if isinstance(variant, ServingVariant) and variant.serving.cpmt is not None:
-        money, cost = variant.serving, variant.serving.cpmt
-        return _of(variant.name, draft, (money.capex, money.power), _range(cost.usd_per_h), cost.total)
-    return None
-
-
-def _of(name: str, draft: Draft, bill: tuple[CapexFigures, PowerFigures], hourly: Range, cost: Band) -> PriceLedger:
+def _ledger(name: str, draft: Draft, bill: Bill) -> PriceLedger:
     """The ledger, after checking that an hour costs what it cost in the run."""
-    bought, drawn = bill
+    hourly, cost = Range(*bill.usd_per_h), bill.usd_per_mtoken
     world = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
-    inputs = {key: _bought(bought, parts) for key, parts in _BOUGHT.items()}
-    inputs |= {"it_w": _range(drawn.it_w), "provisioned_w": _range(drawn.provisioned_w)}
+    inputs = {key: _bought(bill.capex, parts) for key, parts in _BOUGHT.items()}
+    inputs |= {"it_w": Range(*bill.power.it_w.ends), "provisioned_w": Range(*bill.power.provisioned_w.ends)}
     inputs |= {key: getattr(world, key) for key in PRICES}
     for end in ENDS:
         if abs(_hour(inputs, end) - at(hourly, end)) > _SAME * at(hourly, end):
@@ -207,7 +196,3 @@ def _hour(inputs: Mapping[str, Range], end: End) -> float:
 def _bought(figures: CapexFigures, names: Iterable[str]) -> Range:
     rows = [row.ends for row in figures.components if row.name in tuple(names)]
     return Range(*(math.fsum(ends) for ends in zip(*rows, strict=True))) if rows else exactly(0.0)
-
-
-def _range(band: Band) -> Range:
-    return Range(*band.ends)

@@ -1,12 +1,13 @@
 """The scenario's `workload.trace`: work that was recorded or written elsewhere."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from railyard.kit.schema.bounds import more_than
 from railyard.work.scenario.quantity import Flops, Number, Positive, Text
-from railyard.work.scenario.section import Section
+from railyard.work.scenario.section import Section, WorkKey, works
 from railyard.work.trace.importer import importers
 
 Scale = Annotated[Number, more_than(0, 1e6)]
@@ -38,3 +39,19 @@ class TraceSection(Section):
     recv_done_trigger: Literal["fire", "ignore"] = Field(
         default="fire", description="What triggers of a connection matrix at the receiver do; htsim ignores them."
     )
+
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """The trace."""
+        return {self.file: folder / self.file}
+
+
+def _file(value: object) -> object:
+    return {"file": value} if isinstance(value, str) else value
+
+
+TraceKey = Annotated[TraceSection, BeforeValidator(_file)]
+
+
+works.add(
+    "trace", WorkKey(TraceKey, "A trace, schedule or matrix that is run again: a file, or its section.", order=30)
+)

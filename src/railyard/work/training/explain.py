@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.engine import Jitter
 from railyard.graph.parquet import read_record
-from railyard.kit.errors import InputError, SimulationError, did_you_mean
+from railyard.kit.errors import InputError, SimulationError
 from railyard.measure import bottleneck
 from railyard.measure.causes import OUTAGE
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.scenario import load
-from railyard.work.study.folder import of_variant, read_result, result_file
+from railyard.work.study.folder import of_variant
 from railyard.work.study.study import prepare
 from railyard.work.training.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.work.training.faults import JobFaults, sorted_out
@@ -119,12 +119,13 @@ class Explanation:
 
 
 def explain(
-    run: Path, *, variant: str | None = None, with_remedies: bool = True, progress: Progress | None = None
+    file: Path, result: Result, variant: str | None, *, with_remedies: bool = True, progress: Progress | None = None
 ) -> Explanation:
-    """Explains a run.
+    """Explains a step.
 
     Args:
-        run: Folder of a run, or its `result.json`.
+        file: Of the result.
+        result: As it was read.
         variant: Name of the variant; None takes the first.
         with_remedies: Whether remedies are simulated; each costs about as much as the run's own step.
         progress: Called with the current activity and the share done, from 0 to 1.
@@ -134,10 +135,8 @@ def explain(
     """
     notify: Progress = progress or (lambda _what, _share: None)
     notify("reading the run", 0.0)
-    file = result_file(run)
-    result = read_result(file)
-    steps = _steps(file, result)
-    number = numbered([one.name for one in steps], variant)
+    steps = result.of(TrainingVariant)
+    number = result.numbered(variant)
     stored = steps[number]
     whole = _job(file, result, number)
     faults = _faults_of(whole)
@@ -165,37 +164,6 @@ def explain(
         remedies=remedies,
         sensitivity=sensitivity,
     )
-
-
-def _steps(file: Path, result: Result) -> list[TrainingVariant]:
-    """The variants of a result of training.
-
-    Raises:
-        InputError: It is another kind of work.
-    """
-    found = [variant for variant in result.variants if isinstance(variant, TrainingVariant)]
-    if len(found) < len(result.variants):
-        raise InputError("only steps of training and serving runs can be explained", file=file)
-    return found
-
-
-def numbered(names: Sequence[str], variant: str | None) -> int:
-    """The index of a variant among names; the first if it is None.
-
-    Raises:
-        InputError: The name is unknown.
-    """
-    if variant is None:
-        return 0
-    if variant not in names:
-        raise InputError(
-            f"the run has no variant `{variant}`",
-            key="variant",
-            found=variant,
-            allowed=names,
-            hint=did_you_mean(variant, names),
-        )
-    return list(names).index(variant)
 
 
 def _job(file: Path, result: Result, number: int) -> Prepared:

@@ -9,18 +9,29 @@ from typing import TYPE_CHECKING
 from railyard.kit.quantities import format_memory
 from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
-from railyard.measure.result.variants import TraceVariant, TrainingVariant
+from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
-from railyard.work.study.presentation import MOST_VARIANTS, Presentation, Sheet, html_head, warnings
+from railyard.work.study.presentation import (
+    MOST_VARIANTS,
+    Presentation,
+    ResultTable,
+    Sheet,
+    flat,
+    html_head,
+    presentations,
+    settings_row,
+    warnings,
+)
+from railyard.work.training.explain_words import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
     from railyard.measure.result.step import TaxShares
-    from railyard.measure.result.variants import StepVariant
+    from railyard.work.study.presentation import Row
 
 
 LEAST_SEEN = 0.0005
@@ -154,7 +165,7 @@ def ports_words(variant: StepVariant) -> str:
 def card(result: Result, report: Path | None) -> str:
     """Eight lines on a run."""
     best = best_variant(result)
-    variants = result.steps
+    variants = result.of(StepVariant)
     title = believed.title(result, "step")
     lines = [
         f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
@@ -190,7 +201,7 @@ def notes(result: Result) -> list[str]:
 
 def explain(result: Result) -> str:
     """Time shares of every variant's step, and what would help."""
-    return "\n\n".join(_explain(variant) for variant in result.steps)
+    return "\n\n".join(_explain(variant) for variant in result.of(StepVariant))
 
 
 def _explain(variant: StepVariant) -> str:
@@ -214,7 +225,7 @@ def _changed(share: float) -> str:
 
 def why(result: Result) -> str:
     """A few sentences: faults, cost of the networks, the best variant and its lead, and what would help it."""
-    variants = result.steps
+    variants = result.of(StepVariant)
     best = best_variant(result)
     if len(variants) == 1:
         return " ".join(filter(None, (faults.opening(result), sentence(best), headline(best))))
@@ -238,7 +249,9 @@ def _taxed(result: Result, best: StepVariant) -> str:
 def compared(result: Result) -> list[StepVariant]:
     """Variants to compare: those that finished and can be bought, otherwise all."""
     names = () if result.verdict is None or result.verdict.leading is None else result.verdict.ranking
-    return [one for one in result.steps if one.name in names and not faults.ended(one)] or list(result.steps)
+    return [one for one in result.of(StepVariant) if one.name in names and not faults.ended(one)] or list(
+        result.of(StepVariant)
+    )
 
 
 def _by_tokens(result: Result, best: StepVariant) -> str:
@@ -347,10 +360,10 @@ def best_variant(result: Result) -> StepVariant:
     """
     verdict = result.verdict
     if verdict is None or verdict.unlike:
-        return result.steps[0]
+        return result.of(StepVariant)[0]
     named = (verdict.leading, *verdict.ranking, verdict.bound)
-    first = next((name for name in named if name), result.steps[0].name)
-    return next(variant for variant in result.steps if variant.name == first)
+    first = next((name for name in named if name), result.of(StepVariant)[0].name)
+    return next(variant for variant in result.of(StepVariant) if variant.name == first)
 
 
 def headline(variant: StepVariant) -> str:
@@ -385,17 +398,16 @@ def layout_rows(variant: StepVariant) -> list[tuple[str, ...]]:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, layouts that `auto` chose among, and background traffic; what faults cost stands first."""
-    rows = [row(variant) for variant in result.steps]
-    if any(variant.fault_cost for variant in result.steps):
-        rows = [
-            [name, faults.cell(variant), *cells] for variant, (name, *cells) in zip(result.steps, rows, strict=True)
-        ]
+    every = result.of(StepVariant)
+    rows = [row(variant) for variant in every]
+    if any(variant.fault_cost for variant in every):
+        rows = [[name, faults.cell(variant), *cells] for variant, (name, *cells) in zip(every, rows, strict=True)]
         yield Sheet([HEADINGS[0], "lost to faults", *HEADINGS[1:]], rows, right=[column + 1 for column in RIGHT])
     else:
         yield Sheet(HEADINGS, rows, right=RIGHT)
-    for variant in () if "runs" in result.scenario else result.steps:  # kept runs were shown with theirs
+    for variant in () if "runs" in result.scenario else every:  # kept runs were shown with theirs
         if lines := layout_rows(variant):
-            yield Sheet(_LAYOUT_HEADINGS, lines, _layout_title(variant, alone=len(result.steps) == 1), right=(1, 2, 3))
+            yield Sheet(_LAYOUT_HEADINGS, lines, _layout_title(variant, alone=len(every) == 1), right=(1, 2, 3))
     if background := list(believed.rows(result)):
         yield Sheet(believed.HEADINGS, background, right=believed.RIGHT)
 
@@ -405,9 +417,9 @@ _MOST_PARTS = 8
 
 def html(result: Result) -> str:
     """A row a variant with a bar, and where the step of the best one goes."""
-    variants = result.steps[:MOST_VARIANTS]
+    variants = result.of(StepVariant)[:MOST_VARIANTS]
     rows = "".join(_html_row(variant) for variant in variants)
-    hidden = len(result.steps) - len(variants)
+    hidden = len(result.of(StepVariant)) - len(variants)
     more = f"<p>and {hidden} more: <code>run.table('variants')</code></p>" if hidden else ""
     head = html_head("variant", "network tax", "", "GPU utilization", "step", "tokens/s per GPU", "$/Mtoken")
     return f"<table>{head}{rows}</table>{more}{_html_parts(best_variant(result))}"
@@ -442,4 +454,66 @@ def _html_parts(variant: StepVariant) -> str:
     return f"<details>{summary}<table>{head}{rows}</table></details>"
 
 
-PRESENTATION = Presentation(sheets, why, explain, card, notes=notes, html=html)
+def _figures(variant: StepVariant) -> Iterable[Row]:
+    low, typical, high = (None, None, None) if variant.cpmt is None else variant.cpmt.ends
+    row = settings_row(variant) | {
+        "step_s": variant.step.seconds,
+        "network_tax": variant.tax.tokens_lost,
+        "scale_up_tax": variant.tax.scale_up.tokens_lost,
+        "gpu_utilization": variant.utilization.gpu,
+        "mfu": variant.utilization.mfu,
+        "tokens_per_s_per_gpu": variant.utilization.tokens_per_s_per_gpu,
+        "jct_s": None if variant.jct is None else variant.jct.seconds,
+        "cpmt_low_usd": low,
+        "cpmt_usd": typical,
+        "cpmt_high_usd": high,
+        "bottleneck": variant.bottleneck.name,
+    }
+    shares: dict[str, float] = {}
+    for part in variant.time:
+        shares[f"share_{part.cause}"] = shares.get(f"share_{part.cause}", 0.0) + part.share
+    return [row | shares]
+
+
+def _tax(variant: StepVariant) -> Iterable[Row]:
+    """A row for each part of the step: what each network takes, and what no network changes."""
+    tax, rows = variant.tax, list[tuple[str | None, str, float]]()
+    for network, lost in (("scale-out", tax), ("scale-up", tax.scale_up)):
+        rows += [(network, cause, share) for cause, share in lost.exposed.items()]
+        rows.append((network, "slowed kernels", lost.slowed_kernels))
+    rows += [(None, cause, share) for cause, share in tax.rest.items()]
+    return [{"network": network, "cause": cause, "share": share} for network, cause, share in rows]
+
+
+def _ranks(variant: StepVariant) -> Iterable[Row]:
+    busy = variant.utilization.per_rank
+    return ({"index": index, "gpu_utilization": value} for index, value in enumerate(busy))
+
+
+_TABLES = {
+    "variants": ResultTable("one row a variant: the figures to compare", _figures),
+    "tax": ResultTable("what each network takes of the step, by cause, and what no network changes", _tax),
+    "time": ResultTable("where the step goes, by cause, communicator and phase", lambda one: flat(one.time)),
+    "ranks": ResultTable("GPU utilization of each rank (sampled beyond 4,096)", _ranks),
+    "tiers": ResultTable("load of each tier of links", lambda one: flat(one.network.tiers)),
+    "links": ResultTable("the most loaded links", lambda one: flat(one.network.hot_links)),
+    "collectives": ResultTable(
+        "each collective: size, algorithm, time alone and as it was", lambda one: flat(one.collectives)
+    ),
+    "memory": ResultTable("memory of each pipeline stage", lambda one: flat(one.memory.rows)),
+    "power": ResultTable("watts by component", lambda one: flat(one.power.components)),
+    "capex": ResultTable("dollars by component", lambda one: flat(one.capex.components)),
+    "cpmt": ResultTable(
+        "cost per million tokens by part", lambda one: flat(() if one.cpmt is None else one.cpmt.breakdown)
+    ),
+    "bottleneck": ResultTable(
+        "what each resource would bring if it were better", lambda one: flat(one.bottleneck.ranking)
+    ),
+    "tasks": ResultTable(
+        "every task of the step with its start and end (from timeline.parquet)", file="timeline.parquet"
+    ),
+}
+PRESENTATION = presentations.add(
+    "training",
+    Presentation(sheets, why, explain, card, notes=notes, html=html, tables=_TABLES, explained=words_of),
+)

@@ -36,7 +36,6 @@ from railyard.model.machine import Machine
 from railyard.model.own_runs import TAIL, expected, noise
 from railyard.work.scenario import load
 from railyard.work.scenario.section import Section, fields_given, keys_of
-from railyard.work.scenario.workload import ParallelismSection, SoftwareOverrides
 from railyard.work.study.compose import written_layout
 from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
@@ -44,6 +43,7 @@ from railyard.work.training.designs import estimate
 from railyard.work.training.layout import check
 from railyard.work.training.pace import place, scatter, traits_of
 from railyard.work.training.parameters import check_precision
+from railyard.work.training.section import ParallelismSection, SoftwareOverrides
 from railyard.work.training.spec import RECOMPUTE_MODULES, Layout, Lora, OwnRun, SoftwareProfile, Training
 
 if TYPE_CHECKING:

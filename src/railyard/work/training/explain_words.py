@@ -1,28 +1,21 @@
-"""`railyard explain`: the tree of a step, by what its leaves were computed, and what each remedy would give."""
+"""The explanation of a step in words: its tree, by what its leaves were computed, and what each remedy would give."""
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from railyard.face.terminal import Progress, Table, emit
 from railyard.measure import numbers
-from railyard.work.serving import present as served
-from railyard.work.serving.capacity import ServedExplanation
-from railyard.work.study import explain as explaining
-from railyard.work.training import present as words
+from railyard.work.study.presentation import WIDTH, Sheet
 from railyard.work.training.explain_leaf import TimeNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from railyard.work.training.explain import Explanation, TriedRemedy
     from railyard.work.training.explain_leaf import Law, TimeTree
 
-WIDTH = 80
 _BAR = 10
 _SMALL = 0.0005
 """Share of the step below which nodes of one parent are shown as one line."""
@@ -31,55 +24,31 @@ _TRACED = 4
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def explain(run: Path, *, variant: str | None, depth: int, remedies: bool, as_json: bool, quiet: bool) -> None:
-    """Prints the explanation of a run.
+def words_of(found: Explanation, depth: int, quiet: bool) -> Iterator[str | Sheet]:
+    """Lines and tables of an explanation.
 
-    Raises:
-        InputError: There is no such run or variant, or its files cannot be read.
+    Args:
+        found: The explanation.
+        depth: Levels of the tree below the step.
+        quiet: Whether notes are left out.
     """
-    with Progress(wanted=not quiet and remedies) as progress:
-        found = explaining.explain(run, variant=variant, with_remedies=remedies, progress=progress)
-    if isinstance(found, ServedExplanation):
-        _served(found, as_json=as_json)
-        return
-    if as_json:
-        emit(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
-        return
-    emit(_head(found))
-    emit("\n".join(tree_lines(found.tree, depth)))
-    emit("")
-    emit("\n".join(_traced(found.tree)))
-    if found.remedies:
-        _remedies(found)
-    if not quiet:
-        for note in found.tree.notes:
-            emit(_wrapped(note))
+    from railyard.work.training.present import sentence
 
-
-def _served(found: ServedExplanation, *, as_json: bool) -> None:
-    if as_json:
-        emit(json.dumps(found.to_json(), ensure_ascii=False, allow_nan=False))
-        return
-    variant = found.variant
-    emit(f"{found.name}: {variant.name}" if variant.name != found.name else found.name)
-    emit("\n".join(served.explained(variant)))
-    said = served.bottleneck(variant)
-    if said:
-        emit(_wrapped(said))
-
-
-def _head(found: Explanation) -> str:
     tree = found.tree
     others = [name for name in found.variants if name != tree.variant]
-    lines = [
-        f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name,
-        f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}",
-        _wrapped(words.sentence(found.variant)),
-    ]
+    yield f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name
+    yield f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}"
+    yield _wrapped(sentence(found.variant))
     if others:
-        lines.append(_wrapped(f"other variants: {', '.join(others)} (--variant NAME)"))
-    lines.append("")
-    return "\n".join(lines)
+        yield _wrapped(f"other variants: {', '.join(others)} (--variant NAME)")
+    yield ""
+    yield from tree_lines(tree, depth)
+    yield ""
+    yield from _traced(tree)
+    if found.remedies:
+        yield from _remedies(found)
+    if not quiet:
+        yield from map(_wrapped, tree.notes)
 
 
 def tree_lines(tree: TimeTree, depth: int) -> list[str]:
@@ -144,34 +113,26 @@ def _traced(tree: TimeTree) -> Iterator[str]:
             yield _wrapped(f"{constant.name} {constant.value}: {constant.source}", indent="           ")
 
 
-def _remedies(found: Explanation) -> None:
-    money = any(tried.cpmt_usd is not None for tried in found.remedies)
-    emit("")
-    table = Table(["remedy, simulated", "step", "gain", "$/Mtoken", "speaks to"], right=(1, 2, 3))
+def _remedies(found: Explanation) -> Iterator[str | Sheet]:
+    yield ""
     possible = [tried for tried in found.remedies if tried.step_s is not None]
-    for tried in possible:
-        table.add(*_row(tried, found))
     if possible:
-        table.print()
-    if money:
-        emit(f"as it is: ${numbers.short(found.variant.cpmt.typical)} per million tokens; - where no price is known")
+        heads = ("remedy, simulated", "step", "gain", "$/Mtoken", "speaks to")
+        yield Sheet(heads, [_row(tried, found) for tried in possible], right=(1, 2, 3))
+    if any(tried.cpmt_usd is not None for tried in found.remedies):
+        yield f"as it is: ${numbers.short(found.variant.cpmt.typical)} per million tokens; - where no price is known"
+    for tried in possible:
+        if tried.assumes:
+            yield _wrapped(f"{tried.name} takes for granted: {tried.assumes}")
     for tried in found.remedies:
-        if tried.assumes and tried.step_s is not None:
-            emit(_wrapped(f"{tried.name} takes for granted: {tried.assumes}"))
-    refused = [tried for tried in found.remedies if tried.step_s is None]
-    for tried in refused:
-        emit(_wrapped(f"not possible: {tried.name}: {tried.reason}"))
-    _sensitivity(found)
-    emit("")
-
-
-def _sensitivity(found: Explanation) -> None:
-    emit("")
-    table = Table(["sensitivity, simulated", "step", "gain", "speaks to"], right=(1, 2))
-    for tried in found.sensitivity:
-        name, step, gain, _, removes = _row(tried, found)
-        table.add(name, step, gain, removes)
-    table.print()
+        if tried.step_s is None:
+            yield _wrapped(f"not possible: {tried.name}: {tried.reason}")
+    yield ""
+    rows = [
+        (name, step, gain, removes) for name, step, gain, _, removes in (_row(one, found) for one in found.sensitivity)
+    ]
+    yield Sheet(("sensitivity, simulated", "step", "gain", "speaks to"), rows, right=(1, 2))
+    yield ""
 
 
 def _row(tried: TriedRemedy, found: Explanation) -> tuple[str, str, str, str, str]:

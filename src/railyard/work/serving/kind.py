@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.work.scenario.variants import expand, resolved
-from railyard.work.serving.capacity import RUN_SHARE, is_worth, with_curve, with_fronts, with_trials
+from railyard.work.serving.capacity import RUN_SHARE, explain, is_worth, with_curve, with_fronts, with_trials
 from railyard.work.serving.measuring import as_served, latencies, measure, objective_of, write_variant
 from railyard.work.serving.prepare import ENGINE, check_engine, crosses, prepare, unlimited
 from railyard.work.study.folder import write_inputs
@@ -97,5 +97,6 @@ SERVING = kinds.add(
         write=_write,
         write_inputs=write_inputs,
         faulty=True,
+        explain=explain,
     ),
 )

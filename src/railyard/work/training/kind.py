@@ -9,6 +9,7 @@ from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study.folder import write_inputs, write_timeline
 from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
+from railyard.work.training.explain import explain
 from railyard.work.training.measuring import measure
 from railyard.work.training.prepare import prepare
 from railyard.work.training.simulate import simulate
@@ -62,5 +63,7 @@ TRAINING = kinds.add(
         write_inputs=write_inputs,
         parallel=True,
         faulty=True,
+        explain=explain,
+        closed_form=True,
     ),
 )

@@ -1,1 +1,0 @@
-"""Kinds of work, one file each: its record is its registration."""
