@@ -2685,7 +2685,7 @@ export interface Result {
   /** where the numbers come from */
   provenance: ProvenanceFigures;
   /** in the order of the comparison */
-  variants: (TrainingVariant | ServingVariant | PipelineVariant | JobsVariant | TraceVariant | TrafficVariant | OperateVariant | FederatedVariant | LocalVariant | EdgeVariant)[];
+  variants: (EdgeVariant | FederatedVariant | JobsVariant | LocalVariant | OperateVariant | PipelineVariant | ServingVariant | TraceVariant | TrafficVariant | TrainingVariant)[];
   /** which variant is best and which are tied with it; absent without a comparison */
   verdict?: Verdict;
   /** variants that did not end well; absent where all did */

@@ -462,6 +462,14 @@ export interface VerbSpec {
   options: OptionSpec[];
 }
 
+/** A view of a run. */
+export interface ViewTitle {
+  /** Its name in the API. */
+  name: string;
+  /** What the page calls it. */
+  title: string;
+}
+
 /** What of a timeline is drawn. */
 export interface Window {
   /** The left edge, microseconds. */

@@ -1,7 +1,7 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
 import type { Answer } from "../answers.gen";
-import type { AnswerRow, Checked, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, OutputRow, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, Window } from "./api.gen";
+import type { AnswerRow, Checked, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, OutputRow, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, ViewTitle, Window } from "./api.gen";
 import { Packed } from "./packed";
 import type { Picture, Result } from "../result.gen";
 import { address } from "../place";
@@ -73,6 +73,9 @@ export const api = {
   stop: (job: string) => ask<QueuedJob>("POST", `/jobs/${name(job)}/stop`, {}),
   runs: () => ask<RunRow[]>("GET", "/runs"),
   result: async (run: string) => checked(await ask<Result>("GET", `/runs/${name(run)}/result`)),
+  views: (run: string) => ask<ViewTitle[]>("GET", `/runs/${name(run)}/views`),
+  tables: (run: string, view: string) => ask<Sheet[]>("GET", `/runs/${name(run)}/views/${name(view)}`),
+  columns: <Head>(run: string, view: string, variant: number) => columns<Head>(`/runs/${name(run)}/views/${name(view)}?variant=${variant}`),
   comparison: async (runs: string[]) => checked(await ask<Result>("GET", `/comparison?${runs.map((run) => `run=${name(run)}`).join("&")}`)),
   records: () => ask<FileRow[]>("GET", "/records"),
   strips: (of: Timed) => ask<Strips>("GET", timed(of, "", {})),
@@ -121,6 +124,15 @@ export interface Schema {
   default?: unknown;
   description?: string;
   type?: string;
+}
+
+/** A table of text. */
+export interface Sheet {
+  title: string;
+  headings: string[];
+  rows: string[][];
+  /** Columns of numbers. */
+  right: number[];
 }
 
 /** Whose hall: that of a variant of a run, of a scenario that has not been run, or of what an answer is about. */

@@ -56,12 +56,21 @@ function Inside({ me, left }: { me: Person; left: () => void }) {
   );
 }
 
+/** Pages of their own that views have: `pages/NAME.tsx` of the view NAME exports `View`. */
+const DRAWN = import.meta.glob<{ View?: ComponentType<{ run: string; view: string }> }>("./pages/*.tsx");
+
+async function drawn(view: string): Promise<ComponentType<{ run: string; view: string }>> {
+  const found = await DRAWN[`./pages/${view}.tsx`]?.();
+  return found?.View ?? (await import("./pages/view")).ViewPage;
+}
+
 function Page({ here, turn, jobs }: { here: string; turn: number; jobs: QueuedJob[] }) {
   if (here.startsWith("/run/")) return <RunPage key={here} run={decodeURIComponent(here.slice(5))} />;
   if (here === "/scenario") return <ScenarioPage jobs={jobs} />;
   if (here.startsWith("/answer/")) return <Late page={() => import("./pages/answer").then((each) => each.AnswerPage)} given={{ answer: decodeURIComponent(here.slice(8)) }} />;
   if (here === "/timeline") return <Late page={() => import("./pages/timeline").then((each) => each.TimelinePage)} given={{}} />;
   if (here === "/requests") return <Late page={() => import("./pages/requests").then((each) => each.RequestsPage)} given={{}} />;
+  if (here === "/view") return <Late key={chosen("view")} page={() => drawn(chosen("view") ?? "")} given={{ run: chosen("run") ?? "", view: chosen("view") ?? "" }} />;
   if (here === "/floor") return <Late page={() => import("./pages/floor").then((each) => each.FloorPage)} given={{}} />;
   if (here === "/ask") return <Late page={() => import("./pages/ask").then((each) => each.AskPage)} given={{ jobs }} />;
   if (here === "/decide") return <Late page={() => import("./pages/decide").then((each) => each.DecidePage)} given={{}} />;

@@ -15,6 +15,7 @@ const isPriced = (variant: Variant): boolean => ("cpmt" in variant && variant.cp
 
 export function RunPage({ run }: { run: string }) {
   const [result] = useLoaded(() => api.result(run), [run]);
+  const [views] = useLoaded(() => api.views(run), [run]);
   if (result.error !== undefined) return <p class="failure">{result.error}. <a href="#/">To the runs</a></p>;
   if (result.value === undefined) return <p class="muted" role="status">reading {run}</p>;
   const { name, provenance, variants } = result.value;
@@ -29,6 +30,7 @@ export function RunPage({ run }: { run: string }) {
         {variants.some(isServing) && !("runs" in result.value.scenario) && <a href={address("/requests", { runs: variants.map((_, number) => (number === 0 ? run : `${run}:${number}`)).slice(0, MOST).join(",") })}>Every request</a>}
         {variants.some(isPriced) && !("runs" in result.value.scenario) && <a href={address("/decide", { runs: run })}>At other prices</a>}
         {variants.some(hasStep) && <a href={address("/floor", { run })}>The hall, from rack to port</a>}
+        {views.value?.map(({ name, title }) => <a href={address("/view", { run, view: name })}>{title}</a>)}
       </p>
       <Files folder={`runs/${run}`} />
       <Findings result={result.value} />

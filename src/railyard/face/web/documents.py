@@ -216,6 +216,13 @@ class FileRow(ApiBody):
     changed: float = Field(description="Seconds since 1970.")
 
 
+class ViewTitle(ApiBody):
+    """A view of a run."""
+
+    name: str = Field(description="Its name in the API.")
+    title: str = Field(description="What the page calls it.")
+
+
 class FileText(ApiBody):
     """A scenario file with its text."""
 

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from railyard.face.web.views import View
     from railyard.work.scenario.load import Draft
 
 
@@ -50,7 +52,7 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
     os.chdir(folder)
     files.limit_memory(int(memory_bytes))
     dispatch.confine(Path(folder))
-    views.shipped()
+    views.items()
     lines.write("{}\n")  # ready: the time of an answer counts from here
     lines.flush()
     for line in sys.stdin:
@@ -67,9 +69,11 @@ def _answer(folder: Path, question: dict[str, Any]) -> str:
     return look(folder, question).model_dump_json()
 
 
-def _seen(view: Callable[[dict[str, Any]], Any], question: dict[str, Any]) -> dict[str, Any]:
+def _seen(view: View, question: dict[str, Any]) -> dict[str, Any]:
     try:
-        found = view(question)
+        found = view.ask(question)
+        if isinstance(found, Iterable) and not isinstance(found, bytes | dict | list):
+            found = [{**vars(sheet), "right": list(sheet.to_right)} for sheet in found]
     except RailyardError as error:
         return {"faults": [fault.model_dump() for fault in faults_of(error)]}
     except MemoryError:

@@ -24,21 +24,20 @@ _TRACED = 4
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def words_of(found: Explanation, depth: int, quiet: bool) -> Iterator[str | Sheet]:
+def words_of(found: Explanation, sentence: str, depth: int, *, quiet: bool) -> Iterator[str | Sheet]:
     """Lines and tables of an explanation.
 
     Args:
         found: The explanation.
+        sentence: What the networks take.
         depth: Levels of the tree below the step.
         quiet: Whether notes are left out.
     """
-    from railyard.work.training.present import sentence
-
     tree = found.tree
     others = [name for name in found.variants if name != tree.variant]
     yield f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name
     yield f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}"
-    yield _wrapped(sentence(found.variant))
+    yield _wrapped(sentence)
     if others:
         yield _wrapped(f"other variants: {', '.join(others)} (--variant NAME)")
     yield ""

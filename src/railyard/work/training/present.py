@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Result
     from railyard.measure.result.step import TaxShares
     from railyard.work.study.presentation import Row
+    from railyard.work.training.explain import Explanation
 
 
 LEAST_SEEN = 0.0005
@@ -490,6 +491,10 @@ def _ranks(variant: StepVariant) -> Iterable[Row]:
     return ({"index": index, "gpu_utilization": value} for index, value in enumerate(busy))
 
 
+def _explained(found: Explanation, depth: int, quiet: bool) -> Iterator[str | Sheet]:
+    return words_of(found, sentence(found.variant), depth, quiet=quiet)
+
+
 _TABLES = {
     "variants": ResultTable("one row a variant: the figures to compare", _figures),
     "tax": ResultTable("what each network takes of the step, by cause, and what no network changes", _tax),
@@ -515,5 +520,5 @@ _TABLES = {
 }
 PRESENTATION = presentations.add(
     "training",
-    Presentation(sheets, why, explain, card, notes=notes, html=html, tables=_TABLES, explained=words_of),
+    Presentation(sheets, why, explain, card, notes=notes, html=html, tables=_TABLES, explained=_explained),
 )

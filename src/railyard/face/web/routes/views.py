@@ -20,6 +20,7 @@ from railyard.face.web.documents import (
     RequestWindow,
     SliceSeen,
     Strips,
+    ViewTitle,
     Window,
 )
 from railyard.face.web.looking import TooSlow
@@ -82,6 +83,25 @@ async def request_rows(asked: Asked, run: str, seen: Annotated[RequestWindow, Qu
     """Some requests with the parts of their time."""
     path = _kept(asked, run, seen.variant, "requests.parquet")
     return await _packed(asked, "request-rows", {"path": path, **seen.model_dump(exclude={"variant"})})
+
+
+@router.get("/runs/{run}/views", response_model=list[ViewTitle])
+async def views_of_run(asked: Asked, run: str) -> Any:
+    """The further views of a run: names and titles."""
+    return await _seen(asked, "views", {"folder": str(_run(asked, run))})
+
+
+@router.get("/runs/{run}/views/{view}", response_model=None, responses=_COLUMNS)
+async def view_of_run(asked: Asked, run: str, view: str, variant: Variant = 0) -> Any:
+    """One of them: tables, or columns that a page of its own draws."""
+    folder = str(_run(asked, run))
+    named = await _seen(asked, "views", {"folder": folder})
+    if isinstance(named, Response):
+        return named
+    if view not in [one["name"] for one in named]:
+        raise HTTPException(404, f"the run has no view `{view[:80]}`")
+    answer = await _ask(asked, view, {"folder": folder, "variant": variant})
+    return answer if isinstance(answer, Response) else answer.get("head") or _columns(answer["packed"])
 
 
 @router.get("/answers/{answer}/hall", response_class=Response, responses=_COLUMNS)
@@ -221,11 +241,13 @@ async def _seen(asked: Asking, verb: str, about: dict[str, Any]) -> Any:
 
 async def _packed(asked: Asking, verb: str, about: dict[str, Any]) -> Response:
     answer = await _ask(asked, verb, about)
-    if isinstance(answer, Response):
-        return answer
+    return answer if isinstance(answer, Response) else _columns(answer["packed"])
+
+
+def _columns(packed: str) -> Response:
     # Compressing megabytes of numbers takes longer than a loopback or a local network takes to carry them.
     plain = {"content-encoding": "identity"}
-    return Response(base64.b64decode(answer["packed"]), media_type="application/octet-stream", headers=plain)
+    return Response(base64.b64decode(packed), media_type="application/octet-stream", headers=plain)
 
 
 async def _ask(asked: Asking, verb: str, about: dict[str, Any]) -> dict[str, Any] | Response:

@@ -1,7 +1,12 @@
-"""What the page draws of runs and clusters: a function with `@view`, and its route in `routes/views.py`."""
+"""What the page shows of runs and clusters: a function with `@view` a file.
+
+A view with a title stands on the page of every run for which `fits` holds. It gives tables (`Sheet`), or columns
+(`packed`) that `frontend/src/ui/pages/NAME.tsx` draws.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.registry import Registry
@@ -9,7 +14,33 @@ from railyard.kit.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    View = Callable[[dict[str, Any]], Any]
+    from railyard.measure.result.reading import Result
+
+
+@dataclass(frozen=True)
+class View:
+    """A view.
+
+    Attributes:
+        ask: Given the question, such as the `folder` of a run and the number of its `variant`: tables, JSON values, or
+            columns as bytes.
+        title: What the page calls it; empty: it has a route and a page of its own.
+        fits: Whether a result has it.
+    """
+
+    ask: Callable[[dict[str, Any]], Any]
+    title: str = ""
+    fits: Callable[[Result], bool] = lambda _result: True
+
 
 views: Registry[View] = Registry("view", package="railyard.face.web.views")
-view = views.register
+
+
+def view(name: str, title: str = "", **how: Any) -> Callable[[Callable[[dict[str, Any]], Any]], Any]:
+    """Registers a function as a view; the arguments are those of `View`."""
+
+    def register(ask: Callable[[dict[str, Any]], Any]) -> Any:
+        views.add(name, View(ask, title, **how))
+        return ask
+
+    return register

@@ -1,0 +1,1 @@
+import{a as e,n as t}from"./jsxRuntime.js";var n=(e,t)=>e!==void 0&&t.every((t,n)=>Object.is(t,e[n]));function r(r,i,a=[]){let[o,s]=e({}),[c,l]=e(0);return t(()=>{let e=!1;return r().then(t=>e||s({value:t,of:i}),t=>e||s(e=>e.value!==void 0&&n(e.of,i)?e:{error:String(t instanceof Error?t.message:t)})),()=>{e=!0}},[...i,...a,c]),[o,()=>l(e=>e+1)]}export{r as t};

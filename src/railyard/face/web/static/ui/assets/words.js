@@ -1,0 +1,1 @@
+import{a as e,t}from"./jsxRuntime.js";function n({value:n,put:r,id:i,list:a,placeholder:o,"aria-describedby":s}){let[c,l]=e();return t(`input`,{id:i,list:a,placeholder:o,"aria-describedby":s,value:c??n,onInput:e=>l(e.currentTarget.value),onChange:e=>{r(e.currentTarget.value.trim()),l(void 0)},onBlur:()=>l(void 0)})}export{n as t};
