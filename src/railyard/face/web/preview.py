@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from railyard.kit.errors import RailyardError
 from railyard.work.scenario import load
 from railyard.work.study import explain
 from railyard.work.study import folder as inputs
+from railyard.work.study.presentation import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,15 +65,18 @@ def main(folder: str, memory_bytes: str, parent: str) -> int:
 def _answer(folder: Path, question: dict[str, Any]) -> str:
     look = _LOOKS.get(question["verb"])
     if look is None:
-        return json.dumps(_seen(views.get(question["verb"]), question), ensure_ascii=False)
+        return json.dumps(_seen(views.get(question["verb"]), question), ensure_ascii=False, default=_plain)
     return look(folder, question).model_dump_json()
+
+
+def _plain(found: Any) -> Any:
+    """Tables of a view as JSON values."""
+    return {**vars(found), "right": list(found.to_right)} if isinstance(found, Sheet) else list(found)
 
 
 def _seen(view: View, question: dict[str, Any]) -> dict[str, Any]:
     try:
         found = view.ask(question)
-        if isinstance(found, Iterable) and not isinstance(found, bytes | dict | list):
-            found = [{**vars(sheet), "right": list(sheet.to_right)} for sheet in found]
     except RailyardError as error:
         return {"faults": [fault.model_dump() for fault in faults_of(error)]}
     except MemoryError:

@@ -8,8 +8,6 @@ from railyard.graph import parquet
 from railyard.work.jobs.measuring import Compared, measure
 from railyard.work.jobs.prepare import prepare
 from railyard.work.jobs.simulate import JobSetRuns
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import MeasuredVariant, StudyKind, kinds
 
 if TYPE_CHECKING:
@@ -41,14 +39,11 @@ JOBS = kinds.add(
     "jobs",
     StudyKind(
         name="jobs",
-        expand=expand,
-        resolved=resolved,
         prepare=prepare,
         engine=lambda shared: shared.engine.name,
         run=_run,
         measure=measure,
         write=_write,
-        write_inputs=write_inputs,
         parallel=True,
         faulty=True,
     ),

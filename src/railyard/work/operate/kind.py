@@ -5,8 +5,6 @@ from __future__ import annotations
 from railyard.work.operate import files
 from railyard.work.operate.measuring import ENGINE, check_engine, measure, simulate
 from railyard.work.operate.prepare import prepare
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 
 OPERATE = kinds.add(
@@ -14,14 +12,11 @@ OPERATE = kinds.add(
     StudyKind(
         name="operate",
         check=check_engine,
-        expand=expand,
-        resolved=resolved,
         prepare=lambda variants, _engine: [prepare(variant) for variant in variants],
         engine=lambda _prepared: ENGINE,
         run=simulate,
         measure=measure,
         write=lambda folder, drawn, _played: files.write(drawn.run, folder),
-        write_inputs=write_inputs,
         faulty=True,
         dated=False,
     ),

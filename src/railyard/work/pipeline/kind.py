@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from railyard.work.pipeline.measuring import measure, objective_of, shown, write_variant
 from railyard.work.pipeline.model_stage import prepare
-from railyard.work.scenario.variants import expand, resolved
 from railyard.work.serving.capacity import RUN_SHARE, explain, with_curve, with_fronts
 from railyard.work.serving.prepare import ENGINE, check_engine
-from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:
@@ -66,8 +64,6 @@ PIPELINE = kinds.add(
     StudyKind(
         name="pipeline",
         check=check_engine,
-        expand=expand,
-        resolved=resolved,
         prepare=prepare,
         engine=lambda _job: ENGINE,
         run=_run,
@@ -75,7 +71,6 @@ PIPELINE = kinds.add(
         search=_search,
         relate=with_fronts,
         write=_write,
-        write_inputs=write_inputs,
         explain=explain,
     ),
 )

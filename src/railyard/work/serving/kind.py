@@ -6,11 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.work.scenario.variants import expand, resolved
 from railyard.work.serving.capacity import RUN_SHARE, explain, is_worth, with_curve, with_fronts, with_trials
 from railyard.work.serving.measuring import as_served, latencies, measure, objective_of, write_variant
 from railyard.work.serving.prepare import ENGINE, check_engine, crosses, prepare, unlimited
-from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:
@@ -86,8 +84,6 @@ SERVING = kinds.add(
     StudyKind(
         name="serving",
         check=check_engine,
-        expand=expand,
-        resolved=resolved,
         prepare=prepare,
         engine=lambda _job: ENGINE,
         run=_run,
@@ -95,7 +91,6 @@ SERVING = kinds.add(
         search=_search,
         relate=with_fronts,
         write=_write,
-        write_inputs=write_inputs,
         faulty=True,
         explain=explain,
     ),

@@ -19,9 +19,7 @@ from railyard.measure.result.distributed import CauseRow, CostFigures, SpreadRow
 from railyard.measure.result.section import Band, NamedBand
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
-from railyard.work.scenario.variants import expand, resolved
 from railyard.work.study import compose
-from railyard.work.study.folder import write_inputs
 from railyard.work.study.kind import F, MeasuredVariant, StudyKind
 from railyard.work.study.provenance import Memo
 
@@ -393,14 +391,11 @@ def distributed_kind(
     return StudyKind(
         name=name,
         check=_refuse_engine,
-        expand=expand,
-        resolved=resolved,
         prepare=prepare,
         engine=lambda _job: engine,
         run=run,
         measure=measure,
         write=write,
-        write_inputs=write_inputs,
     )
 
 

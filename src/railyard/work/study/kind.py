@@ -129,6 +129,29 @@ def _unexplained(file: Path, *_: object, **_how: object) -> Any:
     raise InputError("only steps of training and serving runs can be explained", file=file)
 
 
+def _expand(draft: Any, varies: Sequence[str]) -> Sequence[Any]:
+    """The variants of a scenario."""
+    from railyard.work.scenario.variants import (
+        expand,  # it reads sections of kinds, which may stand next to this record
+    )
+
+    return expand(draft, varies)
+
+
+def _resolved(draft: Any, varies: Sequence[str]) -> dict[str, Any]:
+    """A scenario as plain values, with its comparison."""
+    from railyard.work.scenario.variants import resolved
+
+    return resolved(draft, varies)
+
+
+def _write_inputs(folder: Path, plain: dict[str, Any], variants: Sequence[Any]) -> None:
+    """The scenario, and the files that it names."""
+    from railyard.work.study.folder import write_inputs
+
+    write_inputs(folder, plain, variants)
+
+
 def _as_it_is(plain: dict[str, Any], _result: Result) -> dict[str, Any]:
     """A document that leaves nothing open for its run to decide."""
     return plain
@@ -150,8 +173,6 @@ class StudyKind(Generic[D, V, P, O, M]):
 
     Attributes:
         check: Rejects a requested engine that cannot run this work.
-        expand: The variants of a document, with `key=a,b,c` in place of its own comparison.
-        resolved: The document as plain values with the same comparison; names the folder.
         prepare: Prepares all variants, given them and the requested engine; every input error is raised here.
         engine: Name of the engine that runs a prepared variant.
         run: Simulates one variant.
@@ -159,6 +180,8 @@ class StudyKind(Generic[D, V, P, O, M]):
         search: Further runs that the document asks for, such as its capacity, added to the figures.
         relate: Adds what only all variants together show.
         write: Writes tables and traces of one variant into its folder.
+        expand: The variants of a document, with `key=a,b,c` in place of its own comparison.
+        resolved: The document as plain values with the same comparison; names the folder.
         settled: The document with the run's decisions (such as a searched layout) written out.
         write_inputs: Writes the document and the files that it names into the folder of the run.
         parallel: Whether variants run at the same time: engines free the GIL.
@@ -169,15 +192,15 @@ class StudyKind(Generic[D, V, P, O, M]):
     """
 
     name: str
-    expand: Callable[[D, Sequence[str]], Sequence[V]]
-    resolved: Callable[[D, Sequence[str]], dict[str, Any]]
     prepare: Callable[[Sequence[V], str | None], Sequence[P]]
     engine: Callable[[P], str]
     run: Callable[[P, Control], O]
     measure: Callable[[O], M]
     write: Callable[[Path, O, M], None]
+    expand: Callable[[D, Sequence[str]], Sequence[V]] = _expand
+    resolved: Callable[[D, Sequence[str]], dict[str, Any]] = _resolved
     settled: Callable[[dict[str, Any], Result], dict[str, Any]] = _as_it_is
-    write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _nothing
+    write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _write_inputs
     check: Callable[[D, str | None], None] = _nothing
     search: Callable[[O, M, Control], M] = _as_measured
     relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.folder import write_inputs, write_timeline
+from railyard.work.study.folder import write_timeline
 from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
 from railyard.work.trace.prepare import prepare
 from railyard.work.trace.simulate import measure, simulate
@@ -32,14 +31,11 @@ TRACE = kinds.add(
     "trace",
     StudyKind(
         name="trace",
-        expand=expand,
-        resolved=resolved,
         prepare=prepare,
         engine=lambda job: job.engine.name,
         run=_run,
         measure=measure,
         write=_write,
-        write_inputs=write_inputs,
         parallel=True,
         faulty=True,
     ),

@@ -54,5 +54,6 @@ TRAFFIC = kinds.add(
         run=_run,
         measure=lambda sent: MeasuredTraffic(sent.traffic, sent.report),
         write=_write,
+        write_inputs=lambda *_: None,
     ),
 )

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.remedies.layouts import PARALLELISM
-from railyard.work.scenario.variants import expand, resolved
-from railyard.work.study.folder import write_inputs, write_timeline
+from railyard.work.study.folder import write_timeline
 from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
 from railyard.work.training.explain import explain
 from railyard.work.training.measuring import measure
@@ -52,15 +51,12 @@ TRAINING = kinds.add(
     "training",
     StudyKind(
         name="training",
-        expand=expand,
-        resolved=resolved,
         prepare=prepare,
         engine=lambda job: job.engine.name,
         run=_run,
         measure=measure,
         write=_write,
         settled=_settled,
-        write_inputs=write_inputs,
         parallel=True,
         faulty=True,
         explain=explain,

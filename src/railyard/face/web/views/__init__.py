@@ -7,6 +7,7 @@ A view with a title stands on the page of every run for which `fits` holds. It g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.registry import Registry
@@ -34,6 +35,13 @@ class View:
 
 
 views: Registry[View] = Registry("view", package="railyard.face.web.views")
+
+
+def result_of(question: dict[str, Any]) -> Result:
+    """The result of the run that a question is about."""
+    from railyard.work.study.folder import read_result  # it reads scenarios, whose sections a user's file may add
+
+    return read_result(Path(question["folder"]) / "result.json")
 
 
 def view(name: str, title: str = "", **how: Any) -> Callable[[Callable[[dict[str, Any]], Any]], Any]:

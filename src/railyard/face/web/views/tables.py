@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web.views import view, views
-from railyard.work.study.folder import read_result
+from railyard.face.web.views import result_of, view, views
 from railyard.work.study.presentation import presentation_of, presentations
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 @view("views")
 def titles(question: dict[str, Any]) -> list[dict[str, str]]:
     """The views of a run: names and titles."""
-    result = read_result(Path(question["folder"]) / "result.json")
+    result = result_of(question)
     return [{"name": name, "title": one.title} for name, one in views.items() if one.title and one.fits(result)]
 
 
@@ -30,5 +28,5 @@ def _is_presented(result: Result) -> bool:
 @view("tables", "As tables", fits=_is_presented)
 def tables(question: dict[str, Any]) -> Iterable[Sheet]:
     """The comparison of a run, and its further tables."""
-    result = read_result(Path(question["folder"]) / "result.json")
+    result = result_of(question)
     return presentation_of(result).sheets(result)

@@ -1,0 +1,113 @@
+"""A kind of work is one folder: scenario section, builder, measures, result and presentation; a page view is one file.
+
+The folder `drill` is installed as a package of its own, and used from the command line, Python and the page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.face.web.server import running
+
+from railyard.kit.plugins import VARIABLE
+
+FOLDER = Path(__file__).parent / "drill"
+SCENARIO = """\
+name: fire
+cluster: {accelerators: 16, server: hgx-h100, back_end: {topology: leaf-spine, fabric: roce}}
+workload: {drill: {size: 1 GB}}
+"""
+VIEW = '''
+"""Who gets the file when."""
+
+from railyard.face.web.views import result_of, view
+from railyard.work.study.presentation import Sheet
+
+
+@view("turns", "Whose turn it is", fits=lambda result: result.variants[0].kind == "drill")
+def turns(question):
+    """A row an accelerator."""
+    variant = result_of(question).variants[0]
+    rows = [(str(rank), f"{rank * variant.drill.each_s:g} s") for rank in range(3)]
+    return [Sheet(("accelerator", "from"), rows, "turns")]
+'''
+PYTHON = """
+import railyard
+run = railyard.run("fire.yaml", out=None)
+print(run.result.variants[0].drill.seconds, list(run.tables))
+print(run.explain())
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's folder with a scenario; the package and the view are installed."""
+    site, plugins = tmp_path / "site", tmp_path / "plugins"
+    shutil.copytree(FOLDER, site / "railyard_drill")
+    about = site / "railyard_drill-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: railyard-drill\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[railyard.plugins]\ndrill = railyard_drill\n")
+    plugins.mkdir()
+    (plugins / "turns.py").write_text(VIEW)
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.setenv(VARIABLE, str(plugins))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "fire.yaml").write_text(SCENARIO)
+    return tmp_path / "mine"
+
+
+def python(folder: Path, *command: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=os.environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_one_folder_adds_a_kind_of_work(folder):
+    """1 GB over 400 Gb/s takes 20 ms, 16 times 320 ms; over 200 Gb/s twice as long."""
+    compared = python(folder, "-m", "railyard", "compare", "fire.yaml", "--vary", "workload.drill.size=1 GB,2 GB")
+    assert "0.32 s" in compared
+    assert "0.64 s" in compared
+    assert "the last one has it after 0.32 s" in compared
+    document = json.loads(python(folder, "-m", "railyard", "run", "fire.yaml", "--out", "alone", "--json", "-q"))
+    assert document["variants"][0]["drill"] == {"seconds": pytest.approx(0.32), "each_s": pytest.approx(0.02)}
+    (written,) = folder.glob("alone/fire-*/**/drill.txt")
+    assert float(written.read_text()) == pytest.approx(0.32)
+    wrong = python(folder, "-m", "railyard", "run", "fire.yaml", "--set", "workload.drill.sise=2", code=2)
+    assert "did you mean `size`" in wrong
+    assert "`drill`" in python(folder, "-m", "railyard", "run", "fire.yaml", "--set", "workload.trace=x.cm", code=2)
+    assert "drill" in json.loads(python(folder, "-m", "railyard", "schema"))["$defs"]["WorkloadSection"]["properties"]
+    said = python(folder, "-c", PYTHON).splitlines()
+    assert said == ["0.32 ['variants', 'sources']", "the last one has it after 0.32 s"]
+
+
+def test_one_file_adds_a_view_and_the_page_shows_both(folder):
+    python(folder, "-m", "railyard", "run", "fire.yaml", "-q")
+    with running(folder) as server:
+        (row,) = server.ask("GET", "/runs")
+        assert row["sentence"] == "the last one has it after 0.32 s"
+        run = row["run"]
+        assert server.ask("GET", f"/runs/{run}/views") == [
+            {"name": "tables", "title": "As tables"},
+            {"name": "turns", "title": "Whose turn it is"},
+        ]
+        (table,) = server.ask("GET", f"/runs/{run}/views/tables")
+        assert table["rows"] == [["fire", "0.32 s", "0.02 s"]]
+        assert server.ask("GET", f"/runs/{run}/views/turns") == [
+            {
+                "title": "turns",
+                "headings": ["accelerator", "from"],
+                "rows": [["0", "0 s"], ["1", "0.02 s"], ["2", "0.04 s"]],
+                "right": [1],
+            }
+        ]
+    files = list((folder.parent / "plugins").rglob("*.py"))
+    assert len(files) == 1, "two where the page draws it: `frontend/src/ui/pages/turns.tsx`"
