@@ -13,6 +13,7 @@ from tests.fuzz.scenarios import BASES, places, put
 from railyard import catalog
 from railyard.ask.observe.answer import cluster_of
 from railyard.catalog.store import KINDS
+from railyard.face import api
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.kit.schema.field import records
@@ -20,7 +21,10 @@ from railyard.work.operate.prepare import prepare as prepare_operation
 from railyard.work.scenario import load, override, variants
 from railyard.work.scenario.packet import mix
 from railyard.work.scenario.problems import known
+from railyard.work.study import compose
+from railyard.work.study.folder import files_of
 from railyard.work.study.study import prepare
+from railyard.work.training.conditions import engine_of
 
 SRC = Path(__file__).parents[3] / "src" / "railyard"
 TRAINING = "workload.training"
@@ -171,6 +175,29 @@ def test_what_no_cluster_has_is_a_warning_with_its_source(key, value, words):
     assert problem.key == key
     assert words in problem.message
     assert not load.from_values(BASES["training"]).unusual
+
+
+def test_settings_of_packets_on_another_engine_are_a_warning():
+    changes = {"packet.set": {"marking_low": "100 kB"}}
+    draft = load.from_values(BASES["training"], changes)
+    assert draft.ignored("packet") == []
+    (problem,) = draft.ignored("flow")
+    assert problem.headline() == "packet.set: the engine `flow` has no packets, so this changes nothing"
+    found = api.run(draft.scenario, engine="analytic", out=None).result.variants[0].warnings
+    assert found[0] == problem.headline().replace("flow", "analytic")
+
+
+def test_a_scenario_mixes_its_fabric_of_packets_in_a_file(tmp_path):
+    """The file lies next to the scenario; it goes into the folder of the run."""
+    (tmp_path / "mine.yaml").write_text("name: mine\nbase: roce\nmtu_bytes: 2000\n")
+    made = load.from_values(BASES["training"], {"packet.fabric": "mine.yaml"})
+    draft = load.Draft(made.scenario, made.tree, tmp_path)
+    cluster = compose.cluster_of(draft, compose.catalog_of(draft))
+    assert engine_of(draft, cluster, "packet").settings.mtu_bytes == 2000
+    assert files_of(draft)["mine.yaml"] == tmp_path / "mine.yaml"
+    (tmp_path / "mine.yaml").write_text("base: roce\nload_balancing: user:evil.py:Evil\n")
+    with pytest.raises(InputError, match="would run Python"):
+        engine_of(draft, cluster, "packet")
 
 
 def test_a_range_of_prices_is_looked_at_end_by_end():

@@ -60,6 +60,10 @@ class Draft:
         """What is allowed in it and that no known cluster has, with its place."""
         return list(problems.unusual(self.scenario, self.tree))
 
+    def ignored(self, engine: str) -> list[Problem]:
+        """What an engine does not look at although it is written, with its place."""
+        return list(problems.ignored(self.scenario, self.tree, engine))
+
     def changed(self, changes: Mapping[str, Node]) -> Draft:
         """The same with other values under dotted keys.
 

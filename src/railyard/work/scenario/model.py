@@ -29,6 +29,8 @@ from railyard.work.scenario.quantity import (
 from railyard.work.scenario.section import FaultSection, Section, works
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from railyard.work.edge.section import EdgeSection
     from railyard.work.federated.section import FederatedSection
     from railyard.work.jobs.section import JobSection
@@ -73,7 +75,9 @@ class PacketSection(Section):
     """How `--engine packet` runs a step."""
 
     fabric: Text | None = Field(
-        default=None, description="Parts and constants by name, as `railyard packet --fabric`; the cluster's fabric."
+        default=None,
+        description="A fabric's name, or a YAML file that mixes one, relative to the scenario, as `railyard packet"
+        " --fabric`; the cluster's fabric when left out.",
     )
     set: dict[Text, Text] = Field(
         default_factory=dict,
@@ -99,6 +103,12 @@ class PacketSection(Section):
     online: Flag = Field(
         default=False, description="Constants of DCQCN follow marks and pauses while the step runs; RoCE alone."
     )
+
+    def files_in(self, folder: Path) -> dict[str, Path]:
+        """The file that mixes its fabric."""
+        from railyard.work.scenario.packet.mix import is_mix
+
+        return {self.fabric: folder / self.fabric} if self.fabric is not None and is_mix(self.fabric) else {}
 
 
 class TuneSection(Section):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic.fields import FieldInfo
 
+    from railyard.work.scenario.model import Scenario
+
 MOST = 50
 """Faults of one file that are shown; more are counted."""
 
@@ -142,6 +144,14 @@ def unusual(section: BaseModel, root: Node, path: tuple[str, ...] = ()) -> Itera
             words = [limit.unusual(leaf) for limit in limits if isinstance(leaf, int | float)]
             node, walked = locate(root, place)
             yield from (node.problem(text, key=".".join(walked)) for text in words if text is not None)
+
+
+def ignored(scenario: Scenario, root: Node, engine: str) -> Iterator[Problem]:
+    """Settings of packets that another engine does not look at, each with its place."""
+    for name in ("fabric", "set"):
+        if engine != "packet" and getattr(scenario.packet, name):
+            node, _ = locate(root, ("packet", name))
+            yield node.problem(f"the engine `{engine}` has no packets, so this changes nothing", key=f"packet.{name}")
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:

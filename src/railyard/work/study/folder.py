@@ -247,7 +247,7 @@ def digest_of(path: Path) -> str:
 def files_of(draft: Draft) -> dict[str, Path]:
     """The files that a scenario names, by their name in it."""
     files: dict[str, Path] = {}
-    for section in draft.scenario.workload.sections:
+    for section in (*draft.scenario.workload.sections, draft.scenario.packet):
         files |= section.files_in(draft.folder)
     if draft.scenario.collectives.constants is not None:
         files[draft.scenario.collectives.constants] = draft.folder / draft.scenario.collectives.constants

@@ -149,7 +149,7 @@ def run(
                 related,
                 dated=kind.dated,
                 failed=failed,
-                unusual={variant.name: _unusual(variant) for variant in variants},
+                unusual={variant.name: _unusual(variant, kind.engine(prepared[0])) for variant in variants},
             ),
         )
         if folder is not None:
@@ -205,9 +205,9 @@ def _prepared(
     return variants, kind.prepare(variants[:1] if first else variants, engine) if prepared is None else prepared
 
 
-def _unusual(variant: Any) -> list[str]:
+def _unusual(variant: Any, engine: str) -> list[str]:
     draft: Draft | None = getattr(variant, "draft", None)
-    return [] if draft is None else [problem.headline() for problem in draft.unusual]
+    return [] if draft is None else [problem.headline() for problem in (*draft.unusual, *draft.ignored(engine))]
 
 
 def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:

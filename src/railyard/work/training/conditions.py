@@ -65,7 +65,7 @@ def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     from railyard.engine.packet.engine import PacketEngine
 
     with blaming(draft, "packet"):
-        settings, left_out = _settings(section, cluster)
+        settings, left_out = _settings(section, draft.folder, cluster)
     return PacketEngine(
         settings=settings,
         stands_in=left_out,
@@ -86,19 +86,20 @@ def _background(section: PacketSection) -> tuple[Bursts, ...]:
     )
 
 
-def _settings(section: PacketSection, cluster: Cluster) -> tuple[EngineSettings, tuple[str, ...]]:
+def _settings(section: PacketSection, folder: Path, cluster: Cluster) -> tuple[EngineSettings, tuple[str, ...]]:
     """The settings of the cluster's fabric, or of the one that the section names, with what the section sets."""
     from railyard.engine.packet.fabrics import settings_of
     from railyard.engine.packet.mechanisms import CONSTANTS
     from railyard.engine.packet.user import PREFIX as USER_PREFIX
-    from railyard.work.scenario.packet import PacketSettings, assign, fabric
+    from railyard.work.scenario.packet import PacketSettings, assign, chosen
+    from railyard.work.scenario.packet.mix import is_mix
 
     if section.fabric is None:
         composed = replace(settings_of(cluster, cluster.fabric), rdma_qps=1)  # plans have one leg per queue pair
         base = PacketSettings(**{name: getattr(composed, name) for name in CONSTANTS})
         left_out = cluster.fabric.packets.left_out
     else:
-        preset = fabric(section.fabric)
+        preset = chosen(str(folder / section.fabric) if is_mix(section.fabric) else section.fabric)
         base, left_out = preset.settings, preset.left_out
     for key, value in section.set.items():
         if str(value).startswith(USER_PREFIX):
