@@ -26,14 +26,14 @@ workload: {drill: {size: 1 GB}}
 VIEW = '''
 """Who gets the file when."""
 
-from railyard.face.web.views import result_of, view
+from railyard.face.web.views import shown_result, view
 from railyard.work.study.presentation import Sheet
 
 
 @view("turns", "Whose turn it is", fits=lambda result: result.variants[0].kind == "drill")
 def turns(question):
     """A row an accelerator."""
-    variant = result_of(question).variants[0]
+    variant = shown_result(question).variants[0]
     rows = [(str(rank), f"{rank * variant.drill.each_s:g} s") for rank in range(3)]
     return [Sheet(("accelerator", "from"), rows, "turns")]
 '''

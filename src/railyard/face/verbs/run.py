@@ -250,7 +250,7 @@ def packet(
             if path is not None and not request.quiet:
                 say(f"wrote {path}")
 
-    return Reply(found, show, found.to_json, notes=() if request.quiet else words.warnings(found))
+    return Reply(found, show, found.to_json, notes=() if request.quiet else words.unfinished(found))
 
 
 @verb("export", "Write what happened in a run in a format for another program.", quiet=True, order=5)

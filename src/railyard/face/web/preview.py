@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from railyard.face.web.views import View
+    from railyard.face.web.views import PageView
     from railyard.work.scenario.load import Draft
 
 
@@ -74,7 +74,7 @@ def _plain(found: Any) -> Any:
     return {**vars(found), "right": list(found.to_right)} if isinstance(found, Sheet) else list(found)
 
 
-def _seen(view: View, question: dict[str, Any]) -> dict[str, Any]:
+def _seen(view: PageView, question: dict[str, Any]) -> dict[str, Any]:
     try:
         found = view.ask(question)
     except RailyardError as error:

@@ -37,7 +37,7 @@ def settings_of(base: PacketSettings, link_rate: str | None, sets: Sequence[str]
         raise InputError.many([*(one for one in error.problems if one.key == "--set"), *named]) from None
 
 
-def warnings(report: PacketReport) -> list[str]:
+def unfinished(report: PacketReport) -> list[str]:
     """Flows that did not finish."""
     never, found = report.never, []
     if never:

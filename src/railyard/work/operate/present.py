@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
 from railyard.measure.result.variants import OperateVariant
-from railyard.work.study.presentation import Presentation, ResultTable, Sheet, columns_of, presentations, settings_row
+from railyard.work.study.presentation import (
+    Presentation,
+    ResultTable,
+    Sheet,
+    nested_columns,
+    presentations,
+    settings_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -296,12 +303,12 @@ _SINGLE = ("span_s", "jct_s", "queue_s", "slowdown", "finish_time_fairness", "ut
 _TABLES = {
     "variants": ResultTable(
         "one row a variant: the figures to compare",
-        lambda one: [settings_row(one) | columns_of({key: one.operate[key] for key in _SINGLE})],
+        lambda one: [settings_row(one) | nested_columns({key: one.operate[key] for key in _SINGLE})],
     ),
     "time": ResultTable("where the time of the cluster goes", lambda one: [part.plain() for part in one.operate.time]),
     "tenants": ResultTable(
         "each tenant: jobs, waits, GPU time, dollars",
-        lambda one: [columns_of(row.plain()) for row in one.operate.tenants],
+        lambda one: [nested_columns(row.plain()) for row in one.operate.tenants],
     ),
 }
 presentations.add("operate", Presentation(sheets, why, why, card, tables=_TABLES))

@@ -62,7 +62,7 @@ class Draft:
 
     def ignored(self, engine: str) -> list[Problem]:
         """What an engine does not look at although it is written, with its place."""
-        return list(problems.ignored(self.scenario, self.tree, engine))
+        return list(problems.without_effect(self.scenario, self.tree, engine))
 
     def changed(self, changes: Mapping[str, Node]) -> Draft:
         """The same with other values under dotted keys.

@@ -146,7 +146,7 @@ def unusual(section: BaseModel, root: Node, path: tuple[str, ...] = ()) -> Itera
             yield from (node.problem(text, key=".".join(walked)) for text in words if text is not None)
 
 
-def ignored(scenario: Scenario, root: Node, engine: str) -> Iterator[Problem]:
+def without_effect(scenario: Scenario, root: Node, engine: str) -> Iterator[Problem]:
     """Settings of packets that another engine does not look at, each with its place."""
     for name in ("fabric", "set"):
         if engine != "packet" and getattr(scenario.packet, name):

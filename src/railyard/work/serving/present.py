@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 from railyard.measure import numbers
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
-from railyard.work.study.presentation import WIDTH, Presentation, ResultTable, Sheet, flat, presentations, settings_row
+from railyard.work.study.presentation import (
+    WIDTH,
+    Presentation,
+    ResultTable,
+    Sheet,
+    plain_rows,
+    presentations,
+    settings_row,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -304,17 +312,17 @@ def _explained(found: ServedExplanation, _depth: int, _quiet: bool) -> Iterator[
 
 _TABLES = {
     "variants": ResultTable("one row a variant: the figures to compare", _figures),
-    "power": ResultTable("watts by component", lambda one: flat(one.serving.power.components)),
-    "capex": ResultTable("dollars by component", lambda one: flat(one.serving.capex.components)),
+    "power": ResultTable("watts by component", lambda one: plain_rows(one.serving.power.components)),
+    "capex": ResultTable("dollars by component", lambda one: plain_rows(one.serving.capex.components)),
     "cpmt": ResultTable(
         "cost per million tokens by part",
-        lambda one: flat(() if one.serving.cpmt is None else one.serving.cpmt.breakdown),
+        lambda one: plain_rows(() if one.serving.cpmt is None else one.serving.cpmt.breakdown),
     ),
     "capacity": ResultTable(
         "every load that was tried",
-        lambda one: flat(() if one.serving.capacity is None else one.serving.capacity.points),
+        lambda one: plain_rows(() if one.serving.capacity is None else one.serving.capacity.points),
     ),
-    "replicas": ResultTable("each replica", lambda one: flat(one.serving.replicas)),
+    "replicas": ResultTable("each replica", lambda one: plain_rows(one.serving.replicas)),
     "requests": ResultTable(
         "every request with its latencies (from requests.parquet, first variant)", file="requests.parquet"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure import numbers
-from railyard.work.study.presentation import ResultTable, Sheet, columns_of, settings_row
+from railyard.work.study.presentation import ResultTable, Sheet, nested_columns, settings_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -68,7 +68,7 @@ def card_of(result: Result, report: Path | None, lines: Sequence[str]) -> str:
 
 
 def _plain_rows(rows: Iterable[Row]) -> list[Row]:
-    found = (columns_of(row) for row in rows)
+    found = (nested_columns(row) for row in rows)
     return [{key: value for key, value in row.items() if not isinstance(value, list | tuple)} for row in found]
 
 

@@ -86,18 +86,18 @@ def settings_row(variant: Variant) -> Row:
     return {f"set {key}": str(value) for key, value in variant.settings.items()}
 
 
-def flat(sections: Iterable[Figures]) -> Iterable[Row]:
+def plain_rows(sections: Iterable[Figures]) -> Iterable[Row]:
     """Sections as rows, without those columns that have parts of their own."""
     return (
         {key: value for key, value in row.plain().items() if not isinstance(value, list | dict)} for row in sections
     )
 
 
-def columns_of(values: Row, head: str = "") -> Row:
+def nested_columns(values: Row, head: str = "") -> Row:
     """Sections within sections as columns: `usd_total_low`."""
     found: Row = {}
     for key, value in values.items():
-        found |= columns_of(value, f"{head}{key}_") if isinstance(value, dict) else {f"{head}{key}": value}
+        found |= nested_columns(value, f"{head}{key}_") if isinstance(value, dict) else {f"{head}{key}": value}
     return found
 
 

@@ -24,7 +24,7 @@ _TRACED = 4
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def words_of(found: Explanation, sentence: str, depth: int, *, quiet: bool) -> Iterator[str | Sheet]:
+def lines_of_step(found: Explanation, sentence: str, depth: int, *, quiet: bool) -> Iterator[str | Sheet]:
     """Lines and tables of an explanation.
 
     Args:

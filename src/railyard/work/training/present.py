@@ -17,13 +17,13 @@ from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
     Sheet,
-    flat,
     html_head,
+    plain_rows,
     presentations,
     settings_row,
     warnings,
 )
-from railyard.work.training.explain_words import words_of
+from railyard.work.training.explain_words import lines_of_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -492,27 +492,27 @@ def _ranks(variant: StepVariant) -> Iterable[Row]:
 
 
 def _explained(found: Explanation, depth: int, quiet: bool) -> Iterator[str | Sheet]:
-    return words_of(found, sentence(found.variant), depth, quiet=quiet)
+    return lines_of_step(found, sentence(found.variant), depth, quiet=quiet)
 
 
 _TABLES = {
     "variants": ResultTable("one row a variant: the figures to compare", _figures),
     "tax": ResultTable("what each network takes of the step, by cause, and what no network changes", _tax),
-    "time": ResultTable("where the step goes, by cause, communicator and phase", lambda one: flat(one.time)),
+    "time": ResultTable("where the step goes, by cause, communicator and phase", lambda one: plain_rows(one.time)),
     "ranks": ResultTable("GPU utilization of each rank (sampled beyond 4,096)", _ranks),
-    "tiers": ResultTable("load of each tier of links", lambda one: flat(one.network.tiers)),
-    "links": ResultTable("the most loaded links", lambda one: flat(one.network.hot_links)),
+    "tiers": ResultTable("load of each tier of links", lambda one: plain_rows(one.network.tiers)),
+    "links": ResultTable("the most loaded links", lambda one: plain_rows(one.network.hot_links)),
     "collectives": ResultTable(
-        "each collective: size, algorithm, time alone and as it was", lambda one: flat(one.collectives)
+        "each collective: size, algorithm, time alone and as it was", lambda one: plain_rows(one.collectives)
     ),
-    "memory": ResultTable("memory of each pipeline stage", lambda one: flat(one.memory.rows)),
-    "power": ResultTable("watts by component", lambda one: flat(one.power.components)),
-    "capex": ResultTable("dollars by component", lambda one: flat(one.capex.components)),
+    "memory": ResultTable("memory of each pipeline stage", lambda one: plain_rows(one.memory.rows)),
+    "power": ResultTable("watts by component", lambda one: plain_rows(one.power.components)),
+    "capex": ResultTable("dollars by component", lambda one: plain_rows(one.capex.components)),
     "cpmt": ResultTable(
-        "cost per million tokens by part", lambda one: flat(() if one.cpmt is None else one.cpmt.breakdown)
+        "cost per million tokens by part", lambda one: plain_rows(() if one.cpmt is None else one.cpmt.breakdown)
     ),
     "bottleneck": ResultTable(
-        "what each resource would bring if it were better", lambda one: flat(one.bottleneck.ranking)
+        "what each resource would bring if it were better", lambda one: plain_rows(one.bottleneck.ranking)
     ),
     "tasks": ResultTable(
         "every task of the step with its start and end (from timeline.parquet)", file="timeline.parquet"

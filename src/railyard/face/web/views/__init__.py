@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """A view.
 
     Attributes:
@@ -34,10 +34,10 @@ class View:
     fits: Callable[[Result], bool] = lambda _result: True
 
 
-views: Registry[View] = Registry("view", package="railyard.face.web.views")
+views: Registry[PageView] = Registry("view", package="railyard.face.web.views")
 
 
-def result_of(question: dict[str, Any]) -> Result:
+def shown_result(question: dict[str, Any]) -> Result:
     """The result of the run that a question is about."""
     from railyard.work.study.folder import read_result  # it reads scenarios, whose sections a user's file may add
 
@@ -45,10 +45,10 @@ def result_of(question: dict[str, Any]) -> Result:
 
 
 def view(name: str, title: str = "", **how: Any) -> Callable[[Callable[[dict[str, Any]], Any]], Any]:
-    """Registers a function as a view; the arguments are those of `View`."""
+    """Registers a function as a view; the arguments are those of `PageView`."""
 
     def register(ask: Callable[[dict[str, Any]], Any]) -> Any:
-        views.add(name, View(ask, title, **how))
+        views.add(name, PageView(ask, title, **how))
         return ask
 
     return register

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web.views import result_of, view, views
+from railyard.face.web.views import shown_result, view, views
 from railyard.work.study.presentation import presentation_of, presentations
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @view("views")
 def titles(question: dict[str, Any]) -> list[dict[str, str]]:
     """The views of a run: names and titles."""
-    result = result_of(question)
+    result = shown_result(question)
     return [{"name": name, "title": one.title} for name, one in views.items() if one.title and one.fits(result)]
 
 
@@ -28,5 +28,5 @@ def _is_presented(result: Result) -> bool:
 @view("tables", "As tables", fits=_is_presented)
 def tables(question: dict[str, Any]) -> Iterable[Sheet]:
     """The comparison of a run, and its further tables."""
-    result = result_of(question)
+    result = shown_result(question)
     return presentation_of(result).sheets(result)
