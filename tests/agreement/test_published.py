@@ -22,6 +22,8 @@ from railyard import engine
 from railyard.cluster.topology import RailOptimized, ThreeTier
 from railyard.graph import Job
 from railyard.model.machine import Machine
+from railyard.work.scenario.load import from_values
+from railyard.work.study import study
 from railyard.work.training import profiles
 from railyard.work.training.designs import estimate
 from railyard.work.training.graphs import build
@@ -178,10 +180,10 @@ def questions(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def answer(question: Mapping[str, Any], **changes: Any) -> Any:
+def answer(question: Mapping[str, Any], *, searched: bool = False, **changes: Any) -> Any:
     """The one variant of a question, with other values by dotted key (`_` for `.`)."""
-    overrides = {key.replace("__", "."): value for key, value in changes.items()}
-    return railyard.run(question, overrides=overrides, out=None).result.variants[0]
+    draft = from_values(question, {key.replace("__", "."): value for key, value in changes.items()})
+    return study.run(draft, searched=searched).result.variants[0]
 
 
 @EXAMPLES
@@ -252,7 +254,7 @@ def test_how_a_question_is_written_changes_no_byte(question: dict[str, Any]) -> 
     other["cluster"]["back_end"]["link_rate"] = "0.2 Tb/s"
     other["workload"]["training"]["tokens"] = "2 B"
     forms = [plain, other, yaml.safe_load(yaml.safe_dump(_reversed(plain))), json.loads(json.dumps(plain))]
-    first, *others = (answer(form) for form in forms)
+    first, *others = (answer(form, searched=True) for form in forms)
     for one in others:
         assert one.model_dump_json() == first.model_dump_json()
 
