@@ -154,7 +154,13 @@ class Stretch:
     utilization: F
 
 
-def contention(networks: DesignNetworks, classes: Classes, step_s: F, others: F | None = None) -> Stretch:
+def contention(
+    networks: DesignNetworks,
+    classes: Classes,
+    step_s: F,
+    others: F | None = None,
+    asked: tuple[Asked, Asked] | None = None,
+) -> Stretch:
     """What classes of traffic lose to one another, to collisions of hashed flows and to oversubscription.
 
     A class runs on all its accelerators at once, for a share of the step; it meets others for their shares. Classes of
@@ -166,10 +172,9 @@ def contention(networks: DesignNetworks, classes: Classes, step_s: F, others: F 
         classes: Of their jobs.
         step_s: float64[d], over which the bytes of a step are spread.
         others: float64[d, t], utilization of the tiers by other jobs; None: there are none.
+        asked: What the classes ask of the networks, where it is known.
     """
-    patterns = np.array([PATTERNS.index(each) for each in classes.patterns])
-    plain = _Sent.of(networks, classes, patterns, step_s)
-    trees = _Sent.of(networks, classes, np.full_like(patterns, PATTERNS.index("pat")), step_s)
+    plain, trees = (each.paced(classes, step_s) for each in asked or Asked.both(networks, classes))
     part = classes.aggregated
     busy = np.minimum(1.0, classes.outside_s * _mean(plain.full, trees.full, part) / step_s[:, None])
     taken = busy[:, :, None] * _mean(np.minimum(plain.demand, 1.0), np.minimum(trees.demand, 1.0), part[:, :, None])
@@ -188,7 +193,7 @@ def contention(networks: DesignNetworks, classes: Classes, step_s: F, others: F 
 
 
 @dataclass(frozen=True)
-class _Sent:
+class Asked:
     """What classes ask of the network when each moves all its bytes by one pattern.
 
     Attributes:
@@ -200,9 +205,27 @@ class _Sent:
     demand: F
 
     @classmethod
-    def of(cls, networks: DesignNetworks, classes: Classes, patterns: NDArray[np.int64], step_s: F) -> _Sent:
-        spread, most, full = _crossed(networks, classes, patterns)
-        return cls(spread, _paced(_demand(networks, classes, patterns, most, full), classes, step_s))
+    def both(cls, networks: DesignNetworks, classes: Classes) -> tuple[Asked, Asked]:
+        """By the patterns of the classes, and by aggregated trees; groups start together."""
+        patterns = np.array([PATTERNS.index(each) for each in classes.patterns])
+        plain, trees = (
+            cls(spread, _demand(networks, classes, each, most, full))
+            for each in (patterns, np.full_like(patterns, PATTERNS.index("pat")))
+            for spread, most, full in [_crossed(networks, classes, each)]
+        )
+        return plain, trees
+
+    def paced(self, classes: Classes, step_s: F) -> Asked:
+        """The same where groups drift apart: the demand of a queue that shares its processor, 1 / (1 - load).
+
+        Groups that start together collide, those that lose come later the next time, and then meet no more than by
+        chance.
+        """
+        demand = self.demand
+        load = demand * (classes.outside_s / step_s[:, None])[:, :, None]
+        met = np.minimum(1.0 / np.maximum(1.0 - load, 1e-9), demand)
+        drifting = classes.paced[None, :, None] & (demand > 1.0)
+        return Asked(self.spread, np.where(drifting, np.maximum(met, 1.0), demand))
 
     @property
     def full(self) -> F:
@@ -231,16 +254,6 @@ def _met(classes: Classes, taken: F, busy: F, turns: NDArray[np.bool_]) -> F:
 
 def _mean(plain: F, trees: F, part: F) -> F:
     return (1.0 - part) * plain + part * trees
-
-
-def _paced(demand: F, classes: Classes, step_s: F) -> F:
-    """The demand of classes whose groups drift apart: that of a queue that shares its processor, 1 / (1 - load).
-
-    Groups that start together collide, those that lose come later the next time, and then meet no more than by chance.
-    """
-    load = demand * (classes.outside_s / step_s[:, None])[:, :, None]
-    met = np.minimum(1.0 / np.maximum(1.0 - load, 1e-9), demand)
-    return np.where(classes.paced[None, :, None] & (demand > 1.0), np.maximum(met, 1.0), demand)
 
 
 def _inside(classes: Classes, turns: NDArray[np.bool_], step_s: F) -> F:

@@ -6,6 +6,7 @@ The numbers are those of `passes` and `communication` for a table of one row, ro
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,13 @@ class StageParameters:
     trained_expert: int
 
 
+@lru_cache(maxsize=64)
+def passes_of(training: Training, accelerator: Accelerator) -> tuple[Columns, LayerPasses]:
+    """A job as columns of one row and the passes of its layers, which no network changes."""
+    columns = Columns.of([training], [accelerator])
+    return columns, layer_passes(columns)
+
+
 @dataclass(frozen=True, slots=True)
 class StageCosts:
     """Layer costs of a job, computed once for all of its virtual stages.
@@ -111,10 +119,10 @@ class StageCosts:
     @classmethod
     def of(cls, training: Training, accelerator: Accelerator, host_bps: float = np.inf) -> StageCosts:
         """The costs of a job on an accelerator, with this bandwidth between it and its host."""
-        columns = Columns.of([training], [accelerator])
+        columns, passes = passes_of(training, accelerator)
         domain = np.array([float(accelerator.scale_up_domain)])
         exchanges = tuple(alpha_beta.exchanges(columns, domain))
-        return cls(training, columns, layer_passes(columns), exchanges, np.array([host_bps / 8.0]))
+        return cls(training, columns, passes, exchanges, np.array([host_bps / 8.0]))
 
     def times(self, stage: VirtualStage) -> StageTimes:
         """Computation and collectives of one micro-batch through a virtual stage, from `stages.virtual_stages`."""

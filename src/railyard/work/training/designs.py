@@ -7,12 +7,13 @@ A longer step spreads its bytes over more time, so the two are evaluated alterna
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from railyard.collective.curves import Library
-from railyard.engine.designs import Classes, DesignNetworks, Stretch, contention
+from railyard.engine.designs import Asked, Classes, DesignNetworks, Stretch, contention
 from railyard.engine.tiers import Tiers
 from railyard.model import architecture
 from railyard.model.machine import Machine, MachineColumns, Slowdowns, table_of
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.model.machine import F
+    from railyard.work.training.passes import LayerPasses
     from railyard.work.training.spec import Training
+
+    Change = Callable[[Columns], Columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +84,45 @@ class Estimate:
         return {field.name: float(getattr(self, field.name)[index]) for field in fields(self)}
 
 
+class _Rows(NamedTuple):
+    """Many designs as columns, with what no slowdown of their communications changes."""
+
+    trainings: Sequence[Training]
+    machines: Sequence[Machine]
+    columns: Columns
+    machine: MachineColumns
+    pipeline: PipelineRanks
+    passes: LayerPasses
+    around: AdaptedDesigns
+
+
 def estimate(
     trainings: Sequence[Training],
     machines: Sequence[Machine],
     *,
-    change: Callable[[Columns], Columns] | None = None,
-    slowed: Slowdowns | None = None,
+    change: Change | None = None,
 ) -> Estimate:
-    """Step times of many designs.
+    """Step times of many designs, each with the network to itself.
 
     Args:
         trainings: One job per design.
         machines: The machine of each, in the same order.
         change: Changes columns before anything is computed, e.g. switches off a detail in all designs.
-        slowed: Slowdown of communications by others on shared links; None: no slowdown.
     """
+    return _estimate(_rows(trainings, machines, change))
+
+
+def _rows(trainings: Sequence[Training], machines: Sequence[Machine], change: Change | None) -> _Rows:
     columns = Columns.of(trainings, [machine.accelerator for machine in machines])
     columns = columns if change is None else change(columns)
-    machine, pipeline = MachineColumns.of(machines, slowed), PipelineRanks.of(trainings)
-    passes, around = layer_passes(columns), AdaptedDesigns.of(trainings, machines)
+    ranks, around = PipelineRanks.of(trainings), AdaptedDesigns.of(trainings, machines)
+    return _Rows(trainings, machines, columns, MachineColumns.of(machines), ranks, layer_passes(columns), around)
+
+
+def _estimate(rows: _Rows, slowed: Slowdowns | None = None) -> Estimate:
+    """Step times with communications slowed by others on shared links; None: no slowdown."""
+    trainings, machines, columns, pipeline = rows.trainings, rows.machines, rows.columns, rows.pipeline
+    machine, passes, around = replace(rows.machine, slowed=slowed), rows.passes, rows.around
     concurrent = concurrent_passes(columns, machine)
     kinds = [rank_times(columns, passes, kind, machine, (concurrent, around)) for kind in pipeline.kinds]
     totals = np.array(
@@ -205,10 +229,6 @@ ROUNDS = 2
 """Iterations after the first estimate, in which every communication has the network to itself."""
 
 
-def _as_graphs(columns: Columns) -> Columns:
-    return replace(columns, as_graph=True)
-
-
 @dataclass(frozen=True)
 class DesignSite:
     """A cluster as the closed forms see it.
@@ -256,13 +276,14 @@ def evaluate(trainings: Sequence[Training], sites: Sequence[DesignSite], *, othe
         sites: Site of each, in the same order; designs with the same site share the object.
         others: float64[d, t], utilization of each network tier by other jobs, as in `Stretch.utilization`.
     """
-    machines = [site.machine for site in sites]
-    networks, classes = _networks(sites), _classes(trainings, machines)
-    alone = step = estimate(trainings, machines, change=_as_graphs)
-    stretch = contention(networks, classes, step.step_s, others)
+    rows = _rows(trainings, [site.machine for site in sites], partial(replace, as_graph=True))
+    networks, classes = _networks(sites), _classes(rows)
+    asked = Asked.both(networks, classes)
+    alone = step = _estimate(rows)
+    stretch = contention(networks, classes, step.step_s, others, asked)
     for _ in range(ROUNDS):
-        step = estimate(trainings, machines, change=_as_graphs, slowed=_slowdowns(stretch))
-        stretch = contention(networks, classes, step.step_s, others)
+        step = _estimate(rows, _slowdowns(stretch))
+        stretch = contention(networks, classes, step.step_s, others, asked)
     return Designs(step, alone, stretch)
 
 
@@ -273,9 +294,8 @@ def _networks(sites: Sequence[DesignSite]) -> DesignNetworks:
     return DesignNetworks.of([first[number] for number in range(len(known))], np.array(index, np.int64))
 
 
-def _classes(trainings: Sequence[Training], machines: Sequence[Machine]) -> Classes:
-    columns = Columns.of(trainings, [machine.accelerator for machine in machines])
-    sent = traffic(columns, PipelineRanks.of(trainings), MachineColumns.of(machines))
+def _classes(rows: _Rows) -> Classes:
+    columns, sent = rows.columns, traffic(rows.columns, rows.pipeline, rows.machine)
     return Classes(
         patterns=PATTERNS,
         paced=np.array(PACED),

@@ -11,7 +11,6 @@ import numpy as np
 from railyard.kit.errors import InputError, Problem
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training import compute as costs
-from railyard.work.training.columns import Columns
 from railyard.work.training.parallel import communication, data
 from railyard.work.training.parallel import pieces as inner
 from railyard.work.training.parallel.communication import gather_for_passes, reduce_gradients
@@ -20,7 +19,7 @@ from railyard.work.training.parallel.finish import finish
 from railyard.work.training.parallel.parts import StageParts, alike, parts_of, rows_of
 from railyard.work.training.parallel.pieces import StepBuilder, compute, cut, launch, loss_table
 from railyard.work.training.parameters import check_precision
-from railyard.work.training.passes import CONTENDERS, concurrent_passes, layer_passes
+from railyard.work.training.passes import CONTENDERS, concurrent_passes
 from railyard.work.training.program import Lattice, StepProgram, expand
 from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
 from railyard.work.training.storage import read_samples, save_state, wait_for_storage
@@ -108,8 +107,8 @@ def _loss(
     training: Training, accelerator: Accelerator, machine: Machine, rows: Sequence[VirtualStage]
 ) -> NDArray[np.float64]:
     """Slowdown of every part's passes by overlapping collectives."""
-    columns = Columns.of([training], [accelerator])
-    passes, slowed = layer_passes(columns), concurrent_passes(columns, MachineColumns.of([machine]))
+    columns, passes = costs.passes_of(training, accelerator)
+    slowed = concurrent_passes(columns, MachineColumns.of([machine]))
     known: dict[tuple[int, int, bool, bool], tuple[list[float], list[float]]] = {}
     for row in rows:
         if alike(row) not in known:
@@ -234,17 +233,16 @@ class Graphs:
         Raises:
             InputError: The layout does not fit the cluster.
         """
-        from railyard.model.machine import Machine
-
-        pass
-
         alike, machine = _alike(training, cluster), Machine.of(cluster)
+
+        def built() -> TaskGraph:
+            graph = build(training, cluster, checkpoint=checkpoint, meeting=meeting)
+            if graph.loss is not None:
+                self._losses.append(((*alike, machine), graph.loss))
+            return graph
+
         with self._lock:
-            graph = _kept(
-                self._graphs,
-                (*alike, checkpoint, meeting),
-                lambda: build(training, cluster, checkpoint=checkpoint, meeting=meeting),
-            )
+            graph = _kept(self._graphs, (*alike, checkpoint, meeting), built)
             while len(self._graphs) > self.most and sum(len(kept) for _, kept in self._graphs) > self.tasks:
                 del self._graphs[0]
             if graph.loss is None:
