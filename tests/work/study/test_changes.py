@@ -22,6 +22,7 @@ from railyard.cluster.fault import (
 )
 from railyard.cluster.fault.recovery import Recovery
 from railyard.cluster.topology import LeafSpine, RailOptimized
+from railyard.engine.fluid import FluidEngine
 from railyard.face import api
 from railyard.measure.result.variants import StepVariant
 from railyard.work.remedies import proposals
@@ -191,6 +192,14 @@ def test_a_layout_that_was_searched_is_not_written_out_into_another_search(monke
     (variant,) = api.run(scenario, out=None).result.of(StepVariant)
     assert len(searches) == 1
     assert "layout" not in {row.family for row in variant.bottleneck.changes}
+
+
+def test_no_step_of_a_run_is_played_twice(monkeypatch):
+    played, once = [], FluidEngine.simulate
+    monkeypatch.setattr(FluidEngine, "simulate", lambda *what, **how: played.append((what, how)) or once(*what, **how))
+    api.run(COLLIDING, out=None)
+    steps = {(id(jobs[0].work.rank), id(cluster), how["jitter"], how["faults"]) for (_, jobs, cluster), how in played}
+    assert len(steps) == len(played) > 10
 
 
 def test_every_kind_of_remedy_is_registered():

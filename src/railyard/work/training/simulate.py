@@ -104,7 +104,8 @@ def simulate(
         if searched:
             tried = replace(bench.for_trials(graph, step_s), stall_s=mean.stall_s)
             search = _searched(stepped, tried, mean.once_s + mean.meeting_s + mean.stall_s, pool)
-            search = trying.with_changes(search, trying.Remedied(tried, job, stepped.faults), tax.tokens_lost)
+            known = mean if tried.job is bench.job else None
+            search = trying.with_changes(search, trying.Remedied(tried, job, stepped.faults, known), tax.tokens_lost)
             if stepped.healthy is not None:
                 search = trying.with_repair(search, stepped.healthy.found, bench.job, mean)
         credits_s = bench.for_trials(graph, step_s).credits_s(graph) if job.cluster.back_end.credits_cross else None

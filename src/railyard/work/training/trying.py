@@ -80,10 +80,13 @@ def stepped(job: Prepared, bench: StepRuns, lost_s: float = 0.0) -> Stepped:
     cluster = job.cluster if job.cluster is bench.job.cluster else redrawn(job.cluster, bench.seed)
     on = replace(bench, job=replace(job, cluster=cluster, engine=bench.job.engine))
     record = on.step(on.graphs.of(job.training, cluster), cluster, seed=bench.seed)
-    mean = MeanStep.of(replace(on, lost_s=lost_s), record, on.checkpoint(record.makespan_ps * 1e-12))
-    cost = economics(on.job, mean)
-    storage = checkpoint_of(on.job, mean.saved, mean.step_s, cost.jct)
-    return Stepped(on.job, mean, cost, None if storage is None else storage.best_interval_steps)
+    return _priced(on.job, MeanStep.of(replace(on, lost_s=lost_s), record, on.checkpoint(record.makespan_ps * 1e-12)))
+
+
+def _priced(job: Prepared, mean: MeanStep) -> Stepped:
+    cost = economics(job, mean)
+    storage = checkpoint_of(job, mean.saved, mean.step_s, cost.jct)
+    return Stepped(job, mean, cost, None if storage is None else storage.best_interval_steps)
 
 
 @dataclass(frozen=True)
@@ -93,11 +96,13 @@ class Remedied:
     Attributes:
         bench: Runs them; of the job in its later steps.
         whole: The job with all its faults.
+        mean: Its mean step, where the bench's engine has run it already.
     """
 
     bench: StepRuns
     whole: Prepared
     faults: JobFaults
+    mean: MeanStep | None = None
 
     def plain(self) -> Stepped:
         """Without a remedy.
@@ -106,7 +111,8 @@ class Remedied:
             InputError: The job would never end.
             SimulationError: The step cannot end.
         """
-        return stepped(self.bench.job, self.bench, self.bench.lost_s)
+        job, bench = self.bench.job, self.bench
+        return _priced(job, self.mean) if self.mean is not None else stepped(job, bench, bench.lost_s)
 
     def __call__(self, remedy: Remedy) -> Stepped:
         """With a remedy; one that changes the cluster may save a job that dies without it.
