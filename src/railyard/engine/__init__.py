@@ -26,8 +26,8 @@ __all__ = [
     "get",
 ]
 
-_REGISTER = ("analytic", "flow", "packet.engine", "lab.engine")
-"""Modules that put an engine into the registry when they are imported."""
+_REGISTER = ("analytic", "flow")
+"""Modules that put an engine into the registry when they are imported; folders are found by their name."""
 
 
 def __getattr__(name: str) -> Any:

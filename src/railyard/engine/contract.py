@@ -242,7 +242,7 @@ class Engine(Protocol):
         ...
 
 
-engines: Registry[Engine] = Registry("engine")
+engines: Registry[Engine] = Registry("engine", package="railyard.engine", part="engine")
 
 
 def get(name: str) -> Engine:

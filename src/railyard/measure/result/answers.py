@@ -194,7 +194,7 @@ NAMES: dict[type[Answer], str] = {
 }
 """What the files of each are called: `plan.json`, and `plan.html`, its page."""
 
-_ANY: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Discriminator("format")])
+_ANY: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Discriminator("format")], config=ConfigDict(defer_build=True))
 
 
 def answer_from(text: str | bytes) -> Answer:

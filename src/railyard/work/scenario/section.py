@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class Section(BaseModel):
     """A frozen part of a scenario; keys that it does not know are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     def files_in(self, folder: Path) -> dict[str, Path]:
         """The files that it names, by their name in it; `folder` is that of the scenario."""

@@ -83,10 +83,10 @@ class PacketNumbers(TypedDict, total=False):
 
 def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
     """The packet figures of a variant; empty if another engine ran."""
-    from railyard.engine.packet.assembly import HostNames
-
     if "flows" not in timeline.parts:
         return {}
+    from railyard.engine.packet.assembly import HostNames
+
     flows = timeline.parts["flows"]
     section = packet_section(
         flows,

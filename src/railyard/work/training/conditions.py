@@ -11,7 +11,6 @@ from railyard.cluster.fault import LinkRate, Spell
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective.constants import MEASURED, read_constants
 from railyard.collective.policy import CollectivePolicy
-from railyard.collective.synthesis import of_cluster, written
 from railyard.engine import Jitter, Stall
 from railyard.engine.faults import effects_of
 from railyard.engine.fluid import FluidEngine
@@ -160,10 +159,12 @@ def policy_of(
 def _made(word: str, folder: Path, cluster: Cluster, faults: Sequence[Fault]) -> str | Algorithm:
     """The name of a library algorithm, or the algorithm from a file or a search."""
     kind, _, rest = word.partition(":")
-    if kind == "msccl" and rest:
-        return written.of_file(folder / rest.strip())
-    if kind != of_cluster.NAME:
+    if kind not in ("msccl", "synthesized") or (kind == "msccl" and not rest):
         return word
+    from railyard.collective.synthesis import of_cluster, written
+
+    if kind == "msccl":
+        return written.of_file(folder / rest.strip())
     return of_cluster.of_cluster(cluster, of_cluster.size_of(word), keeps_of(cluster, faults))
 
 
