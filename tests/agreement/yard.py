@@ -11,6 +11,7 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy, lower_collectives
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
+from railyard.graph.task_graph import OBLIGATORY
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -39,39 +40,19 @@ def word(kind):
 
 
 def communicators(*groups, name="dp"):
-    ptr = np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
-    ranks = np.concatenate([np.asarray(group, np.int32) for group in groups]) if groups else np.empty(0, np.int32)
-    return Communicators(ptr, ranks, [name] * len(groups))
-
-
-_COLUMNS = {
-    "kind": (0, np.uint8),
-    "rank": (0, np.int32),
-    "peer": (-1, np.int32),
-    "duration_ps": (0, np.int64),
-    "size_bytes": (0, np.int64),
-    "count": (1, np.int32),
-    "collective": (0, np.uint8),
-    "stream": (0, np.uint8),
-    "label": (0, np.int32),
-}
+    return Communicators.of(groups, name)
 
 
 def graph(ranks, rows, groups=()):
     """A task graph from rows of columns; what a row leaves out has its default, `deps` are its predecessors."""
-    deps = [row.get("deps", ()) for row in rows]
-    columns = {
-        name: np.array([row.get(name, default) for row in rows], kind) for name, (default, kind) in _COLUMNS.items()
-    }
     release = np.array([row.get("release_ps", 0) for row in rows], np.int64)
-    return TaskGraph(
-        ranks=ranks,
+    return TaskGraph.of(
+        ranks,
+        **{name: [row.get(name, default) for row in rows] for name, (default, _) in OBLIGATORY.items()},
+        waits=[row.get("deps", ()) for row in rows],
         release_ps=release if release.any() else None,
-        dep_ptr=np.concatenate([[0], np.cumsum([len(each) for each in deps])]).astype(np.int64),
-        dep_idx=np.array([dep for each in deps for dep in each], np.int32),
         labels=[Label("gradient", "communication", "dp")],
         communicators=communicators(*groups),
-        **columns,
     )
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import pytest
 
 from railyard import catalog, cluster
@@ -33,8 +32,6 @@ def group():
     """Communicators from lists of ranks."""
 
     def of(*lists: object, name: str = "dp") -> Communicators:
-        members = [np.asarray(ranks, np.int32) for ranks in lists]
-        ptr = np.concatenate([[0], np.cumsum([len(ranks) for ranks in members])]).astype(np.int64)
-        return Communicators(ptr, np.concatenate(members), [name] * len(members))
+        return Communicators.of(lists, name)
 
     return of

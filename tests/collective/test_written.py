@@ -33,7 +33,7 @@ from railyard.collective.synthesis.schedule import faults as wrong
 from railyard.collective.synthesis.search import synthesize
 from railyard.engine.packet.plans import Grain, plan
 from railyard.face.cli import guard
-from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.work.training.conditions import keeps_of
 
 RANKS = 16
@@ -49,21 +49,14 @@ def machine(fabric="roce"):
 
 def alone(kind):
     """One collective of all ranks."""
-    none = np.zeros(1, np.int32)
-    return TaskGraph(
-        ranks=RANKS,
-        kind=np.array([Kind.COLLECTIVE], np.uint8),
-        rank=none,
-        peer=none - 1,
-        duration_ps=none.astype(np.int64),
-        size_bytes=np.array([SIZE]),
-        count=none + 1,
-        collective=np.array([kind], np.uint8),
-        stream=np.array([2], np.uint8),
-        label=none,
-        dep_ptr=np.zeros(2, np.int64),
+    return TaskGraph.of(
+        RANKS,
+        kind=Kind.COLLECTIVE,
+        size_bytes=SIZE,
+        collective=kind,
+        stream=Stream.GRADIENT,
         labels=[Label("gradient", "test", "dp")],
-        communicators=Communicators(np.array([0, RANKS]), np.arange(RANKS, dtype=np.int32), ["dp"]),
+        communicators=Communicators.of([range(RANKS)], "dp"),
     )
 
 

@@ -94,28 +94,16 @@ class Graph:
 
     def build(self):
         column = {name: [row[name] for row in self.rows] for name in ("kind", "rank", "peer", "duration", "stream")}
-        n = len(self.rows)
         release, delay = (np.array([row[key] for row in self.rows], np.int64) for key in ("release", "delay"))
         need = np.array([len(row["deps"]) if row["need"] is None else row["need"] for row in self.rows], np.int64)
         every = np.array([len(row["deps"]) for row in self.rows])
-        ptr = np.concatenate([[0], np.cumsum([len(row["deps"]) for row in self.rows])]).astype(np.int64)
-        members = [rank for group in self.groups for rank in group]
-        group_ptr = np.concatenate([[0], np.cumsum([len(group) for group in self.groups])]).astype(np.int64)
-        graph = TaskGraph(
-            ranks=self.ranks,
-            kind=np.array(column["kind"], np.uint8),
-            rank=np.array(column["rank"], np.int32),
-            peer=np.array(column["peer"], np.int32),
-            duration_ps=np.array(column["duration"], np.int64),
-            size_bytes=np.zeros(n, np.int64),
-            count=np.ones(n, np.int32),
-            collective=np.zeros(n, np.uint8),
-            stream=np.array(column["stream"], np.uint8),
-            label=np.zeros(n, np.int32),
-            dep_ptr=ptr,
-            dep_idx=np.array([dep for row in self.rows for dep in row["deps"]], np.int32),
+        graph = TaskGraph.of(
+            self.ranks,
+            duration_ps=column.pop("duration"),
+            **column,
+            waits=[row["deps"] for row in self.rows],
             labels=[Label("forward", "task")],
-            communicators=Communicators(group_ptr, np.array(members, np.int32), ["dp"] * len(self.groups)),
+            communicators=Communicators.of(self.groups, "dp"),
             release_ps=release if release.any() else None,
             delay_ps=delay if delay.any() else None,
             need=need.astype(np.int32) if (need < every).any() else None,

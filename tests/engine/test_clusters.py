@@ -31,23 +31,12 @@ def machine(topology="leaf-spine", fabric="ideal"):
 
 def graph_of(rows, groups=((0,),)):
     """Rows (kind, rank, peer, size, collective kind, stream)."""
-    columns = np.array(rows, np.int64).T
-    n = len(rows)
-    ptr = np.cumsum([0, *map(len, groups)]).astype(np.int64)
-    return TaskGraph(
-        ranks=RANKS,
-        kind=columns[0].astype(np.uint8),
-        rank=columns[1].astype(np.int32),
-        peer=columns[2].astype(np.int32),
-        duration_ps=np.zeros(n, np.int64),
-        size_bytes=columns[3],
-        count=np.ones(n, np.int32),
-        collective=columns[4].astype(np.uint8),
-        stream=columns[5].astype(np.uint8),
-        label=np.zeros(n, np.int32),
-        dep_ptr=np.zeros(n + 1, np.int64),
+    names = ("kind", "rank", "peer", "size_bytes", "collective", "stream")
+    return TaskGraph.of(
+        RANKS,
+        **dict(zip(names, np.array(rows, np.int64).T, strict=True)),
         labels=[Label("gradient", "test", "dp")],
-        communicators=Communicators(ptr, np.concatenate(groups).astype(np.int32), ["dp"] * len(groups)),
+        communicators=Communicators.of(groups, "dp"),
     )
 
 

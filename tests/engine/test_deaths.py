@@ -24,7 +24,7 @@ from railyard.cluster.topology import DualPlane, LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine import Jitter, Stall
 from railyard.engine.fluid import drawn, swung
-from railyard.graph import Job, Kind, Label, Merged, TaskGraph
+from railyard.graph import Job, Kind, Label, Merged, Stream, TaskGraph
 from railyard.kit.errors import Hung, InputError
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
@@ -47,22 +47,10 @@ def machine(fabric="roce", topology=PLANES, **overrides):
 
 def transfers(pairs, size_bytes=10**9):
     """One transfer for each pair, all at once."""
-    source, target = np.array(pairs, np.int32).T
-    count = len(pairs)
-    graph = TaskGraph(
-        ranks=32,
-        kind=np.full(count, Kind.TRANSFER, np.uint8),
-        rank=source,
-        peer=target,
-        duration_ps=np.zeros(count, np.int64),
-        size_bytes=np.full(count, size_bytes, np.int64),
-        count=np.ones(count, np.int32),
-        collective=np.zeros(count, np.uint8),
-        stream=np.full(count, 12, np.uint8),
-        label=np.zeros(count, np.uint16),
-        dep_ptr=np.zeros(count + 1, np.int64),
-        labels=(Label("step", "send"),),
-    )
+    source, target = np.array(pairs).T
+    labels = (Label("step", "send"),)
+    streams = {"kind": Kind.TRANSFER, "stream": Stream.FREE}
+    graph = TaskGraph.of(32, **streams, rank=source, peer=target, size_bytes=size_bytes, labels=labels)
     return [Job(graph)]
 
 

@@ -35,28 +35,14 @@ def machine(fabric="roce", spines=1):
 
 def graph(rows, ranks, groups=((0,),), after=None, **more):
     """Rows (kind, rank, peer, duration, size, collective, stream), each after the one before where `after` is set."""
-    n = len(rows)
-    columns = np.array(rows, np.int64).reshape(n, 7).T
-    dependencies = np.arange(n - 1, dtype=np.int32) if after else np.empty(0, np.int32)
-    return TaskGraph(
-        ranks=ranks,
-        kind=columns[0].astype(np.uint8),
-        rank=columns[1].astype(np.int32),
-        peer=columns[2].astype(np.int32),
-        duration_ps=columns[3],
-        size_bytes=columns[4],
-        count=np.ones(n, np.int32),
-        collective=columns[5].astype(np.uint8),
-        stream=columns[6].astype(np.uint8),
-        label=np.zeros(n, np.int32),
-        dep_ptr=np.array([0, *np.arange(n)], np.int64) if after else np.zeros(n + 1, np.int64),
-        dep_idx=dependencies,
+    names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "collective", "stream")
+    columns = np.array(rows, np.int64).reshape(len(rows), 7).T
+    return TaskGraph.of(
+        ranks,
+        **dict(zip(names, columns, strict=True)),
+        waits=[[row - 1] if after and row else [] for row in range(len(rows))],
         labels=[Label("gradient", "test", "dp")],
-        communicators=Communicators(
-            np.cumsum([0, *map(len, groups)]).astype(np.int64),
-            np.concatenate(groups).astype(np.int32),
-            ["dp"] * len(groups),
-        ),
+        communicators=Communicators.of(groups, "dp"),
         **more,
     )
 

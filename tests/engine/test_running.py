@@ -48,12 +48,7 @@ def test_ctrl_c_ends_a_run_at_once():
         from types import SimpleNamespace
 
         n = 1 << 22
-        none = lambda dtype: np.zeros(n, dtype)
-        graph = TaskGraph(
-            ranks=1, kind=none(np.uint8), rank=none(np.int32), peer=none(np.int32), duration_ps=np.ones(n, np.int64),
-            size_bytes=none(np.int64), count=none(np.int32), collective=none(np.uint8), stream=none(np.uint8),
-            label=none(np.int32), dep_ptr=np.zeros(n + 1, np.int64), labels=[Label("forward", "task")],
-        )
+        graph = TaskGraph.of(1, duration_ps=np.ones(n, np.int64), labels=[Label("forward", "task")])
         bundles = {"bundle_of": np.full(1, -1, np.int32), "with_bundles": lambda rate: rate}
         links = SimpleNamespace(rate_bps=np.ones(1), physical=1, **bundles)
         low = Lowered(Entities.stacked([]), np.full(n, -1, np.int32))

@@ -266,26 +266,20 @@ def step(groups, size, *, compute_us=1000, hidden=False, loss=0.0):
     """Every rank computes; each group has an all-reduce, after the computation or beside it."""
     members = [rank for group in groups for rank in group]
     count, computed = len(groups), len(members)
-    n = computed + count
     after = [[] for _ in range(computed)] + [[] if hidden else [members.index(rank) for rank in g] for g in groups]
-    return TaskGraph(
-        ranks=1 + max(members),
-        kind=np.array([Kind.COMPUTE] * computed + [Kind.COLLECTIVE] * count, np.uint8),
-        rank=np.array([*members, *range(count)], np.int32),
-        peer=np.full(n, -1, np.int32),
-        duration_ps=np.array([compute_us * US] * computed + [0] * count, np.int64),
-        size_bytes=np.array([0] * computed + [size] * count, np.int64),
-        count=np.ones(n, np.int32),
-        collective=np.full(n, CollectiveKind.ALL_REDUCE, np.uint8),
-        stream=np.array([Stream.COMPUTE] * computed + [2] * count, np.uint8),
-        label=np.array([0] * computed + [1] * count, np.int32),
-        dep_ptr=np.cumsum([0, *map(len, after)]).astype(np.int64),
-        dep_idx=np.array([one for row in after for one in row], np.int32),
+    return TaskGraph.of(
+        1 + max(members),
+        kind=[Kind.COMPUTE] * computed + [Kind.COLLECTIVE] * count,
+        rank=[*members, *range(count)],
+        duration_ps=[compute_us * US] * computed + [0] * count,
+        size_bytes=[0] * computed + [size] * count,
+        collective=CollectiveKind.ALL_REDUCE,
+        stream=[Stream.COMPUTE] * computed + [Stream.GRADIENT] * count,
+        label=[0] * computed + [1] * count,
+        waits=after,
         labels=[Label("backward", "kernel"), Label("gradient", "all reduce", "dp")],
-        communicators=Communicators(
-            np.cumsum([0, *map(len, groups)]).astype(np.int64), np.array(members, np.int32), ["dp"] * count
-        ),
-        loss_index=np.zeros(n, np.int32) if loss else None,
+        communicators=Communicators.of(groups, "dp"),
+        loss_index=np.zeros(computed + count, np.int32) if loss else None,
         loss=np.array([[loss]]) if loss else None,
     )
 

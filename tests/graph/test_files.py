@@ -25,22 +25,13 @@ if TYPE_CHECKING:
 
 def graph_of(dependencies: list[list[int]], ranks: int = 4) -> TaskGraph:
     n = len(dependencies)
-    ptr = np.concatenate([[0], np.cumsum([len(row) for row in dependencies])]).astype(np.int64)
-    return TaskGraph(
-        ranks=ranks,
-        kind=np.full(n, Kind.COMPUTE, np.uint8),
-        rank=(np.arange(n) % ranks).astype(np.int32),
-        peer=np.full(n, -1, np.int32),
-        duration_ps=np.arange(n, dtype=np.int64) * 10**12,
-        size_bytes=np.zeros(n, np.int64),
-        count=np.ones(n, np.int32),
-        collective=np.zeros(n, np.uint8),
-        stream=np.zeros(n, np.uint8),
-        label=np.zeros(n, np.int32),
-        dep_ptr=ptr,
-        dep_idx=np.array([d for row in dependencies for d in row], np.int32),
+    return TaskGraph.of(
+        ranks,
+        rank=np.arange(n) % ranks,
+        duration_ps=np.arange(n) * 10**12,
+        waits=dependencies,
         labels=[Label("forward", "attention", "tp", 3, 7)],
-        communicators=Communicators(np.array([0, 2, 4]), np.array([0, 1, 2, 3], np.int32), ["tp", "tp"]),
+        communicators=Communicators.of([[0, 1], [2, 3]], "tp"),
     )
 
 
@@ -225,27 +216,22 @@ def a_timeline(times, *, ranks=3, series=None):
     for index, (pause, took) in enumerate([*times, (0, 2_500), (0, 7_777), (0, 1_001)]):
         start[index], end[index] = clock + pause, clock + pause + took
         clock = int(end[index])
-    kind = np.full(n, Kind.COMPUTE, np.uint8)
+    kind, stream, rank, peer = (np.full(n, usual) for usual in (Kind.COMPUTE, Stream.COMPUTE, 0, -1))
     kind[-3], kind[-1] = Kind.TRANSFER, Kind.COLLECTIVE
-    stream = np.full(n, Stream.COMPUTE, np.uint8)
     stream[-3], stream[-1] = Stream.FORWARD, Stream.GRADIENT
-    rank, peer = np.zeros(n, np.int32), np.full(n, -1, np.int32)
     peer[-3], rank[-2] = 1, 1
     blocker = np.arange(-1, n - 1, dtype=np.int32)
-    graph = TaskGraph(
-        ranks=ranks,
+    graph = TaskGraph.of(
+        ranks,
         kind=kind,
         rank=rank,
         peer=peer,
         duration_ps=end - start,
-        size_bytes=np.full(n, 4096, np.int64),
-        count=np.ones(n, np.int32),
-        collective=np.zeros(n, np.uint8),
+        size_bytes=4096,
         stream=stream,
-        label=np.minimum(np.arange(n), 1).astype(np.int32),
-        dep_ptr=np.zeros(n + 1, np.int64),
+        label=np.minimum(np.arange(n), 1),
         labels=[Label("forward", "mlp", "", 3, 0), Label("gradient", "all reduce", "dp")],
-        communicators=Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), ["dp"]),
+        communicators=Communicators.of([range(ranks)], "dp"),
     ).validate()
     zero = np.zeros(n, np.int64)
     optional = {"blocker": blocker, "alone_ps": zero, "latency_ps": zero}

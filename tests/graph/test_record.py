@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railyard.graph import CollectiveKind, Communicators, Kind, Label, Record, Stream, TaskGraph
+from railyard.graph import Communicators, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.columns import COLUMNS, CORE, TABLES
 from railyard.graph.repeat import closed, repeat
 from railyard.graph.strips import NOTHING, strips_of
@@ -66,25 +66,13 @@ def test_every_column_has_a_type_of_numpy_and_a_sentence() -> None:
 
 def graph(rows, dependencies, groups=((0, 1),), **more):
     """Rows (kind, rank, peer, duration, size, stream), and the tasks that each waits for."""
-    columns = np.array(rows, np.int64).T
-    n = len(rows)
-    return TaskGraph(
-        ranks=2,
-        kind=columns[0].astype(np.uint8),
-        rank=columns[1].astype(np.int32),
-        peer=columns[2].astype(np.int32),
-        duration_ps=columns[3],
-        size_bytes=columns[4],
-        count=np.ones(n, np.int32),
-        collective=np.full(n, CollectiveKind.ALL_REDUCE, np.uint8),
-        stream=columns[5].astype(np.uint8),
-        label=np.zeros(n, np.int32),
-        dep_ptr=np.cumsum([0, *map(len, dependencies)]).astype(np.int64),
-        dep_idx=np.array([one for some in dependencies for one in some], np.int32),
+    names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "stream")
+    return TaskGraph.of(
+        2,
+        **dict(zip(names, np.array(rows, np.int64).T, strict=True)),
+        waits=dependencies,
         labels=[Label("forward", "test")],
-        communicators=Communicators(
-            np.cumsum([0, *map(len, groups)]).astype(np.int64), np.concatenate(groups).astype(np.int32), ["dp"]
-        ),
+        communicators=Communicators.of(groups, ["dp"]),
         **more,
     ).validate()
 

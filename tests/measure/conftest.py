@@ -91,30 +91,20 @@ class Yard:
         return np.array([task[name] for task in self.tasks], dtype)
 
     def graph(self) -> TaskGraph:
-        n = len(self.tasks)
-        kind = self._column("kind", np.uint8)
-        waits = [task["after"] for task in self.tasks]
-        sizes = [len(ranks) for _, ranks in self.groups]
-        return TaskGraph(
-            ranks=self.ranks,
+        kind = self._column("kind")
+        return TaskGraph.of(
+            self.ranks,
             kind=kind,
-            rank=self._column("rank", np.int32),
-            peer=self._column("peer", np.int32),
+            rank=self._column("rank"),
+            peer=self._column("peer"),
             duration_ps=np.where(kind == Kind.COMPUTE, self._column("took"), 0),
-            size_bytes=np.full(n, 1 << 20, np.int64),
-            count=np.ones(n, np.int32),
-            collective=np.zeros(n, np.uint8),
-            stream=self._column("stream", np.uint8),
-            label=np.arange(n, dtype=np.int32),
-            dep_ptr=np.concatenate([[0], np.cumsum([len(w) for w in waits], dtype=np.int64)]).astype(np.int64),
-            dep_idx=np.array([t for w in waits for t in w], np.int32),
+            size_bytes=1 << 20,
+            stream=self._column("stream"),
+            label=np.arange(len(self.tasks)),
+            waits=[task["after"] for task in self.tasks],
             labels=list(self.labels),
             release_ps=self._column("release") if self._column("release").any() else None,
-            communicators=Communicators(
-                np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64),
-                np.array([r for _, ranks in self.groups for r in ranks], np.int32),
-                [name for name, _ in self.groups],
-            ),
+            communicators=Communicators.of([ranks for _, ranks in self.groups], [name for name, _ in self.groups]),
         ).validate()
 
 

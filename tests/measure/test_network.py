@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railyard import catalog, cluster, engine
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.collective import CollectivePolicy
-from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Record, TaskGraph
+from railyard.graph import Communicators, Job, Kind, Label, Record, TaskGraph
 from railyard.measure.causes import Cause
 from railyard.measure.decompose import decompose
 from railyard.measure.network import POINTS, background, distribution, network_use, packet_section, scale_up_groups
@@ -166,22 +166,13 @@ def _waits(fabric, rings, **overrides):
     machine = cluster.build(cluster.ClusterSpec(RANKS, "hgx-h100", spec), catalog.load())
     # a ring has one rank a server, or all
     members = np.arange(RANKS).reshape(-1, rings).T if rings > 1 else np.arange(RANKS)[None, :]
-    graph = TaskGraph(
-        ranks=RANKS,
-        kind=np.full(rings, Kind.COLLECTIVE, np.uint8),
-        rank=np.arange(rings, dtype=np.int32),
-        peer=np.full(rings, -1, np.int32),
-        duration_ps=np.zeros(rings, np.int64),
-        size_bytes=np.full(rings, 1 << 30),
-        count=np.ones(rings, np.int32),
-        collective=np.full(rings, CollectiveKind.ALL_REDUCE, np.uint8),
-        stream=np.zeros(rings, np.uint8),
-        label=np.zeros(rings, np.int32),
-        dep_ptr=np.zeros(rings + 1, np.int64),
+    graph = TaskGraph.of(
+        RANKS,
+        kind=Kind.COLLECTIVE,
+        rank=np.arange(rings),
+        size_bytes=1 << 30,
         labels=[Label("gradient", "all reduce", "dp")],
-        communicators=Communicators(
-            np.arange(rings + 1) * members.shape[1], members.ravel().astype(np.int32), ["dp"] * rings
-        ),
+        communicators=Communicators.of(members, "dp"),
     )
     policy = CollectivePolicy(algorithm={"all-reduce": "ring"}, protocol={"all-reduce": "simple"}, connections=1)
     line = engine.get("flow").simulate([Job(graph)], machine, policy=policy)

@@ -215,20 +215,15 @@ def test_one_gpu_of_ten_thousand_in_the_engine(facts):
     network = cluster.NetworkSpec(topology=RailOptimized())
     machine = cluster.build(cluster.ClusterSpec(accelerators=ranks, server="hgx-h100", back_end=network), facts)
     last = np.arange(tasks) == ranks
-    graph = TaskGraph(
-        ranks=ranks,
-        kind=np.where(last, Kind.COLLECTIVE, Kind.COMPUTE).astype(np.uint8),
-        rank=np.where(last, 0, np.arange(tasks)).astype(np.int32),
-        peer=np.full(tasks, -1, np.int32),
+    graph = TaskGraph.of(
+        ranks,
+        kind=np.where(last, Kind.COLLECTIVE, Kind.COMPUTE),
+        rank=np.where(last, 0, np.arange(tasks)),
         duration_ps=np.where(last, 0, 100 * US),
         size_bytes=np.where(last, 1 << 20, 0),
-        count=np.ones(tasks, np.int32),
-        collective=np.zeros(tasks, np.uint8),
-        stream=np.zeros(tasks, np.uint8),
-        label=last.astype(np.int32),
-        dep_ptr=np.zeros(tasks + 1, np.int64),
+        label=last,
         labels=[Label("backward", "layer"), Label("gradient", "all-reduce", "dp")],
-        communicators=Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), ["dp"]),
+        communicators=Communicators.of([range(ranks)], "dp"),
     )
     late = Late(rank=17, by_ps=20 * US, at_ps=0)
     line = play(graph, machine, faults=(late,), policy=CollectivePolicy(algorithm={"dp": "tree"}))

@@ -14,7 +14,7 @@ import numpy as np
 
 from railyard.engine.faults import REROUTED
 from railyard.engine.lowering import Entities, Lowered
-from railyard.graph import Communicators, Job, Kind, Label, Record, Stream, TaskGraph
+from railyard.graph import Job, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.record import fingerprint
 from railyard.graph.repeat import Merged, merge
 from railyard.kit.errors import InputError
@@ -248,25 +248,16 @@ def foreground(record: Record, merged: Merged) -> Record:
 
 
 def _graph(cluster: Cluster, flows: BurstFlows) -> TaskGraph:
-    count = len(flows.source)
     port, first = np.unique(cluster.back_end.port_of_rank, return_index=True)
-    rank = (first // cluster.back_end.port_of_rank.shape[1]).astype(np.int32)
-    zero = np.zeros(count, np.int64)
-    return TaskGraph(
-        ranks=cluster.ranks,
-        kind=np.full(count, int(Kind.TRANSFER), np.uint8),
+    rank = first // cluster.back_end.port_of_rank.shape[1]
+    return TaskGraph.of(
+        cluster.ranks,
+        kind=Kind.TRANSFER,
         rank=rank[np.searchsorted(port, flows.source)],
         peer=rank[np.searchsorted(port, flows.target)],
-        duration_ps=zero,
-        size_bytes=flows.size_bytes.astype(np.int64),
-        count=np.ones(count, np.int32),
-        collective=zero.astype(np.uint8),
-        stream=np.full(count, int(Stream.FREE), np.uint8),
-        label=zero.astype(np.int32),
-        dep_ptr=np.zeros(count + 1, np.int64),
-        dep_idx=np.empty(0, np.int32),
+        size_bytes=flows.size_bytes,
+        stream=Stream.FREE,
         labels=[Label("background", "communication", "background")],
-        communicators=Communicators(np.zeros(1, np.int64), np.empty(0, np.int32), []),
         release_ps=flows.start_ps.astype(np.int64),
     )
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Ty
 
 from railyard.graph.columns import COLUMNS, CORE, TABLES
 from railyard.graph.record import Record
-from railyard.graph.task_graph import Communicators, Label, TaskGraph
+from railyard.graph.task_graph import OBLIGATORY, Communicators, Label, TaskGraph
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_frame, read_metadata, write_frame
 
@@ -104,17 +104,7 @@ GRAPH_FORMAT = "railyard/1 task graph"
 RECORD_FORMAT = "railyard/1 record"
 TABLE_FORMAT = "railyard/1 table of a record"
 # By name: its type.
-_GRAPH_COLUMNS = {
-    "kind": "uint8",
-    "rank": "int32",
-    "peer": "int32",
-    "duration_ps": "int64",
-    "size_bytes": "int64",
-    "count": "int32",
-    "collective": "uint8",
-    "stream": "uint8",
-    "label": "int32",
-}
+_GRAPH_COLUMNS = {name: np.dtype(kind).name for name, (_, kind) in OBLIGATORY.items()}
 # By the field of the graph: its name in the file and its type.
 _OPTIONAL_COLUMNS = {
     "loss_index": ("beside", "int32"),

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, unique
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
 
 
 class Kind(IntEnum):
@@ -122,13 +124,30 @@ class Communicators:
         return self.ranks[self.ptr[communicator] : self.ptr[communicator + 1]]
 
     @staticmethod
-    def none() -> Communicators:
-        """No communicator at all."""
-        return Communicators(np.zeros(1, np.int64), np.empty(0, np.int32), [])
+    def of(groups: Sequence[ArrayLike], names: str | Sequence[str] = "") -> Communicators:
+        """Communicators with the ranks of each group; one class for all of them, or one each."""
+        members = [np.asarray(group, np.int32) for group in groups]
+        ptr = np.cumsum([0, *map(len, members)], dtype=np.int64)
+        group = [names] * len(members) if isinstance(names, str) else list(names)
+        return Communicators(ptr, np.concatenate([np.empty(0, np.int32), *members]), group)
 
 
 def _none_idx() -> NDArray[np.int32]:
     return np.empty(0, np.int32)
+
+
+OBLIGATORY = {
+    "kind": (Kind.COMPUTE, np.uint8),
+    "rank": (0, np.int32),
+    "peer": (-1, np.int32),
+    "duration_ps": (0, np.int64),
+    "size_bytes": (0, np.int64),
+    "count": (1, np.int32),
+    "collective": (0, np.uint8),
+    "stream": (Stream.COMPUTE, np.uint8),
+    "label": (0, np.int32),
+}
+"""Usual value and type of each obligatory column."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +197,34 @@ class TaskGraph:
     dep_ptr: NDArray[np.int64]
     dep_idx: NDArray[np.int32] = field(default_factory=_none_idx)
     labels: list[Label] = field(default_factory=list)
-    communicators: Communicators = field(default_factory=Communicators.none)
+    communicators: Communicators = field(default_factory=lambda: Communicators.of([]))
     loss_index: NDArray[np.int32] | None = None
     loss: NDArray[np.float64] | None = None
     release_ps: NDArray[np.int64] | None = None
     delay_ps: NDArray[np.int64] | None = None
     need: NDArray[np.int32] | None = None
     dep_at: NDArray[np.uint8] | None = None
+
+    @classmethod
+    def of(cls, ranks: int, *, waits: Sequence[Sequence[int]] = (), **columns: Any) -> TaskGraph:
+        """Tasks from the columns that differ from the usual ones.
+
+        Args:
+            ranks: Number of ranks.
+            waits: Tasks that each task waits for; empty where none waits, or where `dep_ptr` and `dep_idx` are given.
+            columns: Fields by name. One value of an obligatory column stands for all tasks; without one they have that
+                of `OBLIGATORY`: computations on rank 0 that take no time.
+        """
+        given = {name: np.asarray(columns.pop(name, value)) for name, (value, _) in OBLIGATORY.items()}
+        n = np.broadcast(*given.values()).size
+        full: dict[str, Any] = {
+            name: np.array(np.broadcast_to(given[name], n), kind) for name, (_, kind) in OBLIGATORY.items()
+        }
+        if waits:
+            columns["dep_ptr"] = np.cumsum([0, *map(len, waits)], dtype=np.int64)
+            columns["dep_idx"] = np.array([task for some in waits for task in some], np.int32)
+        columns.setdefault("dep_ptr", np.zeros(n + 1, np.int64))
+        return cls(ranks, **full, **columns)
 
     def __len__(self) -> int:
         return len(self.kind)

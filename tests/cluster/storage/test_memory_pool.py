@@ -27,20 +27,12 @@ def machine(ranks=16, front_end=IDEAL, back_end=IDEAL, **pool):
 def graph_of(*asked, ranks=1):
     """Requests of (rank, bytes, kind)."""
     rank, size, kind = (np.array(column) for column in zip(*asked, strict=True))
-    count = len(asked)
-    return TaskGraph(
-        ranks=ranks,
-        kind=kind.astype(np.uint8),
-        rank=rank.astype(np.int32),
-        peer=np.full(count, -1, np.int32),
-        duration_ps=np.zeros(count, np.int64),
-        size_bytes=size.astype(np.int64),
-        count=np.ones(count, np.int32),
-        collective=np.zeros(count, np.uint8),
-        stream=np.where(kind == Kind.LOAD, Stream.LOAD, Stream.STORE).astype(np.uint8),
-        label=np.zeros(count, np.int32),
-        dep_ptr=np.zeros(count + 1, np.int64),
-        dep_idx=np.empty(0, np.int32),
+    return TaskGraph.of(
+        ranks,
+        kind=kind,
+        rank=rank,
+        size_bytes=size,
+        stream=np.where(kind == Kind.LOAD, Stream.LOAD, Stream.STORE),
         labels=[Label("optimizer", "load state", "memory")],
     )
 

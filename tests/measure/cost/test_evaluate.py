@@ -134,24 +134,11 @@ def test_assumptions_that_cannot_be_are_refused(facts, own, key):
 @pytest.fixture
 def result(evaluated, machine, spent):
     """A result made of real parts, as a run writes it."""
-    from railyard.graph import Kind, Label, Record, TaskGraph
+    from railyard.graph import Label, Record, TaskGraph
 
     cost, decomposition = evaluated(), spent(SHARES, ranks=machine.ranks)
     one = np.zeros(1, np.int64)
-    graph = TaskGraph(
-        ranks=machine.ranks,
-        kind=np.full(1, Kind.COMPUTE, np.uint8),
-        rank=np.zeros(1, np.int32),
-        peer=np.full(1, -1, np.int32),
-        duration_ps=one,
-        size_bytes=one,
-        count=np.ones(1, np.int32),
-        collective=np.zeros(1, np.uint8),
-        stream=np.zeros(1, np.uint8),
-        label=np.zeros(1, np.int32),
-        dep_ptr=np.zeros(2, np.int64),
-        labels=[Label("forward", "x")],
-    )
+    graph = TaskGraph.of(machine.ranks, labels=[Label("forward", "x")])
     line = Record.of_tasks(graph, one, one + 10**12, tables={"links": {"bytes": np.ones(len(machine.links))}})
     use = network_use(line, machine, decomposition)
     without = {"compute": 0.77, "bubble": 0.1}

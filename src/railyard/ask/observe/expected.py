@@ -224,20 +224,14 @@ def collective_s(cluster: Cluster, kind: str, size_bytes: int, members: NDArray[
     """
     if kind not in _KINDS or size_bytes < 1:
         return None
-    graph = TaskGraph(
-        ranks=cluster.ranks,
-        kind=np.array([Kind.COLLECTIVE], np.uint8),
-        rank=np.zeros(1, np.int32),
-        peer=np.full(1, -1, np.int32),
-        duration_ps=np.zeros(1, np.int64),
-        size_bytes=np.array([size_bytes], np.int64),
-        count=np.ones(1, np.int32),
-        collective=np.array([_KINDS[kind]], np.uint8),
-        stream=np.array([Stream.GRADIENT], np.uint8),
-        label=np.zeros(1, np.int32),
-        dep_ptr=np.zeros(2, np.int64),
+    graph = TaskGraph.of(
+        cluster.ranks,
+        kind=Kind.COLLECTIVE,
+        size_bytes=size_bytes,
+        collective=_KINDS[kind],
+        stream=Stream.GRADIENT,
         labels=[Label("trace", kind)],
-        communicators=Communicators(np.array([0, len(members)], np.int64), members, ["dp"]),
+        communicators=Communicators.of([members], "dp"),
     )
     return FLOW.simulate([Job(graph)], cluster).makespan_ps * 1e-12
 

@@ -31,6 +31,7 @@ from railyard.engine.packet.placing import crossing_hops, sent_share
 from railyard.engine.packet.plan import Slicing
 from railyard.engine.packet.running import run
 from railyard.graph import Kind, Merged, TaskGraph
+from railyard.graph.task_graph import OBLIGATORY
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -139,15 +140,14 @@ def one_task(block: TaskFlows, number: int) -> TaskFlows:
 
 def repeated(graph: TaskGraph, task: int, times: int) -> TaskGraph:
     """A graph of one task so many times, one after another."""
-    names = ("kind", "rank", "peer", "duration_ps", "size_bytes", "count", "collective", "stream", "label")
-    columns = {name: np.repeat(getattr(graph, name)[task : task + 1], times) for name in names}
-    return TaskGraph(
-        ranks=graph.ranks,
+    one = {name: getattr(graph, name)[task] for name in OBLIGATORY}
+    return TaskGraph.of(
+        graph.ranks,
+        **(one | {"rank": np.full(times, one["rank"])}),
         dep_ptr=np.concatenate([[0], np.arange(times)]),
         dep_idx=np.arange(times - 1, dtype=np.int32),
         labels=graph.labels,
         communicators=graph.communicators,
-        **columns,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -203,7 +204,7 @@ class Candidates:
     deadline_s: float
 
 
-class Selection(Ranged):
+class Selection(Ranged, ABC):
     """A selection policy; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -217,9 +218,9 @@ class Selection(Ranged):
     by_time: ClassVar[bool] = True
     candidates: float
 
+    @abstractmethod
     def choose(self, candidates: Candidates) -> NDArray[np.intp]:
         """Rows of the selected candidates, at most as many as wanted."""
-        raise NotImplementedError
 
 
 selections: Registry[type[Selection]] = Registry("selection of clients")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, WIDTHS, Ranged, boun
 _SCALE_BITS = 32.0
 
 
-class UpdateCompression(Ranged):
+class UpdateCompression(Ranged, ABC):
     """A compression of uploaded updates; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -27,13 +28,13 @@ class UpdateCompression(Ranged):
     sums: ClassVar[bool] = False
     error_feedback: bool
 
+    @abstractmethod
     def sent_bytes(self, parameters: float, bits: float) -> float:
         """Bytes of an update with this many numbers of this width."""
-        raise NotImplementedError
 
+    @abstractmethod
     def operations(self, parameters: float) -> float:
         """FLOP to encode an update."""
-        raise NotImplementedError
 
 
 compressions: Registry[type[UpdateCompression]] = Registry("compression of updates")

@@ -106,19 +106,13 @@ def _pool(job: ServingJob, role: str) -> PlacedPool:
 
 
 def _traffic(job: ServingJob, lanes: _Lanes) -> KvTransfers:
-    n = len(lanes.rank)
-    graph = TaskGraph(
-        ranks=job.cluster.ranks,
-        kind=np.full(n, Kind.TRANSFER, np.uint8),
-        rank=lanes.rank.astype(np.int32),
-        peer=lanes.peer.astype(np.int32),
-        duration_ps=np.zeros(n, np.int64),
+    graph = TaskGraph.of(
+        job.cluster.ranks,
+        kind=Kind.TRANSFER,
+        rank=lanes.rank,
+        peer=lanes.peer,
         size_bytes=lanes.size_bytes,
-        count=np.ones(n, np.int32),
-        collective=np.zeros(n, np.uint8),
-        stream=np.full(n, Stream.FREE, np.uint8),
-        label=np.zeros(n, np.int32),
-        dep_ptr=np.zeros(n + 1, np.int64),
+        stream=Stream.FREE,
         labels=[Label("serving", "keys and values", "kv")],
         release_ps=lanes.release_ps,
     )

@@ -12,7 +12,7 @@ from railyard.collective.pattern import direct
 from railyard.collective.policy import KINDS
 from railyard.collective.synthesis.of_cluster import network_of
 from railyard.collective.synthesis.written import of_schedule, of_text
-from railyard.graph import Communicators, Job, Kind, Label, TaskGraph
+from railyard.graph import Communicators, Job, Kind, Label, Stream, TaskGraph
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
 from railyard.work.training.conditions import engine_of, keeps_of, policy_of
@@ -117,21 +117,14 @@ class Ground:
 
     def _graph(self, size_bytes: int) -> TaskGraph:
         """One collective of the first ranks."""
-        none = np.zeros(1, np.int32)
-        return TaskGraph(
-            ranks=self.cluster.ranks,
-            kind=np.array([Kind.COLLECTIVE], np.uint8),
-            rank=none,
-            peer=none - 1,
-            duration_ps=none.astype(np.int64),
-            size_bytes=np.array([size_bytes], np.int64),
-            count=none + 1,
-            collective=np.array([KINDS[self.kind]], np.uint8),
-            stream=np.array([2], np.uint8),
-            label=none,
-            dep_ptr=np.zeros(2, np.int64),
+        return TaskGraph.of(
+            self.cluster.ranks,
+            kind=Kind.COLLECTIVE,
+            size_bytes=size_bytes,
+            collective=KINDS[self.kind],
+            stream=Stream.GRADIENT,
             labels=[Label(self.kind, "alone", "all")],
-            communicators=Communicators(np.array([0, self.ranks]), np.arange(self.ranks, dtype=np.int32), ["all"]),
+            communicators=Communicators.of([range(self.ranks)], "all"),
         )
 
 

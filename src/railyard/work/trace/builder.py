@@ -243,10 +243,7 @@ class GraphBuilder:
         return Trace(graph, line[alive], never, lacks, left_out, failures)
 
     def _communicators(self) -> Communicators:
-        sizes = [len(members) for _, members in self._groups]
-        ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        ranks = np.array([rank for _, members in self._groups for rank in members], np.int32)
-        return Communicators(ptr, ranks, [name for name, _ in self._groups])
+        return Communicators.of([members for _, members in self._groups], [name for name, _ in self._groups])
 
 
 @dataclass(frozen=True, eq=False)

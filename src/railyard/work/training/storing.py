@@ -70,23 +70,17 @@ def state_flows(graph: TaskGraph, parts: int) -> StateFlows:
         parts: Steps over which the write is spread.
     """
     tasks = np.flatnonzero(graph.kind == Kind.WRITE)
-    count = len(tasks)
     size = graph.size_bytes[tasks] * parts
-    alone = TaskGraph(
-        ranks=graph.ranks,
+    alone = TaskGraph.of(
+        graph.ranks,
         kind=graph.kind[tasks],
         rank=graph.rank[tasks],
-        peer=np.full(count, -1, np.int32),
-        duration_ps=np.zeros(count, np.int64),
         size_bytes=size,
-        count=np.ones(count, np.int32),
-        collective=np.zeros(count, np.uint8),
-        stream=np.full(count, Stream.STORAGE, np.uint8),
+        stream=Stream.STORAGE,
         label=graph.label[tasks],
-        dep_ptr=np.zeros(count + 1, np.int64),
         labels=graph.labels,
     )
-    return StateFlows(alone, int(size.sum()), count)
+    return StateFlows(alone, int(size.sum()), len(tasks))
 
 
 def protected_s(section: Checkpoint, alone: StateFlows, write_s: float, read_s: float) -> tuple[float, float]:

@@ -67,25 +67,13 @@ def microseconds(found: Record) -> NDArray[np.float64]:
 
 def all_reduces(ranks: int, members: Sequence[NDArray[np.int64]], size_bytes: int) -> TaskGraph:
     """An all-reduce of each group of ranks, all at once."""
-    groups = len(members)
-    zero = np.zeros(groups, np.int64)
-    return TaskGraph(
-        ranks=ranks,
-        kind=np.full(groups, Kind.COLLECTIVE, np.uint8),
-        rank=np.arange(groups, dtype=np.int32),
-        peer=np.full(groups, -1, np.int32),
-        duration_ps=zero,
-        size_bytes=np.full(groups, size_bytes, np.int64),
-        count=np.ones(groups, np.int32),
-        collective=np.full(groups, CollectiveKind.ALL_REDUCE, np.uint8),
-        stream=np.full(groups, Stream.GRADIENT, np.uint8),
-        label=np.zeros(groups, np.int32),
-        dep_ptr=np.zeros(groups + 1, np.int64),
-        dep_idx=np.empty(0, np.int32),
+    return TaskGraph.of(
+        ranks,
+        kind=Kind.COLLECTIVE,
+        rank=np.arange(len(members)),
+        size_bytes=size_bytes,
+        collective=CollectiveKind.ALL_REDUCE,
+        stream=Stream.GRADIENT,
         labels=[Label("gradient", "all-reduce", "dp")],
-        communicators=Communicators(
-            np.concatenate([[0], np.cumsum([len(each) for each in members])]).astype(np.int64),
-            np.concatenate(members).astype(np.int32),
-            ["dp"] * groups,
-        ),
+        communicators=Communicators.of(members, "dp"),
     )

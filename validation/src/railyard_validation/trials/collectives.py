@@ -42,7 +42,7 @@ def times_us(
     """Time alone of one collective of the first `ranks`, at each size."""
     word = kind.name.lower().replace("_", "-")
     policy = CollectivePolicy(algorithm={word: algorithm} if algorithm else {})
-    everyone = Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), [""])
+    everyone = Communicators.of([range(ranks)])
     count = len(sizes)
     request = (np.zeros(count, int), np.full(count, kind), np.array(sizes), np.ones(count, int))
     alone_ps = lower_collectives(machine, everyone, request, policy=policy).alone_ps

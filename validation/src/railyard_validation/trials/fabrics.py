@@ -164,7 +164,7 @@ def ring_us(machine: Any, ranks: int, opened: int) -> float:
     from railyard.collective import CollectivePolicy, lower_collectives
     from railyard.graph import Communicators
 
-    everyone = Communicators(np.array([0, ranks]), np.arange(ranks, dtype=np.int32), [""])
+    everyone = Communicators.of([range(ranks)])
     request = (np.zeros(1, int), np.full(1, CollectiveKind.ALL_REDUCE), np.array([8 << 30]), np.ones(1, int))
     policy = CollectivePolicy(algorithm={"all-reduce": "ring"}, connections=opened)
     return float(lower_collectives(machine, everyone, request, policy=policy).alone_ps[0] / 1e6)

@@ -336,7 +336,7 @@ def _alone(
     if len(sizes) == 0:
         return []
     count = np.ones(len(sizes), np.int32)
-    everyone = Communicators(np.array([0, ranks], np.int64), np.arange(ranks, dtype=np.int32), [""])
+    everyone = Communicators.of([range(ranks)])
     kind = np.full(len(sizes), KINDS[collective], np.uint8)
     table = lower_collectives(
         where.cluster, everyone, (np.zeros(len(sizes), np.int32), kind, sizes, count), policy=policy

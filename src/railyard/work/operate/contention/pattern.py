@@ -84,29 +84,23 @@ class WorkClass:
         alone_ps = max(round(self.compute_s * 1e12) - beside_ps, 1)
         everyone = np.arange(ranks, dtype=np.int32)
         tasks, reduce = 3 * ranks + 1, 2 * ranks
-        kind = np.full(tasks, Kind.COMPUTE, np.uint8)
-        kind[reduce] = Kind.COLLECTIVE
-        stream = np.full(tasks, Stream.COMPUTE, np.uint8)
-        stream[reduce] = Stream.GRADIENT
-        size = np.zeros(tasks, np.int64)
-        size[reduce] = self.message_bytes
+        kind, stream, size = (np.full(tasks, usual) for usual in (Kind.COMPUTE, Stream.COMPUTE, 0))
+        kind[reduce], stream[reduce], size[reduce] = Kind.COLLECTIVE, Stream.GRADIENT, self.message_bytes
         parts = [ranks, ranks, 1, ranks]
         waits = np.repeat([0, 0, ranks, 1], parts)
-        return TaskGraph(
-            ranks=ranks,
+        return TaskGraph.of(
+            ranks,
             kind=kind,
             rank=np.concatenate([everyone, everyone, everyone[:1], everyone]),
-            peer=np.full(tasks, -1, np.int32),
-            duration_ps=np.repeat(np.array([alone_ps, beside_ps, 0, UPDATE_PS], np.int64), parts),
+            duration_ps=np.repeat([alone_ps, beside_ps, 0, UPDATE_PS], parts),
             size_bytes=size,
-            count=np.ones(tasks, np.int32),
-            collective=np.full(tasks, CollectiveKind.ALL_REDUCE, np.uint8),
+            collective=CollectiveKind.ALL_REDUCE,
             stream=stream,
-            label=np.repeat(np.array([0, 1, 2, 0], np.int32), parts),
+            label=np.repeat([0, 1, 2, 0], parts),
             dep_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(waits)]).astype(np.int64),
             dep_idx=np.concatenate([everyone, np.full(ranks, reduce, np.int32)]),
             labels=list(LABELS),
-            communicators=Communicators(np.array([0, ranks], np.int64), everyone, ["dp"]),
+            communicators=Communicators.of([everyone], "dp"),
         ).validate()
 
 

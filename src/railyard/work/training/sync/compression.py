@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.work.training.sync.wire import Bundle, Over, Peers
 
 
-class Compression(Ranged):
+class Compression(Ranged, ABC):
     """A gradient compression; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -28,13 +29,13 @@ class Compression(Ranged):
     stages: ClassVar[tuple[int, ...]] = (0, 1)
     published: ClassVar[tuple[Finding, ...]]
 
+    @abstractmethod
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:
         """Traffic and computation of one reduction."""
-        raise NotImplementedError
 
+    @abstractmethod
     def state_bytes(self, bundle: Bundle, peers: Peers) -> float:
         """Bytes that a rank keeps between steps for these gradients."""
-        raise NotImplementedError
 
     @property
     def parameter_share(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -89,7 +90,7 @@ class StaleSynchronous(LateUpdates):
         return self.staleness
 
 
-class Dispatch(Ranged):
+class Dispatch(Ranged, ABC):
     """How tokens travel to their experts and back; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -100,13 +101,13 @@ class Dispatch(Ranged):
     kind: ClassVar[str]
     published: ClassVar[tuple[Finding, ...]]
 
+    @abstractmethod
     def share(self) -> float:
         """Bytes of both ways as sent, over those of 16 bits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cast_bytes(self) -> float:
         """Bytes through memory for each number that is sent there and back, to code and decode it."""
-        raise NotImplementedError
 
 
 dispatches: Registry[type[Dispatch]] = Registry("dispatch of tokens")
@@ -157,7 +158,7 @@ class QuantizedDispatch(Dispatch):
         return found
 
 
-class Scheduling(Ranged):
+class Scheduling(Ranged, ABC):
     """In which order and pieces gradients are sent; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -169,9 +170,9 @@ class Scheduling(Ranged):
     published: ClassVar[tuple[Finding, ...]]
 
     @property
+    @abstractmethod
     def piece_bytes(self) -> int:
         """Largest piece that is sent without asking whether something more urgent has come."""
-        raise NotImplementedError
 
 
 schedulings: Registry[type[Scheduling]] = Registry("communication scheduling")

@@ -6,6 +6,7 @@ read it, so they cannot disagree about bytes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -35,7 +36,7 @@ class Finding:
         return f"{self.effect} ({self.scope}; {self.source})"
 
 
-class Sparse(Ranged):
+class Sparse(Ranged, ABC):
     """Which gradients are sent as rows; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -46,9 +47,9 @@ class Sparse(Ranged):
     kind: ClassVar[str]
     published: ClassVar[tuple[Finding, ...]]
 
+    @abstractmethod
     def rows(self, tokens: float, vocab: float) -> float:
         """Rows of the table that one rank's tokens touch in a step."""
-        raise NotImplementedError
 
 
 sparsities: Registry[type[Sparse]] = Registry("sparse update")
