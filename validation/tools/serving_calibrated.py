@@ -20,8 +20,8 @@ import numpy as np
 
 from railyard import catalog
 from railyard.ask.calibrate.kinds.serving import Loop, fitted
+from railyard.work.serving.closed_loop import ServingDemand
 from railyard.work.serving.software import columns, profile
-from railyard.work.serving.steady import ServingDemand
 from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.left_out import cases_of, source_of
 from railyard_validation.serving.model import part, table
@@ -71,8 +71,7 @@ def main(most: int) -> None:
 def loop(whole: Table, rows: list[int]) -> Loop:
     some = part(whole, np.array(rows))
     told = np.array([[fitting.told_s(case) for case in some.cases], [0.0] * len(rows)])
-    load = (some.users, some.rate, some.prompt, some.output, some.most)
-    demand = ServingDemand(*load, some.drafts, some.drafting, some.count, some.middle)
+    demand = ServingDemand(some.users, some.prompt, some.output, some.most, some.drafts, some.drafting, some.middle)
     return Loop(some.behind, demand, told, np.ones_like(told))
 
 

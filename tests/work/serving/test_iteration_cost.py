@@ -11,12 +11,12 @@ from railyard import catalog
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
+from railyard.work.serving.closed_loop import arrival_s
 from railyard.work.serving.cost import crowded_s, iteration_cost
 from railyard.work.serving.iteration import IterationLoad, late_s, launches_s, parts
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import weight_bytes
 from railyard.work.serving.software import ENGINES, ServingSoftware, assemble, columns, constants, profile
-from railyard.work.serving.steady import arrival_s
 from railyard.work.study.study import prepare
 
 KNOWN = catalog.load()

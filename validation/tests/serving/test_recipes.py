@@ -10,8 +10,8 @@ from railyard.model.machine import Machine
 from railyard.work.serving.iteration import IterationLoad, parts
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.software import ServingSoftwareColumns, columns, profile
-from railyard.work.serving.steady import batched_prompt_s
 from railyard_validation.serving.cases import Case, case_of
+from railyard_validation.serving.loads import batched_prompt_s
 from railyard_validation.serving.metrics import measured, predict
 from railyard_validation.serving.model import deployment_software, steady, table
 from railyard_validation.serving.recipes import decoding, may_draft, recipe

@@ -200,10 +200,7 @@ def _answers_s(pool: Pool, requests: RequestTable) -> float:
     tokens = batch * (1 + guesses)
     seconds = cost.host_s + np.interp(tokens, cost.tokens, cost.compute_s + cost.network_s)
     seconds = seconds + batch * (cost.attention_per_sequence_s + context * cost.attention_per_kv_token_s)
-    yields = 1.0
-    if pool.speculative:
-        share = min(pool.speculative.acceptance, 1 - 1e-12)
-        yields = (1 - share ** (guesses + 1)) / (1 - share)
+    yields = pool.speculative.yields if pool.speculative else 1.0
     return float((seconds / batch).min() / yields * (requests.output_tokens - 1.0).sum())
 
 

@@ -163,8 +163,7 @@ class _IterationLaw:
         guess = pool.speculative
         self.drafts = guess.draft_tokens if guess else 0
         self.draft_s = guess.draft_tokens * guess.draft_s if guess else 0.0
-        share = min(guess.acceptance, 1 - 1e-12) if guess else 0.0
-        self.yields = (1 - share ** (self.drafts + 1)) / (1 - share)
+        self.yields = guess.yields if guess else 1.0
         self.stages = max(cost.pipeline_stages, 1)
         self.share = cost.stage_share if self.stages > 1 else 1.0
         self.meets = (1.0 + (self.stages - 1) * self.share) / self.stages

@@ -125,6 +125,17 @@ class Cost:
         return cls(np.array([0, max_tokens]), np.full(2, seconds), np.zeros(2))
 
 
+def accepted_tokens(acceptance: Any, drafts: Any) -> Any:
+    """Tokens that an iteration yields of a sequence: the first always, each draft if all before it were right.
+
+    Args:
+        acceptance: Chance of each draft that it is right, given that those before it were; a number or rows.
+        drafts: Guessed ahead; a number or rows.
+    """
+    share = np.minimum(acceptance, 1 - 1e-12)
+    return (1 - share ** (drafts + 1)) / (1 - share)
+
+
 @dataclass(frozen=True)
 class Speculative:
     """Speculative decoding: `draft_tokens` are guessed before each iteration, which checks them all at once.
@@ -138,6 +149,11 @@ class Speculative:
     draft_tokens: int
     acceptance: float
     draft_s: float = 0.0
+
+    @property
+    def yields(self) -> float:
+        """Tokens of an iteration and sequence."""
+        return float(accepted_tokens(self.acceptance, self.draft_tokens))
 
 
 @dataclass(frozen=True)

@@ -254,10 +254,9 @@ class Drafting:
         return self.pass_s + self.travel_s / self.tokens
 
     @property
-    def yields(self) -> float:
-        """Tokens of an iteration and sequence: the first always, each guess if all before it were right."""
-        share = min(self.acceptance, 1 - 1e-12)
-        return (1 - share ** (self.tokens + 1)) / (1 - share)
+    def guess(self) -> Speculative:
+        """What the replicas that check have to do with it."""
+        return Speculative(self.tokens, self.acceptance, self.each_s)
 
     def settled(self, serve: Callable[[Drafting], Record], decodes: NDArray[np.bool_]) -> Drafting:
         """With the batch that the checking replicas turn out to have.
@@ -271,13 +270,14 @@ class Drafting:
             totals = serve(found).table("replicas")
             tokens = float((totals["output_tokens"][decodes]).sum())
             steps = max(float(totals["iterations"][decodes].sum()), 1.0)
-            found = replace(found, batch=max(tokens / steps / found.yields, 1.0))
+            found = replace(found, batch=max(tokens / steps / found.guess.yields, 1.0))
         return found
 
     def applied(self, deployment: Deployment) -> Deployment:
         """The deployment whose iterations wait for guesses."""
-        guess = Speculative(self.tokens, self.acceptance, self.each_s)
-        pools = tuple(pool if pool.role == "prefill" else replace(pool, speculative=guess) for pool in deployment.pools)
+        pools = tuple(
+            pool if pool.role == "prefill" else replace(pool, speculative=self.guess) for pool in deployment.pools
+        )
         return replace(deployment, pools=pools)
 
 

@@ -222,7 +222,7 @@ def draft_figures(settled: Drafting) -> DraftFigures:
         pass_s=settled.pass_s,
         travel_s=settled.travel_s,
         wait_s=settled.each_s * settled.tokens,
-        tokens_per_iteration=settled.yields,
+        tokens_per_iteration=settled.guess.yields,
     )
 
 

@@ -13,6 +13,7 @@ from railyard.engine.serving import simulate
 from railyard.kit.errors import InputError, Refusals
 from railyard.work.scenario.load import blaming, dump
 from railyard.work.scenario.section import fault_of
+from railyard.work.serving.closed_loop import arrival_s
 from railyard.work.serving.costing import costs_of
 from railyard.work.serving.deployment import deployment, replica_deaths
 from railyard.work.serving.links import loads_from, replica_links, with_collectives, with_storage
@@ -21,7 +22,6 @@ from railyard.work.serving.placing import PROMPTS, ROLES, check_pools, separate_
 from railyard.work.serving.placing import place as place_pools
 from railyard.work.serving.requests import requests_of
 from railyard.work.serving.software import profile, read_profiles
-from railyard.work.serving.steady import arrival_s
 from railyard.work.study import compose
 from railyard.work.study.deaths import words
 from railyard.work.study.provenance import Memo

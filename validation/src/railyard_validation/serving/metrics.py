@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.work.serving.iteration import cache_bytes
 from railyard.work.serving.memory import WALL, accelerator_w, weight_bytes
-from railyard.work.serving.steady import batched_prompt_s
+from railyard_validation.serving.loads import batched_prompt_s
 from railyard_validation.serving.model import deployment_software, table
 from railyard_validation.serving.states import planned_states, run_states
 

@@ -10,18 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.model.machine import Machine, RecordColumns
+from railyard.work.serving.closed_loop import closed_loop
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import sequences
 from railyard.work.serving.software import columns, profile
-from railyard.work.serving.steady import (
-    ServingDemand,
-    SteadyState,
-    closed_loop,
-    decode_loop,
-    open_loop,
-    paced_loop,
-    split_loop,
-)
+from railyard_validation.serving.loads import ServingLoad, decode_loop, open_loop, paced_loop, split_loop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +23,7 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Model
     from railyard.model.machine import F
+    from railyard.work.serving.closed_loop import SteadyState
     from railyard.work.serving.layout import ServingLayout
     from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
@@ -164,8 +158,8 @@ def _one_kind(kind: str, rows: Table, software: ServingSoftwareColumns) -> Stead
     if kind in ("offline", "other"):
         users = np.where(users > 0, users, rows.most)
     rate = rows.rate / (1.0 if kind == "paced" else rows.workers)
-    load = (users, rate, rows.prompt, rows.output, rows.most)
-    traffic = ServingDemand(*load, rows.drafts, rows.drafting, rows.count, rows.middle)
+    means = (users, rows.prompt, rows.output, rows.most, rows.drafts, rows.drafting, rows.middle)
+    traffic = ServingLoad(*means, rate_per_s=rate, count=rows.count)
     if kind == "split":
         return split_loop(rows.behind, rows.ahead, software, traffic, (rows.workers, rows.workers_ahead))
     law = {"open": open_loop, "decode": decode_loop, "paced": paced_loop}.get(kind, closed_loop)

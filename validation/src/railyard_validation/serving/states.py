@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.serving.steady import arrival_s
+from railyard.work.serving.closed_loop import arrival_s
 from railyard_validation.serving.model import steady
 from railyard_validation.serving.queue import runs, served
 

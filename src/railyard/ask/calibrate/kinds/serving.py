@@ -25,6 +25,7 @@ from railyard.ask.calibrate.measurements import (
     words,
 )
 from railyard.model.machine import Machine
+from railyard.work.serving.closed_loop import ServingDemand, closed_loop
 from railyard.work.serving.layout import KV_BITS, PRECISIONS, Deployments, ServingLayout
 from railyard.work.serving.memory import sequences
 from railyard.work.serving.software import (
@@ -37,7 +38,6 @@ from railyard.work.serving.software import (
     profile,
     written,
 )
-from railyard.work.serving.steady import ServingDemand, closed_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -181,9 +181,8 @@ def loop_of(rows: Sequence[ServedRow]) -> Loop:
     prompt, output, users, most = (
         np.array([getattr(row, name) for row in rows]) for name in ("prompt", "output", "users", "most")
     )
-    none, one = np.zeros_like(users), np.ones_like(users)
     room = sequences(replicas, prompt + output / 2.0, most * replicas.layout.dp)
-    demand = ServingDemand(users, none, prompt, output, room, none, one, np.full_like(users, np.inf), none)
+    demand = ServingDemand(users, prompt, output, room)
     measured = np.array([[row.tpot_s for row in rows], [row.ttft_s for row in rows]])
     return Loop(replicas, demand, measured, np.ones_like(measured))
 
