@@ -20,7 +20,7 @@ import numpy as np
 from railyard.kit.errors import InputError, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -423,3 +423,11 @@ def percentile_bin(count: NDArray[np.int64], share: float) -> int:
     """
     reached = np.cumsum(count)
     return int(np.searchsorted(reached, nearest_rank(share, int(reached[-1])) + 1))
+
+
+def halved(less: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:
+    """The part of an interval in which `less` turns from true to false, after so many halvings."""
+    for _ in range(halvings):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if less(middle) else (low, middle)
+    return low, high

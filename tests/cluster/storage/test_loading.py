@@ -138,7 +138,7 @@ def test_a_server_reads_its_cache_for_all_its_ranks(every_rank, read_bps, second
         data=SimpleNamespace(cache_read_bps=read_bps, every_rank=every_rank), layout=SimpleNamespace(dp=3, cp=1, tp=2)
     )
     cluster, load = SimpleNamespace(ranks_per_server=8), SimpleNamespace(cached_bytes=5e6)
-    assert cache_seconds(training, cluster, load) == pytest.approx(seconds)
+    assert cache_seconds(training, cluster.ranks_per_server, load) == pytest.approx(seconds)
 
 
 # How much a cache serves, against what was measured.

@@ -35,6 +35,7 @@ from railyard.ask.observe.expected import collective_s
 from railyard.ask.observe.kernels import BUSBW
 from railyard.cluster.network_table import dialect
 from railyard.collective.model_error import band_of
+from railyard.kit.quantities import halved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,15 +110,15 @@ def at_least(count: int) -> float:
     """Mean of a Poisson law that so many events show with 95 %: smaller means give as many in 5 % of cases."""
     if count > _EXACT:  # Wilson and Hilferty, 1931: within 0.1 % here
         return float(count * (1 - 1 / (9 * count) - _Z / (3 * sqrt(count))) ** 3)
-    low, high = 0.0, float(count)
-    for _ in range(60):
-        middle = (low + high) / 2
-        term = fewer = exp(-middle) if count else 0.0
+
+    def rare(mean: float) -> bool:
+        term = fewer = exp(-mean) if count else 0.0
         for number in range(1, count):
-            term *= middle / number
+            term *= mean / number
             fewer += term
-        low, high = (middle, high) if 1 - fewer < 0.05 else (low, middle)
-    return low
+        return 1 - fewer < 0.05
+
+    return halved(rare, 0.0, float(count), 60)[0]
 
 
 def seconds_needed(limits: Mapping[str, float], rate_bps: float) -> float:

@@ -10,7 +10,7 @@ own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from railyard.work.training.operators import gemm_rate
 if TYPE_CHECKING:
     from railyard.model.machine import F, MachineColumns
     from railyard.work.training.columns import Columns
-    from railyard.work.training.stages import RankColumns
+    from railyard.work.training.stages import RankColumns, VirtualStage
 
 
 # In-switch reduction against a ring: measured bus bandwidth of 8 H100, 480 GB/s against 360 (NCCL logs).
@@ -149,17 +149,22 @@ def exchanges(columns: Columns, domain: F) -> list[Exchange]:
     return [*_tensor(columns), *_context(columns), *_experts(columns, domain)]
 
 
-def places(columns: Columns, rank: RankColumns) -> dict[str, F]:
-    """How many of each part of the model named by `Exchange.part` a rank has."""
+def places(held: RankColumns | VirtualStage, chunks: F | int = 1) -> dict[str, Any]:
+    """How many of each part of the model named by `Exchange.part` a rank has, or one of its virtual stages.
+
+    Args:
+        held: Layers, embedding and head.
+        chunks: Virtual stages that hold them together.
+    """
     return {
-        "attention": rank.layers,
-        "mlp": rank.layers - rank.moe_layers,
-        "experts": rank.moe_layers,
-        "shared": rank.moe_layers,
-        "embedding": rank.embedding,
-        "head": rank.head,
-        "input": columns.layout.vp - rank.embedding,
-        "output": columns.layout.vp - rank.head,
+        "attention": held.layers,
+        "mlp": held.layers - held.moe_layers,
+        "experts": held.moe_layers,
+        "shared": held.moe_layers,
+        "embedding": held.embedding,
+        "head": held.head,
+        "input": chunks - held.embedding,
+        "output": chunks - held.head,
     }
 
 

@@ -155,7 +155,7 @@ class StageCosts:
 
     def _starting_s(self, stage: VirtualStage, phase: str) -> F:
         """Seconds of the host to start the collectives of a pass."""
-        places, columns = _places(stage), self.columns
+        places, columns = alpha_beta.places(stage), self.columns
         started = sum(
             places[exchange.part] * exchange.count * alpha_beta.repeats(columns, exchange, phase)
             for exchange in self.exchanges
@@ -285,22 +285,8 @@ def p2p_bytes(training: Training, accelerator: Accelerator) -> int:
     return round(float(alpha_beta.pipeline_bytes(Columns.of([training], [accelerator]))[0]))
 
 
-def _places(stage: VirtualStage) -> dict[str, int]:
-    """Number of occurrences of each part that exchanges belong to."""
-    return {
-        "attention": stage.layers,
-        "mlp": stage.layers - stage.moe_layers,
-        "experts": stage.moe_layers,
-        "shared": stage.moe_layers,
-        "embedding": int(stage.embedding),
-        "head": int(stage.head),
-        "input": int(not stage.embedding),
-        "output": int(not stage.head),
-    }
-
-
 def _collectives(exchanges: Iterable[Exchange], stage: VirtualStage) -> tuple[StageCollective, ...]:
-    counts = _places(stage)
+    counts = alpha_beta.places(stage)
     merged: dict[tuple[CollectiveKind, str, str, int, float], int] = {}
     for exchange in exchanges:
         count = counts[exchange.part] * int(exchange.count[0])

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.kit.quantities import halved
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -105,13 +107,8 @@ class JitterLaw:
         """
         spread = self._spread_s(step_s, micro_batches)
         low, high = -10.0 * spread, 10.0 * spread + self._longest_s(quantile, ranks, step_s)
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2.0
-            if self.share_below(middle, ranks, step_s, micro_batches) < quantile:
-                low = middle
-            else:
-                high = middle
-        return (low + high) / 2.0
+        step = ranks, step_s, micro_batches
+        return sum(halved(lambda delay_s: self.share_below(delay_s, *step) < quantile, low, high, _HALVINGS)) / 2.0
 
     def ratio(self, quantile: float, ranks: int, step_s: float, micro_batches: float) -> float:
         """That quantile of the steps over their median."""

@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.kit.errors import InputError, Problem, did_you_mean
-from railyard.kit.quantities import format_size
+from railyard.kit.quantities import format_size, halved
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.catalog import Server
-    from railyard.cluster import Cluster
     from railyard.work.training.spec import Access, CachePolicy, DataLoading, Training
 
 
@@ -129,14 +128,7 @@ def hit_rate(policy: CachePolicy, cache_bytes: float, dataset_bytes: float, serv
 
 
 def _random_replacement(share: float, servers: int) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        missed = (low + high) / 2
-        if 1 - _survival(missed / (servers * share), servers) > missed:
-            low = missed
-        else:
-            high = missed
-    return 1 - high
+    return 1 - halved(lambda missed: 1 - _survival(missed / (servers * share), servers) > missed, 0.0, 1.0, _STEPS)[1]
 
 
 def _survival(rate: float, servers: int) -> float:
@@ -306,21 +298,23 @@ def readers(training: Training) -> int:
     return layout.dp * layout.cp * (layout.tp if every else 1)
 
 
-def cache_seconds(training: Training, cluster: Cluster, load: Load) -> float:
+def readers_together(training: Training, ranks_per_server: int) -> int:
+    """Ranks of one server that read."""
+    group = 1 if training.data is not None and training.data.every_rank else training.layout.tp
+    return min(max(1, ranks_per_server // group), readers(training))
+
+
+def cache_seconds(training: Training, ranks_per_server: int, load: Load) -> float:
     """Read time of a server's cache per step, over all ranks of the server, seconds."""
     data = training.data
     if data is None or not load.cached_bytes or data.cache_read_bps <= 0:
         return 0.0
-    group = 1 if data.every_rank else training.layout.tp
-    together = min(max(1, cluster.ranks_per_server // group), readers(training))
-    return load.cached_bytes * 8 * together / data.cache_read_bps
+    return load.cached_bytes * 8 * readers_together(training, ranks_per_server) / data.cache_read_bps
 
 
 def cores_of(training: Training, cores: int, ranks_per_server: int) -> float:
     """Host cores per reading rank; infinite if the host's cores are unknown."""
-    group = 1 if training.data is not None and training.data.every_rank else training.layout.tp
-    together = min(max(1, ranks_per_server // group), readers(training))
-    return cores / together if cores else math.inf
+    return cores / readers_together(training, ranks_per_server) if cores else math.inf
 
 
 def with_faster_loading(training: Training, factor: float) -> Training:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.kit.quantities import percentile
+from railyard.kit.quantities import halved, percentile
 from railyard.measure.causes import OUTAGE
 from railyard.measure.decompose import decompose
 from railyard.measure.result.step import StepFigures
@@ -39,12 +39,13 @@ class Around:
         """That quantile of steps of which each sample is as likely as the others."""
         steps = sorted(set(samples_s))
         reached = [step + self.law.delay_s(quantile, self.ranks, step, self.micro_batches) for step in steps]
+
+        def below(middle: float) -> bool:
+            shares = [self.law.share_below(middle - s, self.ranks, s, self.micro_batches) for s in samples_s]
+            return math.fsum(shares) / len(shares) < quantile
+
         low, high = min(reached), max(reached)
-        for _ in range(_HALVINGS if high > low else 0):
-            middle = (low + high) / 2.0
-            below = [self.law.share_below(middle - s, self.ranks, s, self.micro_batches) for s in samples_s]
-            low, high = (middle, high) if math.fsum(below) / len(below) < quantile else (low, middle)
-        return (low + high) / 2.0
+        return sum(halved(below, low, high, _HALVINGS if high > low else 0)) / 2.0
 
 
 @dataclass(frozen=True)

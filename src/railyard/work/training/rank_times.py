@@ -348,7 +348,7 @@ def rank_times(
 
 def _exposed(columns: Columns, rank: RankColumns, machine: MachineColumns, phase: str, loss: Loss) -> _Exposed:
     """Exposed collectives of one pass; backward runs the forward ones again under full recomputation."""
-    counts = alpha_beta.places(columns, rank)
+    counts = alpha_beta.places(rank, columns.layout.vp)
     groups, seen = alpha_beta.groups(columns), {name: machine.seen_by(name) for name in ("tp", "cp", "ep")}
     found = {name: np.zeros_like(rank.layers) for name in ("tp", "cp", "ep")}
     contention, started, under = np.zeros_like(rank.layers), np.zeros_like(rank.layers), np.zeros_like(rank.layers)

@@ -304,7 +304,7 @@ def _groups(columns: Columns) -> dict[str, Group]:
 
 def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> dict[str, _Moved]:
     """Of tensor-, context- and expert-parallel collectives."""
-    groups, counts = alpha_beta.groups(columns), alpha_beta.places(columns, rank)
+    groups, counts = alpha_beta.groups(columns), alpha_beta.places(rank, columns.layout.vp)
     sent = {name: _Moved.none(rank.layers) for name in groups}
     for exchange in alpha_beta.exchanges(columns, machine.domain):
         often = sum(alpha_beta.repeats(columns, exchange, phase) for phase in ("forward", "backward"))

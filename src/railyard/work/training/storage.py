@@ -51,7 +51,7 @@ def read_samples(step: StepBuilder) -> list[NDArray[np.int64]]:
         return []
     load = load_of(step.training, cluster.servers)
     latency_s = 0.0 if cluster.storage_servers is None else cluster.storage_servers.latency_ps * 1e-12
-    worker_s = load.worker_s(latency_s, data.queue_depth, cache_seconds(step.training, cluster, load))
+    worker_s = load.worker_s(latency_s, data.queue_depth, cache_seconds(step.training, cluster.ranks_per_server, load))
     least_s = load.prepare_s / cores_of(step.training, cluster.server.host_cores, cluster.ranks_per_server)
     if data.prefetch and data.workers:
         return _preparing(step, load, worker_s, least_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from railyard.cluster.fabric.encryption import AES_CORE_BPS
-from railyard.work.training.loading import cores_of, load_of, readers, step_s
+from railyard.work.training.loading import cache_seconds, cores_of, load_of, readers, readers_together, step_s
 from railyard.work.training.stages import virtual_stages
 
 if TYPE_CHECKING:
@@ -58,14 +58,11 @@ def data_s(training: Training, rates: StorageRates, compute_s: float) -> float:
     if data is None:
         return 0.0
     load, ranks = load_of(training, rates.servers), readers(training)
-    group = 1 if data.every_rank else training.layout.tp
-    together = min(ranks, max(1, rates.ranks_per_server // group))
+    together = readers_together(training, rates.ranks_per_server)
     read_s = load.stored_bytes * 8 / rates.shared_bps(rates.read_bps, ranks, together)
     if rates.iops:
         read_s = max(read_s, load.requests * ranks / rates.iops)
-    cache_s = 0.0
-    if load.cached_bytes and data.cache_read_bps > 0:
-        cache_s = load.cached_bytes * 8 * together / data.cache_read_bps
+    cache_s = cache_seconds(training, rates.ranks_per_server, load)
     worker_s = load.worker_s(rates.latency_s, data.queue_depth, cache_s)
     total_s = step_s(
         compute_s,
