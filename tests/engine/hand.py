@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from railyard.engine.lowering import Entities, Lowered
+from railyard.cluster import Entities
+from railyard.engine.lowering import Lowered
 from railyard.graph import Communicators, Kind, Label, Merged, TaskGraph
 
 

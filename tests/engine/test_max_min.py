@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from railyard import _core, engine
 from railyard.engine.fluid import FluidEngine
+from railyard.engine.lowering import core_of
 from railyard.graph import Stream
 
 from .hand import Entity, Graph, Links, entities, lowered
@@ -19,7 +20,7 @@ from .reference import Reference, water_fill
 
 
 def rates(rows, capacity):
-    return _core.max_min(entities(rows).core(), np.asarray(capacity, np.float64)).rate_bps
+    return _core.max_min(core_of(entities(rows)), np.asarray(capacity, np.float64)).rate_bps
 
 
 def random_case(seed):

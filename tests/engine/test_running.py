@@ -43,7 +43,8 @@ def test_ctrl_c_ends_a_run_at_once():
         """
         import numpy as np
         from railyard import engine
-        from railyard.engine.lowering import Entities, Lowered
+        from railyard.cluster import Entities
+        from railyard.engine.lowering import Lowered
         from railyard.graph import Communicators, Label, Merged, TaskGraph
         from types import SimpleNamespace
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import engine
+from railyard.cluster import Entities
 from railyard.cluster.fault import Late
-from railyard.engine.lowering import Entities, Lowered
+from railyard.engine.lowering import Lowered
 from railyard.graph import Merged, Stream
 from railyard.kit.errors import InputError
 

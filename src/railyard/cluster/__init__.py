@@ -10,7 +10,7 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
 from railyard.cluster.fabric import Fabric, FabricSpec, fabrics
 from railyard.cluster.hardware import ScaleUp
-from railyard.cluster.links import Csr, CsrWeighted, LinkTable
+from railyard.cluster.links import Csr, CsrWeighted, Entities, LinkTable
 from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.memory_pool import PooledMemory
 from railyard.cluster.names import link_name, node_name
@@ -26,6 +26,7 @@ __all__ = [
     "ClusterSpec",
     "Csr",
     "CsrWeighted",
+    "Entities",
     "Fabric",
     "FabricSpec",
     "LinkTable",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROUNDING = 1e-9
 """Differences of shares up to this are rounding."""
@@ -100,6 +103,64 @@ class CsrWeighted(Csr):
         total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
         ptr = np.searchsorted(keys // width, np.arange(flows + 1))
         return cls(ptr.astype(np.int64), (keys % width).astype(np.int32), total)
+
+
+_ENTITY_COLUMNS: dict[str, type[np.generic]] = {
+    **{"link_idx": np.int32, "link_share": np.float64, "volume_bytes": np.float64, "latency_ps": np.int64},
+    **{"rate_cap_bps": np.float64, "fair_weight": np.float64, "even_latency_ps": np.int64, "even_ps": np.int64},
+}
+
+
+@dataclass(frozen=True)
+class Entities:
+    """Fluid entities in columns; m rows.
+
+    Attributes:
+        link_ptr: int64[m+1], CSR pointer into the link columns.
+        link_idx: int32, links or bundles that the entity uses, none twice in a row.
+        link_share: float64, bytes on the wire of that link for one byte of volume, above 0.
+        volume_bytes: float64[m], all invocations together.
+        latency_ps: int64[m], fixed part before the volume flows, all invocations together.
+        rate_cap_bps: float64[m], bits of volume per second that its kernels reach; infinity where none.
+        fair_weight: float64[m], rates grow in proportion to it.
+        even_latency_ps: int64[m], the part of `even_ps` that does not shrink with bandwidth; more than `latency_ps`
+            where a ring hides latency behind an edge whose flows collide.
+        even_ps: int64[m], duration with the network to itself and its flows spread evenly over equal links, latency
+            included; what the timeline calls alone.
+    """
+
+    link_ptr: NDArray[np.int64]
+    link_idx: NDArray[np.int32]
+    link_share: NDArray[np.float64]
+    volume_bytes: NDArray[np.float64]
+    latency_ps: NDArray[np.int64]
+    rate_cap_bps: NDArray[np.float64]
+    fair_weight: NDArray[np.float64]
+    even_latency_ps: NDArray[np.int64]
+    even_ps: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.volume_bytes)
+
+    @staticmethod
+    def stacked(tables: Sequence[Entities]) -> Entities:
+        """The rows of all tables, one table after the other; columns come out contiguous and of the core's types."""
+        lengths = [np.diff(np.asarray(table.link_ptr, np.int64)) for table in tables]
+        columns: dict[str, Any] = {
+            name: np.concatenate([np.empty(0, kind), *(getattr(table, name) for table in tables)]).astype(
+                kind, copy=False
+            )
+            for name, kind in _ENTITY_COLUMNS.items()
+        }
+        return Entities(np.concatenate([[0], np.cumsum(np.concatenate([np.empty(0, np.int64), *lengths]))]), **columns)
+
+    def take(self, index: NDArray[np.int64]) -> Entities:
+        """Some rows."""
+        lengths = np.diff(self.link_ptr)[index]
+        ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        entry = np.repeat(self.link_ptr[index] - ptr[:-1], lengths) + np.arange(ptr[-1])
+        columns = {name: getattr(self, name)[entry if name.startswith("link") else index] for name in _ENTITY_COLUMNS}
+        return Entities(ptr, **columns)
 
 
 @dataclass(frozen=True, eq=False)

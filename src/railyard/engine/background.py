@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from railyard.cluster.links import Entities
 from railyard.engine.faults import REROUTED
-from railyard.engine.lowering import Entities, Lowered
+from railyard.engine.lowering import Lowered
 from railyard.graph import Job, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.record import fingerprint
 from railyard.graph.repeat import Merged, merge

@@ -15,7 +15,7 @@ from railyard.engine import probing
 from railyard.engine.background import Bursts, foreground, prioritized, until, with_background
 from railyard.engine.contract import Jitter, Probes, Progress, jitter_keys, joint
 from railyard.engine.faults import FaultColumns, effects_of, expand, outages_of, placed, slowed
-from railyard.engine.lowering import Free, Lowered, freed, lower
+from railyard.engine.lowering import Free, Lowered, core_of, freed, lower
 from railyard.engine.probing import Rerouted, rerouted
 from railyard.graph import Kind, Record, Stream
 from railyard.graph.record import fingerprint
@@ -283,7 +283,7 @@ class FluidEngine:
         try:
             result = _core.simulate(
                 _core_graph(swung(merged, jitter, seed), lowered, jitter_keys(merged)),
-                lowered.entities.core(),
+                core_of(lowered.entities),
                 links.rate_bps,
                 faults=columns.core(),
                 seed=_seed(seed),

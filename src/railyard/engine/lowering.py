@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 import railyard._core as _core
+from railyard.cluster.links import Entities
 from railyard.graph import Kind, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster, LinkTable
@@ -21,76 +20,16 @@ if TYPE_CHECKING:
     from railyard.graph import TaskGraph
 
 
-@dataclass(frozen=True)
-class Entities:
-    """Fluid entities in columns; m rows.
-
-    Attributes:
-        link_ptr: int64[m+1], CSR pointer into the link columns.
-        link_idx: int32, links that the entity uses, none twice in a row.
-        link_share: float64, bytes on that link for one byte of volume, above 0.
-        volume_bytes: float64[m].
-        latency_ps: int64[m], fixed part before the volume flows.
-        rate_cap_bps: float64[m], bits of volume per second; infinity where none.
-        fair_weight: float64[m], rates grow in proportion to it.
-        even_latency_ps: int64[m], the part of `even_ps` that does not shrink with bandwidth; more than `latency_ps`
-            where a ring hides latency behind an edge whose flows collide.
-        even_ps: int64[m], duration with the network to itself and its flows spread evenly, latency included; what the
-            timeline calls alone.
-    """
-
-    link_ptr: NDArray[np.int64]
-    link_idx: NDArray[np.int32]
-    link_share: NDArray[np.float64]
-    volume_bytes: NDArray[np.float64]
-    latency_ps: NDArray[np.int64]
-    rate_cap_bps: NDArray[np.float64]
-    fair_weight: NDArray[np.float64]
-    even_latency_ps: NDArray[np.int64]
-    even_ps: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.volume_bytes)
-
-    def core(self) -> _core.Entities:
-        """The same for the core, which copies nothing."""
-        return _core.Entities(
-            link_ptr=self.link_ptr,
-            link_idx=self.link_idx,
-            link_share=self.link_share,
-            volume_bytes=self.volume_bytes,
-            latency_ps=self.latency_ps,
-            rate_cap_bps=self.rate_cap_bps,
-            fair_weight=self.fair_weight,
-        )
-
-    @staticmethod
-    def stacked(tables: Sequence[EntityTable | Entities]) -> Entities:
-        """The rows of all tables, one table after the other; columns come out contiguous and of the core's types."""
-        lengths = [np.diff(np.asarray(table.link_ptr, np.int64)) for table in tables]
-        return Entities(
-            link_ptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(np.concatenate([*lengths, _EMPTY]))]),
-            link_idx=_column([table.link_idx for table in tables], np.dtype(np.int32)),
-            link_share=_column([table.link_share for table in tables], np.dtype(np.float64)),
-            volume_bytes=_column([table.volume_bytes for table in tables], np.dtype(np.float64)),
-            latency_ps=_column([table.latency_ps for table in tables], np.dtype(np.int64)),
-            rate_cap_bps=_column([table.rate_cap_bps for table in tables], np.dtype(np.float64)),
-            fair_weight=_column([table.fair_weight for table in tables], np.dtype(np.float64)),
-            even_latency_ps=_column([table.even_latency_ps for table in tables], np.dtype(np.int64)),
-            even_ps=_column([table.even_ps for table in tables], np.dtype(np.int64)),
-        )
+def core_of(entities: Entities) -> _core.Entities:
+    """The same for the core, which copies nothing."""
+    names = ("link_ptr", "link_idx", "link_share", "volume_bytes", "latency_ps", "rate_cap_bps", "fair_weight")
+    return _core.Entities(**{name: getattr(entities, name) for name in names})
 
 
 YIELDING = 1e-4
 """Weight of copies of state beside other traffic: they take what it leaves, as a sender that fills gaps does."""
 
-_EMPTY = np.empty(0, np.int64)
 _WORDS = ("algorithm", "protocol")
-T = TypeVar("T", bound=np.generic)
-
-
-def _column(parts: Sequence[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
-    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
 
 
 def _no_words() -> NDArray[np.str_]:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster import routes
+from railyard.cluster.links import Entities
 from railyard.cluster.steering import Steering
 from railyard.engine.contract import joint
 from railyard.engine.faults import LINK_FACTOR, REROUTED
-from railyard.engine.lowering import Entities, lower
+from railyard.engine.lowering import lower
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def rerouted(
             moved = np.flatnonzero(_prints(other) != _prints(lowered.entities))
             now = own.copy()
             now[moved] = size + np.arange(len(moved))
-            tables.append(_some(other, moved))
+            tables.append(other.take(moved))
             size += len(moved)
             by_links[tuple(gone)] = now
         after = by_links[tuple(gone)]
@@ -107,24 +108,6 @@ def _prints(entities: Entities) -> NDArray[np.uint64]:
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     found: NDArray[np.uint64] = total[entities.link_ptr[1:]] - total[entities.link_ptr[:-1]]
     return found
-
-
-def _some(entities: Entities, index: NDArray[np.int64]) -> Entities:
-    """Some rows of a table."""
-    lengths = np.diff(entities.link_ptr)[index]
-    ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    entry = np.repeat(entities.link_ptr[index] - ptr[:-1], lengths) + np.arange(ptr[-1])
-    return Entities(
-        link_ptr=ptr,
-        link_idx=entities.link_idx[entry],
-        link_share=entities.link_share[entry],
-        volume_bytes=entities.volume_bytes[index],
-        latency_ps=entities.latency_ps[index],
-        rate_cap_bps=entities.rate_cap_bps[index],
-        fair_weight=entities.fair_weight[index],
-        even_latency_ps=entities.even_latency_ps[index],
-        even_ps=entities.even_ps[index],
-    )
 
 
 PS_PER_S = 1e12

@@ -22,7 +22,7 @@ from railyard.collective.lowering.paths import (
     left_over,
 )
 from railyard.collective.lowering.routes import Legs, LinkLoads
-from railyard.collective.lowering.table import EntityTable, Limits, even_bps, gather, solo_bps, table
+from railyard.collective.lowering.table import EntityTable, even_bps, gather, solo_bps, table
 from railyard.collective.machine import Case, machine_of
 from railyard.collective.pattern import NETWORK
 from railyard.collective.timing import WIRE, exchanged_gbs, one_after_another, timing
@@ -376,7 +376,9 @@ class _Lowering:
         links = gather(stacked(self.parts), self.row, self.factor)
         even_cap_bps = self._add_phases(links)
         latency_ps, even_latency_ps = self._left_over(links)
-        limits = Limits(
+        return table(
+            links,
+            self.cluster,
             volume_bytes=np.where(idle, 0.0, self.wanted.size_bytes.astype(np.float64) * self.wanted.count),
             latency_ps=latency_ps,
             even_latency_ps=even_latency_ps,
@@ -386,7 +388,6 @@ class _Lowering:
             protocol=self.protocol,
             even_cap_bps=even_cap_bps,
         )
-        return table(links, limits, self.cluster)
 
     def _add_phases(self, links: CsrWeighted) -> NDArray[np.float64]:
         """Caps algorithms whose phases follow one another at what both phases take together, each by itself alone.

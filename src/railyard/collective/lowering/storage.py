@@ -9,7 +9,7 @@ import numpy as np
 from railyard.cluster import CsrWeighted
 from railyard.collective.connections import port_pairs
 from railyard.collective.lowering.routes import LinkLoads
-from railyard.collective.lowering.table import EntityTable, Limits, table
+from railyard.collective.lowering.table import EntityTable, table
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def lower_storage(
         source, target = directed(near, far, writes[row])
         load = LinkLoads.joined([load, network_load(cluster.storage, row, source, target)])
         path_ps = cluster.storage.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
-    limits = Limits(
+    return table(
+        CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share),
+        cluster,
         volume_bytes=np.asarray(size_bytes, np.float64),
         latency_ps=servers.latency_ps + 2 * path_ps,
         rate_cap_bps=np.full(len(ranks), np.inf),
@@ -74,8 +76,6 @@ def lower_storage(
         algorithm=np.where(writes, "write", "read"),
         protocol=np.full(len(ranks), "simple"),
     )
-    usage = CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share)
-    return table(usage, limits, cluster)
 
 
 def _busy(
@@ -184,7 +184,9 @@ def lower_pool(
     else:
         cap_bps = cluster.server.pcie_bps
         load = LinkLoads.joined([load, _port_load(cluster, pool, ranks, stores)])
-    limits = Limits(
+    return table(
+        CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share),
+        cluster,
         volume_bytes=np.asarray(size_bytes, np.float64),
         latency_ps=pool.latency_ps + 2 * path_ps,
         rate_cap_bps=np.full(len(ranks), cap_bps),
@@ -192,7 +194,6 @@ def lower_pool(
         algorithm=np.where(stores, "store", "load"),
         protocol=np.full(len(ranks), "simple"),
     )
-    return table(CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share), limits, cluster)
 
 
 def pool_of(cluster: Cluster) -> PooledMemory:

@@ -12,11 +12,11 @@ differ (trees), the mean counts:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.cluster import CsrWeighted
+from railyard.cluster import CsrWeighted, Entities
 from railyard.collective import connections
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.collective.connections import opened, pair_of_ranks
@@ -39,36 +39,17 @@ LONGEST_PS = 4.0e18
 
 
 @dataclass(frozen=True)
-class EntityTable:
+class EntityTable(Entities):
     """n communications.
 
     Attributes:
-        link_ptr: int64[n+1]; row i uses `link_idx[link_ptr[i]:link_ptr[i+1]]`.
-        link_idx: int32, links or bundles of the cluster's table.
-        link_share: float64, bytes on the wire of that link per byte of volume; headers and flags are in it.
-        volume_bytes: float64[n], all invocations together.
-        latency_ps: int64[n], what does not move with bandwidth, all invocations together.
-        rate_cap_bps: float64[n], volume in bit/s beyond which its kernels cannot go; inf for none.
-        fair_weight: float64[n], weight in max-min sharing; see the module.
         alone_ps: int64[n], duration with the network to itself: latency + volume / min(cap, min over links of rate /
-            share).
-        even_latency_ps: int64[n], the part of `even_ps` that does not move with bandwidth.
-        even_ps: int64[n], the same if its flows were spread evenly over equal links, so that they never collide with
-            one another; at most `alone_ps`, and equal to it on fabrics that spread them.
+            share). `even_ps` is at most that, and equal to it on fabrics that spread flows.
         algorithm: str[n], name in the registry; "transfer", "read", "write", "load", "store" or "none" otherwise.
         protocol: str[n].
     """
 
-    link_ptr: NDArray[np.int64]
-    link_idx: NDArray[np.int32]
-    link_share: NDArray[np.float64]
-    volume_bytes: NDArray[np.float64]
-    latency_ps: NDArray[np.int64]
-    rate_cap_bps: NDArray[np.float64]
-    fair_weight: NDArray[np.float64]
     alone_ps: NDArray[np.int64]
-    even_latency_ps: NDArray[np.int64]
-    even_ps: NDArray[np.int64]
     algorithm: NDArray[np.str_]
     protocol: NDArray[np.str_]
 
@@ -81,49 +62,48 @@ class EntityTable:
         return self.link_idx[part], self.link_share[part]
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What bounds entities besides links; columns as in `EntityTable`.
+def table(
+    usage: CsrWeighted,
+    cluster: Cluster,
+    *,
+    latency_ps: NDArray[np.int64],
+    rate_cap_bps: NDArray[np.float64],
+    even_cap_bps: NDArray[np.float64] | None = None,
+    even_latency_ps: NDArray[np.int64] | None = None,
+    **columns: Any,
+) -> EntityTable:
+    """Works out the time alone, as flows are hashed and spread evenly.
 
-    `even_cap_bps` and `even_latency_ps` are cap and latency where flows are spread evenly; None: the same.
+    Args:
+        usage: Links of the entities.
+        cluster: Whose links these are.
+        latency_ps: As in `EntityTable`.
+        rate_cap_bps: As in `EntityTable`.
+        even_cap_bps: Cap where flows are spread evenly; None: the same.
+        even_latency_ps: Latency where flows are spread evenly; None: the same.
+        columns: Others of `EntityTable` that do not follow from these.
     """
-
-    volume_bytes: NDArray[np.float64]
-    latency_ps: NDArray[np.int64]
-    rate_cap_bps: NDArray[np.float64]
-    fair_weight: NDArray[np.float64]
-    algorithm: NDArray[np.str_]
-    protocol: NDArray[np.str_]
-    even_cap_bps: NDArray[np.float64] | None = None
-    even_latency_ps: NDArray[np.int64] | None = None
-
-
-def table(usage: CsrWeighted, limits: Limits, cluster: Cluster) -> EntityTable:
-    """Puts usage and limits together and works out the time alone, as flows are hashed and spread evenly."""
-    rate_bps = cluster.links.rate_bps
-    alone_ps = _duration_ps(limits, limits.latency_ps, solo_bps(usage, limits.rate_cap_bps, rate_bps))
-    even_ps, even_latency_ps = alone_ps, limits.latency_ps
+    bits, rate_bps = 8e12 * columns["volume_bytes"], cluster.links.rate_bps
+    alone_ps = latency_ps + _moving_ps(bits, solo_bps(usage, rate_cap_bps, rate_bps))
+    even_ps, even_part_ps = alone_ps, latency_ps
     sets = equal_sets(cluster)
     if sets is not None:
-        cap = limits.rate_cap_bps if limits.even_cap_bps is None else limits.even_cap_bps
-        latency_ps = limits.latency_ps if limits.even_latency_ps is None else limits.even_latency_ps
+        cap = rate_cap_bps if even_cap_bps is None else even_cap_bps
+        fixed_ps = latency_ps if even_latency_ps is None else even_latency_ps
         # sums round differently from single links
-        spread_ps = _duration_ps(limits, latency_ps, even_bps(usage, cap, rate_bps, sets))
+        spread_ps = fixed_ps + _moving_ps(bits, even_bps(usage, cap, rate_bps, sets))
         even_ps = np.minimum(alone_ps, spread_ps)
-        even_latency_ps = np.where(spread_ps <= alone_ps, latency_ps, limits.latency_ps)
+        even_part_ps = np.where(spread_ps <= alone_ps, fixed_ps, latency_ps)
     return EntityTable(
-        link_ptr=usage.ptr,
-        link_idx=usage.link,
-        link_share=usage.share,
-        volume_bytes=limits.volume_bytes,
-        latency_ps=limits.latency_ps,
-        rate_cap_bps=limits.rate_cap_bps,
-        fair_weight=limits.fair_weight,
+        usage.ptr,
+        usage.link,
+        usage.share,
+        latency_ps=latency_ps,
+        rate_cap_bps=rate_cap_bps,
         alone_ps=alone_ps,
-        even_latency_ps=even_latency_ps,
+        even_latency_ps=even_part_ps,
         even_ps=even_ps,
-        algorithm=limits.algorithm,
-        protocol=limits.protocol,
+        **columns,
     )
 
 
@@ -147,10 +127,10 @@ def even_bps(
     return solo_bps(usage, rate_cap_bps, rate_bps)
 
 
-def _duration_ps(limits: Limits, latency_ps: NDArray[np.int64], solo: NDArray[np.float64]) -> NDArray[np.int64]:
-    moving = np.divide(8e12 * limits.volume_bytes, solo, out=np.zeros(len(solo)), where=solo > 0)
-    duration: NDArray[np.int64] = latency_ps + np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64)
-    return duration
+def _moving_ps(bits: NDArray[np.float64], solo: NDArray[np.float64]) -> NDArray[np.int64]:
+    moving = np.divide(bits, solo, out=np.zeros(len(solo)), where=solo > 0)
+    found: NDArray[np.int64] = np.ceil(np.minimum(moving, LONGEST_PS)).astype(np.int64)
+    return found
 
 
 def gather(usage: CsrWeighted, rows: NDArray[np.int64], factor: NDArray[np.float64]) -> CsrWeighted:
@@ -224,7 +204,9 @@ def lower_transfers(
             counted & ~small, np.rint(connections.fill_us(ranks, size, "simple", machine.measured) * 1e6), 0
         ).astype(np.int64)
     pairs = np.where(inside, 1, nics * each * cluster.fabric.qps)
-    limits = Limits(
+    return table(
+        gather(usage, np.arange(len(size)), factor),
+        cluster,
         volume_bytes=np.where(away, size * count, 0.0),
         latency_ps=np.where(away, latency * np.asarray(count, np.int64), 0),
         rate_cap_bps=cap,
@@ -232,7 +214,6 @@ def lower_transfers(
         algorithm=np.full(len(size), "transfer"),
         protocol=protocol,
     )
-    return table(gather(usage, np.arange(len(size)), factor), limits, cluster)
 
 
 def _check(cluster: Cluster, legs: Legs) -> None:

@@ -9,13 +9,13 @@ import numpy as np
 
 from railyard.cluster.fault import Late, LinkRate, SlowAccelerator
 from railyard.cluster.fault.cluster_places import ClusterPlaces
-from railyard.cluster.links import LinkTable
+from railyard.cluster.links import Entities, LinkTable
 from railyard.collective.policy import CollectivePolicy
 from railyard.engine.contract import Jitter, Probes, Progress, engines, joint
 from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
-from railyard.engine.lowering import Entities, Lowered, lower
+from railyard.engine.lowering import Lowered, lower
 from railyard.engine.packet.assembly import (
     HostNames,
     LoweredTraffic,
