@@ -21,7 +21,7 @@ import numpy as np
 from railyard import catalog
 from railyard.ask.calibrate.kinds.serving import Loop, fitted
 from railyard.work.serving.closed_loop import ServingDemand
-from railyard.work.serving.software import columns, profile
+from railyard.work.serving.software import ServingSoftwareColumns, profile
 from railyard_validation.serving import fit as fitting
 from railyard_validation.serving.left_out import cases_of, source_of
 from railyard_validation.serving.model import part, table
@@ -76,7 +76,7 @@ def loop(whole: Table, rows: list[int]) -> Loop:
 
 
 def misses(some: Loop, software: ServingSoftware) -> NDArray[np.float64]:
-    found = some.seconds(columns([software] * some.measured_s.shape[1]))[0]
+    found = some.seconds(ServingSoftwareColumns([software] * some.measured_s.shape[1]))[0]
     return np.abs(found / some.measured_s[0] - 1.0)
 
 

@@ -15,7 +15,7 @@ from railyard.ask.calibrate.kinds.training import paces, predicted, steps_of
 from railyard.ask.calibrate.measurements import HUBER, Prior, posterior
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
-from railyard.work.serving.software import columns, profile, read_profiles
+from railyard.work.serving.software import ServingSoftwareColumns, profile, read_profiles
 from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
 from railyard.work.training.designs import estimate
@@ -209,7 +209,7 @@ def serving_tables_truth(folder, **changed):
     rows = rows_of(measurements.read(serving_tables_write(folder, [1.0] * len(LOADS)))[1], KNOWN)
     shipped = profile("vllm", rows[0].device)
     times = {name: getattr(shipped, name) * factor for name, factor in changed.items()}
-    seconds = loop_of(rows).seconds(columns([replace(shipped, **times)] * len(rows)))[0]
+    seconds = loop_of(rows).seconds(ServingSoftwareColumns([replace(shipped, **times)] * len(rows)))[0]
     return serving_tables_write(folder, (1e3 * seconds).tolist())
 
 

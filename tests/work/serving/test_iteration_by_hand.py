@@ -13,7 +13,7 @@ from railyard.model.machine import Machine
 from railyard.work.serving.iteration import IterationLoad, parts, prompts_on_copies
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import cache_tokens, sequences, weight_bytes, workspace_bytes
-from railyard.work.serving.software import ServingSoftware, columns
+from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
 
 KNOWN = catalog.load()
 SOFTWARE = ServingSoftware(
@@ -57,7 +57,7 @@ def rows(model, domain, device="h200-sxm", *, up_bytes_s=1e11, out_bytes_s=1e10,
 
 def found(deployments, tokens, sequences, kv_tokens, pairs):
     load = IterationLoad(*(np.array([float(value)]) for value in (tokens, sequences, kv_tokens, pairs)))
-    times = parts(deployments, columns([SOFTWARE]), load)
+    times = parts(deployments, ServingSoftwareColumns([SOFTWARE]), load)
     return {name: float(getattr(times, name)[0]) for name in times.__slots__}
 
 
@@ -273,7 +273,7 @@ def test_weights_of_eight_bits_are_read_more_slowly():
     """A tenth less of the memory rate takes a tenth longer, of dense layers alone."""
     times = []
     for narrow in (1.0, 0.9):
-        constants = columns([replace(SOFTWARE, narrow_fraction=narrow)])
+        constants = ServingSoftwareColumns([replace(SOFTWARE, narrow_fraction=narrow)])
         load = IterationLoad(*(np.array([value]) for value in (1.0, 0.0, 0.0, 0.0)))
         times.append(float(parts(rows("llama-3-70b", 4, tp=4, precision="fp8"), constants, load).matrices[0]))
     head = 2 * 128_256 * 8192 / 4 / 0.8e12
@@ -288,7 +288,7 @@ def test_a_prompt_lies_on_one_copy_of_attention():
     assert most["copy_tokens"].tolist() == [603.0]
     assert most["copy_pairs"].tolist() == [2 * 300**2 / 2]
     even = IterationLoad(np.array([1512.0]), np.array([17.0]), np.array([0.0]), np.array([225_000.0]))
-    one, other = (parts(replica, columns([SOFTWARE]), load) for load in (even, replace(even, **most)))
+    one, other = (parts(replica, ServingSoftwareColumns([SOFTWARE]), load) for load in (even, replace(even, **most)))
     # 90,000 pairs in the place of 56,250; 603 residuals in the place of 378, with the same copies for experts.
     assert float(other.prompt[0] / one.prompt[0]) == pytest.approx(1.6)
     assert float(other.passes[0] - one.passes[0]) == pytest.approx(61 * 225 * 7168 * 30 / 1e12)

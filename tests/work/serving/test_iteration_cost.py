@@ -16,7 +16,14 @@ from railyard.work.serving.cost import crowded_s, iteration_cost
 from railyard.work.serving.iteration import IterationLoad, late_s, launches_s, parts
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import weight_bytes
-from railyard.work.serving.software import ENGINES, ServingSoftware, assemble, columns, constants, profile
+from railyard.work.serving.software import (
+    ENGINES,
+    ServingSoftware,
+    ServingSoftwareColumns,
+    assemble,
+    constants,
+    profile,
+)
 from railyard.work.study.study import prepare
 
 KNOWN = catalog.load()
@@ -37,7 +44,7 @@ def machine(device: str) -> Machine:
 
 def test_decoding_one_sequence_reads_every_weight_once() -> None:
     dep, _ = rows("llama-3-8b", "h100-sxm")
-    ideal = columns(
+    ideal = ServingSoftwareColumns(
         [ServingSoftware(name="ideal", weights_fraction=1.0, layer_s=0.0, host_s=0.0, host_per_sequence_s=0.0)]
     )
     seconds = parts(dep, ideal, one(1, 1, 0, 0)).total_s[0]
@@ -47,7 +54,7 @@ def test_decoding_one_sequence_reads_every_weight_once() -> None:
 
 
 def test_context_ranks_share_a_prompt_and_gather_its_keys() -> None:
-    known = columns([profile("vllm", KNOWN.accelerator("h200-sxm"))])
+    known = ServingSoftwareColumns([profile("vllm", KNOWN.accelerator("h200-sxm"))])
     alone, _ = rows("llama-3-70b", "h200-sxm", tp=4, precision="fp8")
     split, _ = rows("llama-3-70b", "h200-sxm", tp=4, cp=2, precision="fp8")
     tokens = 131072.0
@@ -65,14 +72,14 @@ def test_context_ranks_share_a_prompt_and_gather_its_keys() -> None:
 def test_beyond_a_scale_up_domain_halves_take_turns() -> None:
     # DeepSeek's profile of prefilling: EP32 on H800, 16 Ki tokens a rank; its exchange hides behind the other half.
     dep, _ = rows("deepseek-v3", "h800-sxm", dp_attention=32, ep=32, precision="fp8")
-    known = columns([profile("deepseek", KNOWN.accelerator("h800-sxm"))])
+    known = ServingSoftwareColumns([profile("deepseek", KNOWN.accelerator("h800-sxm"))])
     found = parts(dep, known, one(32 * 16384, 128, 0, 128 * 4096 * 4096 / 2))
     assert found.network[0] < 0.2 * found.total_s[0]
 
 
 def test_what_cannot_hide_behind_the_other_half_is_exposed() -> None:
     """Halves of 16 ranks in two servers; on slow enough NICs the exchange is longer than all that runs beside it."""
-    known = columns([profile("deepseek", KNOWN.accelerator("h200-sxm"))])
+    known = ServingSoftwareColumns([profile("deepseek", KNOWN.accelerator("h200-sxm"))])
     layout = ServingLayout(dp_attention=16, ep=16, precision="fp8")
     decoding = one(256, 256, 256 * 1500, 0)
 
@@ -104,7 +111,7 @@ def test_weights_of_a_rank_are_those_of_the_checkpoint() -> None:
 @pytest.mark.parametrize("model", ["llama-3-70b", "deepseek-v3", "gpt-oss-120b", "glm-5"])
 def test_more_of_anything_never_takes_less(engine: str, model: str) -> None:
     dep, _ = rows(model, "b200-sxm", tp=8, precision="mxfp4" if "gpt" in model else "fp8")
-    known = columns([profile(engine, KNOWN.accelerator("b200-sxm"))])
+    known = ServingSoftwareColumns([profile(engine, KNOWN.accelerator("b200-sxm"))])
     last = 0.0
     for requests in (one(1, 1, 100, 0), one(8, 8, 800, 0), one(8, 8, 80_000, 0), one(64, 64, 80_000, 0)):
         seconds = parts(dep, known, requests).total_s[0]
@@ -132,8 +139,8 @@ def test_tables_are_the_law(model: str, layout: dict[str, object]) -> None:
         decodes, fresh = float(draws.integers(1, 512)), float(draws.integers(0, 7000))
         context = float(draws.integers(500, 20_000))
         load = (decodes + fresh, decodes, decodes * context, fresh * fresh / 2)
-        law = parts(dep, columns([software]), one(*load))
-        launched = launches_s(dep, columns([software]))
+        law = parts(dep, ServingSoftwareColumns([software]), one(*load))
+        launched = launches_s(dep, ServingSoftwareColumns([software]))
         exact = float((law.total_s - (late_s(law.compute_s + law.network, launched) if fresh else 0.0))[0])
         assert float(cost.seconds(*map(np.array, load))) == pytest.approx(exact, rel=0.04)
 
@@ -215,7 +222,7 @@ def test_a_stated_effect_stands_before_any_row() -> None:
 def test_single_prompts_on_copies_of_attention_take_longer_than_their_share() -> None:
     """One of 1,000 tokens on four copies has one copy to itself; four of them have all."""
     dep, _ = rows("deepseek-v3", "h200-sxm", dp_attention=4, ep=4, precision="fp8")
-    known = columns([profile("sglang", KNOWN.accelerator("h200-sxm"))])
+    known = ServingSoftwareColumns([profile("sglang", KNOWN.accelerator("h200-sxm"))])
     tokens = np.array([400, 1000, 4000, 6000])
     late = crowded_s(dep, known, tokens, 1000.0)
     assert late[2] == 0.0

@@ -9,7 +9,7 @@ from railyard import catalog
 from railyard.model.machine import Machine
 from railyard.work.serving.iteration import IterationLoad, parts
 from railyard.work.serving.layout import Deployments, ServingLayout
-from railyard.work.serving.software import ServingSoftwareColumns, columns, profile
+from railyard.work.serving.software import ServingSoftwareColumns, profile
 from railyard_validation.serving.cases import Case, case_of
 from railyard_validation.serving.loads import batched_prompt_s
 from railyard_validation.serving.metrics import measured, predict
@@ -169,7 +169,7 @@ DEVICE = KNOWN.accelerator("h100-sxm")
 def replica(model: str, **layout: object) -> tuple[Deployments, ServingSoftwareColumns]:
     entry = KNOWN.model(model)
     rows = Deployments.of((entry, ServingLayout(**layout), Machine.of_device(DEVICE, 4e11)))
-    return rows, columns([profile("vllm", DEVICE)])
+    return rows, ServingSoftwareColumns([profile("vllm", DEVICE)])
 
 
 def column(value: float) -> np.ndarray:

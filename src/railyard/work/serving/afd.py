@@ -38,7 +38,7 @@ from railyard.work.serving.memory import (
     token_bytes,
     weight_bytes,
 )
-from railyard.work.serving.software import columns
+from railyard.work.serving.software import ServingSoftwareColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ class Half:
             domain = max(domain, layout.ranks)
         rows = Deployments.of((model, layout, replace(side.machine, scale_up_domain=domain)))
         self.rows = replace(rows, model=half(rows.model))
-        self._software = columns([side.software])
+        self._software = ServingSoftwareColumns([side.software])
 
     @cached_property
     def slopes(self) -> IterationSlopes:

@@ -27,7 +27,7 @@ from railyard.work.serving.memory import (
     token_bytes,
     weight_bytes,
 )
-from railyard.work.serving.software import columns
+from railyard.work.serving.software import ServingSoftwareColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Model
     from railyard.model.machine import F, Machine
     from railyard.work.serving.layout import ServingLayout
-    from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
+    from railyard.work.serving.software import ServingSoftware
 
     Floats = NDArray[np.float64]
     Role = Literal["both", "prefill", "decode"]
@@ -242,7 +242,7 @@ def iteration_cost(
     """
     rows = Deployments.of((model, layout, machine))
     check_fit(model, layout, machine)
-    constants = columns([software])
+    constants = ServingSoftwareColumns([software])
     found = iteration_costs(rows, constants, np.array([float(max_batched_tokens)]))[0]
     launches = float(launches_s(rows, constants)[0])
     crowd = crowded_s(rows, constants, found.tokens, prompt_tokens) if layout.dp_attention > 1 else 0.0

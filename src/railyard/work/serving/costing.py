@@ -24,7 +24,7 @@ from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.iteration import IterationLoad, parts
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.links import rates
-from railyard.work.serving.software import columns, profile
+from railyard.work.serving.software import ServingSoftwareColumns, profile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +70,11 @@ def copy_cost(
     tokens = np.unique(together.tokens // copies)
     tokens = tokens[tokens > 0]
     alone, joint = (
-        parts(rows, columns([software]), IterationLoad(each[:, np.newaxis].astype(np.float64), none, none, none))
+        parts(
+            rows,
+            ServingSoftwareColumns([software]),
+            IterationLoad(each[:, np.newaxis].astype(np.float64), none, none, none),
+        )
         for each in (tokens * copies, together.tokens)
     )
     return replace(

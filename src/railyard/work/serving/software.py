@@ -14,17 +14,15 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
+from railyard.model.machine import RecordColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from railyard.catalog import Accelerator
-    from railyard.model.machine import F
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,45 +97,8 @@ class ServingSoftware:
 CONSTANTS = tuple(field.name for field in fields(ServingSoftware) if field.type == "float")
 
 
-@dataclass(frozen=True, slots=True)
-class ServingSoftwareColumns:
+class ServingSoftwareColumns(RecordColumns):
     """The constants of `ServingSoftware`, one row a deployment."""
-
-    weights_fraction: F
-    narrow_fraction: F
-    expert_fraction: F
-    gemm_fraction: F
-    grouped_fraction: F
-    expert_rows: F
-    kv_fraction: F
-    attention_fraction: F
-    latent_fraction: F
-    pass_bytes: F
-    layer_s: F
-    moe_layer_s: F
-    latent_layer_s: F
-    index_layer_s: F
-    reduce_s: F
-    reduce_fraction: F
-    exchange_s: F
-    exchange_fraction: F
-    host_s: F
-    host_per_sequence_s: F
-    prompt_s: F
-    prompt_token_s: F
-    prompt_layer_s: F
-    prompt_latent_s: F
-    skew: F
-    prompt_share: F
-    wave_share: F
-    split_wave_share: F
-    handover_s: F
-    acceptance: F
-
-
-def columns(profiles: Sequence[ServingSoftware]) -> ServingSoftwareColumns:
-    """One row a profile."""
-    return ServingSoftwareColumns(*(np.array([getattr(known, name) for known in profiles]) for name in CONSTANTS))
 
 
 _SHIPPED = files("railyard.work.serving") / "data" / "devices.toml"

@@ -20,6 +20,7 @@ import numpy as np
 from railyard.work.serving.software import (
     CONSTANTS,
     LEVEL_SPREAD,
+    ServingSoftware,
     ServingSoftwareColumns,
     constants,
     free_effects,
@@ -90,13 +91,13 @@ def design(cases: tuple[Case, ...], effects: tuple[tuple[str, str], ...] | None 
 
 def software(found: F, made: Design) -> ServingSoftwareColumns:
     """Constants of every row from the logarithms of the effects."""
-    values = []
+    values = {}
     for column, name in enumerate(CONSTANTS):
         known = constants()[name]
         of = [number for number, (constant, _) in enumerate(made.effects) if constant == name]
         moved = made.member[:, of] @ found[of]
-        values.append(np.clip(made.known[:, column] * np.exp(moved), known.low, known.high))
-    return ServingSoftwareColumns(*values)
+        values[name] = np.clip(made.known[:, column] * np.exp(moved), known.low, known.high)
+    return ServingSoftwareColumns([ServingSoftware(name="")] * len(made.member)).replace(**values)
 
 
 def from_known(made: Design, known: Mapping[str, Mapping[str, float]]) -> F:
@@ -217,7 +218,7 @@ def _slopes(made: Design, seen: Evidence, found: F) -> F:
     known = software(found, made)
     at, each = seen.misses(known), {}
     for name in dict.fromkeys(name for name, _ in made.effects):
-        moved = replace(known, **{name: getattr(known, name) * np.exp(_STEP)})
+        moved = known.replace(**{name: getattr(known, name) * np.exp(_STEP)})
         each[name] = (seen.misses(moved) - at) / _STEP
     member = np.concatenate([made.member, made.member])
     return np.stack([each[name] * member[:, number] for number, (name, _) in enumerate(made.effects)], axis=1)

@@ -13,7 +13,7 @@ from railyard.model.machine import Machine, RecordColumns
 from railyard.work.serving.closed_loop import closed_loop
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import sequences
-from railyard.work.serving.software import columns, profile
+from railyard.work.serving.software import ServingSoftwareColumns, profile
 from railyard_validation.serving.loads import ServingLoad, decode_loop, open_loop, paced_loop, split_loop
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from railyard.model.machine import F
     from railyard.work.serving.closed_loop import SteadyState
     from railyard.work.serving.layout import ServingLayout
-    from railyard.work.serving.software import ServingSoftwareColumns
     from railyard_validation.serving.cases import Case
 
 _SCALE_OUT_BPS = 400e9
@@ -129,7 +128,7 @@ def _limit(case: Case) -> float:
 
 def deployment_software(cases: Sequence[Case]) -> ServingSoftwareColumns:
     """The shipped constants of every case."""
-    return columns([profile(case.engine, case.device) for case in cases])
+    return ServingSoftwareColumns([profile(case.engine, case.device) for case in cases])
 
 
 def part(whole: Table, index: NDArray[np.int64]) -> Table:

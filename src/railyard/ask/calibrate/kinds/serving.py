@@ -33,7 +33,7 @@ from railyard.work.serving.software import (
     ENGINES,
     LEVEL_SPREAD,
     DeviceProfile,
-    columns,
+    ServingSoftwareColumns,
     constants,
     profile,
     written,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.calibrate.measurements import MeasurementFile
     from railyard.catalog import Accelerator, Catalog, Model
-    from railyard.work.serving.software import ServingSoftware, ServingSoftwareColumns
+    from railyard.work.serving.software import ServingSoftware
 
     F = NDArray[np.float64]
 
@@ -239,7 +239,7 @@ def _misses(loop: Loop, shipped: ServingSoftware, names: Sequence[str], asked: N
 
 def _with(loop: Loop, shipped: ServingSoftware, names: Sequence[str], values: F) -> ServingSoftwareColumns:
     changed: dict[str, Any] = dict(zip(names, values.tolist(), strict=True))
-    return columns([replace(shipped, **changed)] * loop.measured_s.shape[1])
+    return ServingSoftwareColumns([replace(shipped, **changed)] * loop.measured_s.shape[1])
 
 
 def _judged(rows: Sequence[ServedRow], found: FittedLoop) -> list[JudgedRow]:
