@@ -97,7 +97,7 @@ def test_messages_of_an_edge_follow_one_another_and_share_their_ranks_link():
     sends = plan(made.name, GATHER, Shape.grid(2, 2), Grain(in_flight=2))
     assert sends.share == pytest.approx(0.25)
     assert sends.lanes == pytest.approx(1.0)  # one neighbour in each domain
-    waits = set(zip(sends.dep_rows.tolist(), sends.dep_idx.tolist(), sends.dep_at.tolist(), strict=True))
+    waits = set(zip(*(column.tolist() for column in sends.edges), strict=True))
     # the second message from 0 to 1, number 11, waits for the first, 0, to have left and for chunk 3, number 7
     assert {(11, 0, 0), (11, 7, 1)} <= waits
     assert (4, 0, 1) in waits

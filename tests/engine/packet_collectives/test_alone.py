@@ -259,7 +259,7 @@ def test_pieces_of_a_tree_inside_a_domain_wait_for_one_another():
     shape = Shape.grid(2, 8)
     sends = plan("nvls-tree", CollectiveKind.ALL_REDUCE, shape, Grain(pieces=4))
     into = sends.target < 0
-    waits = (sends.dep_at == AT_SENDER) & into[sends.dep_rows]
+    waits = (sends.edges.at == AT_SENDER) & into[sends.edges.after]
     # 16 ranks send to their switch twice, 4 pieces each, all but the first of which wait
     assert into.sum() == 16 * 2 * 4
     assert waits.sum() == 16 * 2 * 3
@@ -273,7 +273,7 @@ def test_groups_are_posted_before_anything_is_sent(name, posted):
     assert sorted(set(sends.posted[joins].tolist()) - {0.0}) == sorted(float(one) for one in posted)
     assert not sends.posted[sends.steps > 0].any()
     groups = np.flatnonzero(sends.posted > 0)
-    started = np.isin(np.arange(len(sends)), sends.dep_rows[np.isin(sends.dep_idx, groups)])
+    started = np.isin(np.arange(len(sends)), sends.edges.after[np.isin(sends.edges.before, groups)])
     assert started[sends.steps > 0].all()
 
 

@@ -52,10 +52,10 @@ def test_bytes_over_every_edge_are_those_of_the_pattern(name, kind, shape, grain
 
 def levels(own):
     """The longest way to each send, in sends; raises where waits go round in a circle."""
-    waits = np.diff(own.dep_ptr).copy()
+    waits = np.bincount(own.edges.after, minlength=len(own))
     level = np.zeros(len(own), int)
     after = [[] for _ in range(len(own))]
-    for row, before in zip(own.dep_rows.tolist(), own.dep_idx.tolist(), strict=True):
+    for row, before in zip(own.edges.after.tolist(), own.edges.before.tolist(), strict=True):
         if before == GATE:
             waits[row] -= 1
         else:
@@ -102,13 +102,13 @@ def test_after_an_all_reduce_every_rank_depends_on_every_other(name):
     order = np.argsort(levels(own), kind="stable")
     for row in order.tolist():
         source, target = int(own.source[row]), int(own.target[row])
-        deps = own.dep_idx[own.dep_ptr[row] : own.dep_ptr[row + 1]]
-        at = own.dep_at[own.dep_ptr[row] : own.dep_ptr[row + 1]]
+        deps = own.edges.before[own.edges.after == row]
+        at = own.edges.at[own.edges.after == row]
         brought = {source}.union(*(carried[dep] for dep, when in zip(deps, at, strict=True) if dep >= 0 and when))
         carried[row] = brought
         known[target] |= brought
     assert all(seen == set(range(shape.ranks)) for seen in known)
-    assert (own.dep_at[own.dep_idx == GATE] == AT_RECEIVER).all()
+    assert (own.edges.at[own.edges.before == GATE] == AT_RECEIVER).all()
 
 
 # Scenarios on the packet engine: what the result holds, and what is refused.

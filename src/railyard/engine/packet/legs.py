@@ -160,7 +160,7 @@ def _several(first: Ints, paths: Ints, rows: Ints) -> Ints:
 
 def _edges(plan: SendPlan, first: Ints, relayed: NDArray[np.bool_], paths: Ints, out: NDArray[np.bool_]) -> Edges:
     """Waits between legs: what enters a send waits for all that leaves the one before."""
-    after, before, at = plan.dep_rows, plan.dep_idx, plan.dep_at
+    after, before, at = plan.edges
     gate = before == GATE
     slot = (at == AT_SENDER) & ~gate & out[after] & (paths[after] == paths[np.maximum(before, 0)])
     data = ~gate & ~slot

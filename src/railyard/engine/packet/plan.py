@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
-    from collections.abc import Sequence
-
     from numpy.typing import ArrayLike, NDArray
 
     Floats = NDArray[np.float64]
@@ -84,10 +82,21 @@ class TaskFlows:
     label: str
 
 
-_KINDS = (np.int64, np.int64, *4 * (np.float64,), np.int64)  # source, target, share, steps, posted, lanes, channel
+_KINDS: dict[str, type[np.generic]] = {
+    **{"source": np.int64, "target": np.int64, "share": np.float64, "steps": np.float64, "posted": np.float64},
+    **{"lanes": np.float64, "channel": np.int64},
+}
 
 GATE = -1
-"""In `Plan.dep_idx`: the collective's own start."""
+"""In `Edges.before`: the collective's own start."""
+
+
+class Edges(NamedTuple):
+    """Waits: row `after[i]` waits for row `before[i]`, done at its sender or its receiver."""
+
+    after: Ints
+    before: Ints
+    at: NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,9 +111,7 @@ class SendPlan:
         posted: float64[s], messages that a join posts: a group of sends is launched when all are posted.
         lanes: float64[s], sends that share their sender's scale-up links at the same time.
         channel: int64[s], which of the connections between its two ends a send takes, counted in channels.
-        dep_ptr: int64[s + 1].
-        dep_idx: int64[], sends that come first, or `GATE`.
-        dep_at: uint8[], whether they are done at their sender (0) or at their receiver (1).
+        edges: Waits for other sends, or for `GATE`.
         last: int64[], sends after which the collective is done, at their receivers.
     """
 
@@ -115,33 +122,18 @@ class SendPlan:
     posted: Floats
     lanes: Floats
     channel: Ints
-    dep_ptr: Ints
-    dep_idx: Ints
-    dep_at: NDArray[np.uint8]
+    edges: Edges
     last: Ints
 
     def __len__(self) -> int:
         return len(self.source)
-
-    @property
-    def dep_rows(self) -> Ints:
-        """The send of every entry of `dep_idx`."""
-        return np.repeat(np.arange(len(self)), np.diff(self.dep_ptr))
-
-
-class Edges(NamedTuple):
-    """Waits: row `after[i]` waits for row `before[i]`, done at its sender or its receiver."""
-
-    after: Ints
-    before: Ints
-    at: NDArray[np.uint8]
 
 
 class Planner:
     """Collects sends and waits."""
 
     def __init__(self) -> None:
-        self._columns: list[list[NDArray[Any]]] = []
+        self._columns: list[dict[str, NDArray[Any]]] = []
         self._count = 0
         self._edges: list[Edges] = []
 
@@ -157,14 +149,11 @@ class Planner:
         channel: ArrayLike = 0,
     ) -> Ints:
         """Adds sends, whose columns are broadcast; their numbers, in the shape of the columns."""
-        columns = np.broadcast_arrays(
-            *(np.asarray(part) for part in (source, target, share, steps, posted, lanes, channel))
-        )
-        shape = columns[0].shape
-        flat = [part.ravel() for part in columns]
-        count = len(flat[0])
-        self._columns.append([part.astype(kind) for part, kind in zip(flat, _KINDS, strict=True)])
-        ids = self._count + np.arange(count).reshape(shape)
+        columns = np.broadcast_arrays(*map(np.asarray, (source, target, share, steps, posted, lanes, channel)))
+        kinds = zip(_KINDS.items(), columns, strict=True)
+        self._columns.append({name: part.ravel().astype(kind) for (name, kind), part in kinds})
+        count = columns[0].size
+        ids = self._count + np.arange(count).reshape(columns[0].shape)
         self._count += count
         return ids
 
@@ -181,8 +170,10 @@ class Planner:
 
     def build(self) -> SendPlan:
         """The plan; what waits for nothing waits for the collective's start."""
-        none = [np.empty(0, kind) for kind in _KINDS]
-        columns = [np.concatenate(parts) for parts in zip(none, *self._columns, strict=True)]
+        columns: dict[str, Any] = {
+            name: np.concatenate([np.empty(0, kind), *(part[name] for part in self._columns)])
+            for name, kind in _KINDS.items()
+        }
         edges = joined_edges(self._edges)
         waiting = np.zeros(self._count, np.bool_)
         waiting[edges.after] = True
@@ -190,18 +181,7 @@ class Planner:
         edges = joined_edges([edges, Edges(free, np.full(len(free), GATE), np.ones(len(free), np.uint8))])
         passed = np.zeros(self._count, np.bool_)
         passed[edges.before[(edges.at == AT_RECEIVER) & (edges.before >= 0)]] = True
-        return with_edges(columns, edges, np.flatnonzero(~passed))
-
-
-def with_edges(columns: Sequence[NDArray[Any]], edges: Edges, last: Ints) -> SendPlan:
-    """A plan of columns (source, target, share, steps, posted, lanes, channel) and waits in any order."""
-    source, target, share, steps, posted, lanes, channel = columns
-    count = len(source)
-    order = np.argsort(edges.after, kind="stable")
-    ptr = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(edges.after, minlength=count), out=ptr[1:])
-    before, at = edges.before[order], edges.at[order]
-    return SendPlan(source, target, share, steps, posted, lanes, channel, ptr, before, at, last)
+        return SendPlan(**columns, edges=edges, last=np.flatnonzero(~passed))
 
 
 def joined_edges(parts: list[Edges]) -> Edges:

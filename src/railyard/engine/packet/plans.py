@@ -21,7 +21,7 @@ from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -404,6 +404,24 @@ def _end(send: Send) -> tuple[int, bool]:
     return (send.source, True) if send.source >= 0 else (send.target, False)
 
 
+def _carried(schedule: Schedule) -> Iterator[tuple[int, Send, list[int]]]:
+    """The messages of a schedule in order, each with its step and the numbers of those that brought its chunks."""
+    brought: dict[tuple[int, int], list[int]] = {}
+    first = 0
+    for number, step in enumerate(schedule.steps):
+        for send in step:
+            yield (
+                number,
+                send,
+                list(dict.fromkeys(one for c in send.chunks for one in brought.get((send.source, c), ()))),
+            )
+        for at, send in enumerate(step, first):
+            for chunk in send.chunks:
+                here = (send.target, chunk)
+                brought[here] = [*brought.get(here, ()), at] if send.reduce else [at]
+        first += len(step)
+
+
 def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     """Any algorithm, from its own messages: each waits for those that brought its chunks to its source."""
     algorithm = ALGORITHMS.get(name)
@@ -413,23 +431,16 @@ def _scheduled(name: str, kind: CollectiveKind, shape: Shape, grain: Grain) -> S
     pieces = 1 if algorithm.phased else grain.pieces
     planner = Planner()
     halves = _Halves() if name == "nvls-tree" else None
-    brought: dict[tuple[int, int], list[Ints]] = {}
     links = _ScaleUpLinks(schedule, shape, pipelined=pieces > 1)
-    for number, step in enumerate(schedule.steps):
-        arrived = []
-        for send in step:
-            share = np.full(pieces, len(send.chunks) * schedule.chunk_share / pieces)
-            channel = halves.of(send) if halves is not None else 0
-            ids = planner.sends(send.source, send.target, share, lanes=links.lanes(number, send), channel=channel)
-            known = {int(first[0]): first for chunk in send.chunks for first in brought.get((send.source, chunk), ())}
-            for first in known.values():
-                planner.wait(ids, first)
-            _slots(planner, ids, grain.in_flight if _leaves(shape, send.source, send.target) else grain.inside)
-            arrived.append((send, ids))
-        for send, ids in arrived:
-            for chunk in send.chunks:
-                here = (send.target, chunk)
-                brought[here] = [*brought.get(here, ()), ids] if send.reduce else [ids]
+    sent: list[Ints] = []
+    for number, send, before in _carried(schedule):
+        share = np.full(pieces, len(send.chunks) * schedule.chunk_share / pieces)
+        channel = halves.of(send) if halves is not None else 0
+        ids = planner.sends(send.source, send.target, share, lanes=links.lanes(number, send), channel=channel)
+        for one in before:
+            planner.wait(ids, sent[one])
+        _slots(planner, ids, grain.in_flight if _leaves(shape, send.source, send.target) else grain.inside)
+        sent.append(ids)
     return planner.build()
 
 
@@ -444,27 +455,16 @@ def written(schedule: Schedule, shape: Shape, grain: Grain) -> SendPlan:
     share = np.array([len(send.chunks) * schedule.chunk_share for send in sends])
     planner = Planner()
     planner.sends(source, target, share, lanes=_shares(source, target, share, shape))
-    brought: dict[tuple[int, int], list[int]] = {}
-    before: list[list[int]] = [[], [], []]  # who waits, for whom, where
+    waits: list[tuple[int, int, int]] = []  # who waits, for whom, where
     edges: dict[tuple[int, int], list[int]] = {}
-    number = 0
-    for step in schedule.steps:
-        first = number
-        for send in step:
-            waits = sorted({one for chunk in send.chunks for one in brought.get((send.source, chunk), ())})
-            edge = edges.setdefault((send.source, send.target), [])
-            slots = grain.in_flight if _leaves(shape, send.source, send.target) else grain.inside
-            for ids, at in ((waits, AT_RECEIVER), (edge[-slots:][:1] if len(edge) >= slots else [], AT_SENDER)):
-                before[0] += [number] * len(ids)
-                before[1] += ids
-                before[2] += [at] * len(ids)
-            edge.append(number)
-            number += 1
-        for at_step, send in enumerate(step):
-            for chunk in send.chunks:
-                here = (send.target, chunk)
-                brought[here] = [*brought.get(here, ()), first + at_step] if send.reduce else [first + at_step]
-    after, earlier, where = (np.array(column, np.int64) for column in before)
+    for number, (_, send, before) in enumerate(_carried(schedule)):
+        waits += [(number, one, AT_RECEIVER) for one in sorted(before)]
+        edge = edges.setdefault((send.source, send.target), [])
+        slots = grain.in_flight if _leaves(shape, send.source, send.target) else grain.inside
+        if len(edge) >= slots:
+            waits.append((number, edge[-slots], AT_SENDER))
+        edge.append(number)
+    after, earlier, where = np.array(waits, np.int64).reshape(-1, 3).T
     for at in (AT_RECEIVER, AT_SENDER):
         planner.wait(after[where == at], earlier[where == at], at=at)
     return planner.build()
