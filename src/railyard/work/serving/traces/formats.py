@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from railyard.graph.request_table import MOST_TOKENS
 from railyard.kit.errors import InputError, Problem
 from railyard.kit.files import opened
 from railyard.kit.registry import Registry
@@ -228,6 +229,27 @@ class TraceRows:
     session: NDArray[np.int64] | None = None
     kind: list[str] | None = None
     block_tokens: int = 0
+
+
+def plain_rows(
+    batch: Batch, cells: dict[str, list[Any]], names: tuple[str, str, str], faults: LineFaults, *, time: Any = None
+) -> TraceRows:
+    """Rows of a format with times and two lengths.
+
+    Args:
+        batch: The lines.
+        cells: Of each column.
+        names: Columns of times, of tokens of prompts and of answers.
+        faults: Takes what is wrong.
+        time: Times in ticks; None where they are finite numbers.
+    """
+    clock, prompts, answers = names
+    return TraceRows(
+        line=np.array(batch.numbers, np.int64),
+        time=decimal(batch, cells[clock], clock, faults) if time is None else time,
+        input_tokens=integers(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
+        output_tokens=integers(batch, cells[answers], answers, faults, high=MOST_TOKENS),
+    )
 
 
 @dataclass(frozen=True)

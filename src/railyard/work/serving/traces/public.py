@@ -19,19 +19,20 @@ Records of real vLLM runs (casys-kaist/LLMServingSim): when each request arrived
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.graph.request_table import LAST_PS, MOST_TOKENS, PS_PER_S
+from railyard.graph.request_table import LAST_PS, PS_PER_S
 from railyard.work.serving.arrivals import prefix_hashes
-from railyard.work.serving.traces.formats import FORMATS, TraceFormat, TraceRows, decimal, integers
+from railyard.work.serving.traces.formats import FORMATS, TraceFormat, integers, plain_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from railyard.work.serving.traces.formats import Batch, LineFaults
+    from railyard.work.serving.traces.formats import Batch, LineFaults, TraceRows
 
 
 _WHEN = re.compile(
@@ -52,12 +53,8 @@ def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -
             faults.add(line, "TIMESTAMP must be a date and a time in UTC", found=text, allowed="2023-11-16 18:17:03.97")
         else:
             faults.add(line, "a hole: TIMESTAMP is empty")
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=_nanoseconds(batch, stamps, faults),
-        input_tokens=integers(batch, cells["ContextTokens"], "ContextTokens", faults, low=1, high=MOST_TOKENS),
-        output_tokens=integers(batch, cells["GeneratedTokens"], "GeneratedTokens", faults, high=MOST_TOKENS),
-    )
+    time = _nanoseconds(batch, stamps, faults)
+    return plain_rows(batch, cells, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), faults, time=time)
 
 
 def _nanoseconds(batch: Batch, stamps: list[str], faults: LineFaults) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -95,14 +92,7 @@ FORMATS.add(
 
 def _burstgpt_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     kinds = [f"{model}, {log}" if log else model for model, log in _classes(cells)]
-    prompts, answers = "Request tokens", "Response tokens"
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=decimal(batch, cells["Timestamp"], "Timestamp", faults),
-        input_tokens=integers(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
-        output_tokens=integers(batch, cells[answers], answers, faults, high=MOST_TOKENS),
-        kind=kinds,
-    )
+    return replace(plain_rows(batch, cells, ("Timestamp", "Request tokens", "Response tokens"), faults), kind=kinds)
 
 
 def _classes(cells: dict[str, list[Any]]) -> list[tuple[str, str]]:
@@ -129,16 +119,14 @@ LLMSERVINGSIM_BLOCK_TOKENS = 16
 
 
 def _llmservingsim_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    prompts = integers(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS)
+    time = integers(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000)
+    rows = plain_rows(batch, cells, ("arrival_time_ns", "input_toks", "output_toks"), faults, time=time)
     hashes = [
         _llmservingsim_hashes(line, tokens, int(length), faults)
-        for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], prompts, strict=True)
+        for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], rows.input_tokens, strict=True)
     ]
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=integers(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000),
-        input_tokens=prompts,
-        output_tokens=integers(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
+    return replace(
+        rows,
         block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)),
         block_hash=np.concatenate([*hashes, np.zeros(0, np.uint64)]),
         block_tokens=LLMSERVINGSIM_BLOCK_TOKENS if any(map(len, hashes)) else 0,
@@ -177,14 +165,10 @@ MOONCAKE_BLOCK_TOKENS = 512
 
 
 def _mooncake_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    prompts = integers(batch, cells["input_length"], "input_length", faults, low=1, high=MOST_TOKENS)
     hashes = [_mooncake_hashes(line, cell, faults) for line, cell in zip(batch.numbers, cells["hash_ids"], strict=True)]
     blocks = np.fromiter(map(len, hashes), np.int64, len(hashes))
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=decimal(batch, cells["timestamp"], "timestamp", faults),
-        input_tokens=prompts,
-        output_tokens=integers(batch, cells["output_length"], "output_length", faults, high=MOST_TOKENS),
+    return replace(
+        plain_rows(batch, cells, ("timestamp", "input_length", "output_length"), faults),
         block_counts=blocks,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, int(blocks.sum())),
         block_tokens=MOONCAKE_BLOCK_TOKENS,
@@ -217,13 +201,7 @@ FORMATS.add(
 
 
 def _vidur_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    prompts, answers = "num_prefill_tokens", "num_decode_tokens"
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=decimal(batch, cells["arrived_at"], "arrived_at", faults),
-        input_tokens=integers(batch, cells[prompts], prompts, faults, low=1, high=MOST_TOKENS),
-        output_tokens=integers(batch, cells[answers], answers, faults, high=MOST_TOKENS),
-    )
+    return plain_rows(batch, cells, ("arrived_at", "num_prefill_tokens", "num_decode_tokens"), faults)
 
 
 FORMATS.add(
@@ -242,12 +220,7 @@ FORMATS.add(
 
 
 def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=decimal(batch, cells["arrival_time"], "arrival_time", faults),
-        input_tokens=integers(batch, cells["input_toks"], "input_toks", faults, low=1, high=MOST_TOKENS),
-        output_tokens=integers(batch, cells["output_toks"], "output_toks", faults, high=MOST_TOKENS),
-    )
+    return plain_rows(batch, cells, ("arrival_time", "input_toks", "output_toks"), faults)
 
 
 FORMATS.add(

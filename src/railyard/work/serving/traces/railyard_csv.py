@@ -9,6 +9,7 @@ Times are integer picoseconds, hashes hexadecimal and separated by blanks.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,13 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.kit.errors import InputError
 from railyard.kit.files import appearing
-from railyard.work.serving.traces.formats import FORMATS, TraceFormat, TraceRows, integers
+from railyard.work.serving.traces.formats import FORMATS, TraceFormat, integers, plain_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.graph.request_table import RequestTable
-    from railyard.work.serving.traces.formats import Batch, LineFaults
+    from railyard.work.serving.traces.formats import Batch, LineFaults, TraceRows
 
 _NEEDED = ("arrival_ps", "input_tokens", "output_tokens")
 _OPTIONAL = ("session", "kind", "block_tokens", "block_hash")
@@ -36,11 +37,9 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> Trac
         _split(line, text, faults) for line, text in zip(batch.numbers, cells.get("block_hash", []), strict=False)
     ]
     given = "session" in cells
-    return TraceRows(
-        line=np.array(batch.numbers, np.int64),
-        time=integers(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS),
-        input_tokens=integers(batch, cells["input_tokens"], "input_tokens", faults, low=1, high=MOST_TOKENS),
-        output_tokens=integers(batch, cells["output_tokens"], "output_tokens", faults, high=MOST_TOKENS),
+    time = integers(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS)
+    return replace(
+        plain_rows(batch, cells, _NEEDED, faults, time=time),
         block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)) if hashes else None,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, sum(map(len, hashes))),
         session=integers(batch, cells["session"], "session", faults, low=NO_SESSION, high=LAST_PS) if given else None,
