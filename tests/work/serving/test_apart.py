@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railyard import catalog
-from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
+from railyard.engine.serving import Deployment, Pool, Router, simulate
 from railyard.face import api
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
@@ -126,7 +126,7 @@ def test_the_engine_follows_the_tables():
         block_ptr, block_hash, block_tokens = np.zeros(0, np.int64), np.zeros(0, np.uint64), 0
         session = np.zeros(0, np.int64)
 
-    pool = Pool("apart", Cost.of(slow), max_batched_tokens=4096)
+    pool = Pool("apart", slow, max_batched_tokens=4096)
     run = simulate(QueuedRequest(), Deployment((pool,), Router("least-loaded")))
     assert (run.end_ps[0] - run.column("first_token_ps")[0]) * 1e-12 == pytest.approx(float(want.sum()), rel=1e-6)
 

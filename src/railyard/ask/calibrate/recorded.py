@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.engine.serving import Cost, Deployment, Pool, Router, simulate
+from railyard.engine.serving import Deployment, Pool, Router, simulate
 from railyard.kit.errors import InputError, Problem
 from railyard.kit.files import read_text
 from railyard.model.machine import Machine
@@ -357,7 +357,7 @@ def replay(setting: ReplaySetting, software: ServingSoftware) -> Replay:
     room = setting.room(cost.state_tokens)
     pool = Pool(
         name=run.name,
-        cost=Cost.of(cost),
+        cost=cost,
         replicas=run.dp,
         lockstep=copies,
         block_tokens=run.block_tokens,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -113,11 +113,6 @@ class Cost:
     joule_per_token: float = 0.0
     joule_per_kv_token: float = 0.0
     joule_per_pair: float = 0.0
-
-    @classmethod
-    def of(cls, source: Any) -> Cost:
-        """The same quantities of any object that has them under these names; what it lacks keeps its default."""
-        return cls(**{one.name: getattr(source, one.name) for one in fields(cls) if hasattr(source, one.name)})
 
     @classmethod
     def constant(cls, seconds: float, max_tokens: int = 2**20) -> Cost:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from railyard.measure.model_error import SERVING, power_error, serving_error
-from railyard.measure.result.serving import LEVELS
+from railyard.measure.result.serving import LEVELS, PoolQueueRow
 from railyard.measure.result.step import ServingTax, ServingTaxShares
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.utilization import steady_window
@@ -252,29 +252,9 @@ class PoolRoom:
     tokens: float
 
 
-@dataclass(frozen=True)
-class PoolQueue:
-    """Requests that wait for a pool.
-
-    Attributes:
-        waiting_mean, waiting_peak: Requests, over the run; mean of the fullest span.
-        peak_s: Middle of the fullest span, from the start of the run.
-        wait_p50_s, wait_p99_s: Of a request; of a pool that decodes NaN, its waiting are counted, not followed.
-    """
-
-    role: str
-    waiting_mean: float
-    waiting_peak: float
-    peak_s: float
-    wait_p50_s: float
-    wait_p99_s: float
-    over_time: tuple[float, ...]
-    span_s: float
-
-
 def queues(
     run: Record, pools: tuple[PoolRoom, ...], entered_ps: NDArray[np.int64], asked: RequestTable
-) -> tuple[PoolQueue, ...]:
+) -> tuple[PoolQueueRow, ...]:
     """The queue of every pool.
 
     Args:
@@ -299,13 +279,13 @@ def queues(
 
 def _figures(
     pool: PoolRoom, found: tuple[NDArray[np.float64], NDArray[np.float64]], edges: NDArray[np.float64]
-) -> PoolQueue:
+) -> PoolQueueRow:
     waits, over_time = found
     fullest = int(np.argmax(over_time))
     span = float(edges[1] - edges[0]) * _S
-    median, late = (float(np.quantile(waits, level)) * _S if waits.size else float("nan") for level in (0.5, 0.99))
-    return PoolQueue(
-        role=pool.role,
+    median, late = (float(np.quantile(waits, level)) * _S if waits.size else None for level in (0.5, 0.99))
+    return PoolQueueRow(
+        pool=pool.role,
         waiting_mean=float(over_time.mean()),
         waiting_peak=float(over_time[fullest]),
         peak_s=(fullest + 0.5) * span,

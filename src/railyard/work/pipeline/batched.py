@@ -255,7 +255,7 @@ def encoder(catalog: Catalog, section: EncodeStage, hardware: BuiltHardware, mem
             "a text must fit into the model and into a batch", key="tokens", found=section.tokens, allowed=most
         )
     directions = 1.0 if section.causal else 2.0  # every query sees every key, not only those before it
-    core = replace(Cost.of(cost), attention_per_pair_s=directions * cost.attention_per_pair_s)
+    core = replace(cost, attention_per_pair_s=directions * cost.attention_per_pair_s)
     pool = Pool(
         name=section.kind,
         cost=core,

@@ -252,20 +252,16 @@ class MicroBatchSeconds:
         return fewest
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ApartCost(IterationCost):
     """Cost of an iteration of a replica whose attention and FFN are apart; see `IterationCost`.
 
     Attributes:
-        overlapped_per_kv_token_s: f64[lines], seconds of a cached token that is read, ...
-        overlapped_s: f64[lines, k], ... of which so many hide beside FFNs and network.
         micro_batches: Into which the tokens of an iteration are divided.
         beat: Of a micro-batch without cached tokens, by row of `tokens`.
         attention_per_kv_s: Seconds of all layers that a cached token adds to attention.
     """
 
-    overlapped_per_kv_token_s: F
-    overlapped_s: F
     layers: int
     micro_batches: int
     beat: MicroBatchSeconds

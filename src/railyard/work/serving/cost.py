@@ -8,11 +8,12 @@ passes, kernels, collectives), g linear in the decoding sequences and their cach
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from railyard.engine.serving import Cost
 from railyard.kit.errors import InputError
 from railyard.work.serving.iteration import LINE_SHARE, IterationLoad, late_s, launches_s, parts, prompts_on_copies
 from railyard.work.serving.layout import Deployments
@@ -133,58 +134,22 @@ _APART = ("sglang",)
 _CAPTURED = 512.0
 
 
-@dataclass(frozen=True, eq=False)
-class IterationCost:
-    """Cost of one iteration of one replica. Times in seconds, whole-replica tokens.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IterationCost(Cost):
+    """Cost of one iteration of one replica, and of what it holds; whole-replica tokens.
 
     Attributes:
-        tokens: i64[k], ascending, from 1 to the most that an iteration takes.
-        compute_s, network_s: f64[k], of that many tokens; the network's part is exposed.
         hidden_s: f64[k], collectives that run behind other work, not in the iteration's time.
-        host_s, host_per_seq_s: Of every iteration, of every sequence in it.
-        attention_per_kv_token_s, attention_per_sequence_s, attention_floor_s: Of sequences that decode.
-        attention_per_pair_s: Of prompts, for each query and key pair.
-        pipeline_stages, stage_share: Stages, and the slowest one's share of an iteration.
-        idle_w: Drawn by the replica that is up.
-        busy_w: More while an iteration runs.
-        joule_per_token: More for each token (math); ...
-        joule_per_kv_token: ... each cached token that is read.
         kv_bytes_per_token: Of one token, once, as it is moved between replicas.
         kv_capacity_tokens: Cached tokens that the replica holds, beside no states of recurrences.
         state_tokens: Cached tokens in whose room the states of one sequence lie; 0 without recurrences.
-        scale_out_bytes_per_token: Of its own collectives over its NICs, all of these together; 0: they stay inside.
-        scale_out_bps: Rate at which `network_s` has them sent.
-        scale_out_slack_s: f64[k], how much longer they may take until an iteration does; empty where there are none.
-        joint_tokens, joint_compute_s, joint_network_s: i64[j], f64[j], of copies in lockstep: what the tokens of all of
-            them take together, beside a copy's own; empty where there are none.
     """
 
-    tokens: NDArray[np.int64]
-    compute_s: Floats
-    network_s: Floats
     hidden_s: Floats
-    host_s: float
-    host_per_seq_s: float
-    attention_per_kv_token_s: float
-    attention_per_sequence_s: float
-    attention_floor_s: float
-    attention_per_pair_s: float
-    pipeline_stages: int
-    stage_share: float
-    idle_w: float
-    busy_w: float
-    joule_per_token: float
-    joule_per_kv_token: float
     kv_bytes_per_token: float
     kv_capacity_tokens: float
     weight_bytes: float
-    state_tokens: float = field(default=0.0, kw_only=True)
-    scale_out_bytes_per_token: float = field(default=0.0, kw_only=True)
-    scale_out_bps: float = field(default=0.0, kw_only=True)
-    scale_out_slack_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
-    joint_tokens: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), kw_only=True)
-    joint_compute_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
-    joint_network_s: Floats = field(default_factory=lambda: np.zeros(0), kw_only=True)
+    state_tokens: float = 0.0
 
     def seconds(self, tokens: Floats, sequences: Floats, kv_tokens: Floats, pairs: Floats) -> Floats:
         """Seconds of an iteration, vectorised.

@@ -12,7 +12,6 @@ from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.fault.recovery import Recovery
 from railyard.engine.serving import (
     Autoscale,
-    Cost,
     Deployment,
     Outages,
     Pool,
@@ -219,7 +218,7 @@ def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, re
     scale = section.autoscale
     return Pool(
         name=pool.role,
-        cost=Cost.of(cost),
+        cost=cost,
         replicas=pool.replicas,
         role=pool.role,
         block_tokens=section.block_tokens,

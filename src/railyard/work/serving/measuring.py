@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
@@ -207,19 +206,7 @@ def _queues(job: ServingJob, run: Record) -> tuple[PoolQueueRow, ...]:
         for pool, made in zip(job.pools, job.deployment.pools, strict=True)
     )
     entered = job.requests.arrival_ps + job.entry_ps
-    return tuple(
-        PoolQueueRow(
-            pool=one.role,
-            waiting_mean=one.waiting_mean,
-            waiting_peak=one.waiting_peak,
-            peak_s=one.peak_s,
-            wait_p50_s=None if math.isnan(one.wait_p50_s) else one.wait_p50_s,
-            wait_p99_s=None if math.isnan(one.wait_p99_s) else one.wait_p99_s,
-            over_time=one.over_time,
-            span_s=one.span_s,
-        )
-        for one in queues(run, rooms, entered, job.requests)
-    )
+    return queues(run, rooms, entered, job.requests)
 
 
 class Died(TypedDict, total=False):

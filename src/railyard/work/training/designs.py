@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from railyard.collective.curves import Library
-from railyard.engine.designs import Asked, Classes, DesignNetworks, Stretch, contention
+from railyard.engine.designs import Asked, DesignNetworks, Stretch, contention
 from railyard.engine.tiers import Tiers
 from railyard.model import architecture
 from railyard.model.machine import Machine, MachineColumns, Slowdowns, table_of
@@ -23,7 +23,7 @@ from railyard.work.training.jitter import median_delay_s
 from railyard.work.training.passes import concurrent_passes, layer_passes
 from railyard.work.training.rank_times import RankTimes, rank_times
 from railyard.work.training.stages import PipelineRanks
-from railyard.work.training.state import CLASSES, PACED, PATTERNS, QUEUES, sync_times, traffic
+from railyard.work.training.state import CLASSES, sync_times, traffic
 from railyard.work.training.sync.closed_form import AdaptedDesigns
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def evaluate(trainings: Sequence[Training], sites: Sequence[DesignSite], *, othe
         others: float64[d, t], utilization of each network tier by other jobs, as in `Stretch.utilization`.
     """
     rows = _rows(trainings, [site.machine for site in sites], partial(replace, as_graph=True))
-    networks, classes = _networks(sites), _classes(rows)
+    networks, classes = _networks(sites), traffic(rows.columns, rows.pipeline, rows.machine)
     asked = Asked.both(networks, classes)
     alone = step = _estimate(rows)
     stretch = contention(networks, classes, step.step_s, others, asked)
@@ -292,25 +292,6 @@ def _networks(sites: Sequence[DesignSite]) -> DesignNetworks:
     index = [known.setdefault(id(site.tiers), len(known)) for site in sites]
     first = {known[id(site.tiers)]: site.tiers for site in sites}
     return DesignNetworks.of([first[number] for number in range(len(known))], np.array(index, np.int64))
-
-
-def _classes(rows: _Rows) -> Classes:
-    columns, sent = rows.columns, traffic(rows.columns, rows.pipeline, rows.machine)
-    return Classes(
-        patterns=PATTERNS,
-        paced=np.array(PACED),
-        queues=np.array(QUEUES),
-        domains=sent.domains,
-        hop=sent.hop,
-        local=sent.local,
-        inside_s=sent.inside_s,
-        outside_s=sent.outside_s,
-        ranks=columns.layout.tp * columns.layout.cp * columns.layout.dp * columns.layout.pp,
-        aggregated=sent.aggregated,
-        beside=sent.beside,
-        hidden=sent.hidden,
-        lockstep=columns.layout.pp <= 1,
-    )
 
 
 def _slowdowns(stretch: Stretch) -> Slowdowns:

@@ -38,7 +38,7 @@ from railyard.work.training.mean_step import Around, StepTimes
 from railyard.work.training.memory import memory
 from railyard.work.training.pace import about_runs, own_count, step_width
 from railyard.work.training.storing import checkpoint_of, storage_warnings
-from railyard.work.training.sync.ledger import ledger
+from railyard.work.training.sync.ledger import ledger, ledger_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,7 +71,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
     cost = economics(job, mean)
     busy = utilization(decomposition, _work(job), step_s=mean.mean_s)
     ranks = timeline_tracks.sample_ranks(stages(timeline.graph), busy.per_rank)
-    rare: dict[str, Any] = {} if price is None else {"communication": price.section()}
+    rare: dict[str, Any] = {} if price is None else {"communication": price}
     if job.layouts:
         rare["layouts"] = layout_rows(job.layouts, job.cluster.accelerator)
     if simulated.healthy is not None:
@@ -112,7 +112,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
             *map(sentence, simulated.faults),
             *_unbudgeted(job, cost),
             *timeline.meta.get("warnings", []),
-            *([] if price is None else price.notes()),
+            *([] if price is None else ledger_notes(price)),
             *_straddling(job),
             *notes_of(job.cluster),
             *_credits(simulated),

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.engine.designs import Classes
 from railyard.graph import CollectiveKind
 from railyard.work.training import alpha_beta
 from railyard.work.training.alpha_beta import Group, collective_s, wire_bytes
 from railyard.work.training.rank_times import shard_group
 
 if TYPE_CHECKING:
+    from railyard.engine.tiers import Pattern
     from railyard.model.machine import F, MachineColumns
     from railyard.work.training.columns import Columns
     from railyard.work.training.rank_times import RankTimes
@@ -178,7 +180,6 @@ CLASSES = ("tp", "cp", "ep", "pp", "dp", "edp", "replica")
 """Communicators: tensor, context, expert and pipeline parallel, replicas of dense and of expert parameters, and groups
 of shards that are replicas of one another."""
 
-Pattern = Literal["ring", "exchange", "send"]
 PATTERNS: tuple[Pattern, ...] = ("ring", "ring", "exchange", "send", "ring", "ring", "ring")
 """How each class talks."""
 
@@ -191,34 +192,8 @@ QUEUES = (0, 0, 0, 0, 1, 1, 1)
 _GATHER, _SCATTER, _REDUCE = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER, CollectiveKind.ALL_REDUCE
 
 
-@dataclass(frozen=True)
-class DesignTraffic:
-    """Of d designs and c classes, float64[d, c].
-
-    Attributes:
-        domains: Scale-up domains that a group spans.
-        hop: Domains from one of these to the next.
-        local: Members of a group in one of these.
-        inside_s: Seconds of a step's bytes of the fullest rank on its scale-up links, at full speed.
-        outside_s: The same through its NICs.
-        aggregated: Share of these that aggregated trees (PAT) move.
-        beside: Share of the step in which a class overlaps computation: what is sent once a step, under the passes
-            of the micro-batches in its window alone.
-        hidden: Share of a class that does, at most: of what is sent once a step the software hides so much.
-    """
-
-    domains: F
-    hop: F
-    local: F
-    inside_s: F
-    outside_s: F
-    aggregated: F
-    beside: F
-    hidden: F
-
-
-def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> DesignTraffic:
-    """What one step of each design sends.
+def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> Classes:
+    """What one step of each design sends; what is sent once a step overlaps the passes of its window alone.
 
     Args:
         columns: The designs.
@@ -237,7 +212,13 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     local = [groups[name].local(machine) for name in CLASSES]
     spanned = [np.ceil(groups[name].ranks / each) for name, each in zip(CLASSES, local, strict=True)]
     moved = [sent[name] for name in CLASSES]
-    return DesignTraffic(
+    layout = columns.layout
+    return Classes(
+        patterns=PATTERNS,
+        paced=np.array(PACED),
+        queues=np.array(QUEUES),
+        ranks=layout.tp * layout.cp * layout.dp * layout.pp,
+        lockstep=layout.pp <= 1,
         domains=np.stack(spanned, axis=1),
         hop=np.stack([np.maximum(each / machine.domain, 1.0) for each in stride], axis=1),
         local=np.stack(local, axis=1),

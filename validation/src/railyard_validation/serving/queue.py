@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.engine.serving import Cost, Deployment, Links, Pool, Router, Speculative, simulate
+from railyard.engine.serving import Deployment, Links, Pool, Router, Speculative, simulate
 from railyard.work.serving.cost import Prompting, crowded_s, iteration_costs, with_prompts
 from railyard.work.serving.iteration import launches_s
 from railyard.work.serving.memory import cache_tokens
@@ -237,7 +237,7 @@ def _deployment(plan: _Plan) -> Deployment:
         known = room >= longest
         return Pool(
             role,
-            Cost.of(cost),
+            cost,
             replicas=workers,
             role=role,
             block_tokens=_BLOCK,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from railyard.graph import CollectiveKind
 from railyard.kit.quantities import format_memory
@@ -25,65 +25,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from railyard.work.training.spec import Training
-    from railyard.work.training.sync.wire import Finding
 
 
-@dataclass(frozen=True)
-class SyncLedger:
-    """Averages per step of the rank with the largest state.
-
-    Attributes:
-        plain_bytes: Bytes that it would send to other replicas without a method.
-        sent_bytes: Bytes that it sends.
-        plain_across_bytes, sent_across_bytes: The same of what leaves its scale-up domain.
-        kept_bytes: Device memory that the method needs beyond parameters, gradients and optimizer.
-        between: Bytes that leave a worker for each of its ranks, if all met in every step and as it is; None where they
-            do.
-        parts: Methods in use: name, kind and values.
-        published: What papers report about convergence.
-    """
-
-    plain_bytes: float
-    sent_bytes: float
-    plain_across_bytes: float
-    sent_across_bytes: float
-    kept_bytes: float
-    between: tuple[float, float] | None
-    parts: tuple[tuple[str, str, dict[str, Any]], ...]
-    published: tuple[tuple[str, Finding], ...]
-
-    def section(self) -> CommunicationFigures:
-        """The result's `communication`."""
-        between = None
-        if self.between is not None:
-            between = BytesPair(plain_bytes=self.between[0], sent_bytes=self.between[1])
-        return CommunicationFigures(
-            plain_bytes=self.plain_bytes,
-            sent_bytes=self.sent_bytes,
-            plain_across_bytes=self.plain_across_bytes,
-            sent_across_bytes=self.sent_across_bytes,
-            kept_bytes=self.kept_bytes,
-            between_workers=between,
-            parts=tuple(UsedPart(name=name, kind=kind, values=values) for name, kind, values in self.parts),
-            convergence=tuple(
-                PublishedEffect(kind=kind, effect=finding.effect, scope=finding.scope, source=finding.source)
-                for kind, finding in self.published
-            ),
-        )
-
-    def notes(self) -> list[str]:
-        """One line of price, and one for each published effect on convergence."""
-        kinds = ", ".join(kind for _, kind, _ in self.parts)
-        where, pair = "to other replicas", (self.plain_bytes, self.sent_bytes)
-        if self.plain_across_bytes:
-            where, pair = "out of its scale-up domain", (self.plain_across_bytes, self.sent_across_bytes)
-        if self.between is not None:
-            where, pair = "to other workers", self.between
-        return [
-            f"with {kinds} each rank sends {pair[1] / 1e9:.3g} GB a step {where}, in place of {pair[0] / 1e9:.3g} GB"
-            f" ({_times(*pair)}), and keeps {format_memory(self.kept_bytes, 2)} more",
-            *(f"published for {kind}, not computed here: {finding}" for kind, finding in self.published),
-        ]
+def ledger_notes(figures: CommunicationFigures) -> list[str]:
+    """One line of price, and one for each published effect on convergence."""
+    kinds = ", ".join(part.kind for part in figures.parts)
+    where, plain, sent = "to other replicas", figures.plain_bytes, figures.sent_bytes
+    if figures.plain_across_bytes:
+        where, plain, sent = "out of its scale-up domain", figures.plain_across_bytes, figures.sent_across_bytes
+    if figures.between_workers is not None:
+        where, plain, sent = "to other workers", figures.between_workers.plain_bytes, figures.between_workers.sent_bytes
+    return [
+        f"with {kinds} each rank sends {sent / 1e9:.3g} GB a step {where}, in place of {plain / 1e9:.3g} GB"
+        f" ({_times(plain, sent)}), and keeps {format_memory(figures.kept_bytes, 2)} more",
+        *(
+            f"published for {one.kind}, not computed here: {one.effect} ({one.scope}; {one.source})"
+            for one in figures.convergence
+        ),
+    ]
 
 
 def _times(plain: float, sent: float) -> str:
@@ -92,8 +51,8 @@ def _times(plain: float, sent: float) -> str:
     return f"{plain / sent:.3g} times fewer" if sent < plain else f"{sent / plain:.3g} times more"
 
 
-def ledger(training: Training, domain: int) -> SyncLedger | None:
-    """Cost of a job's communication method; None if it changes nothing.
+def ledger(training: Training, domain: int) -> CommunicationFigures | None:
+    """The result's `communication`, averages per step of the rank with the largest state; None without a method.
 
     Args:
         training: The job.
@@ -105,18 +64,23 @@ def ledger(training: Training, domain: int) -> SyncLedger | None:
     pipeline = PipelineRanks.of([training])
     most = {name: max(float(getattr(kind, name)[0]) for kind in pipeline.kinds) for name in ("dense", "expert")}
     plain = training.replace(communication=None)
-    return SyncLedger(
+    between = _between(training, domain, most)
+    return CommunicationFigures(
         plain_bytes=sent_bytes(plain, domain, most),
         sent_bytes=sent_bytes(training, domain, most),
         plain_across_bytes=sent_bytes(plain, domain, most, across=True),
         sent_across_bytes=sent_bytes(training, domain, most, across=True),
         kept_bytes=sum(kept_bytes(training, name, domain) * most[name] for name in most),
-        between=_between(training, domain, most),
+        between_workers=between and BytesPair(plain_bytes=between[0], sent_bytes=between[1]),
         parts=tuple(
-            (name, record.kind, {one.name: getattr(record, one.name) for one in fields(record)})
-            for name, record in asked.parts()
+            UsedPart(name=name, kind=one.kind, values={each.name: getattr(one, each.name) for each in fields(one)})
+            for name, one in asked.parts()
         ),
-        published=tuple((record.kind, finding) for _, record in asked.parts() for finding in record.published),
+        convergence=tuple(
+            PublishedEffect(kind=one.kind, effect=finding.effect, scope=finding.scope, source=finding.source)
+            for _, one in asked.parts()
+            for finding in one.published
+        ),
     )
 
 
