@@ -17,7 +17,7 @@ from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError, SimulationError, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ KINDS = {
     "allreduce": CollectiveKind.ALL_REDUCE,
     "alltoall": CollectiveKind.ALL_TO_ALL,
 }
-_SUMMED = ("allreduce", "reduce_scatter")
+_SUMMED = ("allreduce", "reducescatter")
 _RECEIVES = ("r", "rcs", "rrc", "rrs", "rrcs")
 _ADDS = ("rrc", "rrs", "rrcs", "re")
 _SENDS = ("s", "rcs", "rrs", "rrcs")
@@ -72,36 +72,75 @@ class ThreadBlock:
 
 
 @dataclass(frozen=True)
-class MscclAlgorithm:
+class RankBuffers:
+    """Inputs and outputs of the ranks of a collective, in chunks.
+
+    Attributes:
+        kind: `allgather` and so on.
+        cut: Chunks of a rank's part.
+        in_place: Whether inputs lie where outputs do.
+    """
+
+    kind: str
+    ranks: int
+    cut: int
+    in_place: bool
+
+    @property
+    def word(self) -> str:
+        """The collective as MSCCL++ spells it."""
+        return self.kind.replace("_", "")
+
+    def place(self, rank: int, buffer: str, offset: int) -> Place:
+        """Where a chunk lies, with one name for what two buffers share."""
+        shared = {("allgather", "i"): "o", ("reducescatter", "o"): "i", ("allreduce", "o"): "i"}
+        other = shared.get((self.word, buffer)) if self.in_place else None
+        if other is None:
+            return rank, buffer, offset
+        return rank, other, offset if self.word == "allreduce" else rank * self.cut + offset
+
+    def inputs(self) -> dict[Place, Content]:
+        """What the ranks start with."""
+        own = self.word == "allgather"
+        return {
+            self.place(rank, "i", at): frozenset([(rank, at + (rank * self.cut if own else 0))])
+            for rank in range(self.ranks)
+            for at in range(self.cut if own else self.cut * self.ranks)
+        }
+
+    def missing(self, content: Callable[[Place], Content], pieces: Ints | None) -> Iterator[str]:
+        """Places that do not hold what they should at the end.
+
+        Args:
+            content: Of a place.
+            pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
+        """
+        cut, scattered = self.cut, self.word == "reducescatter"
+        for rank in range(self.ranks):
+            for at in range(cut if scattered else cut * self.ranks):
+                if pieces is not None and at % cut >= pieces[at // cut, rank]:
+                    continue
+                chunk = rank * cut + at if scattered else at
+                wanted = frozenset([(at // cut, rank * cut + at % cut if self.word == "alltoall" else at)])
+                if self.word in _SUMMED:
+                    wanted = frozenset((each, chunk) for each in range(self.ranks))
+                if content(self.place(rank, "o", at)) != wanted:
+                    yield f"rank {rank} ends without chunk {chunk}"
+
+
+@dataclass(frozen=True)
+class MscclAlgorithm(RankBuffers):
     """An algorithm.
 
     Attributes:
         name: What it is called.
-        kind: `allgather` and so on.
-        ranks: How many.
-        cut: Chunks of a rank's part.
-        in_place: Whether inputs lie where outputs do.
         protocol: Which it is for, in small letters; empty: any.
         blocks: All thread blocks.
     """
 
     name: str
-    kind: str
-    ranks: int
-    cut: int
-    in_place: bool
     protocol: str
     blocks: tuple[ThreadBlock, ...]
-
-    def place(self, rank: int, buffer: str, offset: int) -> Place:
-        """Where a chunk lies, with one name for what two buffers share."""
-        if self.in_place and buffer == "i" and self.kind == "allgather":
-            return rank, "o", rank * self.cut + offset
-        if self.in_place and buffer == "o" and self.kind == "reduce_scatter":
-            return rank, "i", rank * self.cut + offset
-        if self.in_place and buffer == "o" and self.kind == "allreduce":
-            return rank, "i", offset
-        return rank, buffer, offset
 
 
 @dataclass
@@ -220,7 +259,7 @@ def parsed(text: str) -> MscclAlgorithm:
     in_place = algo.attrib.get("inplace", "0") == "1"
     name = algo.attrib.get("name", "msccl")
     protocol = algo.attrib.get("proto", "").lower()
-    return MscclAlgorithm(name, kind, ranks, _cut(gpus, kind, ranks), in_place, protocol, tuple(_blocks(gpus, ranks)))
+    return MscclAlgorithm(kind, ranks, _cut(gpus, kind, ranks), in_place, name, protocol, tuple(_blocks(gpus, ranks)))
 
 
 def _cut(gpus: list[ElementTree.Element], kind: str, ranks: int) -> int:
@@ -284,13 +323,7 @@ def _number(element: ElementTree.Element, name: str, least: int, most: int) -> i
 
 def _run(program: MscclAlgorithm, pieces: Ints | None) -> tuple[_Machine, list[str]]:
     """Runs all blocks as far as they go; the state then, and what is wrong."""
-    machine = _Machine()
-    every = program.ranks * program.cut
-    for rank in range(program.ranks):
-        count = program.cut if program.kind == "allgather" else every
-        base = rank * program.cut if program.kind == "allgather" else 0
-        for at in range(count):
-            machine.memory[program.place(rank, "i", at)] = (frozenset([(rank, base + at)]), 0)
+    machine = _Machine({place: (content, 0) for place, content in program.inputs().items()})
     blocks = list(program.blocks)
     while blocks and not machine.problems:  # a step each in turn, as blocks that run side by side do
         if not sum(_advanced(machine, program, block) for block in blocks):
@@ -302,7 +335,8 @@ def _run(program: MscclAlgorithm, pieces: Ints | None) -> tuple[_Machine, list[s
     left = next((ends for ends, wire in machine.wires.items() if wire), None)
     if left is not None and not machine.problems:
         machine.problems.append(f"rank {left[1]} never takes what rank {left[0]} sent")
-    return machine, machine.problems or list(_wrong(machine, program, pieces))
+    ends = program.missing(lambda place: machine.memory.get(place, (frozenset(), 0))[0], pieces)
+    return machine, machine.problems or list(ends)
 
 
 def _advanced(machine: _Machine, program: MscclAlgorithm, block: ThreadBlock) -> bool:
@@ -362,24 +396,3 @@ def _sum(machine: _Machine, rank: int, one: tuple[Content, int], other: tuple[Co
     if len({at for _, at in one[0] | other[0]}) > 1:
         machine.problems.append(f"rank {rank} adds different chunks to one another")
     return one[0] | other[0], max(one[1], other[1])
-
-
-def _wrong(machine: _Machine, program: MscclAlgorithm, pieces: Ints | None) -> Iterator[str]:
-    """Places that do not hold what they should at the end."""
-    ranks, cut, kind = program.ranks, program.cut, program.kind
-    for rank in range(ranks):
-        for at in _output(program):
-            if pieces is not None and at % cut >= pieces[at // cut, rank]:
-                continue
-            chunk = rank * cut + at if kind == "reduce_scatter" else at
-            wanted = (
-                frozenset((each, chunk) for each in range(ranks)) if kind in _SUMMED else frozenset([(at // cut, at)])
-            )
-            if kind == "alltoall":
-                wanted = frozenset([(at // cut, rank * cut + at % cut)])
-            if machine.memory.get(program.place(rank, "o", at), (frozenset(), 0))[0] != wanted:
-                yield f"rank {rank} ends without chunk {chunk}"
-
-
-def _output(program: MscclAlgorithm) -> Iterable[int]:
-    return range(program.cut if program.kind == "reduce_scatter" else program.cut * program.ranks)

@@ -11,8 +11,10 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from railyard.collective.synthesis.msccl_run import RankBuffers
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import numpy as np
     from numpy.typing import NDArray
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     Content = frozenset[tuple[int, int]]
     Place = tuple[int, str, int]
     Op = dict[str, Any]
-
-_SUMMED = ("allreduce", "reducescatter")
 
 
 @dataclass
@@ -50,12 +50,11 @@ class _State:
 class _Run:
     def __init__(self, plan: dict[str, Any], pieces: NDArray[np.int64] | None = None) -> None:
         self.pieces = pieces
-        self.kind, self.in_place = plan["collective"], plan["inplace"]
         self.gpus = {gpu["id"]: gpu for gpu in plan["gpus"]}
-        self.ranks = len(self.gpus)
         chunks = {max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"]}
-        self.cut = chunks.pop() // self.ranks
-        self.state = _State()
+        ranks = len(self.gpus)
+        self.buffers = RankBuffers(plan["collective"], ranks, chunks.pop() // ranks, plan["inplace"])
+        self.state = _State(self.buffers.inputs())
         self._ends = {rank: self._joined(rank) for rank in self.gpus}
         self._do: dict[str, Callable[[int, dict[str, Any], Op], bool]] = {
             "nop": lambda *_: True,
@@ -68,7 +67,6 @@ class _Run:
             "sem_release": self._release,
             "sem_acquire": self._acquire,
         }
-        self._fill()
 
     def _joined(self, rank: int) -> list[tuple[int, int]]:
         """The other end of each port channel of a rank: the peer's channel of the same turn."""
@@ -83,22 +81,6 @@ class _Run:
     def _connected(self, rank: int) -> list[int]:
         every = (one for one in self.gpus[rank]["channels"] if one["channel_type"] == "port")
         return [peer for one in every for peer in one["connected_to"]]
-
-    def _fill(self) -> None:
-        for rank in self.gpus:
-            first = rank * self.cut if self.kind == "allgather" else 0
-            for at in range(self.cut if self.kind == "allgather" else self.cut * self.ranks):
-                self.state.memory[self._place(rank, "i", at)] = frozenset([(rank, first + at)])
-
-    def _place(self, rank: int, buffer: str, index: int) -> Place:
-        """One name for what input and output share."""
-        if self.in_place and self.kind == "allgather" and buffer == "i":
-            return rank, "o", rank * self.cut + index
-        if self.in_place and self.kind == "reducescatter" and buffer == "o":
-            return rank, "i", rank * self.cut + index
-        if self.in_place and self.kind == "allreduce" and buffer == "o":
-            return rank, "i", index
-        return rank, buffer, index
 
     def go(self) -> list[str]:
         state = self.state
@@ -116,7 +98,9 @@ class _Run:
         stuck = next((one for one in blocks if state.at[one[0], one[1]["id"]] < len(one[1]["ops"])), None)
         if stuck is not None and not state.problems:
             state.problems.append(f"rank {stuck[0]} waits for ever in thread block {stuck[1]['id']}")
-        return state.problems or list(self._wrong())
+        return state.problems or list(
+            self.buffers.missing(lambda place: state.memory.get(place, frozenset()), self.pieces)
+        )
 
     def _channel(self, block: dict[str, Any], op: Op) -> int:
         listed = [one for one in block["channels"] if one["channel_type"] == op["channel_type"]]
@@ -124,7 +108,8 @@ class _Run:
 
     def _read(self, rank: int, buff: dict[str, Any]) -> list[Content | None]:
         return [
-            self.state.memory.get(self._place(rank, buff["type"], buff["index"] + at)) for at in range(buff["size"])
+            self.state.memory.get(self.buffers.place(rank, buff["type"], buff["index"] + at))
+            for at in range(buff["size"])
         ]
 
     def _missing(self, rank: int, values: list[Content | None]) -> bool:
@@ -143,7 +128,7 @@ class _Run:
         if remote["rank"] != self._ends[rank][channel][0]:
             self.state.problems.append(f"rank {rank} puts into memory of {remote['rank']} over a channel to another")
         for at, value in enumerate(values):
-            place = self._place(remote["rank"], remote["type"], target["index"] + at)
+            place = self.buffers.place(remote["rank"], remote["type"], target["index"] + at)
             self.state.put[rank, channel].append((place, value or frozenset()))
         return True
 
@@ -166,7 +151,7 @@ class _Run:
         if self._missing(rank, values):
             return False
         for at, value in enumerate(values):
-            self.state.memory[self._place(rank, target["type"], target["index"] + at)] = value or frozenset()
+            self.state.memory[self.buffers.place(rank, target["type"], target["index"] + at)] = value or frozenset()
         return True
 
     def _add(self, rank: int, block: dict[str, Any], op: Op) -> bool:
@@ -180,7 +165,7 @@ class _Run:
             if total & value:
                 self.state.problems.append(f"rank {rank} adds a part of {target['type']} {target['index']} twice")
             total |= value
-        self.state.memory[self._place(rank, target["type"], target["index"])] = total
+        self.state.memory[self.buffers.place(rank, target["type"], target["index"])] = total
         return True
 
     def _release(self, rank: int, block: dict[str, Any], op: Op) -> bool:
@@ -197,21 +182,6 @@ class _Run:
             self.state.tokens[rank, number] -= 1
         return True
 
-    def _wrong(self) -> Iterator[str]:
-        """Places that do not hold what they should at the end."""
-        for rank in self.gpus:
-            for at in range(self.cut if self.kind == "reducescatter" else self.cut * self.ranks):
-                if self.pieces is not None and at % self.cut >= self.pieces[at // self.cut, rank]:
-                    continue
-                chunk = rank * self.cut + at if self.kind == "reducescatter" else at
-                wanted = frozenset([(at // self.cut, at)])
-                if self.kind in _SUMMED:
-                    wanted = frozenset((each, chunk) for each in self.gpus)
-                elif self.kind == "alltoall":
-                    wanted = frozenset([(at // self.cut, rank * self.cut + at % self.cut)])
-                if self.state.memory.get(self._place(rank, "o", at)) != wanted:
-                    yield f"rank {rank} ends without chunk {chunk}"
-
 
 def faults(text: str, pieces: NDArray[np.int64] | None = None) -> list[str]:
     """What is wrong with a plan; nothing where every rank ends with what the collective promises.
@@ -226,4 +196,4 @@ def faults(text: str, pieces: NDArray[np.int64] | None = None) -> list[str]:
 def read(text: str) -> tuple[str, int, list[str]]:
     """The collective of a plan, its ranks, and what is wrong with it."""
     run = _Run(json.loads(text))
-    return run.kind, run.ranks, run.go()
+    return run.buffers.kind, run.buffers.ranks, run.go()
