@@ -9,6 +9,7 @@ import numpy as np
 
 from railyard.cluster.topology.wiring import Box, Parts
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,8 +72,8 @@ def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np
     keep = np.repeat(chosen, np.diff(table.record_ptr))
     groups = table.groups()[keep]
     width = np.repeat(table.width[keep], groups).astype(np.int64)
-    first = np.repeat(table.first[keep], groups) + _within(groups) * width
-    choice = table.choices[np.repeat(first, width) + _within(width)]
+    first = np.repeat(table.first[keep], groups) + ranges(0, groups) * width
+    choice = table.choices[np.repeat(first, width) + ranges(0, width)]
     folded = np.where(choice >= 0, image[choice], -1)
     number = np.repeat(np.arange(len(width)), width)
     span = links + 1
@@ -98,12 +99,6 @@ def _folded_routes(wiring: Wiring, classes: NDArray[np.int64], image: NDArray[np
         stride=table.stride[keep],
         choices=np.repeat(keys % span - 1, times).astype(np.int32),
     )
-
-
-def _within(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, 1, 2, ... restarting for every count."""
-    end = np.cumsum(counts)
-    return np.arange(end[-1] if len(end) else 0) - np.repeat(end - counts, counts)
 
 
 # The latency of long links is that of their fiber, whatever the module: 5.13 ns/m (the figure of PFC headroom

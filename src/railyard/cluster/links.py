@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from railyard.kit.quantities import ranges
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -158,7 +160,7 @@ class Entities:
         """Some rows."""
         lengths = np.diff(self.link_ptr)[index]
         ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        entry = np.repeat(self.link_ptr[index] - ptr[:-1], lengths) + np.arange(ptr[-1])
+        entry = ranges(self.link_ptr[index], lengths)
         columns = {name: getattr(self, name)[entry if name.startswith("link") else index] for name in _ENTITY_COLUMNS}
         return Entities(ptr, **columns)
 

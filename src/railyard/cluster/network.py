@@ -12,6 +12,7 @@ from railyard.cluster import routes
 from railyard.cluster.links import Csr, CsrWeighted
 from railyard.cluster.steering import withdrawn
 from railyard.cluster.topology.wiring import ACCESS_CROSSBAR
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -362,10 +363,8 @@ def _fan(
     flow: NDArray[np.int64], port: NDArray[np.int32], ptr: NDArray[np.int64], link: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     count = ptr[port + 1] - ptr[port]
-    begin = np.concatenate([[0], np.cumsum(count)])
-    within = np.arange(begin[-1]) - np.repeat(begin[:-1], count)
     return (
         np.repeat(flow, count),
-        link[np.repeat(ptr[port], count) + within],
+        link[ranges(ptr[port], count)],
         np.repeat(1.0 / np.maximum(count, 1), count),
     )

@@ -18,6 +18,7 @@ import numpy as np
 
 from railyard.cluster.links import Csr, CsrWeighted
 from railyard.kit.errors import InputError, SimulationError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -237,9 +238,7 @@ def _fanned(
     share: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
     """One entry per equal-cost link of each front entry."""
-    begin = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
-    within = np.arange(begin[-1], dtype=np.int64) - np.repeat(begin[:-1], width)
-    link = table.choices[np.repeat(first, width) + within]
+    link = table.choices[ranges(first, width)]
     return np.repeat(flow, width), link, np.repeat(share / width, width)
 
 

@@ -16,6 +16,7 @@ from railyard.graph.columns import COLUMNS, CORE, ROWS, TABLES
 from railyard.graph.request_table import RequestTable
 from railyard.graph.task_graph import Kind, TaskGraph
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,9 +56,7 @@ def members_of(
     """
     sizes = np.diff(communicators.ptr)[chosen]
     position = np.repeat(np.arange(len(chosen), dtype=np.int64), sizes)
-    ends = np.cumsum(sizes)
-    within = np.arange(len(position), dtype=np.int64) - np.repeat(ends - sizes, sizes)
-    return position, communicators.ranks[communicators.ptr[chosen][position] + within]
+    return position, communicators.ranks[ranges(communicators.ptr[chosen], sizes)]
 
 
 def tasks_of(graph: TaskGraph, ranks: Sequence[int]) -> RankTasks:

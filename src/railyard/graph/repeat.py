@@ -12,6 +12,7 @@ import numpy as np
 from railyard.graph.job import Job
 from railyard.graph.task_graph import AT_RECEIVER, Communicators, Kind, Label, Stream, TaskGraph
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -270,8 +271,7 @@ def _waits(graph: TaskGraph) -> Waits:
     ptr, members = graph.communicators.ptr, graph.communicators.ranks
     size = np.diff(ptr)[graph.rank[group]]
     task = np.concatenate([single, np.repeat(group, size)])
-    inside = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    member = members[np.repeat(ptr[graph.rank[group]], size) + inside]
+    member = members[ranges(ptr[graph.rank[group]], size)]
     before = last[np.concatenate([graph.rank[single], member])]
     known = before >= 0
     return task[known], before[known]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,16 +101,14 @@ class RequestTable:
             arrival_ps: When each of them arrives, in place of when it did.
         """
         counts = np.diff(self.block_ptr)[rows]
-        pointers = np.concatenate(([0], np.cumsum(counts)))
-        inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], counts)
         columns = {name: getattr(self, name)[rows] for name in ROW_COLUMNS}
         if arrival_ps is not None:
             columns["arrival_ps"] = arrival_ps
         return replace(
             self,
             **columns,
-            block_ptr=pointers,
-            block_hash=self.block_hash[np.repeat(self.block_ptr[:-1][rows], counts) + inside],
+            block_ptr=np.concatenate(([0], np.cumsum(counts))),
+            block_hash=self.block_hash[ranges(self.block_ptr[:-1][rows], counts)],
         )
 
     def head(self, count: int) -> RequestTable:
@@ -219,16 +218,14 @@ def merged(parts: Sequence[RequestTable]) -> RequestTable:
     ends = np.concatenate(([0], np.cumsum([len(part.block_hash) for part in parts])))
     starts = np.concatenate([part.block_ptr[:-1] + start for part, start in zip(parts, ends, strict=False)])[order]
     counts = np.concatenate([np.diff(part.block_ptr) for part in parts])[order]
-    pointers = np.concatenate(([0], np.cumsum(counts)))
-    inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], counts)
     kind_of = [np.array([kinds.index(name) for name in part.kinds] if len(part) else [0], np.int16) for part in parts]
     kind = np.concatenate([table[part.kind] for table, part in zip(kind_of, parts, strict=True)])
     plain = ("input_tokens", "output_tokens", "session")
     return RequestTable(
         arrival_ps=arrival[order],
         **{name: np.concatenate([getattr(part, name) for part in parts])[order] for name in plain},
-        block_ptr=pointers,
-        block_hash=np.concatenate([part.block_hash for part in parts])[np.repeat(starts, counts) + inside],
+        block_ptr=np.concatenate(([0], np.cumsum(counts))),
+        block_hash=np.concatenate([part.block_hash for part in parts])[ranges(starts, counts)],
         block_tokens=max(lengths, default=0),
         kind=kind[order],
         kinds=kinds,

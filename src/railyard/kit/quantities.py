@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -423,6 +423,19 @@ def percentile_bin(count: NDArray[np.int64], share: float) -> int:
     """
     reached = np.cumsum(count)
     return int(np.searchsorted(reached, nearest_rank(share, int(reached[-1])) + 1))
+
+
+def ranges(first: NDArray[np.integer[Any]] | int, lengths: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """The numbers `first[r], first[r] + 1, ...`, `lengths[r]` of them, for one row after another.
+
+    Args:
+        first: int[rows]; 0 gives the place of each entry in its row.
+        lengths: int[rows], 0 or more.
+    """
+    count = np.asarray(lengths, np.int64)
+    ends = np.cumsum(count)
+    found: NDArray[np.int64] = np.repeat(first - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)
+    return found
 
 
 def halved(less: Callable[[float], bool], low: float, high: float, halvings: int) -> tuple[float, float]:

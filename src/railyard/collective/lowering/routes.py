@@ -11,6 +11,7 @@ from railyard.collective.connections import connection_keys
 from railyard.collective.constants import MEASURED, LogConstants
 from railyard.collective.policy import MOST_CONNECTIONS
 from railyard.collective.timing import LINK_CEILING
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -188,7 +189,7 @@ def _opened(network: Network, legs: Legs) -> tuple[NDArray[np.int64], NDArray[np
     several = network.fabric.hashed and network.fabric.tells_queue_pairs_apart
     count = legs.connections if several else np.ones(len(legs), np.int64)
     leg = np.repeat(np.arange(len(legs)), count)
-    return leg, np.arange(len(leg)) - np.repeat(np.cumsum(count) - count, count)
+    return leg, ranges(0, count)
 
 
 def network_load(
@@ -204,13 +205,9 @@ def network_load(
     every = np.unique(ports)
     listed = [network.port_links(int(port))[0 if out else 1] for port in every]
     count = np.array([len(links) for links in listed])
-    begin = np.concatenate([[0], np.cumsum(count)])
-    flat = np.concatenate(listed)
     spot = np.searchsorted(every, ports.ravel())
     repeats = count[spot]
-    total = np.concatenate([[0], np.cumsum(repeats)])
-    within = np.arange(total[-1]) - np.repeat(total[:-1], repeats)
-    link = flat[np.repeat(begin[spot], repeats) + within]
+    link = np.concatenate(listed)[ranges((np.cumsum(count) - count)[spot], repeats)]
     each = np.repeat(share, ports.shape[1]) / (ports.shape[1] * repeats * network.fabric.payload_efficiency)
     return LinkLoads.without_edges(
         np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats)

@@ -26,6 +26,7 @@ from railyard.collective.lowering.routes import Legs, LinkLoads
 from railyard.collective.machine import CollectiveMachine, Shape, machine_of
 from railyard.collective.timing import WIRE, by_channels, transfer_us
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,7 +140,7 @@ def gather(usage: CsrWeighted, rows: NDArray[np.int64], factor: NDArray[np.float
 
     lengths = usage.lengths[rows]
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    entry = np.arange(ptr[-1]) - np.repeat(ptr[:-1] - usage.ptr[rows], lengths)
+    entry = ranges(usage.ptr[rows], lengths)
     return CsrWeighted(ptr, usage.link[entry], usage.share[entry] * np.repeat(factor, lengths))
 
 

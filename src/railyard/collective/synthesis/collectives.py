@@ -15,6 +15,7 @@ import numpy as np
 from railyard.collective.synthesis.routes import PieceRouter
 from railyard.collective.synthesis.schedule import SendList, Sends, TimedSchedule, link_faults, order_faults, timed
 from railyard.collective.synthesis.symmetry import Symmetry, followed, mirrored, quotient
+from railyard.kit.quantities import ranges
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ def whole_faults(network: LinkNetwork, schedule: TimedSchedule, collective: str)
         rows = np.sort(rows)
         number[rows] = np.arange(len(rows))
         waits = np.diff(sends.after_ptr)[rows]
-        at = np.repeat(sends.after_ptr[rows] - np.concatenate([[0], np.cumsum(waits)[:-1]]), waits)
-        after = sends.after[at + np.arange(len(at))]
+        after = sends.after[ranges(sends.after_ptr[rows], waits)]
         if (sends.piece[after] // _AT_A_TIME != first // _AT_A_TIME).any():
             return ["a send waits for another piece"]
         part = Sends(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.synthesis.schedule import Sends, TimedSchedule
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ def followed(up: TimedSchedule, down: TimedSchedule) -> TimedSchedule:
     number = np.where(starts, np.diff(brought)[second.piece], np.diff(second.after_ptr))
     pointer = np.concatenate([[0], np.cumsum(number)])
     after = np.empty(int(pointer[-1]), np.int64)
-    within = np.arange(len(after)) - np.repeat(pointer[:-1], number)
+    within = ranges(0, number)
     of_start = np.repeat(starts, number)
     piece = np.repeat(second.piece, number)
     after[of_start] = last[(brought[piece] + within)[of_start]]

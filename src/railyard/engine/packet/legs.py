@@ -15,6 +15,7 @@ from railyard.collective import NETWORK
 from railyard.collective.lowering.routes import rail_of_local
 from railyard.engine.packet.plan import GATE, Edges, joined_edges
 from railyard.engine.packet.records import AT_RECEIVER, AT_SENDER
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,10 +153,7 @@ def _relayed(cluster: Cluster, plan: SendPlan, members: Ints, kind: NDArray[np.i
 
 def _several(first: Ints, paths: Ints, rows: Ints) -> Ints:
     """The numbers `first[r], ..., first[r] + ways[r] - 1` for every row."""
-    lengths = paths[rows]
-    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    found: Ints = np.repeat(first[rows], lengths) + within
-    return found
+    return ranges(first[rows], paths[rows])
 
 
 def _edges(plan: SendPlan, first: Ints, relayed: NDArray[np.bool_], paths: Ints, out: NDArray[np.bool_]) -> Edges:

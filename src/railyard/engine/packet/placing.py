@@ -32,6 +32,7 @@ from railyard.engine.packet.networks import (
 )
 from railyard.engine.packet.records import PacketNetwork
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -321,8 +322,7 @@ def _connected(table: Routes) -> RoutingRecord:
     """The records of a table, cut where a group leads nowhere because a port is free."""
     groups = table.groups()
     record = np.repeat(np.arange(len(table.lo)), groups)
-    end = np.cumsum(groups)
-    group = np.arange(len(record)) - np.repeat(end - groups, groups)
+    group = ranges(0, groups)
     there = table.choices[table.first[record] + group * table.width[record]] >= 0
     fresh = np.ones(len(record), np.bool_)
     fresh[1:] = (record[1:] != record[:-1]) | ~there[:-1]

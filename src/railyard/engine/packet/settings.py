@@ -10,6 +10,7 @@ import numpy as np
 import railyard._core as _core
 from railyard.engine.packet.mechanisms import CONSTANTS
 from railyard.engine.packet.user import UserBalancer, UserControl, balancers, controls, is_user, load
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,8 +102,7 @@ def split(traffic: Traffic, pairs: int, payload_bytes: int) -> QueuePairSplit:
     count = np.where(traffic.source == traffic.target, 1, np.minimum(packets, pairs))
     cut = np.flatnonzero(count > 1)
     flow_of = np.repeat(cut, count[cut])
-    begin = np.cumsum(count[cut]) - count[cut]
-    place = np.arange(len(flow_of)) - np.repeat(begin, count[cut])
+    place = ranges(0, count[cut])
     # Packets in turn; the last packet, which may be short, belongs to the part whose turn it is.
     share = (packets[flow_of] - place + count[flow_of] - 1) // count[flow_of]
     short = packets[flow_of] * payload_bytes - traffic.size_bytes[flow_of]

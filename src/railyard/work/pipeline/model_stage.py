@@ -18,6 +18,7 @@ import numpy as np
 from railyard.cluster.bill import bill_of
 from railyard.engine.stages import FIRST, PS, SERVING, Between, StageStep, Takers, columns, parts, through, visits
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.serving.journeys import DROPPED, served
 from railyard.work.pipeline.batched import (
@@ -158,11 +159,9 @@ def _full_blocks(requests: RequestTable) -> dict[str, Any]:
     """Hashes of the blocks that are full before anything is appended."""
     known = np.diff(requests.block_ptr)
     count = np.minimum(known, requests.input_tokens // requests.block_tokens)
-    pointers = np.concatenate(([0], np.cumsum(count)))
-    inside = np.arange(pointers[-1]) - np.repeat(pointers[:-1], count)
     return {
-        "block_ptr": pointers,
-        "block_hash": requests.block_hash[np.repeat(requests.block_ptr[:-1], count) + inside],
+        "block_ptr": np.concatenate(([0], np.cumsum(count))),
+        "block_hash": requests.block_hash[ranges(requests.block_ptr[:-1], count)],
     }
 
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from railyard.graph.request_table import MOST_TOKENS, NO_SESSION, PS_PER_S, RequestTable, joined
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import ranges
 from railyard.work.scenario.load import blaming
 from railyard.work.serving.arrivals import (
     ArrivalClock,
@@ -272,8 +273,7 @@ class _Maker:
         arrival, prompt, answer, session, mark = (column[order[:ready]] for column in together)
         system, kind = np.divmod(mark, len(self.classes))
         blocks = prompt // plan.block_tokens
-        pointers = np.concatenate(([0], np.cumsum(blocks)))
-        place = np.arange(pointers[-1]) - np.repeat(pointers[:-1], blocks)
+        place = ranges(0, blocks)
         shared = (place + 1) * plan.block_tokens <= plan.system_tokens
         # System prompts and conversations are told apart by sign: owners below zero are system prompts.
         owner = np.where(shared, -1 - np.repeat(system, blocks), np.repeat(session, blocks))
@@ -283,7 +283,7 @@ class _Maker:
             answer,
             kind=kind.astype(np.int16),
             session=session,
-            block_ptr=pointers,
+            block_ptr=np.concatenate(([0], np.cumsum(blocks))),
             block_hash=block_hashes(owner, place),
             block_tokens=plan.block_tokens,
         )

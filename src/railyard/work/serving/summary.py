@@ -15,6 +15,7 @@ import numpy as np
 
 from railyard.graph.request_table import LAST_PS, NO_SESSION, PS_PER_S, RequestTable, joined, merged
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -242,7 +243,7 @@ def ideal_hits(requests: RequestTable) -> NDArray[np.int64]:
     owner = np.repeat(np.arange(len(requests)), counts)
     _, first, which = np.unique(requests.block_hash, return_index=True, return_inverse=True)
     fresh = owner[first][which] == owner
-    inside = np.arange(len(owner)) - np.repeat(requests.block_ptr[:-1], counts)
+    inside = ranges(0, counts)
     hits = counts.copy()
     np.minimum.at(hits, owner[fresh], inside[fresh])
     return hits

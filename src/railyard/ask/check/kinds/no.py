@@ -17,6 +17,7 @@ import numpy as np
 from railyard.ask.check.assertion import AssertionOutcome, assertions
 from railyard.cluster.names import link_name
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +48,7 @@ def waits(wiring: Wiring) -> NDArray[np.int64]:
     keys = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
     link, first = keys // size, keys % size
     width = widths[np.searchsorted(groups, first)]
-    within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
+    within = ranges(0, width)
     second = table.choices[np.repeat(first, width) + within].astype(np.int64)
     pairs = np.repeat(link, width) * wiring.links + second
     pairs = np.unique(pairs[(second >= 0) & (wiring.target[second] >= wiring.ports)])
@@ -143,7 +144,7 @@ def _groups(
 def choices(table: Routes, node: NDArray[np.int64], port: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The links by which nodes may send on what is for a port, with the node of each; none where there is no route."""
     there, first, width = _groups(table, node, port)
-    within = np.arange(width.sum()) - np.repeat(np.cumsum(width) - width, width)
+    within = ranges(0, width)
     link = table.choices[np.repeat(first, width) + within].astype(np.int64)
     return np.repeat(node[there], width)[link >= 0], link[link >= 0]
 

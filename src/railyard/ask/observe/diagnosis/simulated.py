@@ -13,6 +13,7 @@ import numpy as np
 from railyard.ask.observe.diagnosis import compute, network
 from railyard.ask.observe.diagnosis.peers import routed
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,8 +59,7 @@ def _on_ranks(graph: TaskGraph, talks: Ints) -> tuple[Ints, Ints]:
     ptr, members = graph.communicators.ptr, graph.communicators.ranks
     group = graph.rank[groups].astype(np.int64)
     size = np.diff(ptr)[group] if len(groups) else np.empty(0, np.int64)
-    first = np.repeat(ptr[group] - np.concatenate([[0], np.cumsum(size)[:-1]]), size) if len(groups) else size
-    inside = members[first + np.arange(int(size.sum()))] if len(groups) else size
+    inside = members[ranges(ptr[group], size)] if len(groups) else size
     return (
         np.concatenate([graph.rank[single].astype(np.int64), inside.astype(np.int64)]),
         np.concatenate([single, np.repeat(groups, size)]),

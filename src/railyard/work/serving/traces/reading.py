@@ -12,6 +12,7 @@ import numpy as np
 
 from railyard.graph.request_table import LAST_PS, NO_SESSION, RequestTable
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.quantities import ranges
 from railyard.kit.table import Table
 from railyard.work.serving.traces.formats import FORMATS, Batch, LineFaults, TraceFormat, TraceRows, batches
 
@@ -345,8 +346,7 @@ def _taken(rows: TraceRows, order: NDArray[np.int64]) -> TraceRows:
     if counts is not None:
         starts = (np.cumsum(counts) - counts)[order]
         counts = counts[order]
-        inside = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        hashes = hashes[np.repeat(starts, counts) + inside]
+        hashes = hashes[ranges(starts, counts)]
     return TraceRows(
         line=rows.line[order],
         time=rows.time[order],
