@@ -250,7 +250,7 @@ def test_waiting_before_prompts_and_before_answers():
     assert (before.waiting_peak, before.peak_s, before.wait_p50_s) == pytest.approx((2.0, 3.5, 3.0))
     # 100 cached tokens hold one of the two sequences of 90 + 20 / 2.
     assert behind.over_time == pytest.approx((*[0.0] * 10, *[1.0] * 10, *[0.0] * 4))
-    assert np.isnan(behind.wait_p50_s)
+    assert behind.wait_p50_s is None
 
 
 def test_as_many_sequences_as_a_pool_runs():
