@@ -231,7 +231,7 @@ class TraceRows:
     block_tokens: int = 0
 
 
-def plain_rows(
+def timed_lengths(
     batch: Batch, cells: dict[str, list[Any]], names: tuple[str, str, str], faults: LineFaults, *, time: Any = None
 ) -> TraceRows:
     """Rows of a format with times and two lengths.

@@ -27,7 +27,7 @@ import numpy as np
 
 from railyard.graph.request_table import LAST_PS, PS_PER_S
 from railyard.work.serving.arrivals import prefix_hashes
-from railyard.work.serving.traces.formats import FORMATS, TraceFormat, integers, plain_rows
+from railyard.work.serving.traces.formats import FORMATS, TraceFormat, integers, timed_lengths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +54,7 @@ def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -
         else:
             faults.add(line, "a hole: TIMESTAMP is empty")
     time = _nanoseconds(batch, stamps, faults)
-    return plain_rows(batch, cells, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), faults, time=time)
+    return timed_lengths(batch, cells, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), faults, time=time)
 
 
 def _nanoseconds(batch: Batch, stamps: list[str], faults: LineFaults) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -92,7 +92,7 @@ FORMATS.add(
 
 def _burstgpt_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     kinds = [f"{model}, {log}" if log else model for model, log in _classes(cells)]
-    return replace(plain_rows(batch, cells, ("Timestamp", "Request tokens", "Response tokens"), faults), kind=kinds)
+    return replace(timed_lengths(batch, cells, ("Timestamp", "Request tokens", "Response tokens"), faults), kind=kinds)
 
 
 def _classes(cells: dict[str, list[Any]]) -> list[tuple[str, str]]:
@@ -120,7 +120,7 @@ LLMSERVINGSIM_BLOCK_TOKENS = 16
 
 def _llmservingsim_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     time = integers(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000)
-    rows = plain_rows(batch, cells, ("arrival_time_ns", "input_toks", "output_toks"), faults, time=time)
+    rows = timed_lengths(batch, cells, ("arrival_time_ns", "input_toks", "output_toks"), faults, time=time)
     hashes = [
         _llmservingsim_hashes(line, tokens, int(length), faults)
         for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], rows.input_tokens, strict=True)
@@ -168,7 +168,7 @@ def _mooncake_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults
     hashes = [_mooncake_hashes(line, cell, faults) for line, cell in zip(batch.numbers, cells["hash_ids"], strict=True)]
     blocks = np.fromiter(map(len, hashes), np.int64, len(hashes))
     return replace(
-        plain_rows(batch, cells, ("timestamp", "input_length", "output_length"), faults),
+        timed_lengths(batch, cells, ("timestamp", "input_length", "output_length"), faults),
         block_counts=blocks,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, int(blocks.sum())),
         block_tokens=MOONCAKE_BLOCK_TOKENS,
@@ -201,7 +201,7 @@ FORMATS.add(
 
 
 def _vidur_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    return plain_rows(batch, cells, ("arrived_at", "num_prefill_tokens", "num_decode_tokens"), faults)
+    return timed_lengths(batch, cells, ("arrived_at", "num_prefill_tokens", "num_decode_tokens"), faults)
 
 
 FORMATS.add(
@@ -220,7 +220,7 @@ FORMATS.add(
 
 
 def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    return plain_rows(batch, cells, ("arrival_time", "input_toks", "output_toks"), faults)
+    return timed_lengths(batch, cells, ("arrival_time", "input_toks", "output_toks"), faults)
 
 
 FORMATS.add(

@@ -18,7 +18,7 @@ import numpy as np
 from railyard.graph.request_table import LAST_PS, MOST_TOKENS, NO_SESSION
 from railyard.kit.errors import InputError
 from railyard.kit.files import appearing
-from railyard.work.serving.traces.formats import FORMATS, TraceFormat, integers, plain_rows
+from railyard.work.serving.traces.formats import FORMATS, TraceFormat, integers, timed_lengths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> Trac
     given = "session" in cells
     time = integers(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS)
     return replace(
-        plain_rows(batch, cells, _NEEDED, faults, time=time),
+        timed_lengths(batch, cells, _NEEDED, faults, time=time),
         block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)) if hashes else None,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, sum(map(len, hashes))),
         session=integers(batch, cells["session"], "session", faults, low=NO_SESSION, high=LAST_PS) if given else None,
