@@ -297,6 +297,9 @@ class Piece:
         members: Of communicators, as a monitor of all ranks saw them.
         well: Communicators of which a monitor says that they run and agree, and no more.
         groups: Members of process groups by name.
+        purposes: What the framework says a process group is for, by name, such as `TENSOR_MODEL_PARALLEL_GROUP`.
+        waits: Of a trace, each wait of a stream for an event: the stream, the launch number of the wait, the stream on
+            which the event was recorded, and the launch number of its record.
         steps: Of a trace, number, start and end of each step as the profiler marked them, ns of the rank's clock.
         exact: Whether `steps` are times of the device, to which kernels belong exactly; else of the host.
         began_ns: When the host began the first of them; -1 where it does not say.
@@ -313,6 +316,8 @@ class Piece:
     members: list[CommunicatorMember] = field(default_factory=list)
     well: int = 0
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    purposes: dict[str, str] = field(default_factory=dict)
+    waits: list[tuple[int, int, int, int]] = field(default_factory=list)
     steps: list[tuple[int, int, int]] = field(default_factory=list)
     exact: bool = False
     began_ns: int = -1

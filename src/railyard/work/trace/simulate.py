@@ -218,7 +218,7 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
         SimulationError: The run cannot finish.
         Stopped: `stop` was set.
     """
-    bench = _Bench(job, stop, done)
+    bench = TraceBench(job, stop, done)
     seeds = job.seeds if job.jitter != Jitter() or hashes(job.cluster) else job.seeds[:1]
     records = {seed: bench.run(redrawn(job.cluster, seed), seed) for seed in seeds}
     lengths = {seed: record.makespan_ps for seed, record in records.items()}
@@ -240,11 +240,11 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     drawn = replace(bench, job=job, seed=chosen)
     shares = decompose(_by_trace(job, record))
     return SimulatedTrace(
-        job, record, shares, samples, _taxed(drawn, record, shares), search, _healthy_s(drawn) if job.faults else None
+        job, record, shares, samples, taxed(drawn, record, shares), search, _healthy_s(drawn) if job.faults else None
     )
 
 
-def _healthy_s(bench: _Bench) -> float:
+def _healthy_s(bench: TraceBench) -> float:
     """Length without faults, under the same seed."""
     healthy = replace(bench, job=replace(bench.job, faults=()))
     return healthy.run(bench.job.cluster, bench.seed).makespan_ps * 1e-12
@@ -256,8 +256,13 @@ def _by_trace(job: PreparedTrace, record: Record) -> Record:
     return replace(record, who=graph.rank, work=graph)
 
 
-def _taxed(bench: _Bench, record: Record, shares: Decomposition) -> TaxFigures:
-    """What networks cost a run whose time goes where `shares` says."""
+def taxed(bench: TraceBench, record: Record, shares: Decomposition) -> TaxFigures:
+    """What networks cost a run whose time goes where `shares` says.
+
+    Raises:
+        SimulationError: A run cannot finish.
+        Stopped: `bench.stop` was set.
+    """
     job = bench.job
     plain = Conditions(job.engine, job.cluster, job.policy, job.faults)
 
@@ -273,7 +278,7 @@ def _taxed(bench: _Bench, record: Record, shares: Decomposition) -> TaxFigures:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bench:
+class TraceBench:
     """Runs a trace, changed in one thing at a time.
 
     Attributes:
@@ -310,7 +315,7 @@ class _Bench:
         self.done(job.variant.name)
         return record
 
-    def for_trials(self, cluster: Cluster, seed: int, run_s: float) -> _Bench:
+    def for_trials(self, cluster: Cluster, seed: int, run_s: float) -> TraceBench:
         """The bench on which resources are made better: where a run is dear, the flow engine's."""
         bench = replace(self, seed=seed, cluster=cluster)
         if isinstance(self.job.engine, FluidEngine):

@@ -23,7 +23,7 @@ _BYTES = {
     "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "byte": 1, "char": 1, "int8": 1, "uint8": 1,
     "bool": 1,
 }  # fmt: skip
-_WANTED = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation)"?|ProfilerStep#')
+_WANTED = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation|cuda_sync)"?|ProfilerStep#')
 """Of the text of an event that may be worth decoding."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,12})")
 """How `torch.profiler` marks a step of its schedule."""
@@ -87,6 +87,16 @@ class _Found:
         elif category.endswith("user_annotation"):
             self.annotated += name.startswith("nccl:")
             self._mark(event, name, device=category.startswith("gpu"))
+        elif name == "Stream Wait Event":
+            self._wait(event.get("args"))
+
+    def _wait(self, noted: Any) -> None:
+        """Notes that a stream waits for what another one has been given so far."""
+        args = noted if isinstance(noted, dict) else {}
+        names = ("stream", "correlation", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
+        stream, launch, other, record = (_whole(args.get(name), -1) for name in names)
+        if min(stream, launch, other, record) >= 0:
+            self.piece.waits.append((stream, launch, other, record))
 
     def _mark(self, event: dict[str, Any], name: str, *, device: bool) -> None:
         """Notes where a step begins and ends; a device marks it once per stream, and their union counts."""
@@ -138,6 +148,8 @@ class _Found:
 
     def _members(self, group: str, args: dict[str, Any]) -> None:
         """Notes who is in a process group; the profiler lists up to 30 ranks, then only the first and the last."""
+        if group and args.get("Process Group Description"):
+            self.piece.purposes.setdefault(group, str(args["Process Group Description"]))
         listed = args.get("Process Group Ranks")
         if not isinstance(listed, str) or group in self.piece.groups:
             return
@@ -218,6 +230,7 @@ def _about(piece: Piece, file: EventFile) -> None:
         if isinstance(group, dict):
             name = str(group.get("pg_name", ""))
             piece.groups[name] = _ranks(group.get("ranks")) or piece.groups.get(name, ())
+            piece.purposes.setdefault(name, str(group.get("pg_desc", "")))
     members = [one for ranks in piece.groups.values() for one in ranks]
     world = _whole(info.get("world_size"), 0)
     piece.world = world if world > 0 else max([piece.world, *(one + 1 for one in members)])

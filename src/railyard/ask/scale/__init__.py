@@ -1,0 +1,1 @@
+"""Forecasts a step on a cluster from traces of one node or of a few ranks."""

@@ -1,0 +1,88 @@
+"""`railyard scale`: a forecast of a step on a cluster, from traces of one node or of a few ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railyard.face.terminal import Table, emit, say
+from railyard.face.verb import Reply, Request, verb
+from railyard.measure import numbers
+
+if TYPE_CHECKING:
+    from railyard.measure.result.scale import ScaleAnswer
+
+SHOWN = 12
+
+
+@verb(
+    "scale",
+    "From one node's trace to a cluster: step, network tax and cost at another scale.",
+    parts=["engine"],
+    json=True,
+    quiet=True,
+    order=32,
+)
+def scale(
+    request: Request,
+    path: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="Kineto or Chakra traces of some ranks: a file, folder or archive.")
+    ],
+    *,
+    cluster: Annotated[
+        Path, typer.Option("--cluster", metavar="FILE", help="A scenario: its cluster, collectives and prices.")
+    ],
+    accelerators: Annotated[
+        int | None, typer.Option("--accelerators", min=1, help="Of the target, in place of the cluster's.")
+    ] = None,
+    gradients: Annotated[
+        str | None,
+        typer.Option("--gradients", metavar="SIZE", help="Gradients of a rank, if the trace is of one replica: 4 GB."),
+    ] = None,
+) -> Reply:
+    """Keep the measured time of every kernel, run the collectives on another cluster at another scale."""
+    from railyard.ask.scale.forecast import scale as forecast
+    from railyard.kit.quantities import size
+
+    more = 0 if gradients is None else size(gradients)
+    answer = forecast(
+        path, cluster, accelerators=accelerators, gradients=more, engine=request.engine, report=request.progress
+    )
+    return Reply(answer, answer.text, lambda: _print(answer))
+
+
+def _print(answer: ScaleAnswer) -> None:
+    emit(answer.sentence())
+    emit("")
+    table = Table(("parallelism", "traced", "forecast", "known by"), (1, 2))
+    for axis in answer.layout:
+        table.add(axis.role, f"{axis.traced:,}", f"{axis.target:,}", axis.known_by)
+    table.print()
+    emit("")
+    where = Table(("where the step goes", "group", "time", "share"), (2, 3))
+    for row in answer.step.time[:SHOWN]:
+        where.add(row.cause, row.group, numbers.seconds(row.seconds), numbers.percent(row.share))
+    where.print()
+    emit("")
+    heads = ("collective", "group", "ranks", "bytes", "times", "algorithm", "alone", "as it was")
+    ran = Table(heads, (2, 3, 4, 6, 7), turn=True)
+    for one in answer.collectives[:SHOWN]:
+        cells = (f"{one.ranks:,}", f"{one.size_bytes:,}", f"{one.times:,}", one.algorithm)
+        ran.add(one.kind, one.group, *cells, numbers.seconds(one.alone_s), numbers.seconds(one.mean_s))
+    ran.print()
+    emit("")
+    traced, cost = answer.traced, answer.cost
+    emit(
+        f"traced: step {traced.step} of {traced.steps}, {numbers.seconds(traced.step_s)}; replayed with the waits that"
+        f" were recognized: {numbers.seconds(traced.replayed_s)}"
+    )
+    emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
+    emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
+    emit(f"cost: {numbers.dollars(cost.usd_per_h.typical)} an hour, {numbers.dollars(cost.usd_per_run.typical)} a step")
+    for part in answer.band.parts:
+        emit(f"band: -{numbers.seconds(part.low_s)} +{numbers.seconds(part.high_s)}: {part.source}")
+    for row in answer.unrecognized:
+        took = f" ({numbers.seconds(row.seconds)} a step)" if row.seconds else ""
+        say(f"not recognized: {row.what}{took}: {row.why}")

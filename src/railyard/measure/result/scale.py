@@ -1,0 +1,103 @@
+"""The document of `railyard scale`: a forecast of a step from a trace."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from railyard.measure.result.money import HourlyCost
+from railyard.measure.result.network import CollectiveRow
+from railyard.measure.result.section import Count, Figures, Share
+from railyard.measure.result.step import TaxFigures, TimeShare
+
+
+class ScaledStep(Figures):
+    """The step of the forecast."""
+
+    seconds: float = Field(description="the forecast, s")
+    kernels_s: float = Field(description="compute kernels of a rank, mean, s")
+    host_s: float = Field(description="idle time of the accelerator that the host causes, mean, s")
+    time: tuple[TimeShare, ...] = Field(description="where a rank's step goes, mean over ranks; computation includes"
+                                        " the host's idle time between kernels")  # fmt: skip
+
+
+class BandPart(Figures):
+    """A source of uncertainty."""
+
+    source: str = Field(description="in words")
+    low_s: float = Field(description="how much shorter the step may be for this alone, s")
+    high_s: float = Field(description="how much longer, s")
+
+
+class ScaledBand(Figures):
+    """Where eight of ten measured steps should lie."""
+
+    low: float = Field(description="s")
+    high: float = Field(description="s")
+    parts: tuple[BandPart, ...] = Field(description="independent of one another; the band is their root sum of squares")
+
+
+class AxisRow(Figures):
+    """A direction of parallelism."""
+
+    role: str = Field(description="tp, cp, ep, pp, dp, fsdp; ? if no process group says")
+    traced: Count = Field(description="ranks along it in the trace")
+    target: Count = Field(description="ranks along it in the forecast")
+    stride: Count = Field(description="distance of neighbours in ranks, in the trace")
+    known_by: str = Field(description="how the role is known")
+
+
+class TracedFigures(Figures):
+    """What the trace holds."""
+
+    ranks: tuple[Count, ...] = Field(description="with a trace")
+    world: Count = Field(description="ranks of the traced job")
+    step: int = Field(description="number of the step that is used: the median by length")
+    steps: Count = Field(description="whole steps of the trace")
+    step_s: float = Field(description="its measured length, mean over traced ranks, s")
+    replayed_s: float = Field(
+        description="the same, if all tasks wait as recognized and communications take their measured times, s"
+    )
+    overlapped_share: Share = Field(description="share of kernel time during communications, which may slow kernels")
+    exact_waits: Count = Field(description="waits that events of the trace show")
+    seen_waits: Count = Field(description="waits that idle time shows")
+    assumed_waits: Count = Field(description="waits that neither shows: the latest that frameworks allow")
+    gemms: tuple[str, ...] = Field(description="shapes of matrix products, the most frequent first; empty: not recorded")
+    micro_batches: Count | None = Field(description="forward passes of a step; null where not recognized")
+
+
+class UnrecognizedRow(Figures):
+    """Something of the trace that was not recognized."""
+
+    what: str = Field(description="in words")
+    why: str = Field(description="what the trace does not say")
+    seconds: float = Field(description="measured time in a step that it concerns, s; 0: no time of its own")
+
+
+class ScaleAnswer(Figures):
+    """A step on a cluster, forecast from a trace."""
+
+    format: Literal["railyard-scale/1"] = Field(description="of this document")
+    name: str = Field(description="of the cluster")
+    version: str = Field(description="of Railyard")
+    engine: str = Field(description="that ran the communications")
+    accelerators: Count = Field(description="of the forecast")
+    step: ScaledStep = Field(description="the forecast")
+    band: ScaledBand = Field(description="around it")
+    measured_share: Share = Field(description="share of compute time that was measured; the rest is modelled")
+    traced: TracedFigures = Field(description="what the forecast rests on")
+    layout: tuple[AxisRow, ...] = Field(description="the innermost first")
+    tax: TaxFigures = Field(description="what networks cost")
+    cost: HourlyCost = Field(description="of the cluster by the hour, and of one step")
+    collectives: tuple[CollectiveRow, ...] = Field(description="the most time-consuming first")
+    unrecognized: tuple[UnrecognizedRow, ...] = Field(description="of the trace")
+    left_out: tuple[str, ...] = Field(description="what the forecast does not model")
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        return (
+            f"a step takes {self.step.seconds:.4g} s ({self.band.low:.4g} to {self.band.high:.4g}) on"
+            f" {self.accelerators:,} accelerators, {self.tax.tokens_lost:.1%} of it lost to the network;"
+            f" {self.measured_share:.0%} of compute time measured"
+        )
