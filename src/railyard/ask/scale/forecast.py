@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING
@@ -11,13 +12,14 @@ import numpy as np
 
 import railyard
 from railyard.ask.observe.gather import gather
-from railyard.ask.scale import shapes
-from railyard.ask.scale.layout import GRADIENTS, grid_of
-from railyard.ask.scale.rescale import rescaled
-from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, Call, measured_steps, spread
+from railyard.ask.scale.layout import GRADIENTS, ODD, grid_of
+from railyard.ask.scale.rescale import rescaled, why_kept
+from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
+from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, measured_steps, spread_of
 from railyard.cluster.bill import bill_of
+from railyard.collective.policy import kind_word
 from railyard.engine import Jitter
-from railyard.graph import Kind
+from railyard.graph import CollectiveKind, Kind
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.measure.cost.assumptions import Assumptions
@@ -40,7 +42,7 @@ from railyard.work.scenario.variants import Variant
 from railyard.work.study import compose
 from railyard.work.trace.builder import Trace
 from railyard.work.trace.prepare import PreparedTrace, placement_of
-from railyard.work.trace.simulate import TraceBench, taxed
+from railyard.work.trace.simulate import TraceBench, trace_tax
 from railyard.work.training.collectives import collective_rows
 from railyard.work.training.conditions import engine_of, policy_of
 
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     from railyard.ask.observe.gather import Gathered
     from railyard.ask.scale.layout import Grid
     from railyard.ask.scale.rescale import Rescaled
-    from railyard.ask.scale.steps import RankStep
+    from railyard.ask.scale.steps import TracedStep
+    from railyard.catalog import Catalog
+    from railyard.cluster import Cluster
     from railyard.graph import Record, TaskGraph
     from railyard.measure.result.network import CollectiveRow
     from railyard.work.scenario.load import Draft
@@ -65,7 +69,10 @@ LEFT_OUT = (
     "which ranks are slow repeats: more ranks have rarer stragglers than a few traced ones show",
     "memory: whether the job fits is not checked",
 )
-RECORD = "record with torch.profiler of PyTorch 2.2 or later, which writes groups and sizes into NCCL's kernels"
+RECORD = (
+    "record with torch.profiler of PyTorch 2.4 or later, which writes groups and sizes into NCCL's kernels; --world N"
+    " says that communications without a group are among all N traced ranks"
+)
 _MOST_UNSCALED = 0.5
 """Share of measured communication that may keep its measured time if the number of accelerators changes."""
 
@@ -78,46 +85,55 @@ class Traced:
         steps: The chosen step of every traced rank.
         spread: Own time of the other steps over it.
         grid: Ranks of the job.
+        shapes: Of the first trace.
     """
 
     found: Gathered
     number: int
-    every: Mapping[int, Mapping[int, RankStep]]
-    steps: dict[int, RankStep]
+    every: Mapping[int, Mapping[int, TracedStep]]
+    steps: dict[int, TracedStep]
     spread: tuple[float, float]
     grid: Grid
+    shapes: Shapes
 
 
-def read(path: Path, gradients: int = 0) -> Traced:
+def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> Traced:
     """Reads the traces of one job.
 
     Args:
         path: File, folder or archive.
         gradients: Bytes of an all-reduce over replicas that a trace of one replica lacks; 0: none.
+        world: Ranks of the traced job, among all of which communications are whose group the trace does not list.
 
     Raises:
         InputError: There is no trace of a step.
     """
-    found = gather(path)
+    found, shapes = gather(path), shapes_of(path)
+    found.pieces = [with_sizes(piece, shapes.get(piece.source)) for piece in found.pieces]
     number, every = measured_steps(found.pieces)
     steps = {rank: those[number] for rank, those in every.items()}
     members: dict[str, Sequence[int]] = {}
     for piece in found.pieces:
         members |= {name: ranks for name, ranks in piece.groups.items() if ranks}
     if not found.missing_ranks:
-        for name in {call.group for step in steps.values() for call in step.calls if call is not None} - {*members}:
-            callers = [rank for rank, step in steps.items() if any(c is not None and c.group == name for c in step.calls)]
-            members[name] = callers if len(callers) > 1 else ()
+        callers: dict[str, list[int]] = {}
+        for rank, step in sorted(steps.items()):
+            for name in {call.group for call in step.calls if call is not None} - {*members}:
+                callers.setdefault(name, []).append(rank)
+        members |= {name: ranks for name, ranks in callers.items() if len(ranks) > 1}
+    if world is not None:
+        names = {call.group for step in steps.values() for call in step.calls if call is not None}
+        members |= {name: range(world) for name in names - {*members}}
     purposes = {name: words for piece in found.pieces for name, words in piece.purposes.items()}
-    grid = grid_of(max(found.world, 1), members, purposes, steps.values())
+    grid = grid_of(world or max(found.world, 1), members, purposes, steps.values())
     if gradients:
         grid = grid.with_replicas(steps)
-        call = Call(GRADIENTS, "all_reduce", gradients, 0)
+        call = CommCall(GRADIENTS, "all_reduce", gradients, 0)
         steps = {rank: step.with_last(call) for rank, step in steps.items()}
-    return Traced(found, number, every, steps, spread(every, number), grid)
+    return Traced(found, number, every, steps, spread_of(every, number), grid, next(iter(shapes.values()), Shapes()))
 
 
-def draft_of(path: Path, trace: Path, accelerators: int | None, engine: str | None) -> Draft:
+def target_draft(path: Path, trace: Path, accelerators: int | None, engine: str | None) -> Draft:
     """The scenario of a forecast: cluster, collectives and prices of a file.
 
     Raises:
@@ -136,12 +152,13 @@ def draft_of(path: Path, trace: Path, accelerators: int | None, engine: str | No
     return load.Draft(load.check(tree, Scenario), tree, path.parent)
 
 
-def scale(
+def scaled_step(
     path: Path,
     cluster: Path,
     *,
     accelerators: int | None = None,
     gradients: int = 0,
+    world: int | None = None,
     engine: str | None = None,
     report: Callable[[str, float], None] = lambda _what, _share: None,
 ) -> ScaleAnswer:
@@ -151,7 +168,8 @@ def scale(
         path: Traces.
         cluster: A scenario, of which cluster, collectives and prices are read.
         accelerators: Of the target; None: as many as the cluster has.
-        gradients: See `read`.
+        gradients: See `read_traced`.
+        world: See `read_traced`.
         engine: That runs communications; None: the scenario's.
         report: Called with the current activity and the share done.
 
@@ -160,24 +178,33 @@ def scale(
         SimulationError: The run cannot finish.
     """
     report("reading", 0.0)
-    draft = draft_of(cluster, path, accelerators, engine)
-    traced = read(path, gradients)
+    draft = target_draft(cluster, path, accelerators, engine)
+    catalog = compose.catalog_of(draft)
+    machine = compose.cluster_of(draft, catalog)
+    traced = read_traced(path, gradients=gradients, world=world)
+    _refuse_unknown(traced, draft.scenario.cluster.accelerators)
     target = traced.grid.grown(draft.scenario.cluster.accelerators)
     scaled = rescaled(traced.steps, traced.grid, target)
-    _refuse_unknown(traced, scaled, target.ranks)
-    job = _prepared(draft, scaled.graph)
-    simulations = iter(range(1, 7))
-    bench = TraceBench(job, Event(), lambda _name: report("simulating", next(simulations, 6) / 7))
+    job = _prepared(draft, catalog, machine, scaled.graph)
+    simulations = iter(range(1, 9))
+    bench = TraceBench(job, Event(), lambda _name: report("simulating", next(simulations, 8) / 9))
     record = bench.run(job.cluster, draft.scenario.seed)
     shares = decompose(record)
-    tax = taxed(replace(bench, seed=draft.scenario.seed), record, shares)
+    tax = trace_tax(replace(bench, seed=draft.scenario.seed), record, shares)
     rows = collective_rows(record, job.cluster, job.policy)
     step_s = record.makespan_ps * 1e-12
     parts = tuple(_band(traced, scaled, bench, rows, step_s))
+    if any(step.assumed for step in traced.steps.values()):
+        free = rescaled({rank: step.without_assumed() for rank, step in traced.steps.items()}, traced.grid, target)
+        without_s = _run(bench, free.graph).makespan_ps * 1e-12
+        words = "waits that nothing in the trace shows: the step without them"
+        parts = (*parts, BandPart(source=words, low_s=max(step_s - without_s, 0.0), high_s=0.0))
+    if traced.grid.ranks <= target.ranks:
+        parts = (*parts, _itself(traced, bench))
     low, high = (math.sqrt(math.fsum(getattr(part, end) ** 2 for part in parts)) for end in ("low_s", "high_s"))
     cost = hourly(shares, job.cluster.accelerator, parts_of_rows(bill_of(job.cluster)), job.assumptions)
     kernels_s, own_s = _times(traced, scaled)
-    gemms = shapes.gemms(path)
+    gemms = traced.shapes.in_words()
     return ScaleAnswer(
         format="railyard-scale/1",
         name=draft.title,
@@ -208,29 +235,31 @@ def scale(
     )
 
 
-def _refuse_unknown(traced: Traced, scaled: Rescaled, ranks: int) -> None:
-    """Refuses to change the number of ranks if most communication could not be run on the network.
+def _refuse_unknown(traced: Traced, ranks: int) -> None:
+    """Refuses to change the number of ranks if most communication cannot be run on the network.
 
     Raises:
         InputError: Says what is not known.
     """
-    kept_s = math.fsum(one.seconds for one in scaled.unscaled)
-    calls = [call for step in traced.steps.values() for call in step.calls if call is not None]
-    all_s = math.fsum(call.measured_ns for call in calls) * 1e-9 / len(traced.steps)
-    if ranks != traced.grid.ranks and kept_s > _MOST_UNSCALED * all_s:
-        rows = "; ".join(f"{one.times} {one.kind} ({one.why})" for one in scaled.unscaled[:4])
+    rows = [
+        (call, why_kept(traced.grid, step.rank, call))
+        for step in traced.steps.values()
+        for call in step.calls
+        if call is not None
+    ]
+    kept_ns, all_ns = sum(call.measured_ns for call, why in rows if why), sum(call.measured_ns for call, _ in rows)
+    if ranks != traced.grid.ranks and kept_ns > _MOST_UNSCALED * all_ns:
+        counts = Counter(f"{call.kind or 'unknown'}: {why}" for call, why in rows if why)
         raise InputError(
-            f"{kept_s / all_s:.0%} of the communication in the trace cannot be moved to {ranks:,} ranks",
+            f"{kept_ns / all_ns:.0%} of the communication in the trace cannot be moved to {ranks:,} ranks",
             file=traced.found.pieces[0].source,
-            found=rows,
+            found="; ".join(f"{times} {words}" for words, times in counts.most_common(4)),
             hint=RECORD,
         )
 
 
-def _prepared(draft: Draft, graph: TaskGraph) -> PreparedTrace:
+def _prepared(draft: Draft, catalog: Catalog, cluster: Cluster, graph: TaskGraph) -> PreparedTrace:
     scenario = draft.scenario
-    catalog = compose.catalog_of(draft)
-    cluster = compose.cluster_of(draft, catalog)
     with load.blaming(draft, "collectives"):
         policy = policy_of(scenario.collectives, draft.folder, cluster)
     with load.blaming(draft, "economics"):
@@ -266,7 +295,7 @@ def _band(
     _, own_s = _times(traced, scaled)
     low, high = traced.spread
     yield BandPart(
-        source=f"measured steps and ranks: own time of eight of ten is {low:.3f} to {high:.3f} of the step that is used",
+        source=f"measured steps and ranks: own time of eight of ten is {low:.3f} to {high:.3f} of the step in use",
         low_s=max(own_s * (1 - low), 0.0),
         high_s=max(own_s * (high - 1), 0.0),
     )
@@ -306,17 +335,29 @@ def _with_error(bench: TraceBench, rows: Sequence[CollectiveRow], end: str) -> f
     moves = np.flatnonzero(graph.kind == Kind.COLLECTIVE)
     keys = np.stack([graph.rank[moves], graph.collective[moves], graph.size_bytes[moves]], axis=1)
     unique, place = np.unique(keys, axis=0, return_inverse=True)
-    from railyard.collective.policy import kind_word
-    from railyard.graph import CollectiveKind
-
     times = [
         factor.get((str(names[group]), kind_word(CollectiveKind(kind)), size), middle)
         for group, kind, size in unique.tolist()
     ]
     sizes[moves] = np.rint(sizes[moves] * np.array(times)[place.ravel()]).astype(np.int64)
-    other = replace(bench, job=replace(job, trace=replace(job.trace, graph=replace(graph, size_bytes=sizes))))
-    record: Record = other.run(job.cluster, job.variant.draft.scenario.seed)
-    return record.makespan_ps * 1e-12
+    return _run(bench, replace(graph, size_bytes=sizes)).makespan_ps * 1e-12
+
+
+def _itself(traced: Traced, bench: TraceBench) -> BandPart:
+    """How much longer the traced step is than its forecast on as many ranks of the target."""
+    graph = rescaled(traced.steps, traced.grid, traced.grid).graph
+    longer_s = _mean([step.period_ns for step in traced.steps.values()]) - _run(bench, graph).makespan_ps * 1e-12
+    words = "the traced step over its forecast on as many ranks of this cluster: waits for ranks without a trace"
+    return BandPart(source=f"{words}, or a slower network", low_s=0.0, high_s=max(longer_s, 0.0))
+
+
+def _run(bench: TraceBench, graph: TaskGraph) -> Record:
+    """Another graph on the first ranks of the cluster."""
+    job = bench.job
+    trace, placement = Trace(graph, np.zeros(len(graph), np.int32)), placement_of(graph.ranks, job.cluster, None)
+    return replace(bench, job=replace(job, trace=trace, placement=placement)).run(
+        job.cluster, job.variant.draft.scenario.seed
+    )
 
 
 def _traced(traced: Traced, gemms: Sequence[str]) -> TracedFigures:
@@ -340,12 +381,12 @@ def _traced(traced: Traced, gemms: Sequence[str]) -> TracedFigures:
 def _unrecognized(traced: Traced, scaled: Rescaled, gemms: Sequence[str]) -> Iterator[UnrecognizedRow]:
     for one in scaled.unscaled:
         group = f" of group `{one.group}`" if one.group else ""
-        yield UnrecognizedRow(
-            what=f"{one.times} {one.kind}{group}: they keep their measured time", why=one.why, seconds=one.seconds
-        )
+        fate = "take no time" if one.why == ODD else "keep their measured time"
+        what = f"{one.times} {one.kind}{group}: they {fate}"
+        yield UnrecognizedRow(what=what, why=one.why, seconds=one.seconds)
     for axis in traced.grid.axes:
         if not axis.role and axis.size > 1:
-            what = f"the {axis.size} ranks {axis.stride} apart: they keep their number"
+            what = f"the {axis.size} ranks at a distance of {axis.stride}: they keep their number"
             yield UnrecognizedRow(what=what, why="no process group of the traced ranks lies along them", seconds=0.0)
     idle = _mean([step.unexplained_ns for step in traced.steps.values()])
     if idle:

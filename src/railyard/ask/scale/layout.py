@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.scale.steps import RankStep
+    from railyard.ask.scale.steps import TracedStep
 
 TENSOR, CONTEXT, PIPELINE, EXPERT, DATA, SHARDED = "tp", "cp", "pp", "ep", "dp", "fsdp"
 NAMES = {
@@ -37,8 +38,8 @@ GRADIENTS = "gradients"
 GROWS = (DATA, SHARDED)
 _PURPOSES = (
     (PIPELINE, r"pipe|\bpp\b"),
+    (SHARDED, r"fsdp|\bshard"),
     (DATA, r"data|\bdp|replica|\bedp\b"),
-    (SHARDED, r"fsdp|shard"),
     (EXPERT, r"expert|\bep\b|moe"),
     (TENSOR, r"tensor|\btp\b"),
     (CONTEXT, r"context|sequence|ulysses|\bcp\b"),
@@ -70,7 +71,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupKind:
     """A kind of process group: all those along the same axes.
 
     Attributes:
@@ -95,7 +96,7 @@ class Grid:
     """
 
     axes: tuple[Axis, ...]
-    groups: dict[tuple[int, str], Group] = field(default_factory=dict)
+    groups: dict[tuple[int, str], GroupKind] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -108,7 +109,7 @@ class Grid:
         rows = [ranks // axis.stride % axis.size for axis in self.axes]
         return np.array(rows, np.int64).reshape(len(self.axes), len(ranks))
 
-    def name(self, group: Group) -> str:
+    def name(self, group: GroupKind) -> str:
         """Roles of a group's axes, such as `dp` or `tp+dp`."""
         return "+".join(dict.fromkeys(self.axes[at].role or "?" for at in group.axes)) or "self"
 
@@ -154,13 +155,13 @@ class Grid:
 
     def with_replicas(self, traced: Iterable[int]) -> Grid:
         """The grid with a data axis of one replica outside all others, and its group `GRADIENTS` on traced ranks."""
-        added = {(rank, GRADIENTS): Group((len(self.axes),)) for rank in traced}
+        added = {(rank, GRADIENTS): GroupKind((len(self.axes),)) for rank in traced}
         axis = Axis(1, self.ranks, DATA, "added by --gradients")
         return replace(self, axes=(*self.axes, axis), groups=self.groups | added)
 
 
 def grid_of(
-    world: int, members: Mapping[str, Sequence[int]], purposes: Mapping[str, str], steps: Iterable[RankStep]
+    world: int, members: Mapping[str, Sequence[int]], purposes: Mapping[str, str], steps: Iterable[TracedStep]
 ) -> Grid:
     """The grid of a job.
 
@@ -184,8 +185,8 @@ def grid_of(
     apart = gcd(*(max(known[name]) - min(known[name]) for name in kinds if known[name] and _is_pair(kinds[name])))
     bounds |= {apart} - {0}
     marks = sorted(bounds)
-    divide = all(high % low == 0 for low, high in zip(marks, marks[1:], strict=False))
-    axes = [Axis(high // low, low) for low, high in zip(marks, marks[1:], strict=False)] if divide else [Axis(world, 1)]
+    divide = all(high % low == 0 for low, high in pairwise(marks))
+    axes = [Axis(high // low, low) for low, high in pairwise(marks)] if divide else [Axis(world, 1)]
     grid = Grid(tuple(axes))
     order = sorted((name for name in kinds if known[name]), key=lambda name: (len(known[name]), name))
     several = len({tuple(sorted(shapes[name] or ())) for name in order if not _is_pair(kinds[name])}) > 1
@@ -197,7 +198,8 @@ def grid_of(
             for at, axis in enumerate(grid.axes)
         ]
         grid = replace(grid, axes=tuple(axes))
-    return replace(grid, **_groups(grid, steps, known, kinds))
+    groups, unknown = _groups(grid, steps, known, kinds)
+    return replace(grid, groups=groups, unknown=unknown)
 
 
 def _members(
@@ -265,9 +267,9 @@ def _role(
 
 
 def _groups(
-    grid: Grid, steps: Iterable[RankStep], known: Mapping[str, Sequence[int]], kinds: Mapping[str, set[str]]
-) -> dict[str, dict[str, str] | dict[tuple[int, str], Group]]:
-    groups: dict[tuple[int, str], Group] = {}
+    grid: Grid, steps: Iterable[TracedStep], known: Mapping[str, Sequence[int]], kinds: Mapping[str, set[str]]
+) -> tuple[dict[tuple[int, str], GroupKind], dict[str, str]]:
+    groups: dict[tuple[int, str], GroupKind] = {}
     unknown: dict[str, str] = {}
     for step in steps:
         used: dict[tuple[int, ...], int] = {}
@@ -277,11 +279,11 @@ def _groups(
                 unknown[name] = NO_GROUP
             elif _is_pair(kinds[name]) and len(ranks) == 2:
                 places, varies = grid.places(np.array(ranks, np.int64)), _differ(grid, ranks)
-                groups[step.rank, name] = Group(varies, 0, tuple(places[list(varies)].T.ravel().tolist()))
+                groups[step.rank, name] = GroupKind(varies, 0, tuple(places[list(varies)].T.ravel().tolist()))
             elif len(ranks) > 1 and not _varies(grid, ranks):
                 unknown[name] = NO_PEER
             else:
                 axes = _varies(grid, ranks)
-                groups[step.rank, name] = Group(axes, used.setdefault(axes, 0))
+                groups[step.rank, name] = GroupKind(axes, used.setdefault(axes, 0))
                 used[axes] += 1
-    return {"groups": groups, "unknown": unknown}
+    return groups, unknown

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.scale.layout import Grid, Group
-    from railyard.ask.scale.steps import Call, RankStep
+    from railyard.ask.scale.layout import Grid, GroupKind
+    from railyard.ask.scale.steps import CommCall, TracedStep
 
     Ints = NDArray[np.int64]
 
@@ -88,7 +88,7 @@ class _Class:
         return len(self.members) // self.size
 
 
-def rescaled(steps: Mapping[int, RankStep], traced: Grid, target: Grid) -> Rescaled:
+def rescaled(steps: Mapping[int, TracedStep], traced: Grid, target: Grid) -> Rescaled:
     """The step on the target's ranks.
 
     Args:
@@ -105,6 +105,20 @@ def rescaled(steps: Mapping[int, RankStep], traced: Grid, target: Grid) -> Resca
     if tasks > _MOST_TASKS:
         raise InputError("the step has too many tasks on so many ranks", found=f"{tasks:,}", allowed=f"{_MOST_TASKS:,}")
     return _Build(steps, traced, target, stands_for).build()
+
+
+def why_kept(grid: Grid, rank: int, call: CommCall | None) -> str:
+    """Why a communication cannot be run on the network; empty if it can, and of computations and barriers."""
+    if call is None:
+        return ""
+    group = grid.groups.get((rank, call.group))
+    if group is None:
+        return grid.unknown.get(call.group, NO_GROUP)
+    if not group.axes or call.kind in _FREE_OF_DATA:
+        return ""
+    if not call.size_bytes:
+        return NO_SIZE
+    return "" if group.step or call.kind in _KINDS else NO_KIND
 
 
 def _stands_for(known: Ints, traced: Grid, target: Grid) -> Ints:
@@ -141,22 +155,22 @@ def _stands_for(known: Ints, traced: Grid, target: Grid) -> Ints:
 class _Build:
     """The graph while it is put together; calls of a group are numbered in the order of each rank."""
 
-    def __init__(self, steps: Mapping[int, RankStep], traced: Grid, target: Grid, stands_for: Ints) -> None:
+    def __init__(self, steps: Mapping[int, TracedStep], traced: Grid, target: Grid, stands_for: Ints) -> None:
         self.steps, self.traced, self.target, self.stands_for = steps, traced, target, stands_for
         self.ranks_of = {rank: np.flatnonzero(stands_for == rank) for rank in np.unique(stands_for).tolist()}
         self.unscaled: Counter[tuple[str, str, str]] = Counter()
         self.unscaled_ns: Counter[tuple[str, str, str]] = Counter()
-        self.classes: dict[Group, _Class] = {}
+        self.classes: dict[GroupKind, _Class] = {}
         self.places = target.places(np.arange(target.ranks, dtype=np.int64))
         self.calls = {rank: self._placed(steps[rank]) for rank in self.ranks_of}
 
-    def _placed(self, step: RankStep) -> list[tuple[Group, int] | None]:
+    def _placed(self, step: TracedStep) -> list[tuple[GroupKind, int] | None]:
         """Of each task the group and the number of its call in it; None of what keeps its measured time."""
-        found: list[tuple[Group, int] | None] = []
-        numbers: Counter[Group] = Counter()
+        found: list[tuple[GroupKind, int] | None] = []
+        numbers: Counter[GroupKind] = Counter()
         for call in step.calls:
             group = self.traced.groups.get((step.rank, call.group)) if call is not None else None
-            why = self._not_scaled(call, group)
+            why = why_kept(self.traced, step.rank, call)
             if call is None or group is None or why or not group.axes:
                 if call is not None and why:
                     self._keep(call, why)
@@ -168,22 +182,11 @@ class _Build:
             numbers[group] += 1
         return found
 
-    def _not_scaled(self, call: Call | None, group: Group | None) -> str:
-        if call is None:
-            return ""
-        if group is None:
-            return self.traced.unknown.get(call.group, NO_GROUP)
-        if not group.axes or call.kind in _FREE_OF_DATA:
-            return ""
-        if not call.size_bytes:
-            return NO_SIZE
-        return "" if group.step or call.kind in _KINDS else NO_KIND
-
-    def _keep(self, call: Call, why: str) -> None:
+    def _keep(self, call: CommCall, why: str) -> None:
         self.unscaled[call.kind or "unknown", call.group, why] += 1
         self.unscaled_ns[call.kind or "unknown", call.group, why] += call.measured_ns
 
-    def _class(self, group: Group) -> _Class:
+    def _class(self, group: GroupKind) -> _Class:
         axes = self.target.axes
         ranks = np.arange(self.target.ranks, dtype=np.int64)
         along = np.zeros(len(axes), bool)
@@ -228,29 +231,29 @@ class _Build:
             columns["duration_ps"][0][own] = self._durations(step, computes[rank])
             columns["label"][0][own] = np.array([step.calls[at] is not None for at in computes[rank]])
             columns["stream"][0][own] = np.where(np.array(step.main)[computes[rank]], Stream.COMPUTE, Stream.FREE)
-            table = self._matched(table, step, calls, first, those)
+            table = self._matched(table, step, calls, those)
             for later, earlier in step.waits:
                 pairs.append(np.stack([table[:, later], table[:, earlier]], axis=1))
         return self._graph(columns, np.concatenate([np.empty((0, 2), np.int64), *pairs]))
 
-    def _durations(self, step: RankStep, computes: Ints) -> Ints:
+    def _durations(self, step: TracedStep, computes: Ints) -> Ints:
         """ps; communications that are not run on the network keep their measured time."""
         found = np.array(step.duration_ns, np.int64)
         for at in computes.tolist():
             call = step.calls[at]
-            if call is not None and self._not_scaled(call, self.traced.groups.get((step.rank, call.group))):
+            if call is not None and why_kept(self.traced, step.rank, call):
                 found[at] = call.measured_ns
         return found[computes] * PS_PER_NS
 
-    def _shared(self, begins: int) -> tuple[dict[Group, Ints], dict[str, Ints]]:
+    def _shared(self, begins: int) -> tuple[dict[GroupKind, Ints], dict[str, Ints]]:
         """First task of every group by kind of group, and the columns of all communications."""
-        first: dict[Group, Ints] = {}
+        first: dict[GroupKind, Ints] = {}
         rows: dict[str, list[Ints]] = {
             name: [] for name in ("kind", "rank", "peer", "duration_ps", "size_bytes", "collective", "stream", "label")
         }
         self.labels = [Label(PHASE, "compute"), Label(HOST, "communication that is not scaled")]
         self.communicators: list[tuple[str, Ints, int]] = []
-        self.counts: dict[Group, Ints] = {}
+        self.counts: dict[GroupKind, Ints] = {}
         numbers, made = begins, 0
         for group, one in self.classes.items():
             counts = self._counts(group, one)
@@ -277,7 +280,7 @@ class _Build:
         empty = np.empty(0, np.int64)
         return first, {name: np.concatenate([empty, *those]).astype(np.int64) for name, those in rows.items()}
 
-    def _counts(self, group: Group, one: _Class) -> Ints:
+    def _counts(self, group: GroupKind, one: _Class) -> Ints:
         """int64[groups], how many calls all members of a group have."""
         counts = np.full(one.groups, np.iinfo(np.int64).max)
         for rank, those in self.ranks_of.items():
@@ -286,7 +289,7 @@ class _Build:
             np.minimum.at(counts, of[of >= 0], mine)
         return counts
 
-    def _sizes(self, group: Group, one: _Class, start: Ints) -> tuple[Ints, Ints]:
+    def _sizes(self, group: GroupKind, one: _Class, start: Ints) -> tuple[Ints, Ints]:
         """Size and kind of every call of every group: the largest that a member says.
 
         Raises:
@@ -312,9 +315,7 @@ class _Build:
                 kind[tasks] = code
         return size, np.maximum(kind, 0)
 
-    def _matched(
-        self, table: Ints, step: RankStep, calls: list[tuple[Group, int] | None], first: dict[Group, Ints], those: Ints
-    ) -> Ints:
+    def _matched(self, table: Ints, step: TracedStep, calls: list[tuple[GroupKind, int] | None], those: Ints) -> Ints:
         """The table with calls that other members lack replaced by the task before: they take no time."""
         for at, placed in enumerate(calls):
             if placed is None:

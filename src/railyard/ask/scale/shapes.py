@@ -1,49 +1,94 @@
-"""Shapes of matrix products that a trace recorded, which a second pass over the file reads."""
+"""Shapes that a trace recorded next to calls on the host, which a second pass over its file reads.
+
+Matrix products say the shape of the model. Calls of NCCL say kinds and sizes of communications in traces of PyTorch
+before 2.4, whose kernels do not.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard.ask.observe.gather import EventFile
+from railyard.ask.observe.kernels import kind_of
 from railyard.ask.observe.reader import sources
+from railyard.ask.observe.readers.kineto import TYPE_BYTES
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from railyard.ask.observe.kernels import Kernels
+    from railyard.ask.observe.reader import Piece
+
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_grouped_mm", "aten::_scaled_mm")
-_WANTED = re.compile(rb'"aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm)"|"ProfilerStep#')
+_WANTED = re.compile(rb'"(?:aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm)|nccl:\w+)"|"ProfilerStep#')
 _SHOWN = 24
 
 
-def products(path: Path) -> Counter[tuple[int, int, int]]:
-    """How often a step of the first trace calls each matrix product, by rows, depth and columns.
+@dataclass
+class Shapes:
+    """What a trace recorded.
 
-    A trace without marks of steps counts as one step. Batched products count once for each of their batch.
+    Attributes:
+        products: How often a step calls each matrix product, by rows, depth and columns; of a batch each one counts.
+        calls: Start (us), kind and bytes of each call of NCCL; 0 bytes where its size does not follow from its input.
     """
+
+    products: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    calls: list[tuple[float, str, int]] = field(default_factory=list)
+
+    def in_words(self) -> tuple[str, ...]:
+        """The most frequent matrix products."""
+        rows = sorted(self.products.items(), key=lambda one: (-one[1], one[0]))
+        return tuple(f"{m} x {k} x {n}, {times} times" for (m, k, n), times in rows[:_SHOWN])
+
+
+def shapes_of(path: Path) -> dict[str, Shapes]:
+    """Shapes by the name of the source; Chakra traces have none."""
+    found: dict[str, Shapes] = {}
     for source in sources(path):
-        file = EventFile(source, _WANTED)
-        found: Counter[tuple[int, int, int]] = Counter()
-        marks = set()
+        shapes, marks = Shapes(), set()
         try:
-            for event in file.events():
-                name = str(event.get("name", ""))
-                if name.startswith("ProfilerStep#") and event.get("cat") == "user_annotation":
+            for event in EventFile(source, _WANTED).events():
+                name, args = str(event.get("name", "")), event.get("args")
+                dims = args.get("Input Dims") if isinstance(args, dict) else None
+                if event.get("cat") == "user_annotation" and name.startswith("ProfilerStep#"):
                     marks.add(name)
-                if name in _PRODUCTS and (sizes := _sizes(event.get("args"))):
-                    found[sizes[1:]] += sizes[0]
+                elif event.get("cat") == "user_annotation" and name.startswith("nccl:"):
+                    shapes.calls.append(_call(event, name, dims))
+                elif name in _PRODUCTS and (sizes := _product(dims)):
+                    shapes.products[sizes[1:]] += sizes[0]
         except InputError:
             continue
-        if found:
-            return Counter({sizes: round(times / max(len(marks), 1)) for sizes, times in found.items()})
-    return Counter()
+        each = max(len(marks), 1)
+        shapes.products = Counter({sizes: -(-times // each) for sizes, times in shapes.products.items()})
+        found[source.name] = shapes
+    return found
 
 
-def _sizes(args: Any) -> tuple[int, int, int, int] | None:
+def _call(event: dict[str, Any], name: str, dims: Any) -> tuple[float, str, int]:
+    kind, types = kind_of(name), event.get("args", {}).get("Input type")
+    start = event.get("ts")
+    size = 0
+    if kind != "all_gather" and _is_shape(dims) and isinstance(types, list) and types:
+        size = prod(dims[0]) * TYPE_BYTES.get(str(types[0]).lower(), 0)
+    return float(start) if isinstance(start, int | float) else 0.0, kind, size
+
+
+def _is_shape(dims: Any) -> bool:
+    return isinstance(dims, list) and bool(dims) and isinstance(dims[0], list) and all(
+        isinstance(size, int) for size in dims[0]
+    )  # fmt: skip
+
+
+def _product(listed: Any) -> tuple[int, int, int, int] | None:
     """Batch, rows, depth and columns; None where no shapes were recorded."""
-    listed = args.get("Input Dims") if isinstance(args, dict) else None
     dims = [one for one in listed if isinstance(one, list) and len(one) in (2, 3)] if isinstance(listed, list) else []
     if len(dims) < 2 or not all(isinstance(size, int) for one in dims[-2:] for size in one):
         return None
@@ -51,7 +96,23 @@ def _sizes(args: Any) -> tuple[int, int, int, int] | None:
     return (left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1]) if left[-1] == right[-2] else None
 
 
-def gemms(path: Path) -> tuple[str, ...]:
-    """The most frequent matrix products in words."""
-    rows = sorted(products(path).items(), key=lambda one: (-one[1], one[0]))
-    return tuple(f"{m} x {k} x {n}, {times} times" for (m, k, n), times in rows[:_SHOWN])
+def with_sizes(piece: Piece, shapes: Shapes | None) -> Piece:
+    """The piece with kinds and sizes of its communications, where only the host's calls say them.
+
+    They are matched in the order of launches, if there are as many calls as kernels.
+    """
+    kernels = piece.kernels
+    if kernels is None or shapes is None:
+        return piece
+    rows = np.flatnonzero(kernels.communicates)
+    if not len(rows) or len(rows) != len(shapes.calls) or kernels.size_bytes[rows].any():
+        return piece
+    rows = rows[np.argsort(kernels.launch[rows], kind="stable")]
+    calls = sorted(shapes.calls)
+    words = list(kernels.words)
+    words += [kind for kind in dict.fromkeys(kind for _, kind, _ in calls) if kind not in words]
+    kinds, sizes = kernels.kind.copy(), kernels.size_bytes.copy()
+    kinds[rows] = [words.index(kind) for _, kind, _ in calls]
+    sizes[rows] = [size for _, _, size in calls]
+    named: Kernels = replace(kernels, words=tuple(words), kind=kinds, size_bytes=sizes)
+    return replace(piece, kernels=named)

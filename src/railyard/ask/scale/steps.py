@@ -5,7 +5,8 @@ times, and every inferred wait agrees with them:
 
     communication   waits for the last kernel of each compute stream that was launched before it and had ended
     computation     waits for a communication launched before it if its stream stood idle until that one ended
-    otherwise       what nothing waits for is waited for where frameworks need its result at the latest (`_needed_by`)
+    otherwise       what nothing waits for is waited for where frameworks need its result at the latest (`_needed_by`);
+                    in a trace with events, by the end of the step
 
 The measured time of a communication is not used: it contains the wait for other ranks.
 """
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.observe.kernels import Kernels
     from railyard.ask.observe.reader import Piece
 
     Ints = NDArray[np.int64]
@@ -45,7 +45,7 @@ _LATE = ("all_reduce", "reduce_scatter", "reduce", "broadcast", "barrier")
 
 
 @dataclass(frozen=True)
-class Call:
+class CommCall:
     """A communication that a rank called.
 
     Attributes:
@@ -61,7 +61,7 @@ class Call:
 
 
 @dataclass
-class RankStep:
+class TracedStep:
     """One step of a rank, as tasks in an order in which none waits for a later one.
 
     Attributes:
@@ -72,6 +72,7 @@ class RankStep:
         main: Whether each task is on the compute stream that is busy longest.
         calls: The communication of each task; None of a computation.
         waits: Pairs (task, earlier task that it waits for).
+        assumed: Those of the waits that nothing shows.
         known: How many waits are `EXACT`, `SEEN` and `ASSUMED`.
         kernels_ns: Time of compute kernels on the main stream.
         overlapped_ns: The part of it during which a communication ran: these kernels may have been slowed.
@@ -83,18 +84,28 @@ class RankStep:
     period_ns: int
     duration_ns: list[int] = field(default_factory=list)
     main: list[bool] = field(default_factory=list)
-    calls: list[Call | None] = field(default_factory=list)
+    calls: list[CommCall | None] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
+    assumed: list[tuple[int, int]] = field(default_factory=list)
     known: dict[str, int] = field(default_factory=lambda: {EXACT: 0, SEEN: 0, ASSUMED: 0})
     kernels_ns: int = 0
     overlapped_ns: int = 0
     unexplained_ns: int = 0
 
-    def with_last(self, call: Call) -> RankStep:
+    def with_last(self, call: CommCall) -> TracedStep:
         """The step with one more communication, which starts when all else has ended."""
         last = len(self.duration_ns)
-        more = {"duration_ns": [*self.duration_ns, 0], "main": [*self.main, False], "calls": [*self.calls, call]}
-        return replace(self, **more, waits=[*self.waits, (last, last - 1)])
+        return replace(
+            self,
+            duration_ns=[*self.duration_ns, 0],
+            main=[*self.main, False],
+            calls=[*self.calls, call],
+            waits=[*self.waits, (last, last - 1)],
+        )
+
+    def without_assumed(self) -> TracedStep:
+        """The step without the waits that nothing shows."""
+        return replace(self, waits=[one for one in self.waits if one not in set(self.assumed)])
 
     @property
     def own_ns(self) -> int:
@@ -114,7 +125,7 @@ class RankStep:
         return max(end, default=0)
 
 
-def measured_steps(pieces: Sequence[Piece]) -> tuple[int, dict[int, dict[int, RankStep]]]:
+def measured_steps(pieces: Sequence[Piece]) -> tuple[int, dict[int, dict[int, TracedStep]]]:
     """The number of the step to take, and by rank all whole steps by number.
 
     The step is the median of those that all ranks have, by length. The last step of a trace is used only if it is the
@@ -143,7 +154,9 @@ def _launched(piece: Piece) -> Launched:
     return Launched(code, kernels.launch, kernels.start_ns, piece.steps, piece.exact)
 
 
-def _steps(rank: int, piece: Piece, place: NDArray[np.int32], numbers: Sequence[int]) -> Iterator[tuple[int, RankStep]]:
+def _steps(
+    rank: int, piece: Piece, place: NDArray[np.int32], numbers: Sequence[int]
+) -> Iterator[tuple[int, TracedStep]]:
     kernels = piece.kernels
     assert kernels is not None
     rows = {at: np.flatnonzero(place == at) for at in range(len(numbers))}
@@ -169,7 +182,7 @@ class _Reading:
         launch = kernels.launch[order]
         self.launch = launch if (launch >= 0).all() else np.arange(len(order), dtype=np.int64)
         self.moves: NDArray[np.bool_] = kernels.phase[order] == _COMMUNICATION
-        # A communication has a queue of its own even where a library runs it on the stream of computations.
+        # Communications on a stream of computations have a queue of their own; `_turns` puts the two in order.
         self.queue = kernels.stream[order] * 2 + self.moves
         self.on = {int(queue): np.flatnonzero(self.queue == queue) for queue in np.unique(self.queue)}
         self.reached = {queue: np.maximum.accumulate(self.end[those]) for queue, those in self.on.items()}
@@ -180,10 +193,10 @@ class _Reading:
             self.free[those[1:]] = np.maximum(self.reached[queue][:-1], self.start[0])
         self.waits: dict[int, dict[int, str]] = {}
 
-    def step(self, number: int, until: int) -> RankStep:
+    def step(self, number: int, until: int) -> TracedStep:
         """The step, which ends where the next one starts."""
         self._find_waits()
-        found = RankStep(self.rank, number, until - int(self.start[0]))
+        found = TracedStep(self.rank, number, until - int(self.start[0]))
         self._overlap(found)
         self._tasks(found, until)
         for those in self.waits.values():
@@ -193,7 +206,10 @@ class _Reading:
 
     def _find_waits(self) -> None:
         self._events()
+        self._turns()
         for k in np.flatnonzero(self.moves).tolist():
+            if EXACT in self.waits.get(k, {}).values():
+                continue
             for queue, those in self.on.items():
                 if not queue % 2 and (j := self._last(those, k)) >= 0:
                     self.waits.setdefault(k, {}).setdefault(j, SEEN)
@@ -201,9 +217,12 @@ class _Reading:
         for k in idle.tolist():
             self._behind_idle(k)
         self._first_of_other_queues()
+        if self.piece.waits:
+            return
         waited = {j for those in self.waits.values() for j in those}
         for k in np.flatnonzero(self.moves).tolist():
-            if k not in waited and (later := self._needed_by(k)) >= 0:
+            alone = int(self.queue[k]) - 1 not in self.on
+            if alone and k not in waited and (later := self._needed_by(k)) >= 0:
                 self.waits.setdefault(later, {})[k] = ASSUMED
 
     def _events(self) -> None:
@@ -222,6 +241,14 @@ class _Reading:
                     k, j = int(by_stream[stream][0][later]), int(by_stream[other][0][earlier])
                     if self.end[j] <= self.start[k]:
                         self.waits.setdefault(k, {})[j] = EXACT
+
+    def _turns(self) -> None:
+        """Communications on a stream of computations: one waits for the other, in the order of the stream."""
+        for queue in [one for one in self.on if one % 2 and one - 1 in self.on]:
+            both = np.sort(np.concatenate([self.on[queue], self.on[queue - 1]]))
+            for j, k in zip(both[:-1].tolist(), both[1:].tolist(), strict=True):
+                if self.moves[j] != self.moves[k]:
+                    self.waits.setdefault(k, {})[j] = EXACT
 
     def _last(self, those: Ints, k: int) -> int:
         """The last of some kernels that was launched before k and ended before it started; -1: none."""
@@ -275,7 +302,7 @@ class _Reading:
     def _word(self, column: str, k: int) -> str:
         return self.kernels.words[int(getattr(self.kernels, column)[self.rows[k]])]
 
-    def _overlap(self, found: RankStep) -> None:
+    def _overlap(self, found: TracedStep) -> None:
         """Kernel time of the main stream during communications, and idle time during them that nothing explains."""
         main = self.on.get(self.main, np.empty(0, np.int64))
         begins, ends = _union(self.start[self.moves], self.end[self.moves])
@@ -284,7 +311,7 @@ class _Reading:
         idle = main[(self.start[main] > self.free[main]) & np.array([k not in self.waits for k in main.tolist()], bool)]
         found.unexplained_ns = int(_covered(begins, ends, self.free[idle], self.start[idle]).sum())
 
-    def _tasks(self, found: RankStep, until: int) -> None:
+    def _tasks(self, found: TracedStep, until: int) -> None:
         """Joins kernels that run one after another into tasks, cut where something waits or is waited for."""
         waited = {j for those in self.waits.values() for j in those}
         task = [-1] * len(self.start)
@@ -302,6 +329,7 @@ class _Reading:
             found.duration_ns.append(0 if self.moves[k] else int(max(self.end[k] - min(ready, self.start[k]), 0)))
             found.main.append(queue == self.main)
             found.calls.append(self._call(k) if self.moves[k] else None)
+            found.assumed += [(task[k], task[j]) for j, how in self.waits.get(k, {}).items() if how == ASSUMED]
             found.waits += [(task[k], one) for one in {before, *(task[j] for j in self.waits.get(k, ()))} - {-1}]
         last = int(self.end.max())
         found.waits += [(len(found.duration_ns), one) for one in latest.values()]
@@ -313,9 +341,9 @@ class _Reading:
         those = self.on[queue]
         return int(those[int(np.searchsorted(those, k)) - 1]) in waited
 
-    def _call(self, k: int) -> Call:
+    def _call(self, k: int) -> CommCall:
         size, time = (int(column[self.rows[k]]) for column in (self.kernels.size_bytes, self.kernels.duration_ns))
-        return Call(self._word("group", k), self._word("kind", k), size, time)
+        return CommCall(self._word("group", k), self._word("kind", k), size, time)
 
 
 def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -339,7 +367,7 @@ def _covered(begins: Ints, ends: Ints, start: Ints, end: Ints) -> Ints:
     return until(end) - until(start)
 
 
-def spread(found: Mapping[int, Mapping[int, RankStep]], number: int) -> tuple[float, float]:
+def spread_of(found: Mapping[int, Mapping[int, TracedStep]], number: int) -> tuple[float, float]:
     """Own time of other steps over that of the chosen one, by rank: the least and the greatest of eight of ten."""
     ratios = [
         one.own_ns / steps[number].own_ns

@@ -41,15 +41,20 @@ def scale(
         str | None,
         typer.Option("--gradients", metavar="SIZE", help="Gradients of a rank, if the trace is of one replica: 4 GB."),
     ] = None,
+    world: Annotated[
+        int | None,
+        typer.Option("--world", min=1, help="Ranks of the traced job; all take part where no group is named."),
+    ] = None,
 ) -> Reply:
     """Keep the measured time of every kernel, run the collectives on another cluster at another scale."""
-    from railyard.ask.scale.forecast import scale as forecast
+    from railyard.ask.scale.forecast import scaled_step
     from railyard.kit.quantities import size
 
     more = 0 if gradients is None else size(gradients)
-    answer = forecast(
-        path, cluster, accelerators=accelerators, gradients=more, engine=request.engine, report=request.progress
-    )
+    answer = scaled_step(
+        path, cluster, accelerators=accelerators, gradients=more, world=world,
+        engine=request.engine, report=request.progress,
+    )  # fmt: skip
     return Reply(answer, answer.text, lambda: _print(answer))
 
 
@@ -75,14 +80,14 @@ def _print(answer: ScaleAnswer) -> None:
     emit("")
     traced, cost = answer.traced, answer.cost
     emit(
-        f"traced: step {traced.step} of {traced.steps}, {numbers.seconds(traced.step_s)}; replayed with the waits that"
-        f" were recognized: {numbers.seconds(traced.replayed_s)}"
+        f"traced: step {traced.step}, the median of {traced.steps}: {numbers.seconds(traced.step_s)}; replayed with"
+        f" the waits that were recognized: {numbers.seconds(traced.replayed_s)}"
     )
     emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
     emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
     emit(f"cost: {numbers.dollars(cost.usd_per_h.typical)} an hour, {numbers.dollars(cost.usd_per_run.typical)} a step")
     for part in answer.band.parts:
         emit(f"band: -{numbers.seconds(part.low_s)} +{numbers.seconds(part.high_s)}: {part.source}")
-    for row in answer.unrecognized:
-        took = f" ({numbers.seconds(row.seconds)} a step)" if row.seconds else ""
-        say(f"not recognized: {row.what}{took}: {row.why}")
+    for lack in answer.unrecognized:
+        took = f" ({numbers.seconds(lack.seconds)} a step)" if lack.seconds else ""
+        say(f"not recognized: {lack.what}{took}: {lack.why}")

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from railyard.graph.record import Record
+
+    Ints = NDArray[np.int64]
 
 _NAMES = {
     CollectiveKind.ALL_REDUCE: ("AllReduce", "allreduce"),
@@ -32,9 +36,10 @@ _NAMES = {
 """Kernels of NCCL and what PyTorch calls the collective."""
 
 
-def write(record: Record, path: Path) -> None:
+def write_archive(record: Record, path: Path) -> None:
     """Writes the archive: `rank-N.json` of up to 16 ranks, spread evenly.
 
+    A communication's kernel starts when its own rank is ready, so that its time contains the wait for the others.
     Launch numbers (`correlation`) follow the order of tasks. What a task waits for on another stream of its rank is a
     `Stream Wait Event`. Collectives that run back to back as one task share its time evenly.
     """
@@ -61,9 +66,23 @@ class _RankEvents:
         stream = self.graph.stream[tasks].astype(np.int64)
         stream[self.graph.peer[tasks] == rank] += 100  # a queue of its own for what is received
         lanes = tracks_of(np.zeros(len(tasks), np.int64), stream, start, end)
-        self.rows = list(zip(tasks.tolist(), lanes.tolist(), start.tolist(), end.tolist(), strict=True))
         self.lane = dict(zip(tasks.tolist(), lanes.tolist(), strict=True))
+        self.end = dict(zip(tasks.tolist(), end.tolist(), strict=True))
+        start = self._ready(tasks, lanes, start)
+        self.rows = list(zip(tasks.tolist(), lanes.tolist(), start.tolist(), end.tolist(), strict=True))
         self.recorded: dict[int, int] = {}
+
+    def _ready(self, tasks: Ints, lanes: Ints, start: Ints) -> Ints:
+        """int64[n], when this rank could start: of communications before others may have been ready."""
+        free: dict[int, int] = {}
+        found = start.copy()
+        for at in np.argsort(start, kind="stable").tolist():
+            task, lane = int(tasks[at]), int(lanes[at])
+            if self.graph.kind[task] in (Kind.COLLECTIVE, Kind.TRANSFER):
+                own = [self.end[one] for one in self.graph.dependencies(task).tolist() if one in self.end]
+                found[at] = min(max([free.get(lane, 0), *own]), int(start[at]))
+            free[lane] = max(free.get(lane, 0), self.end[task])
+        return found
 
     def lines(self) -> Iterator[str]:
         """Every event as JSON."""
@@ -74,8 +93,8 @@ class _RankEvents:
                 continue
             for other in self.graph.dependencies(task).tolist():
                 if other in self.recorded and self.lane[other] != lane:
-                    args = {"wait_on_stream": self.lane[other], "wait_on_cuda_event_record_corr_id": self.recorded[other]}
-                    yield _event("cuda_sync", "Stream Wait Event", start, 0, stream=lane, launch=self._next(), **args)
+                    of = {"wait_on_stream": self.lane[other], "wait_on_cuda_event_record_corr_id": self.recorded[other]}
+                    yield _event("cuda_sync", "Stream Wait Event", start, 0, stream=lane, launch=self._next(), **of)
             yield from self._kernels(task, lane, start, end)
             self.recorded[task] = self._next()
 
@@ -131,4 +150,6 @@ def _event(
     return json.dumps(named, separators=(",", ":")).removesuffix("}") + "," + times + "}"
 
 
-exporters.add("kineto", Exporter("kineto", "Traces as PyTorch's profiler writes them, of 16 ranks.", ".zip", write))
+exporters.add(
+    "kineto", Exporter("kineto", "Traces as PyTorch's profiler writes them, of 16 ranks.", ".zip", write_archive)
+)

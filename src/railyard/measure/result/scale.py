@@ -63,7 +63,7 @@ class TracedFigures(Figures):
     exact_waits: Count = Field(description="waits that events of the trace show")
     seen_waits: Count = Field(description="waits that idle time shows")
     assumed_waits: Count = Field(description="waits that neither shows: the latest that frameworks allow")
-    gemms: tuple[str, ...] = Field(description="shapes of matrix products, the most frequent first; empty: not recorded")
+    gemms: tuple[str, ...] = Field(description="shapes of matrix products, most frequent first; empty: not recorded")
     micro_batches: Count | None = Field(description="forward passes of a step; null where not recognized")
 
 

@@ -240,7 +240,13 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     drawn = replace(bench, job=job, seed=chosen)
     shares = decompose(_by_trace(job, record))
     return SimulatedTrace(
-        job, record, shares, samples, taxed(drawn, record, shares), search, _healthy_s(drawn) if job.faults else None
+        job,
+        record,
+        shares,
+        samples,
+        trace_tax(drawn, record, shares),
+        search,
+        _healthy_s(drawn) if job.faults else None,
     )
 
 
@@ -256,7 +262,7 @@ def _by_trace(job: PreparedTrace, record: Record) -> Record:
     return replace(record, who=graph.rank, work=graph)
 
 
-def taxed(bench: TraceBench, record: Record, shares: Decomposition) -> TaxFigures:
+def trace_tax(bench: TraceBench, record: Record, shares: Decomposition) -> TaxFigures:
     """What networks cost a run whose time goes where `shares` says.
 
     Raises:

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from railyard.ask.observe.reader import TraceSource
 
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
-_BYTES = {
+TYPE_BYTES = {
     "float": 4, "float32": 4, "int": 4, "int32": 4, "uint32": 4, "half": 2, "float16": 2, "bfloat16": 2, "short": 2,
     "double": 8, "float64": 8, "long": 8, "int64": 8, "uint64": 8, "byte": 1, "char": 1, "int8": 1, "uint8": 1,
     "bool": 1,
 }  # fmt: skip
-_WANTED = re.compile(rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation|cuda_sync)"?|ProfilerStep#')
+_WANTED = re.compile(
+    rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation|cuda_sync)"?|ProfilerStep#'
+)
 """Of the text of an event that may be worth decoding."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,12})")
 """How `torch.profiler` marks a step of its schedule."""
@@ -215,7 +217,7 @@ def _whole(value: Any, otherwise: int) -> int:
 
 def _size(args: dict[str, Any]) -> int:
     elements = max(_whole(args.get("In msg nelems"), 0), _whole(args.get("Out msg nelems"), 0))
-    size = elements * _BYTES.get(str(args.get("dtype", "")).lower(), 0)
+    size = elements * TYPE_BYTES.get(str(args.get("dtype", "")).lower(), 0)
     return size if 0 <= size < 1 << 62 else 0
 
 
