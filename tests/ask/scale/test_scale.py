@@ -215,9 +215,9 @@ def test_a_pipeline_sends_between_stages_of_the_same_replica(tmp_path, mine):
 def test_what_cannot_be_forecast_is_refused(tmp_path, mine):
     with pytest.raises(InputError, match="a pipeline stage has no trace"):
         scale(pipeline(tmp_path, (0,)), mine)
-    two = [*ddp(), call("allreduce", 801, 9, [0, 2], MIB, group="1", purpose="dp")]
-    with pytest.raises(InputError, match="do not divide into replicas"):
-        scale(write(tmp_path / "rank-0.json", 0, 4, two, period=900), mine, accelerators=9)
+    three = [*ddp(group=[0, 1, 2]), call("allreduce", 801, 9, [0, 3], MIB, group="1", purpose="dp")]
+    with pytest.raises(InputError, match=r"do not divide into replicas(?s:.)*multiple of 3"):
+        scale(write(tmp_path / "rank-0.json", 0, 6, three, period=900), mine)
     bare = [kernel("gemm", 0, 100), kernel("ncclKernel_AllReduce_RING", 100, 50, 20)]
     with pytest.raises(InputError, match=r"100% of the communication (?s:.)* which ranks take part"):
         scale(write(tmp_path / "rank-0.json", 0, 2, bare, period=200), mine)

@@ -55,7 +55,7 @@ def scale(
         path, cluster, accelerators=accelerators, gradients=more, world=world,
         engine=request.engine, report=request.progress,
     )  # fmt: skip
-    return Reply(answer, answer.text, lambda: _print(answer))
+    return Reply(answer, lambda: _print(answer))
 
 
 def _print(answer: ScaleAnswer) -> None:
