@@ -8,10 +8,10 @@ import zipfile
 import pytest
 from tests.ask.scale.traces import CLUSTER, call, kernel, message, wait, write
 
-from railyard.ask.scale.forecast import read_traced as read
 from railyard.ask.scale.forecast import scaled_step as scale
 from railyard.ask.scale.layout import Axis, grid_of
 from railyard.ask.scale.steps import CommCall, TracedStep
+from railyard.ask.scale.traced import read_traced as read
 from railyard.face.cli import guard
 from railyard.graph import Job
 from railyard.graph.exporters.kineto import write_archive as export
@@ -271,6 +271,57 @@ def test_closed_loop_8_to_64(tmp_path, mine, job, within, events):
     truth = simulated(64, *job).makespan_ps * 1e-12
     assert larger.step.seconds == pytest.approx(truth, rel=within)
     assert not [row for row in larger.unrecognized if row.seconds]
+
+
+JOB = "workload: {training: {model: megatron-1.7b, tokens: 1 T, global_batch: 8, sequence: 4096, precision: bf16, "
+JOB += "parallelism: {micro_batch: 1, recompute: full, bucket: 160 MB}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "direct", "share"),
+    [({"tp": 2}, ({"tp": 2}, 2), 1.0), ({"tp": 4}, ({"tp": 4}, 4), 0.002), ({"pp": 2}, ({"tp": 2, "pp": 2}, 4), 1.0)],
+)
+def test_another_layout_keeps_operators_of_equal_shape(tmp_path, mine, keys, direct, share):
+    export(simulated(8, "megatron-1.7b", {"tp": 2}, 2), tmp_path / "step.zip")
+    with pytest.raises(InputError, match=r"is not recognized: no shapes(?s:.)*record_shapes=True"):
+        scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
+    mine.write_text(CLUSTER + JOB)
+    found = scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
+    truth = simulated(64, "megatron-1.7b", *direct).makespan_ps * 1e-12
+    assert found.step.seconds == pytest.approx(truth, rel=0.01)
+    assert found.measured_share == pytest.approx(share, abs=0.0005)
+    assert found.band.low < truth < found.band.high
+    mine.write_text(CLUSTER + JOB.replace("micro_batch", "tp: 4, micro_batch"))
+    with pytest.raises(
+        InputError, match=r"parallelism\.tp: the trace has another layout(?s:.)*found: 4(?s:.)*allowed: 2"
+    ):
+        scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
+
+
+def shape(name, *dims, times=1):
+    return [{"cat": "cpu_op", "name": f"aten::{name}", "ts": 1, "dur": 1, "args": {"Input Dims": list(dims)}}] * times
+
+
+def test_a_model_is_recognized_by_recorded_shapes(tmp_path, mine):
+    # Llama 3.2 1B: 16 layers of width 2048, MLP of 8192 with a gate, vocabulary 128256; two micro-batches
+    shapes = [
+        *shape("mm", [4096, 2048], [2048, 128256], times=2),
+        *shape("mm", [4096, 2048], [2048, 8192], times=64),
+        *shape("_scaled_dot_product_flash_attention", [1, 32, 4096, 64], [1, 32, 4096, 64], times=32),
+    ]
+    path = write(tmp_path / "rank-0.json", 0, 8, [*shapes, *ddp(group=range(8))], period=900)
+    found = scale(path, mine)
+    traced = found.traced
+    assert (traced.model, traced.sequence, traced.micro_batch, traced.micro_batches) == ("llama-3.2-1b", 4096, 1, 2)
+    assert traced.gemms[0] == "4096 x 2048 x 8192, 64 times"
+    other = scale(path, mine, parallelism={"tp": 2})
+    assert [(axis.role, axis.target) for axis in other.layout if axis.target > 1] == [("tp", 2), ("dp", 8)]
+    assert 0 < other.measured_share < 0.01
+    shapes[0]["args"]["Input Dims"] = [[4096, 2048], [2048, 64000]]
+    path = write(tmp_path / "rank-0.json", 0, 8, [*shapes[:1], *shapes[2:], *ddp(group=range(8))], period=900)
+    assert scale(path, mine).traced.model is None
+    with pytest.raises(InputError, match="no dense model of the catalogue"):
+        scale(path, mine, parallelism={"tp": 2})
 
 
 def test_the_command_prints_json_and_words(tmp_path, mine, capsys):

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from railyard.ask.observe.reader import Piece
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_grouped_mm", "aten::_scaled_mm")
-_WANTED = re.compile(rb'"(?:aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm)|nccl:\w+)"|"ProfilerStep#')
+_WANTED = re.compile(
+    rb'"(?:aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm|_scaled_dot_product_\w+)|nccl:\w+)"|"ProfilerStep#'
+)
+_ATTENTION = "aten::_scaled_dot_product_"
 _SHOWN = 24
 
 
@@ -37,10 +40,12 @@ class Shapes:
 
     Attributes:
         products: How often a step calls each matrix product, by rows, depth and columns; of a batch each one counts.
+        attention: How often each pair of batch and sequence length is attended to.
         calls: Start (us), kind and bytes of each call of NCCL; 0 bytes where its size does not follow from its input.
     """
 
     products: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    attention: Counter[tuple[int, int]] = field(default_factory=Counter)
     calls: list[tuple[float, str, int]] = field(default_factory=list)
 
     def in_words(self) -> tuple[str, ...]:
@@ -62,6 +67,8 @@ def shapes_of(path: Path) -> dict[str, Shapes]:
                     marks.add(name)
                 elif event.get("cat") == "user_annotation" and name.startswith("nccl:"):
                     shapes.calls.append(_call(event, name, dims))
+                elif name.startswith(_ATTENTION) and _is_shape(dims) and len(dims[0]) == 4:
+                    shapes.attention[dims[0][0], dims[0][2]] += 1
                 elif name in _PRODUCTS and (sizes := _product(dims)):
                     shapes.products[sizes[1:]] += sizes[0]
         except InputError:
@@ -81,7 +88,7 @@ def _call(event: dict[str, Any], name: str, dims: Any) -> tuple[float, str, int]
     return float(start) if isinstance(start, int | float) else 0.0, kind, size
 
 
-def _is_shape(dims: Any) -> bool:
+def _is_shape(dims: Any) -> TypeGuard[list[Any]]:
     return isinstance(dims, list) and bool(dims) and isinstance(dims[0], list) and all(
         isinstance(size, int) for size in dims[0]
     )  # fmt: skip

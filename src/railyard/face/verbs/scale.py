@@ -45,14 +45,20 @@ def scale(
         int | None,
         typer.Option("--world", min=1, help="Ranks of the traced job; all take part where no group is named."),
     ] = None,
+    parallelism: Annotated[
+        str | None,
+        typer.Option("--parallelism", metavar="KEYS", help="Another layout than the traced one: `{tp: 8, pp: 2}`."),
+    ] = None,
 ) -> Reply:
     """Keep the measured time of every kernel, run the collectives on another cluster at another scale."""
     from railyard.ask.scale.forecast import scaled_step
     from railyard.kit.quantities import size
+    from railyard.kit.schema.yaml import parse_mapping
 
+    keys = None if parallelism is None else parse_mapping(parallelism, "--parallelism").plain()
     more = 0 if gradients is None else size(gradients)
     answer = scaled_step(
-        path, cluster, accelerators=accelerators, gradients=more, world=world,
+        path, cluster, accelerators=accelerators, gradients=more, world=world, parallelism=keys,
         engine=request.engine, report=request.progress,
     )  # fmt: skip
     return Reply(answer, lambda: _print(answer))
@@ -83,6 +89,9 @@ def _print(answer: ScaleAnswer) -> None:
         f"traced: step {traced.step}, the median of {traced.steps}: {numbers.seconds(traced.step_s)}; replayed with"
         f" the waits that were recognized: {numbers.seconds(traced.replayed_s)}"
     )
+    if traced.model is not None:
+        batches = f"{traced.micro_batches} micro-batches of {traced.micro_batch} x {traced.sequence:,} tokens"
+        emit(f"recognized by its shapes: {traced.model}, {batches}")
     emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
     emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
     emit(f"cost: {numbers.dollars(cost.usd_per_h.typical)} an hour, {numbers.dollars(cost.usd_per_run.typical)} a step")

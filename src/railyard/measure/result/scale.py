@@ -64,7 +64,10 @@ class TracedFigures(Figures):
     seen_waits: Count = Field(description="waits that idle time shows")
     assumed_waits: Count = Field(description="waits that neither shows: the latest that frameworks allow")
     gemms: tuple[str, ...] = Field(description="shapes of matrix products, most frequent first; empty: not recorded")
-    micro_batches: Count | None = Field(description="forward passes of a step; null where not recognized")
+    model: str | None = Field(description="of the catalogue, by its shapes; null where not recognized, as below")
+    sequence: Count | None = Field(description="tokens")
+    micro_batch: Count | None = Field(description="sequences")
+    micro_batches: Count | None = Field(description="of a step and replica")
 
 
 class UnrecognizedRow(Figures):

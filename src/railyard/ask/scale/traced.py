@@ -1,0 +1,171 @@
+"""The step of a job as its traces say it, and what they do not say."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from railyard.ask.observe.gather import gather
+from railyard.ask.scale.layout import GRADIENTS, ODD, grid_of
+from railyard.ask.scale.rescale import why_kept
+from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
+from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, measured_steps, spread_of
+from railyard.kit.errors import InputError
+from railyard.measure.result.scale import TracedFigures, UnrecognizedRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from railyard.ask.observe.gather import Gathered
+    from railyard.ask.scale.layout import Grid
+    from railyard.ask.scale.rescale import Unscaled
+    from railyard.ask.scale.steps import TracedStep
+
+RECORD = (
+    "record with torch.profiler of PyTorch 2.4 or later, which writes groups and sizes into NCCL's kernels; --world N"
+    " says that communications without a group are among all N traced ranks"
+)
+_MOST_UNSCALED = 0.5
+"""Share of measured communication that may keep its measured time if the number of accelerators changes."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What was read.
+
+    Attributes:
+        steps: The chosen step of every traced rank.
+        spread: Own time of the other steps over it.
+        grid: Ranks of the job.
+        shapes: Of the first trace.
+    """
+
+    found: Gathered
+    number: int
+    every: Mapping[int, Mapping[int, TracedStep]]
+    steps: dict[int, TracedStep]
+    spread: tuple[float, float]
+    grid: Grid
+    shapes: Shapes
+
+
+def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> Traced:
+    """Reads the traces of one job.
+
+    Args:
+        path: File, folder or archive.
+        gradients: Bytes of an all-reduce over replicas that a trace of one replica lacks; 0: none.
+        world: Ranks of the traced job, among all of which communications are whose group the trace does not list.
+
+    Raises:
+        InputError: There is no trace of a step.
+    """
+    found, shapes = gather(path), shapes_of(path)
+    found.pieces = [with_sizes(piece, shapes.get(piece.source)) for piece in found.pieces]
+    number, every = measured_steps(found.pieces)
+    steps = {rank: those[number] for rank, those in every.items()}
+    members: dict[str, Sequence[int]] = {}
+    for piece in found.pieces:
+        members |= {name: ranks for name, ranks in piece.groups.items() if ranks}
+    if not found.missing_ranks:
+        callers: dict[str, list[int]] = {}
+        for rank, step in sorted(steps.items()):
+            for name in {call.group for call in step.calls if call is not None} - {*members}:
+                callers.setdefault(name, []).append(rank)
+        members |= {name: ranks for name, ranks in callers.items() if len(ranks) > 1}
+    if world is not None:
+        names = {call.group for step in steps.values() for call in step.calls if call is not None}
+        members |= {name: range(world) for name in names - {*members}}
+    purposes = {name: words for piece in found.pieces for name, words in piece.purposes.items()}
+    grid = grid_of(world or max(found.world, 1), members, purposes, steps.values())
+    if gradients:
+        grid = grid.with_replicas(steps)
+        call = CommCall(GRADIENTS, "all_reduce", gradients, 0)
+        steps = {rank: step.with_last(call) for rank, step in steps.items()}
+    return Traced(found, number, every, steps, spread_of(every, number), grid, next(iter(shapes.values()), Shapes()))
+
+
+def refuse_unknown(traced: Traced, ranks: int) -> None:
+    """Refuses to change the number of ranks if most communication cannot be run on the network.
+
+    Raises:
+        InputError: Says what is not known.
+    """
+    rows = [
+        (call, why_kept(traced.grid, step.rank, call))
+        for step in traced.steps.values()
+        for call in step.calls
+        if call is not None
+    ]
+    kept_ns, all_ns = sum(call.measured_ns for call, why in rows if why), sum(call.measured_ns for call, _ in rows)
+    if ranks != traced.grid.ranks and kept_ns > _MOST_UNSCALED * all_ns:
+        counts = Counter(f"{call.kind or 'unknown'}: {why}" for call, why in rows if why)
+        raise InputError(
+            f"{kept_ns / all_ns:.0%} of the communication in the trace cannot be moved to {ranks:,} ranks",
+            file=traced.found.pieces[0].source,
+            found="; ".join(f"{times} {words}" for words, times in counts.most_common(4)),
+            hint=RECORD,
+        )
+
+
+def figures_of(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigures:
+    """The section `traced` of the answer; `job` is the recognized training section."""
+    known = job or {}
+    keys = known.get("parallelism", {})
+    steps = list(traced.steps.values())
+    return TracedFigures(
+        ranks=tuple(sorted(traced.steps)),
+        world=traced.grid.ranks,
+        step=traced.number,
+        steps=max(len(those) for those in traced.every.values()),
+        step_s=mean_s([step.period_ns for step in steps]),
+        replayed_s=mean_s([step.replayed_ns for step in steps]),
+        overlapped_share=sum(step.overlapped_ns for step in steps) / max(sum(step.kernels_ns for step in steps), 1),
+        exact_waits=sum(step.known[EXACT] for step in steps),
+        seen_waits=sum(step.known[SEEN] for step in steps),
+        assumed_waits=sum(step.known[ASSUMED] for step in steps),
+        gemms=traced.shapes.in_words(),
+        model=known.get("model"),
+        sequence=known.get("sequence"),
+        micro_batch=keys.get("micro_batch"),
+        micro_batches=known["global_batch"] // keys["micro_batch"] // keys["dp"] if known else None,
+    )
+
+
+def unrecognized(
+    traced: Traced, unscaled: Sequence[Unscaled], job: Mapping[str, Any] | None
+) -> Iterator[UnrecognizedRow]:
+    """All that was not recognized."""
+    for one in unscaled:
+        group = f" of group `{one.group}`" if one.group else ""
+        fate = "take no time" if one.why == ODD else "keep their measured time"
+        what = f"{one.times} {one.kind}{group}: they {fate}"
+        yield UnrecognizedRow(what=what, why=one.why, seconds=one.seconds)
+    for axis in traced.grid.axes:
+        if not axis.role and axis.size > 1:
+            what = f"the {axis.size} ranks at a distance of {axis.stride}: they keep their number"
+            yield UnrecognizedRow(what=what, why="no process group of the traced ranks lies along them", seconds=0.0)
+    idle = mean_s([step.unexplained_ns for step in traced.steps.values()])
+    if idle:
+        yield UnrecognizedRow(
+            what="idle time of the accelerator during communication: taken for the host's",
+            why="no event, and no communication that ended just before the idle time did",
+            seconds=idle,
+        )
+    if not traced.shapes.products:
+        yield UnrecognizedRow(
+            what="the shape of the model", why="no shapes: record with record_shapes=True", seconds=0.0
+        )
+    elif job is None:
+        why = "its layout is not known, or no dense model of the catalogue has its shapes"
+        yield UnrecognizedRow(what="the model", why=why, seconds=0.0)
+    for remark in traced.found.remarks:
+        yield UnrecognizedRow(what=remark, why="a remark of the reader", seconds=0.0)
+
+
+def mean_s(nanoseconds: Sequence[int]) -> float:
+    """Mean of nanoseconds, in seconds."""
+    return math.fsum(nanoseconds) * 1e-9 / len(nanoseconds)
