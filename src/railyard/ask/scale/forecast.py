@@ -12,7 +12,7 @@ import numpy as np
 import railyard
 from railyard.ask.scale.relayout import other_layout, recognized
 from railyard.ask.scale.rescale import rescaled
-from railyard.ask.scale.traced import figures_of, mean_s, read_traced, refuse_unknown, unrecognized
+from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, traced_figures, unrecognized
 from railyard.cluster.bill import bill_of
 from railyard.collective.policy import kind_word
 from railyard.engine import Jitter
@@ -150,7 +150,7 @@ def scaled_step(
         ),
         band=ScaledBand(low=max(step_s - low, 0.0), high=step_s + high, parts=parts),
         measured_share=found.measured_share,
-        traced=figures_of(traced, known),
+        traced=traced_figures(traced, known),
         layout=found.layout,
         tax=tax,
         cost=cost.section(),

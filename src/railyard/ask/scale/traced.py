@@ -111,7 +111,7 @@ def refuse_unknown(traced: Traced, ranks: int) -> None:
         )
 
 
-def figures_of(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigures:
+def traced_figures(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigures:
     """The section `traced` of the answer; `job` is the recognized training section."""
     known = job or {}
     keys = known.get("parallelism", {})
