@@ -185,7 +185,7 @@ def test_exporter(shell):
     shell.railyard("export", str(run), "--as", "gantt", "--out", "bars.csv")
     rows = [line.split(",") for line in (shell.folder / "bars.csv").read_text().splitlines()]
     assert [row[:2] for row in rows] == [["0", "0"], ["1", "0"]]
-    assert "gantt, parquet, perfetto" in shell.refused("export", str(run), "--as", "gannt")
+    assert "gantt, kineto, parquet, perfetto" in shell.refused("export", str(run), "--as", "gannt")
 
 
 def test_load_balancer_in_python(shell):
