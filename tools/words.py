@@ -73,7 +73,7 @@ def texts_of_module(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of every docstring and message of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.lineno, node.value
+            yield node.lineno, CODE.sub(lambda code: "\n" * code.group().count("\n"), node.value)
 
 
 def hits(trees: structure.Trees, root: Path = ROOT) -> list[Hit]:

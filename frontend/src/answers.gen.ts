@@ -76,7 +76,7 @@ export interface ClosedFormError {
   of: number;
 }
 
-/** Which part is to blame, if any. */
+/** The part to blame, if any. */
 export interface DiagnosisAnswer {
   /** of this document */
   format: "railyard-diagnosis/1";
@@ -184,7 +184,7 @@ export interface PlacedRow {
   remarks: string[];
 }
 
-/** Which nodes jobs get, and what other rules would have made of it. */
+/** Nodes of jobs, and what other rules would have made of them. */
 export interface PlacementAnswer {
   /** of this document */
   format: "railyard-placement/1";
@@ -206,7 +206,7 @@ export interface PlacementAnswer {
   policies: PolicyRow[];
 }
 
-/** Which cluster to build, how sure that is, and what would change it. */
+/** The cluster to build, how sure that is, and what would change it. */
 export interface PlanAnswer {
   /** of this document */
   format: "railyard-plan/1";
@@ -510,7 +510,7 @@ export interface PolicyRow {
   usd_per_1000_steps: number | null;
 }
 
-/** On the draws of the search, which flatter. */
+/** Gain on the draws of the search, which flatter. */
 export interface SeenGain {
   /** mean step as written, s */
   default_s: number;
@@ -656,7 +656,7 @@ export interface UnseenCase {
   tuned_s: number;
 }
 
-/** On draws, loads and jobs that the search has not seen: what to believe. */
+/** Gain on draws, loads and jobs that the search has not seen: what to believe. */
 export interface UnseenGain {
   /** mean share by which steps are shorter */
   gain: number;

@@ -592,7 +592,7 @@ export interface FlowTimes {
   max: number | null;
 }
 
-/** Of what is free, what large jobs cannot have; means over the samples. */
+/** Free accelerators that large jobs cannot get; means over the samples. */
 export interface FragmentationFigures {
   /** of all accelerator time: free while a job waited that it did not suit */
   idle_while_jobs_wait: number;
@@ -1110,7 +1110,7 @@ export interface OffloadFigures {
   rows: OffloadRow[];
 }
 
-/** Where clients with one device and one access link had best ask. */
+/** Best place for the requests of clients with one device and one access link. */
 export interface OffloadRow {
   /** of the catalogue */
   device: string;
@@ -1666,7 +1666,7 @@ export interface RequestsFigures {
   source: string;
 }
 
-/** From which rate on a known prefix is loaded faster than it is computed. */
+/** Rates from which a known prefix is loaded faster than it is computed. */
 export interface ReuseRow {
   /** role of the pool */
   pool: string;
@@ -2616,7 +2616,7 @@ export interface UtilizationFigures {
   per_rank: number[];
 }
 
-/** Which variant is best, if that can be said. */
+/** The best variant, if that can be said. */
 export interface Verdict {
   /** the figure that is compared */
   by: "cpmt" | "step_s" | "goodput_rps";

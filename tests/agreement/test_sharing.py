@@ -251,7 +251,7 @@ def test_where_slowdowns_may_not_agree_the_result_names_the_other_engine():
         (
             "infiniband",
             MultiSite(sites=2, distance_m=1e5, inner=LeafSpine()),
-            "with sites far apart times on `infiniband`",
+            "with long distances between sites times on `infiniband`",
         ),
         ("infiniband-static", LeafSpine(ports_per_leaf=16), "with nothing in the way times on `infiniband-static`"),
     ],
@@ -265,7 +265,7 @@ def test_results_name_packets_where_whole_times_differ(fabric, topology, told):
 def test_what_was_not_compared_far_apart_is_said():
     topology = MultiSite(sites=2, distance_m=1e5, inner=LeafSpine(oversubscription=2.0))
     found = " ".join(doubts(yard.machine(64, "roce", topology, overrides=(("load_balancing", "flowlet"),)), (), ()))
-    assert "with sites far apart was not compared" in found
+    assert "with long distances between sites was not compared" in found
     assert "with oversubscribed links between switches was not compared" in found
 
 

@@ -74,7 +74,7 @@ export interface FileToSave {
   version: string | null;
 }
 
-/** That the server answers. */
+/** Answer of a server that works. */
 export interface Health {
   /** Always. */
   ok: true;
@@ -150,7 +150,7 @@ export interface Look {
   group: string;
 }
 
-/** Where in the hall a finding or a suspected part is. */
+/** Place in the hall of a finding or a suspected part. */
 export interface Mark {
   /** As the answer has it. */
   kind: string;
@@ -328,7 +328,7 @@ export interface Repriced {
   turns: PriceTurn[];
 }
 
-/** Which requests are drawn. */
+/** Range of requests to draw. */
 export interface RequestWindow {
   /** Its number in the result. */
   variant: number;

@@ -1,4 +1,4 @@
-"""From a node to an entry: every field through its record, every number with its origin, all problems at once."""
+"""Parses a node into an entry: every field through its record, every number with its origin, all problems at once."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def parts_of(
 def _border(catalog: Catalog, spec: NetworkSpec, fabric: Fabric) -> Switch:
     if spec.topology.kind != "multi-site":
         raise InputError(
-            f"a border switch stands at the end of long links, which {spec.topology.kind} does not have",
+            f"a border switch ends long links, which {spec.topology.kind} does not have",
             key="border_switch",
             found=spec.border_switch,
             hint="use `topology: {kind: multi-site, ...}`",

@@ -214,7 +214,7 @@ def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
         InputError: Tenants overlap, are empty or too many, or need what does not exist; keys are relative to the spec.
     """
     if spec.by not in MECHANISMS:
-        raise InputError("nothing keeps tenants apart by that name", key="by", found=spec.by, allowed=list(MECHANISMS))
+        raise InputError("no such way to separate tenants", key="by", found=spec.by, allowed=list(MECHANISMS))
     mechanism = MECHANISMS[spec.by]
     if len(spec.tenants) > mechanism.most:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Collectives: who sends how much to whom, which algorithm a library would choose, and what that costs on links."""
+"""Collectives: which rank sends how much to which, the algorithm that a library chooses, and its cost on links."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def chunk_bytes(size: NDArray[np.float64], most: float, rules: Iterable[tuple[fl
     Args:
         size: float64[k], bytes for each place that takes a chunk at a time.
         most: Largest chunk, KiB.
-        rules: How many chunks are wanted, and the least chunk that the rule leaves, KiB.
+        rules: How many chunks the rule aims at, and the smallest chunk it allows, KiB.
     """
     chunk = np.full(size.shape, most * KIB)
     for wanted, least in rules:

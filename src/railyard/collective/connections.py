@@ -1,4 +1,4 @@
-"""Which connections a collective opens between NICs, and what switches hash of them; both engines lower from here.
+"""Connections that a collective opens between NICs, and their hash keys in switches; both engines lower from here.
 
 A channel of NCCL or RCCL is a ring or tree of its own with its own proxy, and every channel has a connection of its own
 to each neighbour: `NCCL_IB_QPS_PER_CONNECTION` queue pairs over which it sends messages in turn, or a part of each
@@ -89,7 +89,7 @@ def copied_gbs(
 
     Args:
         ranks: Of the communicator.
-        peers: To whom the rank sends at the same time.
+        peers: Ranks that it sends to at the same time.
         message_bytes: float64[k], to one peer.
         protocol: "ll" or "simple".
         measured: Rates of a channel.

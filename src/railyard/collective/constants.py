@@ -47,7 +47,7 @@ NETWORK_US = {
     "nvls-sharp": (0.0, 0.0, 18.0),
 }
 NETWORK_PATH_US = 3.5
-"""Of these, what is the path between NICs: InfiniBand through two tiers, on which NVIDIA tunes them."""
+"""The part of these that is the path between NICs: InfiniBand through two tiers, on which NVIDIA tunes them."""
 
 PAT_SHARE = 0.75
 """Share of a NIC's rate that NCCL takes aggregated trees (PAT) to reach."""
@@ -180,7 +180,7 @@ class LogConstants:
     """The same by RCCL: 38 us for 16 ranks of MI355X on two servers."""
 
     efa_us: float = 10.2
-    """Software of AWS' EFA, a step beside NCCL's proxy and the path: libfabric's reliable datagrams."""
+    """Time of AWS EFA's software (libfabric's reliable datagrams) per step, on top of NCCL's proxy and the path."""
 
     peer_share: float = 0.906
     """Share of the planned scale-up rate of kernels that only copy: grouped sends (224 of 240 GB/s on A100, 673 of 722
@@ -222,14 +222,14 @@ class LogConstants:
         return self.mesh_share * self.peer_share
 
     def hop_factor(self, generation: str, protocol: str) -> float:
-        """On NCCL's time of a step inside a domain, for a generation of its constants and a protocol."""
+        """Factor on NCCL's time of a step inside a domain, for a generation of its constants and a protocol."""
         if generation in ("volta", "ampere"):
             return self.ampere_hop
         return self.blackwell_hop if generation == "blackwell" and protocol != "simple" else 1.0
 
 
 MEASURED = LogConstants()
-"""As read off the logs of `validation/data/nccl`."""
+"""Constants read off the logs of `validation/data/nccl`."""
 
 
 SECTION = "collectives"

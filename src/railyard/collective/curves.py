@@ -39,7 +39,7 @@ _FINER = 32
 """Parts of the space between two sizes in which a change of algorithm or protocol is looked for."""
 
 _PATH_PS = 250_000
-"""To which paths are rounded when an algorithm is chosen, so that networks that are nearly alike share curves."""
+"""Rounding of paths when an algorithm is chosen, so that networks that are nearly alike share curves."""
 
 _ROWS = 9
 """Latency in s, steps along mean paths and along those to the next domain, s/byte inside and outside, 1 where these
@@ -65,7 +65,7 @@ class Library:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Library | None:
-        """That of a cluster; None where times depend on more than how many ranks sit in how many domains."""
+        """The curve key of a cluster; None if times depend on more than the number of ranks in each domain."""
         machine = machine_of(cluster)
         if machine.scale_up == "torus":
             return None
@@ -199,7 +199,7 @@ def _changes(case: Case, choices: Choices) -> F:
 
 
 def _owned(each: float, domain: int, local: int) -> int:
-    """NIC ports of the members of a group in a domain, who stand evenly apart in it: of each port as many."""
+    """NIC ports of the members of a group in a domain, which are evenly spaced in it: each port serves as many."""
     most = max(1, round(min(local, domain * each)))
     return round(local * each) if each >= 1.0 else max(count for count in range(1, most + 1) if local % count == 0)
 

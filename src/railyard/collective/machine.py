@@ -134,7 +134,7 @@ class CollectiveMachine:
         scale_up: "switched", "mesh", "torus" or "none".
         pcie: Whether what joins a server's ranks is PCIe.
         domain: Ranks of a scale-up domain.
-        peers: Of a mesh: ranks to whom a rank's scale-up rate is divided.
+        peers: Of a mesh: ranks that share a rank's scale-up rate.
         server_ranks: Ranks of a server; fewer than `domain` where a scale-up domain spans servers (NVL72 class).
         scale_up_bps: Of one rank, one way, all links, as specified.
         plan_bps: The same as a library plans with it.

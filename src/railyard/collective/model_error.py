@@ -1,6 +1,6 @@
 """How far a predicted collective may be off: what logs showed that came after all that the constants rest on.
 
-The table beside this file is written by `validation/tools/collectives_left_out.py`: where eight of ten measured times
+The table next to this file is written by `validation/tools/collectives_left_out.py`: where eight of ten measured times
 lie over the predicted ones, half years forecast with constants fitted to what was published before, and how far those
 logs reach.
 """
@@ -32,7 +32,7 @@ ANY = "any"
 
 @dataclass(frozen=True)
 class ModelErrorBand:
-    """Where eight of ten measured times lie.
+    """Band of eight of ten measured times.
 
     Attributes:
         low: Least measured over predicted time.
@@ -61,7 +61,7 @@ class ModelErrorBand:
         return math.log(self.high / self.low) / 2
 
     def widened(self, times: float, beyond: tuple[str, ...]) -> ModelErrorBand:
-        """So many times as wide about the same middle."""
+        """A band so many times as wide about the same middle."""
         middle = math.sqrt(self.low * self.high)
         end = math.exp(times * self.scatter)
         return replace(self, low=middle / end, high=middle * end, beyond=beyond)
@@ -117,7 +117,7 @@ def band_of(
 
 @cache
 def bands() -> dict[tuple[str, str], ModelErrorBand]:
-    """By kind of collective and class of size."""
+    """Bands by kind of collective and class of size."""
     text = resources.files(__package__).joinpath("model_error.csv").read_text("utf-8")
     return {(row["kind"], row["size"]): _band(row) for row in csv.DictReader(text.splitlines())}
 

@@ -129,7 +129,7 @@ class Send(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Steps of messages; all messages of one step read what their sources held before the step.
+    """Steps of messages; all messages of one step read what their sources had before the step.
 
     Attributes:
         kind: What the collective does.

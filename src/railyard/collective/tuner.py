@@ -156,7 +156,7 @@ class FixedChoices:
 
     @property
     def channels(self) -> int:
-        """Of a communicator, as many as NCCL has at most; `ANY` where nothing is said."""
+        """Channels of a communicator, capped at NCCL's limit; `ANY` where the number of connections is not set."""
         return ANY if self.connections is None else min(self.connections * max(self.nics, 1), MOST_CONNECTIONS)
 
     def variables(self) -> list[tuple[str, str]]:
@@ -206,7 +206,7 @@ def tuner_table(rows: list[str]) -> str:
 
 
 def _by_function(values: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Choices by NCCL's names; those of one group alone, and what NCCL does not have, cannot be told to it."""
+    """Choices by NCCL's names; without those of a single group and what NCCL does not have."""
     return {_FUNCTIONS[kind]: known[word] for kind, word in values.items() if kind in _FUNCTIONS and word in known}
 
 

@@ -159,7 +159,7 @@ class Uses:
         return len(self.link)
 
     def part(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> Uses:
-        """Some of the rows; links are counted anew."""
+        """Some of the rows, with links renumbered."""
         link = self.link[chosen]
         numbered = np.cumsum(np.concatenate([[0], np.diff(link) != 0])[: len(link)], dtype=np.int64)
         return Uses(numbered, self.entity[chosen], self.demand[chosen], self.weight[chosen])
@@ -200,7 +200,7 @@ def contended(graph: TaskGraph, lowered: Lowered, rate_bps: F) -> Uses:
 
 
 def _queues(graph: TaskGraph, lowered: Lowered) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Of each entity: the queue in which all its tasks stand, or one of its own, and how many may run at a time."""
+    """For each entity, the queue of all its tasks, or one of its own; and how many may run at a time."""
     tasks = np.flatnonzero(lowered.entity >= 0)
     entity = lowered.entity[tasks]
     count = np.bincount(entity, minlength=len(lowered.entities))
@@ -227,7 +227,7 @@ def _may_meet(uses: Uses, queue: NDArray[np.int64], at_once: NDArray[np.int64]) 
 
 @dataclass(frozen=True)
 class Spans:
-    """When entities run; one row a task that flows, sorted by entity.
+    """Runs of entities; one row a task that flows, sorted by entity.
 
     Attributes:
         ptr: int64[entities + 1], the rows of each entity.

@@ -1,4 +1,4 @@
-"""Other traffic beside a job in the flow engine: every flow of its bursts is a fluid, and waits in the way of others.
+"""Background traffic of a job in the flow engine: every flow of its bursts is a fluid that competes with the others.
 
 A flow of an incast waits for the receiver's link. On networks that hold it back hop by hop (PFC, credits) its packets
 then stand on the links before, and whoever shares one of these links waits behind them: it is charged there for more

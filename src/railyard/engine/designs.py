@@ -87,7 +87,7 @@ class DesignNetworks:
 
 
 def _lengthened(sizes: F, wide: int) -> F:
-    """With places behind the largest size, where nothing changes any more."""
+    """The table with places behind the largest size, where nothing changes any more."""
     return np.concatenate([sizes, sizes[-1] + np.arange(1.0, wide - len(sizes) + 1)])
 
 
@@ -105,7 +105,7 @@ class Classes:
 
     Attributes:
         patterns: How each class talks.
-        paced: bool[c], whether the groups of a class drift apart, rather than start all at once.
+        paced: bool[c], whether the groups of a class drift, rather than start all at once.
         queues: int64[c]; classes of one queue take turns on an accelerator's links, those of different ones meet there.
         domains: float64[d, c], scale-up domains that a group spans.
         hop: float64[d, c], domains from one of them to the next.
@@ -114,8 +114,7 @@ class Classes:
         outside_s: float64[d, c], of its bytes on NICs.
         ranks: float64[d], accelerators of the job.
         aggregated: float64[d, c], share of the bytes on NICs that aggregated trees (PAT) move instead of the pattern.
-        beside: float64[d, c], share of the step in which the class can meet those of other queues; in the rest of its
-            time it runs by itself.
+        contended: float64[d, c], share of the step in which classes of other queues may run too.
         hidden: float64[d, c], share of its time, at most, in which it can.
         lockstep: bool[d], whether all accelerators do the same at a time: there is one stage.
     """
@@ -130,7 +129,7 @@ class Classes:
     outside_s: F
     ranks: F
     aggregated: F
-    beside: F
+    contended: F
     hidden: F
     lockstep: NDArray[np.bool_]
 
@@ -206,7 +205,7 @@ class Asked:
 
     @classmethod
     def both(cls, networks: DesignNetworks, classes: Classes) -> tuple[Asked, Asked]:
-        """By the patterns of the classes, and by aggregated trees; groups start together."""
+        """Contention by the patterns of the classes, and by aggregated trees; groups start together."""
         patterns = np.array([PATTERNS.index(each) for each in classes.patterns])
         plain, trees = (
             cls(spread, _demand(networks, classes, each, most, full))
@@ -216,7 +215,7 @@ class Asked:
         return plain, trees
 
     def paced(self, classes: Classes, step_s: F) -> Asked:
-        """The same where groups drift apart: the demand of a queue that shares its processor, 1 / (1 - load).
+        """The same for groups that drift: the demand of a queue that shares its processor, 1 / (1 - load).
 
         Groups that start together collide, those that lose come later the next time, and then meet no more than by
         chance.
@@ -244,7 +243,7 @@ def _met(classes: Classes, taken: F, busy: F, turns: NDArray[np.bool_]) -> F:
 
     Not even there where all accelerators do the same at a time.
     """
-    inside = np.minimum(classes.hidden, np.divide(classes.beside, busy, out=np.ones_like(busy), where=busy > 0))
+    inside = np.minimum(classes.hidden, np.divide(classes.contended, busy, out=np.ones_like(busy), where=busy > 0))
     together = np.minimum(inside[:, :, None], inside[:, None, :])
     others = np.einsum("dkt,dck->dct", taken, together * ~turns)
     met: F = others + np.where(classes.lockstep[:, None, None], 0.0, np.einsum("dkt,ck->dct", taken, turns) - taken)

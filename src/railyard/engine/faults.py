@@ -46,7 +46,7 @@ class Outage:
 
     @property
     def times(self) -> set[int]:
-        """When something changes."""
+        """Times at which something changes."""
         return {time for time in (self.begin_ps, self.end_ps, self.withdrawn_ps, self.restored_ps) if time is not None}
 
     def is_dead(self, at_ps: int) -> bool:
@@ -120,7 +120,7 @@ class FaultColumns:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> FaultColumns:
-        """From rows."""
+        """Builds the changes from rows."""
         at, kind, target, value, origin = zip(*rows, strict=True) if rows else ((),) * 5
         return cls(
             np.array(at, np.int64),
@@ -174,7 +174,7 @@ def effects_of(faults: Sequence[Fault], places: Places) -> list[tuple[int, Effec
 
 
 def slowed(cluster: Cluster, effects: Iterable[tuple[int, Effect]]) -> Cluster:
-    """The cluster with the rates that slow links have for good, on which communications are lowered.
+    """The cluster at the rates that slow links have permanently, on which communications are lowered.
 
     A ring hides latencies behind its slowest edge, whether flows collide there or the link is slow. The core changes
     the rates of the cluster as it is.

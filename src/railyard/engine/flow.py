@@ -3,7 +3,7 @@
 The same jobs on networks without limit: what the network tax compares a run with.
 
 A scale-out network without limit has NICs and switches of `UNLIMITED` times their rate, no latency, no faults and no
-other traffic, and the library's step through a NIC takes no time. Communications are lowered anew, so that the library
+other traffic, and the library's step through a NIC takes no time. Communications are lowered again, so that the library
 chooses for that network. What still uses a scale-up link takes the time that it needs there; what uses none takes none.
 Where all networks are without limit, no communication between accelerators takes any time. Storage, memory pools,
 computations with their jitter, slow and late ranks stay as they are.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FLOW = FluidEngine(
     name="flow",
-    summary="Weighted max-min fair rates over all links, found anew whenever a communication starts or ends.",
+    summary="Weighted max-min fair rates over all links, solved again whenever a communication starts or ends.",
     contention=True,
     left_out=(
         "packets and queues: rates change at once, there is no loss, no pause and no queueing delay",

@@ -89,7 +89,7 @@ WORDS = {
     "background": "background traffic",
     "incast": "an incast",
     "oversubscription": "oversubscribed links between switches",
-    "distance": "sites far apart",
+    "distance": "long distances between sites",
 }
 
 OVER = 1.1

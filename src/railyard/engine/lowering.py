@@ -1,4 +1,4 @@
-"""From the symbolic communications of a graph to fluid entities: each different request once."""
+"""Lowers the symbolic communications of a graph to fluid entities: each different request once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def core_of(entities: Entities) -> _core.Entities:
 
 
 YIELDING = 1e-4
-"""Weight of copies of state beside other traffic: they take what it leaves, as a sender that fills gaps does."""
+"""Weight of copies of state against other traffic: they take the rate that it leaves."""
 
 _WORDS = ("algorithm", "protocol")
 

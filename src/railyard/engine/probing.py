@@ -112,7 +112,7 @@ def _prints(entities: Entities) -> NDArray[np.uint64]:
 
 PS_PER_S = 1e12
 EVEN = 0.999
-"""Of the rate of the fastest member of a bundle: others above it are as fast."""
+"""Share of the rate of the fastest member of a bundle from which others are as fast."""
 
 
 def chosen(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
@@ -188,7 +188,7 @@ def series(result: _core.Result, probes: Probes, links: LinkTable) -> dict[str, 
 
 
 FULL = 255
-"""Of a load in a byte: all that a link can carry."""
+"""Load of a full link, in a byte."""
 
 
 def in_bytes(utilization: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -43,7 +43,7 @@ class ClientTree:
 def finish_s(
     start_s: Floats, size_bits: Floats, own_bps: Floats, tree: ClientTree, stop_s: Floats | None = None
 ) -> Floats:
-    """When each transfer ends; inf where it is given up before.
+    """End of each transfer; inf where it is given up before.
 
     Between two starts or ends rates are constant: the least of a transfer's limit and the levels of the links on its
     way. Where all limits together fit every link, nobody is slowed and the answer is immediate.
@@ -70,10 +70,10 @@ class Cohort:
 
     Attributes:
         delay_s: Until a participant hears that it is selected.
-        down_lag_s: What a download takes besides its bits: setup, slow start, propagation.
+        down_lag_s: What a download takes in addition to its bits: setup, slow start, propagation.
         compute_s: Local work.
         crossing_s: Activations and gradients over a cut during that work; 0 without.
-        up_lag_s: What an upload takes besides its bits.
+        up_lag_s: The same for an upload.
         before_s: float64[stages, participants], each stage before the download.
         after_s: float64[stages, participants], each stage behind the upload.
         leave_s: When each goes, seconds from its selection; inf: never.
@@ -102,7 +102,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class RoundEnd:
-    """When a round ends.
+    """End of a round.
 
     Attributes:
         goal: Updates that are waited for.
@@ -170,7 +170,7 @@ def close(cohort: Cohort, rule: RoundEnd) -> Closed:
 
 
 def _finish_s(cohort: Cohort, start_s: Floats, bits: Floats, bps: Floats, tree: ClientTree | None) -> Floats:
-    """When the bits are through; who goes before takes nothing from the others any more."""
+    """Ends of transfers; those that leave early take nothing from the others any more."""
     if tree is None:
         return start_s + bits / bps
     return finish_s(start_s, bits, bps, tree, cohort.leave_s)
@@ -208,7 +208,7 @@ def _barriers(stages_s: Floats, leave_s: Floats, needed: int, from_s: float) -> 
 
 
 def _end(finish: Floats, leave_s: Floats, rule: RoundEnd) -> tuple[float, bool, NDArray[np.bool_]]:
-    """When updates are no longer waited for, whether the deadline said so, and whose update counts."""
+    """The end of the wait for updates, whether the deadline set it, and the clients whose update counts."""
     known = np.sort(finish[np.isfinite(finish)])
     if len(known) >= rule.goal:
         end = float(known[rule.goal - 1])
@@ -226,7 +226,7 @@ def _end(finish: Floats, leave_s: Floats, rule: RoundEnd) -> tuple[float, bool, 
 
 
 def _critical(finish: Floats, used: NDArray[np.bool_], end_s: float) -> int:
-    """Whose update ended the round; -1 where none did."""
+    """The client whose update ended the round; -1 if none did."""
     if not used.any() or float(finish[used].max()) < end_s:
         return -1
     return int(np.flatnonzero(used)[np.argmax(finish[used])])

@@ -1,9 +1,9 @@
 """A network folded by symmetry to a few numbers a tier: what of a ring, an exchange or a send crosses it, how hashed.
 
 A *unit* of a tier is what its links join: a leaf with its NICs for the links from leafs to spines, a pod for those to
-cores. Which share of the messages of a group leaves its unit depends on how many scale-up domains the group spans, how
-far apart they are in rank order and where servers stand; it is counted on the cluster itself, for the sizes that divide
-its domains.
+cores. Which share of the messages of a group leaves its unit depends on how many scale-up domains the group spans, on
+the distance between them in rank order and on where servers are; it is counted on the cluster itself, for the sizes
+that divide its domains.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _AS_FULL = 0.95
 """A unit is as full as the fullest from this share of its load on: the others are seldom the ones that all wait for."""
 
 _EVERY_UNIT = 1.0
-"""Of sends each unit is the fullest at some stage."""
+"""Share of units that are as full as the fullest, of sends: each is the fullest at some stage."""
 
 PATTERNS = ("ring", "exchange", "send", "pat")
 _ALGORITHMS = ("ring", "pairwise", "transfer", "pat")
-"""Whose connections each pattern has."""
+"""Algorithms whose connections each pattern has."""
 
 Pattern = Literal["ring", "exchange", "send", "pat"]
 
@@ -60,8 +60,8 @@ class Tiers:
         crossing: float64[t, 3, 4, k, k]: the share of what NICs send to other domains that leaves their unit, on
             average; the same out of the fullest unit, which may have more NICs than the mean one, as a share of what a
             mean one's NICs send; and the share of units that are as full as it. By pattern, for groups of
-            `sizes[second]` domains that are `sizes[first]` domains apart. Of sends the second is that of one stage at
-            a time.
+            `sizes[second]` domains at a distance of `sizes[first]` domains. Of sends the second is that of one stage
+            at a time.
     """
 
     names: tuple[str, ...]
@@ -187,7 +187,7 @@ def _joined(
 
 
 def _sizes(domains: int) -> list[int]:
-    """Divisors, of very many some that are evenly apart in logarithms."""
+    """Divisors; of very many, some that are evenly spaced in logarithms."""
     found = [each for each in range(1, domains + 1) if domains % each == 0] or [1]
     if len(found) <= _SIZES:
         return found
@@ -212,7 +212,7 @@ def _crossings(units: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> F:
 
 
 def _shares(unit: NDArray[np.int64], hop: int, wide: int) -> F:
-    """float64[3, 4], of groups of `wide` domains that are `hop` apart, placed next to one another."""
+    """float64[3, 4], of groups of `wide` domains at a distance of `hop`, placed next to one another."""
     if wide == 1:
         return np.zeros((3, len(PATTERNS)))
     blocks = len(unit) // (hop * wide)

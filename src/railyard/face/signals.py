@@ -28,7 +28,7 @@ LEAST_BYTES = 1_100_000_000
 arenas that threads of libraries reserve and never touch)."""
 
 SIGNS = ("failed to spawn thread", "can't start new thread", "not enough memory", "Cannot allocate memory")
-"""What libraries say that get no memory and raise errors of their own."""
+"""Messages of libraries that get no memory and raise errors of their own."""
 
 WORDS = "the memory ran out"
 HINT = "let it have more (`ulimit -v`, a container's limit), or ask for less: fewer accelerators, requests or variants"

@@ -36,7 +36,7 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """Of its values, from the end of the name; empty for counts and indices."""
+        """Unit of its values, from the end of the name; empty for counts and indices."""
         word = self.name.rpartition("_")[2]
         return {"ps": "ps", "s": "s", "bytes": "bytes", "bps": "bit/s", "j": "J", "tokens": "tokens"}.get(word, "")
 
@@ -75,10 +75,10 @@ CORE = _columns(
     Column("end_ps", "int64", "When it ended.", moment=True),
     Column("size_bytes", "int64", "Bytes that it moved; 0 where it moved none or nobody counted."),
 )
-"""What every record has."""
+"""Columns of every record."""
 
 ROWS: Registry[str] = Registry("kind of row")
-"""What a row of a record can be, and whose row it is."""
+"""Meanings of the rows of a record, with their owners."""
 
 ROWS.add("tasks", "a task of a graph; who: its rank, or the communicator of a collective")
 ROWS.add("requests", "a request; who: the replica that computed its prompt, -1 for none")
@@ -116,7 +116,7 @@ for _column in (
     Column("finish_ps", "int64", "When its sender had the last acknowledgement: `end_ps`.", moment=True),
     Column("fct_ps", "int64", "Flow completion time, from its start to the last acknowledgement.", moment=True),
     Column("receiver_finish_ps", "int64", "When its receiver had the last byte of a flow.", moment=True),
-    Column("paused_ps", "int64", "How long packets of a flow stood behind egresses that were told to pause, summed."),
+    Column("paused_ps", "int64", "How long packets of a flow waited at paused egresses, summed."),
     Column("victim_ps", "int64", "How much of that for the sake of a queue that they did not go to."),
     Column("victim_of", "int32", "Whose queue, a link, that mostly was."),
     Column("decode_replica", "int32", "Replica that decoded a request."),
@@ -162,7 +162,7 @@ TABLES.add(
             Column(
                 "full_ps", "int64", "How long it carried all that it can: its egress marks packets or lets them wait."
             ),
-            Column("paused_ps", "int64", "How long its egress was told to pause, any class."),
+            Column("paused_ps", "int64", "How long its egress was paused, any class."),
             Column("longest_pause_ps", "int64", "The longest of those times."),
             Column("pauses", "int32", "How often."),
             Column(

@@ -46,7 +46,7 @@ class GroupsAbout(BaseModel):
 
 
 class GraphAbout(BaseModel):
-    """Of a task graph, as `task_graph.TaskGraph` says."""
+    """Metadata of a task graph, see `task_graph.TaskGraph`."""
 
     model_config = ConfigDict(strict=True)
 
@@ -67,7 +67,7 @@ _SHAPES: dict[str, Any] = {
     "parts": _Names,
     "meta": dict[str, JsonValue],
 }
-"""Of each entry that is JSON. Side tables and parts lie in files of their names."""
+"""Types of the JSON entries. Side tables and parts are in files of their names."""
 
 
 def entry(metadata: Mapping[str, str], key: str, path: Path) -> Any:
@@ -204,7 +204,7 @@ def is_record(path: Path) -> bool:
 
 
 def file_of(path: Path, name: str) -> Path:
-    """Where a side table or a part of the record at `path` lies: `timeline.links.parquet` of `timeline.parquet`."""
+    """File of a side table or a part of the record at `path`: `timeline.links.parquet` of `timeline.parquet`."""
     return path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 

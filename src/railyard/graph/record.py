@@ -138,7 +138,7 @@ class Record:
         meta: dict[str, object] | None = None,
         jobs: tuple[Job, ...] = (),
     ) -> Record:
-        """When the tasks of a graph ran, a row a task.
+        """Record of the times of a graph's tasks, a row a task.
 
         Args:
             graph: The tasks.
@@ -216,13 +216,13 @@ class Record:
 
     @property
     def origin(self) -> str:
-        """Where it comes from, in words."""
+        """Origin of the record, in words."""
         engine = self.meta.get("engine")
         return "of a measured cluster" if engine is None else f"of the engine `{engine}`"
 
     @property
     def makespan_ps(self) -> int:
-        """From time zero to the end of the last row."""
+        """Time from zero to the end of the last row."""
         return int(self.end_ps.max()) if self.end_ps.size else 0
 
     @property

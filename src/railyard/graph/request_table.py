@@ -81,7 +81,7 @@ class RequestTable:
 
     @property
     def duration_s(self) -> float:
-        """From the first arrival to the last."""
+        """Time from the first arrival to the last."""
         return int(self.arrival_ps[-1] - self.arrival_ps[0]) / PS_PER_S if len(self) else 0.0
 
     @property

@@ -55,7 +55,7 @@ class Strips:
 
     @property
     def last_ps(self) -> int:
-        """When the last slice ends."""
+        """End of the last slice."""
         return int(self.end_ps.max()) if len(self.end_ps) else 0
 
     def window(

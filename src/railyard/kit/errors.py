@@ -31,7 +31,7 @@ _LONGEST = 90
 # Letters of what was found that an error shows: a cell may hold a whole file.
 _LONGEST_FOUND = 400
 _MOST_SHOWN_BYTES = 256 << 20
-"""Of a file of which a source line is shown; of larger ones its number alone."""
+"""Largest file of which a source line is shown; of larger ones only its number."""
 
 
 class RailyardError(Exception):
@@ -175,7 +175,7 @@ def abridged(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def causes(rows: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Of what Pydantic found, without lists that are too short only because their wrong items were not counted."""
+    """Pydantic's errors, without lists that are too short only because their wrong items were not counted."""
     inner = {row["loc"][:length] for row in rows for length in range(len(row["loc"]))}
     return [row for row in rows if row["type"] != "too_short" or row["loc"] not in inner]
 

@@ -75,10 +75,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What a system says where nothing more fits: a full disk, a user's share of it, a file as large as it may be."""
 
 MOST_BYTES = 256 << 20
-"""Of a file that is read at once."""
+"""Largest file that is read at once."""
 
 MOST_STREAMED = 64 << 30
-"""Of a file that is read piece by piece."""
+"""Largest file that is read piece by piece."""
 
 _KINDS = (
     (stat.S_ISFIFO, "a named pipe"),

@@ -165,7 +165,7 @@ def _carry(source: Path, target: Path) -> None:
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _SHOWN = 60
 _BARE = "|"
-"""Between cells that are never quoted: so Slurm writes them."""
+"""Dialect of cells that are never quoted, as Slurm writes them."""
 
 
 class TableRow(dict[str, str]):
@@ -211,7 +211,7 @@ class TableRow(dict[str, str]):
         """
         value = finite(self[column])
         if value is None:
-            allowed = "digits, perhaps with a point and an exponent; units stand in the column's name"
+            allowed = "digits, perhaps with a point and an exponent; the unit is in the column's name"
             raise self.wrong(column, "expected a number", allowed=allowed)
         if not low <= value <= high:
             raise self.wrong(column, "the number is out of range", allowed=_range(low, high))
@@ -448,7 +448,7 @@ def finite(text: str) -> float | None:
 
 
 def _spans(text: str, delimiter: str) -> list[int]:
-    """Where each cell begins; between quotes a delimiter parts nothing."""
+    """Start and end of each cell; delimiters between quotes do not count."""
     starts, quoted, begins = [0], False, True
     for at, letter in enumerate(text):
         if letter == '"' and delimiter != _BARE and (quoted or begins):

@@ -326,7 +326,7 @@ def _used_tiers(cluster: Cluster, record: Record) -> list[str]:
 
 
 UNSEARCHED = Bottleneck("not searched", "", headline="What would help most is searched when the scenario is run.")
-"""For a rough answer."""
+"""Bottleneck of a rough answer."""
 
 
 def find(

@@ -1,4 +1,4 @@
-"""From one step to the whole job: checkpoints, failures, restarts, goodput.
+"""Scales one step to the whole job: checkpoints, failures, restarts, goodput.
 
 With exponentially distributed interruptions of mean time M, restarts of R, a checkpoint stall of d after every t of
 work, work T is done after (Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS

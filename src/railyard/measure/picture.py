@@ -173,7 +173,7 @@ class Drawing:
         return np.maximum.reduceat(sorted_load, first, axis=-1) if len(pairs) else sorted_load
 
     def place(self, links: NDArray[np.int64], nodes: NDArray[np.int64]) -> PicturePlace:
-        """Where some links and nodes are drawn; adjacent nodes are connected by their edge."""
+        """Position of some links and nodes in the drawing; adjacent nodes are connected by their edge."""
         drawn, edge, pairs, _ = self._drawn
         number = np.cumsum(drawn) - 1
         edges = set(edge[number[links[drawn[links]]]].tolist())
@@ -186,7 +186,7 @@ class Drawing:
 
 
 def drawing_of(cluster: Cluster) -> Drawing:
-    """Of a cluster's back-end: nodes and links have the numbers of its network."""
+    """Drawing of a cluster's back-end: nodes and links have the numbers of its network."""
     network = cluster.back_end
     row_of, box_of, tiers = _places(cluster, network)
     ends = np.stack([network.wiring.source, network.wiring.target]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which variant of a comparison is best, and which are tied with it.
+"""The best variant of a comparison, and those tied with it.
 
 Two predictions share what they take from the same constants, and that part of their error cancels. What is left
 depends on how they differ:
@@ -254,7 +254,7 @@ def _row(variant: ComparedVariant, by: Figure) -> ErrorRow | None:
 
 
 def _seeds(one: ComparedVariant, other: ComparedVariant) -> float:
-    """Of the mean over the draws of each, as a share of the step."""
+    """Uncertainty of the ratio of the two means over draws, as a share of the step."""
     return EIGHT_OF_TEN * math.hypot(_standard_error(one), _standard_error(other))
 
 

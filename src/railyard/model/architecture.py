@@ -82,13 +82,13 @@ def busiest(experts: F, topk: F, tokens: F, ranks: F) -> F:
 
 
 def places_visited(places: F, topk: F) -> F:
-    """To how many places a token goes, mean, when each of its experts lies at any of them: p (1 - (1 - 1/p)^k)."""
+    """Mean number of places that a token visits when each expert lies at any of them: p (1 - (1 - 1/p)^k)."""
     visited: F = places * (1.0 - (1.0 - 1.0 / places) ** topk)
     return visited
 
 
 def groups_visited(model: Model, groups: int) -> float:
-    """To how many of so many groups of ranks, each with its part of the experts, a token goes; mean of all layers.
+    """Mean number of groups of ranks, each with its part of the experts, that a token visits; mean of all layers.
 
     Its k experts are drawn without repetition from E, of which each group has E / groups: a group is left out with
     probability C(E - E/groups, k) / C(E, k). In dense layers a token has one group.
@@ -301,7 +301,7 @@ def mean(kinds: Iterable[Kind], value: Callable[[Kind], float], weight: Callable
 
 
 def _attention(model: Model) -> dict[str, float]:
-    """Of the mean layer with attention; cached elements are of the mean layer of the model."""
+    """Attention of the mean layer with attention; cached elements are of the mean layer of the model."""
     latent = model.mla
     row = {name: float(getattr(latent, name)) if latent else 0.0 for name in _LATENT}
     attending = [kind for kind in model.kinds if kind.heads]
@@ -337,7 +337,7 @@ def _windows(attending: Sequence[Kind]) -> dict[str, float]:
 
 
 def _layers(model: Model) -> dict[str, float]:
-    """Which parts the layers have, as shares of them, and the recurrence of the mean layer."""
+    """Parts of the layers, as shares of them, and the recurrence of the mean layer."""
     kinds, recurrent = model.kinds, model.recurrent
     without = [kind for kind in kinds if kind.feed != "experts"]
     recurring = mean(kinds, lambda kind: float(kind.mixer == "recurrent")) if recurrent else 0.0

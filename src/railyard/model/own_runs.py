@@ -42,7 +42,7 @@ class Scatter:
     run: float
 
     def covariance(self, one: F, other: F) -> F:
-        """Of what runs share, [one, other].
+        """Covariance by what runs share, [one, other].
 
         Args:
             one: Places of runs, [one, trait].

@@ -151,7 +151,7 @@ def test_one_behind_its_like_fails_within_the_band(tests, members):
     change = {("node03-all_reduce", 1 << 28): 0.94, ("node04-all_reduce", 1 << 28): 0.96}
     found = judged(tests, as_expected(tests, lambda test, mark: change.get((test.name, mark.size_bytes), 1.0)), members)
     failed = [one for one in found if one.verdict == "failed"]
-    assert [(one.test.name, one.why) for one in failed] == [("node03-all_reduce", "6% behind the median of its like")]
+    assert [(one.test.name, one.why) for one in failed] == [("node03-all_reduce", "6% below the median of its kind")]
 
 
 def test_what_all_alike_lack_is_no_part(tests, members):

@@ -122,7 +122,7 @@ def test_a_tail_that_leads_into_a_circle_is_no_part_of_it():
 def test_a_leaf_spine_has_waits_up_and_down_and_no_circle():
     """Four leaves of 64 uplinks over two spines: 256 links up, each with 32 down to each of three other leaves."""
     (found,) = judged("no PFC deadlock", accelerators=256)
-    assert found == AssertionOutcome("24,576 waits of links for links, none in a circle", holds=True)
+    assert found == AssertionOutcome("24,576 waits of links for links, no cycle", holds=True)
 
 
 def test_deadlock_is_refused_where_it_cannot_be_told():
@@ -133,7 +133,7 @@ def test_deadlock_is_refused_where_it_cannot_be_told():
         judged("no PFC deadlock", topology="torus")
 
 
-TH5 = "figures of Tomahawk 5 are not public: Spectrum-4 stands in"
+TH5 = "figures of Tomahawk 5 are not public: those of Spectrum-4 are used"
 
 
 def test_headroom_is_what_the_configuration_holds_of_every_port():

@@ -277,7 +277,7 @@ ROWS = [
     ("device,mac\nbe-leaf0,01:11:22:33:44:55\n", "of a group"),
     ("device,mac\nbe-leaf0,00:11:22:33:44:55\nbe-leaf0,00:11:22:33:44:56\n", "two rows"),
     ("device,mac\nbe-leaf0,0011.2233.4455\nbe-leaf1,00:11:22:33:44:55\n", "the same mac"),
-    ("device,serial\nbe-leaf0,XABC1\nbe-leaf1,ABC1\n", "cannot be told apart"),
+    ("device,serial\nbe-leaf0,XABC1\nbe-leaf1,ABC1\n", "so they are ambiguous"),
     ("device,serial\nbe-leaf0,A'B1C\n", "no serial number"),
     ("device,serial\nbe-leaf0,ABC1,more\n", "as many cells as the heading"),
     ("device,device\n", "two columns are called `device`"),

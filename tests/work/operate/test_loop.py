@@ -323,7 +323,7 @@ def test_a_table_of_ones_own(tmp_path):
         ("submit_s,duration_s,accelerators\n0,1e300,8\n", 2, "a time is a number from 0 on"),
         ("submit_s,duration_s,accelerators,limit_s\n0,5,8,1e300\n", 2, "a limit is a number of seconds"),
         ("submit_s,duration_s,accelerators\n0,5,33\n", 2, "larger than the cluster"),
-        ("job,submit_s,duration_s,accelerators,after\na,0,5,1,b\nb,0,5,1,a\n", 2, "go in a circle: `a` waits for `b`"),
+        ("job,submit_s,duration_s,accelerators,after\na,0,5,1,b\nb,0,5,1,a\n", 2, "form a cycle: `a` waits for `b`"),
         ("job,submit_s,duration_s,accelerators,after\nab,0,5,1,\nb,0,5,1,aa\n", 3, "waits for `aa`"),
         ("job,submit_s,duration_s,accelerators\na,0,5,1\na,0,5,1\n", 3, "two jobs are called `a`"),
         ("timestamp,duration,num_gpus,cluster\n2017-13-01,5,1,a\n", 2, "expected a date"),

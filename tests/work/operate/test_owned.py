@@ -323,7 +323,7 @@ def test_more_than_replicas_can_answer_has_no_latency(tmp_path):
 
 def test_services_and_draws_stand_in_the_result(tmp_path):
     found = operate(draft(tmp_path, failures={"profile": "llama3", "scale": 100.0}, draws=3, until="1 d")).result
-    (one,) = found.operated
+    (one,) = found.variants
     assert result_from(found.text()) == found
     draws = one.operate.draws
     assert [row.seed for row in draws.by_draw] == [0, 1, 2]
@@ -351,7 +351,7 @@ def test_what_hangs_on_chance_is_called_a_tie(tmp_path):
     assert "tied over the draws of failures" in why(tied)
     sure = operate(from_values(values), ["workload.operate.failures.scale=20,5000"]).result
     assert "tied" not in why(sure)
-    few, many = (one.operate for one in sure.operated)
+    few, many = (one.operate for one in sure.variants)
     apart = {part.name: 100 * (many.share(part.name) - part.share) for part in few.time[1:]}
     worst = max(apart, key=apart.get)
     assert why(sure).endswith(f"where {worst} takes {apart[worst]:.1f} points more of all GPU time")

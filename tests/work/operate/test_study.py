@@ -42,8 +42,8 @@ def scenario(seed=0, **section):
 
 def test_figures_add_up_and_compare():
     found = operate(scenario(failures={"profile": "llama3", "scale": 200.0}), ["backfill=none,easy"]).result
-    assert [one.name for one in found.operated] == ["backfill none", "backfill easy"]
-    for one in (variant.operate for variant in found.operated):
+    assert [one.name for one in found.variants] == ["backfill none", "backfill easy"]
+    for one in (variant.operate for variant in found.variants):
         assert sum(part.share for part in one.time) == pytest.approx(1.0)
         assert one.goodput == one.share("work")
         assert one.failures.faults == sum(row.faults for row in one.failures.by_mode) > 10
@@ -60,7 +60,7 @@ def test_figures_add_up_and_compare():
         assert hours[0] == pytest.approx(one.utilization * window_h * 3600 + hours[1])
         assert one.whole.end_s == one.span_s == one.drain.end_s
         assert one.usd.total.typical == pytest.approx(one.usd.per_h.typical * window_h)
-    none, easy = (variant.operate for variant in found.operated)
+    none, easy = (variant.operate for variant in found.variants)
     assert easy.queue_s.mean < none.queue_s.mean
     assert result_from(found.text()) == found
 
@@ -94,7 +94,7 @@ def test_states_of_other_runs_are_left_alone_and_broken_ones_refused(tmp_path):
     assert not saving.load(other, tmp_path / "state.npz")
     text = (tmp_path / "state.npz").read_bytes()
     (tmp_path / "state.npz").write_bytes(text[: len(text) // 2])
-    with pytest.raises(InputError, match="remove it to begin anew"):
+    with pytest.raises(InputError, match="remove it to start over"):
         saving.load(other, tmp_path / "state.npz")
 
 
@@ -183,7 +183,7 @@ def test_policies_that_pass_over_what_is_asked_are_refused(tmp_path):
 
 def test_a_queue_that_grows_is_said():
     found = operate(scenario(jobs={"synthetic": {**DRAWN, "load": 1.7}})).result
-    assert "1.70 times" in found.operated[0].warnings[0]
+    assert "1.70 times" in found.variants[0].warnings[0]
 
 
 def test_a_queue_that_never_drains_is_said(tmp_path):
@@ -199,8 +199,8 @@ def test_a_queue_that_never_drains_is_said(tmp_path):
     section = {"jobs": str(file), "placement": "slurm-tree", "recovery": {"spares": 1}, "draws": 1}
     section["failures"] = {"profile": "llama3", "scale": 8.0}
     found = operate(from_values({"name": "stuck", "cluster": cluster, "workload": {"operate": section}})).result
-    assert found.operated[0].warnings == ("the queue never drains: job `wide` waits for ever",)
-    assert (found.operated[0].operate.jobs.done, found.operated[0].operate.jobs.stuck) == (2, 1)
+    assert found.variants[0].warnings == ("the queue never drains: job `wide` waits forever",)
+    assert (found.variants[0].operate.jobs.done, found.variants[0].operate.jobs.stuck) == (2, 1)
 
 
 def test_command_line(tmp_path, capsys):

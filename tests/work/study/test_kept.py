@@ -93,7 +93,7 @@ def test_the_command_line_names_what_is_wrong(folder, capsys, tmp_path):
         (one, one): "this run stands twice",
         (one, str(tmp_path)): "this folder holds no run",
         (one, "examples/first.yaml"): "this is a scenario among runs",
-        (one, str(runs(folder, "small")[0]), "--vary", "fabric=roce"): "--vary: runs that were kept cannot be changed",
+        (one, str(runs(folder, "small")[0]), "--vary", "fabric=roce"): "--vary: a stored run cannot be changed",
     }
     for arguments, wrong in cases.items():
         assert guard.run(["compare", *arguments, "--out", str(tmp_path / "out")]) == 2

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 BURN_HOURS = 72
-"""Of burn-in: sites report 72 to 168 hours."""
+"""Hours of burn-in: sites report 72 to 168."""
 
 SECONDS = 10
-"""Of one ib_write_bw."""
+"""Seconds of one ib_write_bw."""
 
 FIRST_PORT = 18515
 """TCP port at which ib_write_bw's two ends meet where nobody says otherwise; the NIC's number is added."""
@@ -265,7 +265,7 @@ def page(tests: Sequence[Test], title: str) -> str:
 <h2>Collectives: busbw in GB/s, expected (least to most that passes)</h2>
 <table><tr>{head}</tr>{rows}</table>
 <p>Of groups that are alike the first is shown. Bounds are those within which eight of ten logs lay of systems that the
-model had not seen; tests that are alike are compared with each other besides.</p>
+model had not seen; similar tests are also compared with each other.</p>
 </html>
 """
 

@@ -110,11 +110,11 @@ class JudgedTest:
 
     @property
     def name(self) -> str:
-        """Of the test, with its size where it has several."""
+        """Name of the test, with its size if it has several."""
         return f"{self.test.name} at {size_words(self.mark.size_bytes)}" if self.mark.size_bytes else self.test.name
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The marks as JSON values."""
         return {
             "test": self.test.name,
             "scope": self.test.scope,
@@ -147,7 +147,7 @@ def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[
 
 
 def _medians(tests: Sequence[Test], results: Results) -> dict[tuple[object, ...], float]:
-    """Of tests alike in scope, method, collective, size of the group and message."""
+    """Medians of tests of the same scope, method, collective, group size and message size."""
     alike: dict[tuple[object, ...], list[float]] = {}
     for test in tests:
         for mark in test.marks:
@@ -201,7 +201,7 @@ def _wrong(test: Test, mark: ExpectedValue, results: Results, value: float, usua
     if value < mark.low * (1 - 1e-9):
         return f"{1 - value / mark.expected:.0%} below what the model expects"
     if usual is not None and value < usual * (1 - BEHIND):
-        return f"{1 - value / usual:.0%} behind the median of its like"
+        return f"{1 - value / usual:.0%} below the median of its kind"
     return ""
 
 

@@ -69,7 +69,7 @@ interleaved, which are 2 at 200 and 400 Gb/s and 4 at 800 ("FEC FLR support in S
 logic ad hoc, opsasnick_3df_logic_220630a)."""
 
 SHORT_BITS, LONG_BITS = 5280, 5440
-"""With what RS(528,514) and RS(544,514) add."""
+"""Bits that RS(528,514) and RS(544,514) add."""
 
 LIMITS = {
     25_000_000_000: Limit(5e-5, 6.2e-10, 1, SHORT_BITS, "112.1.1, 25GBASE-SR with RS(528,514)"),
@@ -79,7 +79,7 @@ LIMITS = {
     400_000_000_000: Limit(2.4e-4, 1.7e-12, 2, LONG_BITS, "124.1.1, 400GBASE-DR4"),
     800_000_000_000: Limit(2.4e-4, 1.7e-12, 4, LONG_BITS, "124.1.1 as of 802.3df, 800GBASE-DR8"),
 }
-"""By rate, bit/s. 100 Gb/s is taken for four lanes of 25; one or two PAM4 lanes may have 2.4e-4."""
+"""Limits by rate, bit/s. 100 Gb/s is taken for four lanes of 25; one or two PAM4 lanes may have 2.4e-4."""
 
 INFINIBAND = 1e-12
 """Bit errors a bit that InfiniBand allows a link (IBTA, volume 2; NVIDIA, DGX SuperPOD cabling guide, "Bit Error
@@ -89,7 +89,7 @@ SURE = 3.0
 """Errors that the limit would have made: where none was seen, the limit holds with 95 % (1 - e^-3)."""
 
 CODEWORD_BITS = 5140
-"""Of data in a codeword of either Reed-Solomon code; 256 bits of blocks are 257 there (802.3 clauses 91, 119)."""
+"""Data bits in a codeword of either Reed-Solomon code; 256 bits of blocks are 257 there (802.3 clauses 91, 119)."""
 
 _Z = 1.6449
 _EXACT = 60
@@ -163,7 +163,7 @@ MOST_PAIRS = 1 << 22
 """Pairs of ranks up to which an all-to-all is tested: 2,048 ranks. Larger ones open more queue pairs than NICs keep."""
 
 WRITE_BYTES = 8 << 20
-"""Of ib_write_bw: large enough that nothing but the link sets the rate."""
+"""Message size of ib_write_bw: large enough that only the link sets the rate."""
 
 WRITE_LEAST = 0.98
 """Of a link's payload rate. Logs have 0.997 to 1.001 of it (HDR 200, EFA 200), OCI's own floor for 400 Gb/s ports is
@@ -248,7 +248,7 @@ def _burns(plan: CablingPlan) -> Iterator[Test]:
 
 
 def labelled(plan: CablingPlan) -> dict[int, str]:
-    """By row, in pull order; links that share a cable are counted behind its label."""
+    """Labels by row, in pull order; links that share a cable are counted behind its label."""
     seen: Counter[str] = Counter()
     out = {}
     for row in plan.order.argsort().tolist():

@@ -101,7 +101,7 @@ def averages(text: str, name: str) -> dict[int, float]:
 
 
 START = "counters-"
-"""Of the names of files; then the switch, where one file is of one."""
+"""Start of file names; the switch follows if a file is about one."""
 
 _SECONDS = re.compile(r"^# seconds (\d{1,9})[ \t]*$", re.MULTILINE)
 _ETHTOOL = re.compile(r"^FEC parameters for (\S+):", re.MULTILINE)
@@ -193,7 +193,7 @@ def _ports(text: str, device: str) -> Ports:
 
 
 def _counters_table(text: str, device: str) -> Ports:
-    """Of SONiC's fec-stats; cells that say N/A are left out."""
+    """Reads a table of SONiC's fec-stats; cells that say N/A are left out."""
     out: Ports = {}
     heads: list[str] = []
     for line in text.splitlines():

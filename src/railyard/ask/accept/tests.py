@@ -143,7 +143,6 @@ PRE_FEC, LOST, SYMBOLS = "pre-FEC BER", "codewords lost", "symbol errors a bit"
 """Units of counters: ratios, as many of one kind a bit or a codeword."""
 
 FILE = "tests.csv"
-"""Of a plan's folder."""
 
 _HEADS = (
     *("test", "scope", "method", "collective", "servers", "ranks", "size_bytes"),

@@ -127,7 +127,7 @@ def every_port(used: Iterable[str], count: int = 0) -> list[str]:
 
 
 def _steps(column: list[int]) -> list[int]:
-    """From the first to the last, in the steps in which they are counted."""
+    """Positions from the first to the last, in the steps in which they are counted."""
     step = gcd(*(b - a for a, b in pairwise(column))) if len(column) > 1 else 1
     return list(range(column[0], column[-1] + 1, step))
 
@@ -336,7 +336,7 @@ def _below(found: NetworkTable, design: InferredDesign, number: int) -> list[Abs
 
 
 def _rails(groups: Sequence[HostGroup]) -> list[int]:
-    """Of each rail that all hosts of a group lack, how many they are: all others of their parts are there.
+    """Sizes of the groups whose hosts all lack one rail and have all other parts.
 
     What hosts have is known from a group that has one part more, from a number that their parts leave out, or from
     being one short of a power of two.

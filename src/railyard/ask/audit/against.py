@@ -28,7 +28,7 @@ PATH_MTU = (256, 512, 1024, 2048, 4096)
 """Payloads of a packet that InfiniBand and RoCE know."""
 
 ROCE_HEADERS = 96
-"""Of an interface's frames, what is kept for headers when RoCE's payload is chosen (Linux, ib_addr.h: iboe_get_mtu)."""
+"""Bytes of an interface's frames kept for headers when RoCE's payload is chosen (Linux, ib_addr.h: iboe_get_mtu)."""
 
 WIRE_HEADER = 82
 """Bytes around a payload on the wire: the fabric `roce`'s."""
@@ -181,7 +181,7 @@ class _Comparison:
         return PlanDifference(finding, (), slow, (), away)
 
     def _moved(self, number: int) -> MovedCable | None:
-        """Where a wrong cable of a host is; None where it is no host's, or its switch is not in the plan."""
+        """Place of a wrong cable of a host; None if it is no host's, or its switch is not in the plan."""
         for one, other in (self.found.named_ends[number], self.found.named_ends[number][::-1]):
             cable = self.plan.cable_at.get(one)
             if cable is not None and self.known[one[0]] == "host" and self.known.get(other[0]) == "switch":

@@ -246,7 +246,7 @@ def _belongs(mine: set[int], theirs: set[int]) -> bool:
 
 
 def _meant(there: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """As many cables in each pair, unless rows or columns have a number of their own that explains much more.
+    """The expected cables of each pair: equal, unless rows or columns with a number of their own explain much more.
 
     Returns:
         int64[lows, highs]; which rows and which columns have a number of their own.

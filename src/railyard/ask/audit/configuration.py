@@ -201,7 +201,7 @@ def _unlike(network: NetworkTable, like: list[tuple[str, Facts]]) -> list[Sympto
         right = next(facts_of[device] for device, value in mine.items() if value == usual)
         for device, value in mine.items():
             if value != usual:
-                words = f"{WORDS.get(key, key)}: {value}, where {times} of its like have {usual}"
+                words = f"{WORDS.get(key, key)}: {value}, but {times} similar devices have {usual}"
                 out.append(_alike_symptom(network, (device, key), words, facts_of[device], right))
     return out
 

@@ -247,7 +247,7 @@ def _crossed(
 
 
 def _lack(groups: Sequence[HostGroup]) -> dict[str, tuple[int, int]]:
-    """By part that hosts may have: how many have not, and fewer ports than is usual; and all hosts of groups."""
+    """For each part, how many hosts lack it and have fewer ports than usual; and the number of hosts."""
     every = [ports for group in groups for ports in group.hosts.values()]
     usual = Counter(len(ports) for ports in every).most_common(1)
     parts = {part for ports in every for part in ports}

@@ -88,7 +88,7 @@ def _price_words(bad: dict[str, float], lost: float | None) -> str:
         return ""
     if lost:
         return f"; {lost:.2g} of the packets are lost, and {IN_FLIGHT} sent again for each"
-    return "" if "LinkDownedCounter" in bad else "; the link's own correction mends all of it so far"
+    return "" if "LinkDownedCounter" in bad else "; so far the link's own error correction fixes all of it"
 
 
 KINDS = {"GUID": "duplicate-guid", "MAC address": "duplicate-address", "name": "duplicate-name"}
@@ -148,7 +148,7 @@ SHOWN = 3
 
 
 def routing_symptoms(network: NetworkTable, reports: Reports) -> list[Symptom]:
-    """Of sessions and of routes; that nothing is routed over a session that is down is no finding of its own."""
+    """Symptoms of sessions and routes; missing routes over a session that is down are no symptom of their own."""
     down = _sessions(network, reports)
     dead = {cable for symptom in down for cable, _ in symptom.cables}
     return [*down, *_Paths(network, reports, dead).symptoms()]

@@ -68,7 +68,7 @@ class ForwardingMatrix:
 
     @cached_property
     def walks(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """From each leaf to each destination.
+        """Paths from each leaf to each destination.
 
         Returns:
             int32[hops, leafs, destinations], directed cables (twice the cable, one more from its second end to its
@@ -138,7 +138,7 @@ class ForwardingMatrix:
         return float(worst.max()), float(worst[leaf].mean())
 
     def destinations(self) -> dict[int, NDArray[np.int64]]:
-        """Of each switch, how many destinations each of its cables to other switches carries."""
+        """For each switch, the number of destinations on each of its cables to other switches."""
         out = {}
         between = np.zeros(len(self.found.ends), np.bool_)
         between[self.found.between] = True
@@ -316,7 +316,7 @@ def _spread(matrix: ForwardingMatrix) -> list[int]:
 
 
 def _unreached(matrix: ForwardingMatrix) -> list[Symptom]:
-    """By the switch at which packets are lost, or from which on they go round."""
+    """Unreached destinations by the switch that loses the packets, or at which a cycle begins."""
     stuck = matrix.walks[1]
     out = []
     for row in np.unique(stuck[stuck >= 0]).tolist():
@@ -335,7 +335,7 @@ def _unreached(matrix: ForwardingMatrix) -> list[Symptom]:
 def _why(kind: int) -> str:
     if kind == NO_CABLE:
         return "its table leads into a port without a cable"
-    return "its table has no port for them" if kind < 0 else "its table leads in a circle, or to another host"
+    return "its table has no port for them" if kind < 0 else "its table has a cycle, or leads to another host"
 
 
 def _uneven(matrix: ForwardingMatrix, slower: float) -> Symptom:
@@ -346,6 +346,6 @@ def _uneven(matrix: ForwardingMatrix, slower: float) -> Symptom:
     least, most = int(counts[worst].min()), int(counts[worst].max())
     words = (
         f"its cables upwards carry {least} to {most} destinations; all shift permutations take {slower:.2f} times as"
-        " long as under min-hop's tables for the same cables: let the subnet manager route anew"
+        " long as under min-hop's tables for the same cables: let the subnet manager route again"
     )
     return Symptom(AuditFinding("unbalanced", name, UNKNOWN, words, slower=slower))

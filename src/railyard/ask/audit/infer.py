@@ -206,7 +206,7 @@ def _boards(found: NetworkTable, free: list[ClosBlock]) -> list[str]:
     directors = {found.chassis[high] for block in free for high in block.high.tolist()} - {""}
     return [
         f"{len(lows)} switches are cabled to boards of {len(directors)} directors in no regular order, and any board"
-        " leads to all others: nothing is said to be missing or misplaced there"
+        " leads to all others: no cable there is reported as missing or misplaced"
     ]
 
 
@@ -218,8 +218,8 @@ def _doubts(found: NetworkTable, level: NDArray[np.int8], every: list[ClosBlock]
             first = found.name[int(block.low[0])]
             out.append(
                 f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on are joined"
-                f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): nothing is said to be"
-                " missing there"
+                f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): no cable there is"
+                " reported as missing"
             )
             continue
         out += [_odd(found, block, one) for one in block.odd]

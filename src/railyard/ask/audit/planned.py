@@ -157,7 +157,7 @@ class PlanPricing:
         return usd
 
     def _set(self, finding: AuditFinding) -> AuditFinding:
-        """Of wrong settings: the scenario's step while the cables of the wrong ports carry as much less."""
+        """Prices wrong settings: the scenario's step with the wrong ports' cables at the lower rate."""
         assert self.step is not None
         step, rack = self.step, self.reference.rack
         assert rack is not None

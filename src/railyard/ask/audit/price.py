@@ -60,7 +60,7 @@ MOST_PORTS = 32
 SPINES = 4
 
 FLOW_BYTES = 4 << 20
-"""Of a shift: a message of a ring or an exchange."""
+"""Bytes of a flow of a shift: a message of a ring or an exchange."""
 
 HOT, SENDERS, BURST_BYTES = 8, 32, 1 << 20
 """One port in so many is crowded, by so many senders of so much each: 32 MB, a layer's gradients or experts."""
@@ -96,7 +96,7 @@ class Rack:
 
     @property
     def leaf_ports(self) -> int:
-        """Of a leaf that is played, to servers."""
+        """Ports to servers of a simulated leaf."""
         return max(min(self.below, MOST_PORTS), 2)
 
 
@@ -180,7 +180,7 @@ def _spread(links: NDArray[np.int64], share: float) -> list[int]:
 
 
 CROWDED_SHARE = 0.2
-"""Of the communication of a job that comes while ports are crowded: an assumption, given with every price."""
+"""Share of the communication of a job that meets crowded ports: an assumption, given with every price."""
 
 CROWDED = f"shifts with {SENDERS}-to-1 incasts on one port in {HOT}"
 
@@ -220,7 +220,7 @@ def rack_of(found: NetworkTable, design: InferredDesign, fabric: Fabric | None) 
 
 
 def priced(rack: Rack, settings: tuple[Setting, ...], loss: Callable[[float], float], load: str) -> SettingPrice:
-    """By packets, and by what waits for them."""
+    """Price of settings, by simulated packets and by the load that waits for them."""
     even, crowded = slower(rack, settings, crowded=False), slower(rack, settings, crowded=True)
     mixed = (1.0 - CROWDED_SHARE) * even.mean + CROWDED_SHARE * crowded.mean
     quiet, busy, most = (loss(max(one, 1.0)) for one in (even.mean, mixed, crowded.high))
@@ -361,7 +361,7 @@ class StepPricing:
         return usd * self._month_of_a_dollar
 
     def cost(self, wrong: Wrong) -> StepCost:
-        """Of links that carry nothing, of slow ones, and of hosts' cables in other switches."""
+        """Cost of links that carry nothing, of slow ones, and of hosts' cables in other switches."""
         if wrong.key not in self._known:
             self._known[wrong.key] = self._cost(wrong)
         return self._known[wrong.key]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NO_PAUSES = "packets of this fabric have no pauses, marks and headroom by port: what that does is not simulated"
 
 SHARE = 0.2
-"""Of a step that waits for the network when nothing is known of the job: an assumption, given with every price."""
+"""Share of a step that waits for the network if the job is unknown: an assumption, given with every price."""
 
 RENTED = ((200e9, "a100-sxm-80gb"), (400e9, "h100-sxm"), (float("inf"), "b200-sxm"))
 """Accelerator that hosts with ports up to this rate usually have, one a port, by whose rent an hour is priced."""
@@ -67,12 +67,12 @@ class ShiftLoads:
 
     @property
     def time(self) -> float:
-        """Of all shifts in turn, in units of one without contention."""
+        """Time of all shifts in turn, in units of one without contention."""
         return float(self.groups.mean()) if len(self.groups) else 1.0
 
     @property
     def all_reduce(self) -> float:
-        """Of recursive halving and doubling: half of the bytes to the neighbour, a quarter two further, and so on."""
+        """Time of recursive halving and doubling: half of the bytes to the neighbour, a quarter two further, etc."""
         power = np.flatnonzero((self.shifts & (self.shifts - 1)) == 0)
         weight = 0.5 ** np.arange(1, len(power) + 1)
         return float((self.worst[power] * weight).sum() / weight.sum()) if len(power) else 1.0
@@ -94,16 +94,16 @@ class PlayedBlock:
 
     @cached_property
     def tables(self) -> Tables:
-        """As designed."""
+        """Tables as designed."""
         return Tables(self._low_of, np.arange(self.ports), self.block.meant, spare=2)
 
     @cached_property
     def designed(self) -> ShiftLoads:
-        """Without faults."""
+        """Loads without faults."""
         return self.play(())
 
     def play(self, changes: Iterable[CableChange | HostMove]) -> ShiftLoads:
-        """With some."""
+        """Loads with some faults."""
         return ShiftLoads.of(self.changed(self.tables, changes))
 
     def changed(self, tables: Tables, changes: Iterable[CableChange | HostMove]) -> Tables:
@@ -119,7 +119,7 @@ class PlayedBlock:
         return tables.changed(cables) if cables else tables
 
     def found(self, changes: Sequence[CableChange | HostMove]) -> ShiftLoads:
-        """On new tables for the cables that are there, with the changes that take none away and add none."""
+        """Loads on new tables for the present cables, with the changes that only move cables or hosts."""
         tables = Tables(self._low_of, np.arange(self.ports), self.block.found)
         return ShiftLoads.of(
             self.changed(tables, [one for one in changes if isinstance(one, HostMove) or not one.cables])
@@ -135,7 +135,7 @@ class PlayedBlock:
         return max(played.time / self.designed.time, 1.0), played
 
     def _counted(self, changes: Sequence[CableChange | HostMove]) -> float:
-        """Where the tables are too large: what the lower switch that lost most has left of its cables."""
+        """For tables that are too large: the most cables of a lower switch over those that it has left."""
         up = self.block.meant.sum(axis=1).astype(float)
         left = up.copy()
         for change in changes:
@@ -239,7 +239,7 @@ class Pricing:
         return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words)
 
     def _slower(self, block: int, changes: tuple[CableChange | HostMove, ...]) -> tuple[float, ShiftLoads | None]:
-        """Of all communication: a block counts by its share of the ports of its tier."""
+        """Slowdown of all communication: a block counts by its share of the ports of its tier."""
         if block < 0 or not changes:
             return 1.0, None
         key = (block, changes)

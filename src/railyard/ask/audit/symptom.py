@@ -101,21 +101,21 @@ class Tables:
         self.down_count[column[joined], low, down[joined]] += 1
 
     def _open(self, low: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Which switches lead to a lower one, by which ports; and which above it are joined to it, by which ports."""
+        """Switches that lead to a lower one, and those above that are joined to it, each with its ports."""
         joined = self.there[low].any(axis=1)
         open_up = (self.there & joined[None, :, None]).reshape(len(self.there), -1)
         open_up[low] = False
         return open_up.any(axis=1), np.where(open_up, 0, _TAKEN), joined, np.where(self.there[low], 0, _TAKEN)
 
     def changed(self, changes: Iterable[CableChange]) -> Tables:
-        """With more, fewer or slower cables; destinations that used those that are gone get other ones."""
+        """The tables with more, fewer or slower cables; destinations whose cables are gone get other ones."""
         out = self.copy()
         for change in sorted(changes, key=lambda one: -one.cables):
             out._change(change)
         return out
 
     def moved(self, moves: Iterable[tuple[int, int]]) -> Tables:
-        """With some destinations below other lower switches; only their routes change."""
+        """The tables with some destinations moved below other lower switches; only their routes change."""
         out = self.copy()
         out.low_of = self.low_of.copy()
         for destination, low in moves:

@@ -45,7 +45,7 @@ class Lead:
     p90_d: float
 
     def drawn_d(self, normal: float) -> float:
-        """Of a standard normal draw."""
+        """Days until the part arrives, by a standard normal draw."""
         if self.median_d == 0:
             return 0.0
         return self.median_d * math.exp(math.log(self.p90_d / self.median_d) / Z90 * normal)
@@ -159,7 +159,7 @@ def site_of(plan: CablingPlan) -> RackSite:
 
 
 def _joined(count: int, a: NDArray[np.int32], b: NDArray[np.int32]) -> tuple[tuple[int, ...], ...]:
-    """Of each rack the other racks that cables lead to from it."""
+    """For each rack, the racks that cables lead to."""
     found: list[list[int]] = [[] for _ in range(count)]
     pairs = np.unique(np.stack([a, b])[:, a != b], axis=1)
     for one, other in pairs.T.tolist():
@@ -248,7 +248,7 @@ class _Play:
         self.missing = [0] * len(site)
 
     def _lots(self, order: Sequence[int], delivered_d: NDArray[np.float64]) -> Iterator[tuple[float, int, float]]:
-        """Of each piece of work the day from which on it can be done, its rack, and the days that it takes."""
+        """For each piece of work its first possible day, its rack, and its days."""
         for rack, day in zip(order, delivered_d.tolist(), strict=True):
             count = max(math.ceil(self.site.cables[rack] / self.pace.pulls), 1)
             self.left[rack] = count
@@ -258,7 +258,7 @@ class _Play:
                 yield day, rack, each
 
     def run(self, wrong: NDArray[np.int64]) -> None:
-        """Until all is built."""
+        """Builds until all is done."""
         self.wrong = wrong.copy()
         for rack, near in enumerate(self.site.near):
             needed = {rack, *near}

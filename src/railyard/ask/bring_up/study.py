@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 DAY_S, DAY_H = 86400.0, 24.0
 FIRST = 1 / 8
-"""Of all accelerators: the first job where the scenario does not say."""
+"""Share of all accelerators that the first job needs if the scenario does not say."""
 
 
 @dataclass(frozen=True)
 class DrawSpread:
-    """Of draws: every tenth is below `low`, every tenth above `high`."""
+    """Spread of draws: every tenth is below `low`, every tenth above `high`."""
 
     low: float
     typical: float
@@ -202,7 +202,7 @@ class _Case:
     seed: int
 
     def outcome(self, name: str, pace: BuildPace, change: str) -> BringUpOutcome:
-        """Of an order of racks at a pace."""
+        """Outcome of an order of racks at a pace."""
         rows = [self._draw(name, pace, draw, self._days(draw)) for draw in range(self.section.draws)]
         return BringUpOutcome(name, change, *(DrawSpread.of(column) for column in np.array(rows, np.float64).T))
 

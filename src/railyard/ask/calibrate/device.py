@@ -65,7 +65,7 @@ class MeasurableDevice(Protocol):
         ...
 
     def grouped(self, experts: int, m: int, n: int, k: int) -> Callable[[], object] | None:
-        """As many products of that shape as one operator."""
+        """Several products of that shape as one operator."""
         ...
 
     def attention(
@@ -255,7 +255,7 @@ class NumpyDevice:
         return lambda: np.add(one, one, out=one)
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
-        """By the host's clock."""
+        """Seconds by the host's clock."""
         begin = time.perf_counter()
         for _ in range(repeats):
             call()

@@ -304,7 +304,7 @@ def _most_likely(
     near: F | None = None,
     step: float = STEP,
 ) -> tuple[F, F]:
-    """Where the sum is least, counting rows by their weight, and the slopes of the misses there.
+    """The minimum of the sum, counting rows by their weight, and the slopes of the misses there.
 
     `near` are slopes at a place near to the answer, computed again after a long move.
     """

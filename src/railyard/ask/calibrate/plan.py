@@ -1,4 +1,4 @@
-"""Which operators are measured: shapes of training steps, as large as the device is."""
+"""Operators to measure: shapes of training steps, as large as the device allows."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class RunResult:
     Attributes:
         status: `ok` or `skipped`.
         cache_tokens: `predicted` by the memory rule, and `recorded` where the engine's count is known.
-        fitted: Constants that this very run gave; none: the run is held out.
+        fitted: Constants fitted to this run; empty for a run of the test set.
     """
 
     id: str
@@ -186,7 +186,7 @@ def given_by(run: RecordedRun, profile: DeviceProfile | None) -> tuple[str, ...]
 
 
 def digest(run: RecordedRun) -> str:
-    """Of a run's requests and times, to know it again."""
+    """Digest of a run's requests and times, which identifies it."""
     kept = hashlib.sha256()
     for column in (run.arrival_s, run.ttft_s):
         kept.update(np.round(column * 1e6).astype(np.int64).tobytes())

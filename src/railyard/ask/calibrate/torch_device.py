@@ -256,7 +256,7 @@ class TorchDevice:
         return lambda: one.add_(1.0)
 
     def seconds(self, call: Callable[[], object], repeats: int) -> float:
-        """By the device's own events."""
+        """Seconds by the device's own events."""
         if not self.gpu:
             return self.host_seconds(call, repeats)
         cuda = self.torch.cuda

@@ -73,7 +73,7 @@ class AssertedFigure:
 
 
 def ended(variant: Any) -> str:
-    """Which fault ended the variant's job; empty where it finished."""
+    """The fault that ended the variant's job; empty if it finished."""
     if getattr(variant, "outcome", "finished") == "finished":
         return ""
     first = next(fault for fault in variant.faults if fault.outcome in ("aborted", "stalled"))
@@ -94,7 +94,7 @@ def _share(share: float) -> str:
 
 
 def _part(value: object) -> float:
-    """Of a figure that is never above 1: a bound that nothing can meet, or miss, is a slip."""
+    """Bound of a figure that is at most 1; a larger one could never be met, or missed."""
     part = quantities.ratio(value)
     if part > 1:
         raise InputError("a share is 0 to 1", found=value, allowed="such as `0.9` or `90 %`")
@@ -215,7 +215,7 @@ class Assertion(Protocol):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """From the words of the scenario, blanks made single.
+        """Reads an assertion from the words of the scenario, with blanks made single.
 
         Raises:
             InputError: They are no assertion of the kind.

@@ -144,7 +144,7 @@ class CheckedAssertion:
     outcome: AssertionOutcome
 
     def case(self, *, several: bool) -> JunitCase:
-        """As JUnit has it; with the variant in its name where there are several."""
+        """Name of the case in JUnit, with the variant if there are several."""
         one, name = self.outcome, f"{self.assertion} [{self.variant}]" if several else self.assertion
         words = f"found: {one.found}" + (f"\n{one.remark}" if one.remark else "")
         return JunitCase(name, None if one.holds else one.found, words)

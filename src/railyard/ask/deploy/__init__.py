@@ -1,1 +1,1 @@
-"""From the cluster that was simulated to the one in the hall and back: audit, cable plan, configurations."""
+"""Audits, cable plans and configurations: the simulated cluster and the one in the hall."""

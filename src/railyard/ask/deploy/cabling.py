@@ -116,7 +116,7 @@ class CablingPlan:
             if late:
                 out.append(
                     f"{late:,} of {len(mine):,} cables of {tier.network} {tier.name} lose up to {mine.max():.2f} dB,"
-                    f" more than the {tier.budget_db:g} dB that {tier.medium} bears: fewer connections, or"
+                    f" more than the {tier.budget_db:g} dB that {tier.medium} tolerates: fewer connections, or"
                     " `hall.patch_loss` of low-loss ones"
                 )
         return out
@@ -204,7 +204,7 @@ HOSTS, HOSTS6 = 0x0A_00_00_00, 0xFD00_0001 << 96
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """Of devices and of the cables of servers.
+    """Addresses of devices and of the cables of servers.
 
     Attributes:
         asn: int64[devices], of switches of Ethernet; 0 for others.
@@ -271,7 +271,7 @@ SWITCH_MTU = 9216
 """Largest frame that ports of Ethernet switches take, in bytes: jumbo frames; InfiniBand's are not discovered."""
 
 HOST_MTU = 9000
-"""Of interfaces of servers, without the header."""
+"""MTU of interfaces of servers, without the header."""
 
 
 def is_infiniband(plan: CablingPlan, network: int) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Prefix = IPv4Network | IPv6Network
 Address = IPv4Interface | IPv6Interface
-"""Of a port. What is read of a switch is of one family: of IPv6 what `read` was asked for of IPv6."""
+"""Address of a port. All that is read of a switch is of one family: IPv6 if `read` was asked for IPv6."""
 
 ALL = ""
 """Name of the table of routes that a switch has anyway."""
@@ -156,7 +156,7 @@ def _prefix(access: Access, family: int) -> Prefix:
 
 
 def meant(intent: SwitchIntent, family: int) -> dict[str, Facts]:
-    """By table: its ports, what it announces, its neighbours, and its number in tunnels."""
+    """The intended tables: ports, announcements, neighbours, and number in tunnels of each."""
     found: dict[str, Facts] = {}
     evpn = intent.by == "evpn"
     for vrf in intent.vrfs:

@@ -155,7 +155,7 @@ def port_facts(
 
 
 def short(due: Sizes, found: Sizes) -> list[str]:
-    """Which sizes are smaller than they have to be; larger ones cost shared buffer, and no packet."""
+    """Sizes that are smaller than they have to be; larger ones cost shared buffer, and no packet."""
     return [key for key in due if found.get(key, 0) < due[key]]
 
 
@@ -216,7 +216,7 @@ SHOWN = 4
 
 
 def headroom_words(due: dict[str, Sizes], found: dict[str, Sizes]) -> str:
-    """Of each size that is too small: the ports, what is due, and what is there."""
+    """For each size that is too small: the ports, the needed size, and the present one."""
     by_size: dict[str, list[str]] = {}
     for port in wrong_ports(due, found):
         there = found.get(port, {})

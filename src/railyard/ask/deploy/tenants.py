@@ -25,7 +25,7 @@ TARGET_AS = 64_512
 """First half of route targets: a private number (RFC 6996), since those of switches take 32 bits and leave too few."""
 
 FIRST_VLAN = 101
-"""Of tenants, inside switches and between them."""
+"""First VLAN of tenants, inside switches and between them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Vrf:
 
 @dataclass(frozen=True)
 class Holder:
-    """Whose a server's port is, in the words of its leaf.
+    """Routing table and permissions of a server's port, in the words of its leaf.
 
     Attributes:
         vrf: Name of the table of routes; empty: that of all.
@@ -67,7 +67,7 @@ class Holder:
 
 EVERYBODYS = Holder()
 NOBODYS = Holder("nobody")
-"""Of a port that no tenant has if tenants are isolated: it gets no address, and leads nowhere."""
+"""Holder of a port without a tenant if tenants are isolated: it gets no address, and leads nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class SharedNetwork:
         return self.tenancy.mechanism.name if self.tenancy is not None and self.tenancy.mechanism.family else ""
 
     def tenant(self, row: int) -> Holder:
-        """Whose a server's cable is."""
+        """Tenant of a server's cable."""
         if self.tenancy is None:
             return EVERYBODYS
         owner = int(self.owner[row])
@@ -123,7 +123,7 @@ class SharedNetwork:
 
 
 def shared_of(plan: CablingPlan, network: int) -> SharedNetwork:
-    """Whose the cables of a network are."""
+    """Owners of the cables of a network."""
     cables, devices = plan.cables, plan.devices
     key = list(plan.cluster.plans)[network]
     tenancy = plan.cluster.plans[key].tenancy
@@ -180,7 +180,7 @@ class Demand:
         return self.most is None or self.rows <= self.most
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The tenants as JSON values."""
         return {
             "role": self.role, "box": self.box, "table": self.table, "rows": self.rows, "switch": self.switch,
             "most": self.most, "source": self.source,

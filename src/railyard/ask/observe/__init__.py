@@ -1,1 +1,1 @@
-"""From traces, logs and counters to the guilty part."""
+"""Finds the guilty part from traces, logs and counters."""

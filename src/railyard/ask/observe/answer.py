@@ -116,13 +116,13 @@ class PriceOfParts:
     per_host: int
 
     def of(self, kind: str) -> float | None:
-        """Of the accelerator, or of all of the host behind a NIC; None of a cable between switches."""
+        """Price of the accelerator, or of the whole host behind a NIC; None for a cable between switches."""
         behind = {"accelerator": 1, "nic": self.per_host, "host": self.per_host}.get(kind)
         return None if behind is None else self.usd_per_hour * behind / self.ranks
 
 
 def parts_of(cluster: Cluster) -> PriceOfParts:
-    """Of a cluster that computes half of its time: energy is a small part of its price."""
+    """Prices of the parts of a cluster that computes half of its time: energy is a small part of them."""
     return PriceOfParts(traced_usd_per_hour(cluster, 1.0, 0.5), cluster.ranks, cluster.ranks_per_server)
 
 

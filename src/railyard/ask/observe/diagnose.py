@@ -298,7 +298,7 @@ def _traces(path: Path, cluster_file: Path | None) -> Diagnosis:
 
 
 def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
-    """By what says most: calls that hang, states of communicators, counters of ports, times of kernels."""
+    """Diagnoses by the strongest evidence: hanging calls, communicator states, port counters, kernel times."""
     from railyard.ask.observe.diagnosis.ports import diagnose_ports
 
     pass
@@ -314,7 +314,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     if any(piece.kernels for piece in pieces):
         return _kernels(found, cluster_file)
     raise InputError(
-        "what was read says how fast collectives were or what they run over, and of no part whether it is well",
+        "the files show how fast collectives were or what they run over, but not whether any part is healthy",
         file=found.pieces[0].source if found.pieces else None,
         found="; ".join(found.remarks[:8]) or None,
         allowed="timelines, flight recorder dumps, states of communicators, counters of ports",

@@ -32,7 +32,7 @@ PRIOR_FACTOR, PRIOR_EXTRA_S = 0.15, 30e-6
 latency of a slow stack (docs/validation/collectives.md)."""
 
 WALK_FACTOR, WALK_EXTRA_S = 0.02, 2e-6
-"""By how much they drift in an hour: what is forgotten."""
+"""Drift in an hour, which is forgotten."""
 
 NOISE = 0.05
 """Spread of one collective's time before the class has shown its spread."""
@@ -44,7 +44,7 @@ OUTLIER = 3.0
 """Spreads beyond which a collective counts for no more."""
 
 LEAST, SURE = 0.01, 2.0
-"""Of the prediction, and spreads of its estimate: what is applied changes only by more than both."""
+"""Share of the prediction, and spreads of its estimate: applied values change only by more than both."""
 
 
 @dataclass(frozen=True)

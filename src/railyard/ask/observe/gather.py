@@ -130,7 +130,7 @@ class EventFile:
         try:
             found = json.loads(words)
         except (ValueError, RecursionError):
-            self.damage = "what stands beside the events is damaged"
+            self.damage = "the fields next to the events are damaged"
             return
         self.about.update(found)
 
@@ -296,7 +296,7 @@ def _place_lone(found: Gathered) -> None:
 
 
 def _once(found: Gathered) -> Iterable[Piece]:
-    """Of every rank and kind of file the first, and those of one job."""
+    """The first piece of every rank and kind of file, and only those of one job."""
     seen: dict[tuple[bool, int | None], str] = {}
     world = 0
     for piece in sorted(found.pieces, key=lambda one: (not one.timed, one.rank is None, one.rank or 0, one.source)):
@@ -307,7 +307,7 @@ def _once(found: Gathered) -> Iterable[Piece]:
             yield piece
         elif piece.rank is None:
             told = piece.timed or piece.calls
-            found.skipped[piece.source] = "it names no rank, and there are others" if told else "nothing is said in it"
+            found.skipped[piece.source] = "it names no rank, and there are others" if told else "it holds no events"
         elif key in seen:
             found.skipped[piece.source] = f"rank {piece.rank} is there already, from {seen[key]}"
         elif piece.timed and world and piece.world and piece.world != world:

@@ -47,7 +47,7 @@ CALIBRATED = "railyard_calibrated_bus_bandwidth_gbs"
 
 FACTOR = "railyard_calibration_factor"
 MAPE = "railyard_expectation_error_ratio"
-"""Of the latest hour, by `of`: the model as it is, or with what was learned."""
+"""Metric of the errors in the latest hour, by `of`: of the model as it is, or with what was learned."""
 
 RATIO = "railyard:nccl_bus_bandwidth:ratio"
 SYMBOL_ERRORS = "node_infiniband_symbol_error_total"
@@ -168,7 +168,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where its page is."""
+        """Address of its page."""
         return f"http://{self.address}:{self.port}/metrics"
 
     def show(self, text: str) -> None:

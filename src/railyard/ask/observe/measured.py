@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 Ends = dict[tuple[int, int, int], int]
-"""Of a rank: when its communications ended, ns, by numbers of group and kind, and number in these."""
+"""Ends of a rank's communications, ns, by numbers of group and kind, and number in these."""
 
 
 FAR_NS = 1_000_000_000
-"""Between the clocks of two hosts: by more they are not set by the same server."""
+"""Difference of two hosts' clocks, ns; by more they are not set by the same server."""
 
 SHOWN = 8
 
@@ -123,7 +123,7 @@ class Launched:
 
 
 def steps_of(ranks: Mapping[int, Launched]) -> tuple[dict[int, NDArray[np.int32]], list[int]]:
-    """By rank int32[n], the step of each kernel as a place among the numbers; -1 of one in none; and the numbers."""
+    """By rank int32[n], the step of each kernel as a place among the numbers, -1 for none; and the numbers."""
     numbers = sorted({mark[0] for one in ranks.values() for mark in one.marks})
     if numbers:
         place = {number: at for at, number in enumerate(numbers)}
@@ -172,7 +172,7 @@ def _cut(one: Launched, count: int) -> NDArray[np.int32]:
 
 
 def _marked(one: Launched, place: Mapping[int, int]) -> NDArray[np.int32]:
-    """By marks: their repetition where the host's are as many, else the last mark before each kernel."""
+    """Steps by marks: by their repetition if the host's are as many, else by the last mark before each kernel."""
     if not one.marks:
         return np.full(len(one.code), -1, np.int32)
     names = np.array([place[number] for number, _, _ in one.marks], np.int32)
@@ -275,7 +275,7 @@ def _joined(pieces: Sequence[Piece], words: Sequence[str]) -> dict[int, Table]:
 
 
 def _numbers(table: Table) -> NDArray[np.int64]:
-    """Of each communication in its group: as noted, else counted by kind in the order of time; -1 of others."""
+    """Number of each communication in its group: as noted, else counted by kind in the order of time; -1 for others."""
     number = np.full(len(table["phase"]), -1, np.int64)
     rows = np.flatnonzero(table["phase"] == PHASES.index(COMMUNICATION))
     _, key = np.unique(np.stack([table["group"][rows], table["kind"][rows]]), axis=1, return_inverse=True)
@@ -306,7 +306,7 @@ def _steps(tables: Mapping[int, Table], pieces: Sequence[Piece]) -> tuple[NDArra
 
 
 def _ends(table: Table, words: Sequence[str]) -> Ends:
-    """Of what ends at once on all members: not of messages between two ranks."""
+    """Ends of communications that end at once on all members, which messages between two ranks do not."""
     pairs = [words.index(word) for word in ("send", "recv", "send_recv") if word in words]
     rows = np.flatnonzero((table["number"] >= 0) & ~np.isin(table["kind"], pairs))
     keys = (table[name][rows].tolist() for name in ("group", "kind", "number"))
@@ -315,7 +315,7 @@ def _ends(table: Table, words: Sequence[str]) -> Ends:
 
 
 def _first(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> int:
-    """When the first kernel of all started, ns by one clock.
+    """Start of the first kernel of all, ns by one clock.
 
     Raises:
         InputError: They span too long.
@@ -329,7 +329,7 @@ def _first(tables: Mapping[int, Table], ahead_ns: Mapping[int, int]) -> int:
     ]
     first, last = min(low for low, _ in bounds), max(high for _, high in bounds)
     if last - first > _LONGEST_NS or any(int(table["duration_ns"].max()) > _LONGEST_NS for table in tables.values()):
-        raise InputError("times of the traces lie more than 53 days apart", found=f"{last - first} ns")
+        raise InputError("times of the traces span more than 53 days", found=f"{last - first} ns")
     return first
 
 

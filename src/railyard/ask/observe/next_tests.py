@@ -1,4 +1,4 @@
-"""From a symptom or a verdict to the test that would settle it: ordered, with the value that the model expects.
+"""The test that would settle a symptom or a verdict: ordered, with the value that the model expects.
 
 Each step says what to run, what comes out if that part is healthy, and what it means where it does not. Cheap tests
 that disturb nobody come first, those that need idle hosts after them, changes of hardware last.
@@ -25,11 +25,11 @@ SIZE = 1 << 30
 """Bytes of the collectives that are run: large enough that latency does not matter."""
 
 TOO_LOW = 0.8
-"""Of what is expected, below which something is wrong: nine of ten published runs are nearer to the model
+"""Share of the expected rate below which something is wrong: nine of ten published runs are nearer to the model
 (docs/validation/collectives.md)."""
 
 CLOCKS = "nvidia-smi -q -d CLOCK,PERFORMANCE,ECC,TEMPERATURE"
-COUNTERS = "railyard diagnose counters/, on two captures of perfquery, ethtool -S or node_exporter a minute apart"
+COUNTERS = "railyard diagnose counters/, on two captures of perfquery, ethtool -S or node_exporter, one minute between"
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def _rank(part: str, cluster: Cluster | None) -> list[NextTest]:
         ),
         NextTest(
             f"py-spy dump of the process of {part}, and of one that waits",
-            "both stand in the same collective",
-            "it stands elsewhere: data loader, checkpoint, another branch of the program",
+            "both wait in the same collective",
+            "it is elsewhere: data loader, checkpoint, another branch of the program",
         ),
         NextTest(
             f"dmesg and XID on the host of {part}",
@@ -191,7 +191,7 @@ def _rank(part: str, cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             _perf(f"on the host of {part} and one other, job stopped"),
             _busbw(cluster, 2),
-            "it hangs or is slow: the host; it is well: the program",
+            "it hangs or is slow: the host; it is fast: the program",
         ),
     ]
 
@@ -244,7 +244,7 @@ def _halves(cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             COUNTERS,
-            "no port errs; ports that wait are followed by ibnetdiscover's output beside them",
+            "no port errs; ibnetdiscover's output, read with them, traces the ports that wait",
             "a port is named: go on with it",
         ),
         NextTest(
@@ -256,7 +256,7 @@ def _halves(cluster: Cluster | None) -> list[NextTest]:
             _perf("on each half of the hosts, by leafs, at the same time")
             + f"; then on halves of the slow half, {rounds}",
             f"{_busbw(cluster, half)} on both halves",
-            "one half is slow: it holds the part; both are well: a cable between them",
+            "one half is slow: the part is in it; both are fast: a cable between them",
         ),
     ]
 
@@ -276,7 +276,7 @@ def _slow(cluster: Cluster | None) -> list[NextTest]:
 def _flapping(cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
-            "link_downed and carrier transitions of both ends, twice, ten minutes apart",
+            "link_downed and carrier transitions of both ends, now and after ten minutes",
             "they do not grow",
             "one end alone grows: its module or port; both: the cable",
         ),

@@ -72,13 +72,13 @@ class Dependencies:
                 if open_[later] == 0:
                     ready.append(later)
         if len(ready) < len(self.groups):
-            raise InputError("operations of the trace wait for each other in a circle")
+            raise InputError("operations of the trace wait for each other in a cycle")
         return [self.groups[number] for number in ready]
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """When operations ran; float64[operations, steps, data-parallel ranks], seconds from the start of the step."""
+    """Times of operations; float64[operations, steps, data-parallel ranks], seconds from the start of the step."""
 
     start: Times
     end: Times

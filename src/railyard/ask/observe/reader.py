@@ -104,7 +104,7 @@ class TraceSource:
 
 
 def upto(stream: IO[bytes], size: int) -> bytes:
-    """So many bytes; fewer where the file ends, or where a compressed one is damaged."""
+    """Reads so many bytes; fewer if the file ends, or if a compressed one is damaged."""
     pieces: list[bytes] = []
     left = size
     while left > 0:
@@ -186,7 +186,7 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 
 
 MOST_DIGITS = 20
-"""Of a count of 64 bits; what has more was spoilt on its way."""
+"""Most digits of a count of 64 bits; longer ones are damaged."""
 
 COMPLETED, STARTED, SCHEDULED = "completed", "started", "scheduled"
 
@@ -241,7 +241,7 @@ class Count:
 
     @property
     def part(self) -> str:
-        """Where and port in words."""
+        """Host and port in words."""
         return " ".join(word for word in (self.where, self.port) if word)
 
 

@@ -37,7 +37,7 @@ STAMP_ERROR_S = np.float32(5e-5)
 """What clocks of ranks may differ by where the order of two of their moments is asked for."""
 
 _TOWARD = {"forward-send": 1, "forward-recv": -1, "backward-send": -1, "backward-recv": 1}
-"""Where the peer of a transfer is, in stages."""
+"""Distance to the peer of a transfer, in stages."""
 
 _PEER = {
     "forward-send": "forward-recv",

@@ -78,7 +78,7 @@ def summary(record: Record) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Busy:
-    """When a rank was busy."""
+    """Intervals in which a rank was busy."""
 
     compute: Spans
     moved: Spans

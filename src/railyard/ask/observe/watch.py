@@ -100,7 +100,7 @@ class Alert:
     action: str
 
     def plain(self) -> dict[str, Any]:
-        """As Prometheus writes it."""
+        """The metrics in Prometheus' format."""
         return {
             "alert": self.name,
             "expr": self.expression,

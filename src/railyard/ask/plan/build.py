@@ -1,4 +1,4 @@
-"""From points of a space to clusters and jobs; what points have in common is made once."""
+"""Clusters and jobs of the points of a space; what points have in common is made once."""
 
 from __future__ import annotations
 
@@ -162,11 +162,11 @@ class DesignBench:
         return self.hardware(point, demand, use)
 
     def delivery_s(self, hardware: PlannedHardware) -> float:
-        """From the order until the last part of it is there."""
+        """Seconds from the order to the delivery of the last part."""
         return self.space.delivery_s(hardware.names, hardware.lead_s)
 
     def catalog(self, point: int, demand: int = 0) -> Catalog:
-        """Where the parts of a point come from."""
+        """Catalogue of the parts of a point."""
         return self._catalog(self.space.draft(point, demand))
 
     def _catalog(self, draft: Draft) -> Catalog:

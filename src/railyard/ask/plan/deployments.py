@@ -217,7 +217,7 @@ def _key(choice: DeploymentChoice) -> tuple[tuple[int, tuple[int, ...]], ...]:
 
 
 def _cheapest_of_each(plans: Sequence[TriedDeployment]) -> list[TriedDeployment]:
-    """Of each set of options the cheapest deployment, in order of cost."""
+    """The cheapest deployment of each set of options, in order of cost."""
     cheapest: dict[tuple[int, ...], TriedDeployment] = {}
     for plan in sorted(plans, key=lambda plan: plan.trial.score):
         cheapest.setdefault(tuple(id(option) for option, _ in plan.choice), plan)

@@ -291,7 +291,7 @@ def _tail(section: PacketFigures) -> float:
 
 
 _BENCHES: dict[str, DesignBench] = {}
-"""Of the plan at hand: a worker meets it task after task."""
+"""Benches of the plan at hand, which a worker meets task after task."""
 
 SWEEP = "railyard.ask.plan.evaluate:swept"
 RUN = "railyard.ask.plan.evaluate:ran"

@@ -177,7 +177,7 @@ def _islands(draft: Draft, section: GrowthSection, stages: Sequence[GrowthStage]
         before = stages[number - 1].cluster.ranks if number else 0
         more = stage.cluster.ranks - before
         if more <= 0:
-            message = f"{asked.name} adds no accelerators that could stand beside the first"
+            message = f"{asked.name} adds no accelerators to those of the stage before"
             raise InputError(message, key=f"plan.growth.stages.{number}")
         batch = max(1, round(stage.batch * more / stage.cluster.ranks))
         keys = {"cluster.accelerators": more, "workload.training.global_batch": batch}
@@ -318,7 +318,7 @@ def _rented(stages: Sequence[GrowthStage]) -> list[float] | None:
 
 
 def to_json(found: Growth) -> dict[str, Any]:
-    """As `--json` prints it."""
+    """The plan as `--json` prints it."""
     return {
         "format": "railyard-growth/1",
         "stages": [

@@ -1,4 +1,4 @@
-"""From one cluster to the next: parts that stay, are bought or left over, and cables that stay, move or are new."""
+"""Change from one cluster to the next: parts that stay, are bought or left over; cables that stay, move or are new."""
 
 from __future__ import annotations
 

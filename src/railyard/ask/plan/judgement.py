@@ -110,7 +110,7 @@ class DesignKeys:
         return key_of(version(), dump(base.scenario), digests_of(base), dict(self.space.delivery))
 
     def _contents(self, value: object) -> str:
-        """Of the file that a value names; empty where it names none."""
+        """Contents of the file that a value names; empty if it names none."""
         if not isinstance(value, str) or not ("/" in value or "." in value):
             return ""
         if value not in self._read:
@@ -136,7 +136,7 @@ def judge(planned: PlannedDesigns) -> None:
 
 
 def sorted_out(planned: PlannedDesigns) -> None:
-    """Which points were looked at, which fail, and what those miss that can be, by what is known now."""
+    """Sorts the points into those that were evaluated and those that fail, with what the possible ones of them miss."""
     closed = sorted(
         (one for one in planned.outcomes.values() if one.engine == "analytic"), key=lambda one: (one.point, one.demand)
     )
@@ -173,7 +173,7 @@ def good(planned: PlannedDesigns) -> list[int]:
 
 
 def finishing(planned: PlannedDesigns, points: Sequence[int]) -> list[int]:
-    """Of some points those whose jobs finish; all of them where none does."""
+    """The points whose jobs finish; all points if none does."""
     return [point for point in points if not ended(planned, point)] or list(points)
 
 
@@ -184,7 +184,7 @@ def ended(planned: PlannedDesigns, point: int) -> str:
 
 
 def products(planned: PlannedDesigns, points: Sequence[int]) -> list[int]:
-    """Of some points those that can be bought; all of them where none can."""
+    """The points that can be bought; all points if none can."""
     return [point for point in points if not is_bound(planned, point)] or list(points)
 
 
@@ -289,7 +289,7 @@ def rivals_of(planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.
 def _families(
     planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.float64], best: float
 ) -> Iterator[tuple[tuple[str, ...], Unverified]]:
-    """Of each family the nearest of some points, where it may be better than a value by the closed form's error."""
+    """The nearest point of each family, if it may be better than a value by the closed form's error."""
     what, spread = planned.objectives[0], planned.closed_form[1]
     seen: set[tuple[str, ...]] = set()
     for at in np.argsort(hoped, kind="stable").tolist():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 POPULATION = 48
-"""Of a generation: two tasks of the sweep."""
+"""Points of a generation: two tasks of the sweep."""
 
 _STALE = 50
 """Generations in a row without a new point, after which the search ends."""
@@ -36,7 +36,7 @@ _FOR_EVER = 10**9
 """Generations; the budget of points ends the search."""
 
 _WORST = 1e30
-"""Of objectives of a point that cannot be."""
+"""Objectives of an impossible point."""
 
 
 def search(planned: PlannedDesigns, budget: int, seed: int) -> Iterator[list[int]]:

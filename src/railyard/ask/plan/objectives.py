@@ -224,7 +224,7 @@ class Constraint:
     names: frozenset[str] = frozenset()
 
     def excess(self, rows: Sequence[Mapping[str, float]], parts: frozenset[str]) -> float:
-        """By which share a design misses it under the worst demand; 0 or less where it keeps it."""
+        """Share by which a design misses it under the worst demand; 0 or less if it meets it."""
         if self.names:
             return math.inf if self.names & parts else 0.0
         if self.large:

@@ -58,7 +58,7 @@ class DesignOutcome:
     sliced: float = 1.0
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it; what is as usual is left out."""
+        """The outcome as JSON values, without those that are as usual."""
         default = DesignOutcome(0, 0, "")
         values = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
         return {
@@ -69,7 +69,7 @@ class DesignOutcome:
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> DesignOutcome:
-        """From what `plain` gave."""
+        """Restores an outcome from the values of `plain`."""
         given = dict(plain)
         for name in ("samples_s", "steps_s", "checkpoint_s", "layouts", "excluded", "kept", "drawn_w"):
             if name in given:

@@ -61,14 +61,14 @@ def svg(parts: Sequence[str], rows: int) -> str:
 
 
 _ROOM = 2.4
-"""Of the longest bar: what is stranded is written behind it."""
+"""Width of a chart over its longest bar: stranded parts are labelled behind it."""
 
 _PATHS = {
     "rent": "rent: accelerators for three years",
     "incremental": "incremental: what is missing is bought, cables that the next topology does not have are pulled",
-    "forklift": "forklift: the network but its NICs anew at every stage",
+    "forklift": "forklift: every stage replaces the network, except the NICs",
     "ahead": "ahead: the last stage's network with the first",
-    "beside": "beside: each stage's accelerators under a fabric of their own, a job on each",
+    "beside": "`beside`: each stage's accelerators under a fabric of their own, a job on each",
 }
 
 

@@ -216,7 +216,7 @@ def flips(planned: PlannedDesigns, beliefs: Beliefs, test: PilotTest) -> tuple[F
 _PERF = {"all_reduce": "all_reduce_perf", "all_to_all": "alltoall_perf"}
 
 SIZE_BYTES = 1 << 28
-"""Of the collective: 256 MiB, where rates and not floors set the time."""
+"""Size of the collective: 256 MiB, where rates and not floors set the time."""
 
 LEAST_CHANCE = 0.001
 """Tests of designs other than the recommended one are listed from this chance to change the recommendation."""

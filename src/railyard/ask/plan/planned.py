@@ -90,7 +90,7 @@ def _neighbours(space: DesignSpace, number: int, at: int) -> Iterator[int]:
 
 
 def _looked_at(values: int) -> Sequence[int]:
-    """Which of so many values are read: of long ranges the ends."""
+    """The values that are read: the ends of long ranges."""
     return range(values) if values <= _MANY else (0, values - 1)
 
 
@@ -184,7 +184,7 @@ class PlannedDesigns:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Of the demands."""
+        """Shares of the demands."""
         return tuple(demand.share for demand in self.space.demands)
 
     def seen(self, point: int, demand: int) -> DesignOutcome | None:

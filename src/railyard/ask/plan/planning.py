@@ -43,7 +43,7 @@ _AGAIN = 0.01
 """A design runs again with another layout where that is thought to be faster by this share."""
 
 _LOOKS_S = 2.0
-"""From one look for the best design so far to the next, at least."""
+"""Least seconds between two looks for the best design so far."""
 
 _LOOKING = 0.05
 """Share of the plan's time that these looks may take."""
@@ -83,7 +83,7 @@ class DesignPlanner:
         *,
         report: Report = lambda _what, _share: None,
     ) -> DesignPlanner:
-        """For a plan as `begin` gives it; its time runs from now on."""
+        """Planner of a plan from `begin`; its time runs from now on."""
         excluded = sorted(frozenset().union(*(one.names for one in planned.constraints)))
         until = time.monotonic() + section.effort.time if section.effort.time else math.inf
         trials = Trials(workers, journal, Ahead(_steps(planned, section)), report, until)
@@ -286,7 +286,7 @@ class DesignPlanner:
         judge(self.planned)
 
     def _log_ratios(self) -> list[float]:
-        """By how much the engine's answers take longer than in closed form, as logarithms."""
+        """Logarithms of the engine's answers over those in closed form."""
         ran = [
             (key[:2], one)
             for key, one in sorted(self.planned.outcomes.items(), key=lambda row: row[0])

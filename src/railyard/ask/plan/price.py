@@ -104,7 +104,7 @@ class DesignPrice(ABC):
 
     @property
     def racks(self) -> float:
-        """By nameplate power."""
+        """Racks by nameplate power."""
         return float(math.ceil(self.power.provisioned_w.typical / self.rack_w - 1e-9))
 
     @property
@@ -150,12 +150,12 @@ class TrainingPrice(DesignPrice):
 
     @property
     def jct_s(self) -> float:
-        """Until the job is done."""
+        """Seconds until the job is done."""
         return self.job.tokens / self.tokens_per_s
 
     @property
     def done_s(self) -> float:
-        """From the order until the job is done."""
+        """Seconds from the order until the job is done."""
         return self.delivery_s + self.jct_s
 
     def under(self, inputs: Mapping[str, F], slower: F, goodputs: Goodputs) -> dict[str, F]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MOST_VALUES = 10_000
-"""Of one key: a range with more has the wrong step."""
+"""Most values of one key: a range with more has the wrong step."""
 
 _NO_DESIGN = frozenset({"check", "compare", "engine", "format", "name", "plan", "repeat", "seed", "tune"})
 """First words of keys that say how a scenario is run or called, not what is built: a choice among them is none."""
@@ -80,7 +80,7 @@ class DesignSpace:
         return tuple(reversed(found))
 
     def delivery_s(self, names: Iterable[str], lead_s: Mapping[str, float]) -> float:
-        """From the order until the last of some parts is there; the plan's times override the catalogue's."""
+        """Seconds from the order until the last of some parts is there; the plan's times override the catalogue's."""
         asked = [self.delivery.get(name.lower(), 0.0) for name in names]
         return max([*asked, *(found for name, found in lead_s.items() if name.lower() not in self.delivery)], default=0)
 

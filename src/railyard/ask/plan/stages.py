@@ -154,7 +154,7 @@ def _words(layout: str, roles: Sequence[str], built: Sequence[tuple[str, int]], 
 
 
 _SLACK = 0.9
-"""Of the bound that is used: a trial is finite, and what is late at its end still ends."""
+"""Share of the bound that is used: a trial is finite, and what is late at its end still ends."""
 
 
 def least_replicas(built: Built, requests: RequestTable) -> tuple[int, ...]:
@@ -209,7 +209,7 @@ _LIGHT = 50.0
 _FEW = 300
 """Requests that show it."""
 _MANY = 3
-"""So many times the fewest replicas, and so many more, are many."""
+"""Multiple of the fewest replicas, and number above it, from which replicas are many."""
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def _bound(planned: PlannedDesigns) -> dict[str, Any] | None:
 
 
 def _verified(planned: PlannedDesigns) -> dict[str, Any] | None:
-    """Which rivals of the best design ran on which engine, and what a finer engine would take."""
+    """Rivals of the best design that were verified, their engines, and what a finer engine would take."""
     found, what = planned.verified, planned.objectives[0]
     if found is None:
         return None
@@ -330,7 +330,7 @@ def plan(
     report: Report = lambda _what, _share: None,
     ready: Callable[[], None] = lambda: None,
 ) -> FinishedPlan:
-    """Which cluster to build.
+    """Finds which cluster to build.
 
     Args:
         draft: A scenario with `plan.space`.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 EIGHT_OF_TEN = 1.2816
-"""Of a normal distribution: eight of ten draws lie within so many standard deviations."""
+"""Standard deviations within which eight of ten draws of a normal distribution lie."""
 
 _INSTALLED = {
     ACCELERATORS: "accelerators_usd",
@@ -125,7 +125,7 @@ class DesignChoice:
 
     @property
     def engine(self) -> str:
-        """By which it is judged: the cheapest of those that found its outcomes."""
+        """Engine that judges it: the cheapest of those that found its outcomes."""
         engines = {outcome.engine for outcome in self.outcomes}
         return next(name for name in ("analytic", "flow", "serving", "packet") if name in engines)
 
@@ -245,7 +245,7 @@ def _closed_name(choice: DesignChoice) -> str:
 
 
 def _typical_draw(priced: DesignPrice) -> float:
-    """Where the typical draw of the accelerators lies between low and high, 0 to 1."""
+    """Position of the accelerators' typical draw between low and high, 0 to 1."""
     line = priced.power.lines[0].power_w
     return (line.typical - line.low) / (line.high - line.low) if line.high > line.low else 0.5
 

@@ -130,7 +130,7 @@ Z90 = 1.2815515655446004
 
 WARM_UP_YEARS = 1
 MOST_SPARES = 0.5
-"""Of the servers: beyond, a nine is not for sale."""
+"""Most spares, as a share of the servers: beyond, a nine is not for sale."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class ServerOutages:
 
     @property
     def sigma(self) -> float:
-        """Of the logarithm of a repair."""
+        """Standard deviation of the logarithm of a repair."""
         return math.log(self.repair_p90_h / self.repair_h) / Z90
 
     def out(self) -> NDArray[np.float64]:
@@ -360,7 +360,7 @@ def _spread(values: Sequence[float]) -> Range:
 
 
 def to_json(found: WorthReport) -> dict[str, Any]:
-    """As `--json` prints it; docs/how-to/plan.md names every key."""
+    """The result as `--json` prints it; docs/how-to/plan.md names every key."""
     return {
         "name": found.name,
         "usd_per_year": asdict(found.usd_per_year),

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 WORTH = 0.002
-"""Of a step: smaller gains on the draws of the search are chance."""
+"""Share of a step: smaller gains on the draws of the search are chance."""
 
 LEAST, MOST = 4, 12
 """Designs that compete at a time, half of all values within these: on every draw half as many as on the one before."""
@@ -86,7 +86,7 @@ class SettingsTrial:
 
     @property
     def mean(self) -> float:
-        """Of the ratios; infinite where it cannot run."""
+        """Mean of the ratios; infinite if it cannot run."""
         return statistics.fmean(self.ratios) if self.ratios and not self.error else float("inf")
 
 
@@ -145,7 +145,7 @@ class SettingsRace:
         return self._needed()
 
     def so_far(self) -> SettingsTrial:
-        """Of the designs that are better than the scenario as written, the best of those that got furthest."""
+        """The best of the designs that beat the scenario as written and got furthest."""
         good = [one for one in self.designs if one.mean <= 1.0 - WORTH]
         return min(good, key=lambda one: (-len(one.ratios), one.mean, len(one.settings)), default=self.designs[0])
 
@@ -240,7 +240,7 @@ class SettingsRace:
         return [min(good, key=lambda one: one.mean), self._made(together)] if good else []
 
     def _sampled(self) -> Settings:
-        """Of every key a value that was good alone, by chance."""
+        """Draws for every key a value that was good alone."""
         found: Settings = {}
         for key, ones in self.singles.items():
             good = sorted((one for one in ones if one.mean < 1.0 - WORTH / 2), key=lambda one: one.mean)
@@ -321,7 +321,7 @@ class TuneResult:
         self.settings, self.parts, self.tried = dict(best.settings), parts, race.designs
 
     def gains(self, kind: Kind | None = None) -> list[float]:
-        """By which share steps are shorter, unseen case by case.
+        """Share by which steps are shorter, for each unseen case.
 
         Args:
             kind: Cases of this one alone; None: all.

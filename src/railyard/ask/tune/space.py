@@ -34,15 +34,15 @@ SMALLEST, LARGEST = 0.25, 2.0
 
 TENSOR, STAGES = (1, 2, 4, 8), (1, 2, 4)
 SEQUENCES = (0.5, 1, 2)
-"""Of the written sequence."""
+"""Shares of the written sequence."""
 
 PATTERNS = ("incast", "permutation", "all-to-all")
 PORTS = (0.25, 0.5, 1.0)
-"""Of all ports of the back-end, that a neighbour has; of an all-to-all no more than `MOST_TO_ALL`."""
+"""Shares of the back-end's ports that a neighbour uses; an all-to-all uses at most `MOST_TO_ALL` ports."""
 
 MOST_TO_ALL = 16
 EVERY_US = (2_000, 5_000, 10_000)
-"""Between two bursts."""
+"""Time between two bursts."""
 
 BUSY = (0.1, 0.2, 0.4)
 """Share of the time in which the neighbour's busiest port is busy: the size of its flows follows."""
@@ -70,7 +70,7 @@ class TuneCase:
 
     @property
     def kind(self) -> Kind:
-        """Which of the three."""
+        """Which of the three kinds it is."""
         return "job" if self.job else "load" if self.load else "draw"
 
 
@@ -152,11 +152,11 @@ def _drawn(ground: JobGround, models: Sequence[str | None], dice: np.random.Gene
     beside = keys["packet.beside"][0]
     shape = " ".join(f"{name}{size}" for name, size in layout.items() if name == "zero" or size > 1)
     other = f"{beside['pattern']} of {beside['ports']} ports, {beside['size']} every {beside['every']}"
-    return keys, f"{model or 'the model'}, {shape}, {sequence:,} tokens; beside it {other}"
+    return keys, f"{model or 'the model'}, {shape}, {sequence:,} tokens; background: {other}"
 
 
 def _experts(model: str | None, ranks: int) -> int:
-    """As many ranks as share a mixture's experts: the greatest power of two that divides both, 1 for dense models."""
+    """Ranks that share a mixture's experts: the greatest power of two that divides both, 1 for dense models."""
     experts = 0 if model is None else Catalog().model(model).experts
     found = 1
     while experts and experts % (2 * found) == 0 and ranks % (2 * found) == 0 and found < 8:
@@ -230,7 +230,8 @@ ULTRA: Mapping[str, tuple[Any, ...]] = {
     "packet.set.ecn_low_packets": ("8", "16", "64"),
     "packet.set.ecn_high_packets": ("64", "200"),
 }
-"""Of Ultra Ethernet, on packets alone: who controls, NSCC's constants, entropies of its sprays, marks of switches."""
+"""Keys of Ultra Ethernet, on packets alone: congestion control, NSCC's constants, entropies of its sprays, marks of
+switches."""
 
 
 def space_of(draft: Draft, engine: str) -> dict[str, tuple[Node, ...]]:

@@ -73,7 +73,7 @@ def _fixed(tuned: TuneResult) -> tuner.FixedChoices:
 
 
 CONFIDENCE = 0.9
-"""Of the interval of `Tuned.gain`."""
+"""Confidence of the interval of `Tuned.gain`."""
 
 
 def answer_of(found: TuneResult, written: Mapping[str, Any]) -> TuneAnswer:
@@ -164,7 +164,7 @@ def _tail(one: TailGain) -> dict[str, Any]:
 
 
 ENGINES = ("flow", "packet")
-"""On which settings can be seen."""
+"""Engines on which settings have an effect."""
 
 
 def tune(
@@ -200,7 +200,7 @@ STEPS = "steps in packets"
 WRITTEN, AGAIN, ONLINE = "as written", "as written, again", "online"
 
 _PART = 1 / 2000
-"""Of the probability of marks, from one twin to the next."""
+"""Difference of the probability of marks from one twin to the next."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,12 @@ class OnlineResult:
         return {way: tuple(map(statistics.fmean, cases)) for way, cases in self.twins_s.items()}
 
     def worst_run(self, way: str) -> float:
-        """By which share a run was longer than one as written of the same case, at most."""
+        """Largest share by which a run was longer than the same case as written."""
         pairs = zip(self.twins_s[way], self.twins_s[WRITTEN], strict=True)
         return max(own / other for twins, others in pairs for own, other in zip(twins, others, strict=True)) - 1.0
 
     def worst_case(self, way: str) -> float:
-        """By which share a case was longer than as written, at most: by the means of its twins."""
+        """Largest share by which a case was longer than as written, by the means of its twins."""
         return max(own / other for own, other in zip(self.steps_s[way], self.steps_s[WRITTEN], strict=True)) - 1.0
 
     def mean_s(self, way: str) -> float:
@@ -239,7 +239,7 @@ class OnlineResult:
 
     @property
     def gains(self) -> list[float]:
-        """By which share steps are shorter than as written, case by case."""
+        """Share by which steps are shorter than as written, for each case."""
         return [1.0 - own / other for own, other in zip(self.steps_s[ONLINE], self.steps_s[WRITTEN], strict=True)]
 
     @property

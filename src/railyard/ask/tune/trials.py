@@ -48,7 +48,7 @@ TAILS: Mapping[str, float] = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "slowest"
 """Quantiles that are compared."""
 
 _FEWEST = {"p99": 100, "p99.9": 1000}
-"""Of so many or more; the slowest is that quantile of fewer."""
+"""Fewest samples for a quantile; of fewer the slowest is taken."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Times:
 
     @classmethod
     def of(cls, values_us: NDArray[np.float64]) -> Times:
-        """Of values in microseconds, at least one."""
+        """Summarizes values in microseconds, at least one."""
         ordered = np.sort(values_us)
         return cls(len(ordered), tuple(float(percentile(ordered, share)) for share in SHARES))
 
@@ -91,13 +91,13 @@ class TimedStep:
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> TimedStep:
-        """Of what a worker gave."""
+        """Reads what a worker gave."""
         times = {what: Times(one["count"], tuple(one["quantiles_us"])) for what, one in plain["times"].items()}
         return cls(float(plain["step_s"]), float(plain["slice"]), times)
 
 
 Pair = tuple[TimedStep, TimedStep]
-"""As written, and with the settings."""
+"""Times as written, and with the settings."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def tail_gains(pairs: Sequence[Pair]) -> list[TailGain]:
 
 
 def _shorter(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float, float]:
-    """Of ratios: the mean of their logarithms, so that what doubles and what halves cancel."""
+    """Mean of the logarithms of ratios, so that what doubles and what halves cancel."""
     mean, low, high = interval(np.log(after / before).tolist())
     return -math.expm1(mean), -math.expm1(high) if high < math.inf else -math.inf, -math.expm1(low)
 
@@ -150,7 +150,7 @@ Curve = tuple[tuple[float, float], ...]
 
 
 def curves(pairs: Sequence[Pair]) -> dict[str, tuple[Curve, Curve]]:
-    """Of everything that was timed, as written and with the settings: points (us, share that took longer)."""
+    """Curves of everything timed, as written and with the settings: points (us, share that took longer)."""
     return {what: (_pooled(pairs, what, 0), _pooled(pairs, what, 1)) for what in _timed(pairs)}
 
 

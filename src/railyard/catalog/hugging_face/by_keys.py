@@ -190,7 +190,7 @@ def _numbers(config: ConfigFile, what: str) -> list[int]:
 
 
 def _feeds(config: ConfigFile, layers: int) -> list[str]:
-    """Which layers have experts: by a list of kinds, of flags or of numbers of layers, else by a rule."""
+    """Layers with experts: from a list of kinds, of flags or of numbers of layers, else by a rule."""
     kinds = next((config.words(key) for key in _FEEDS if config.has(key)), [])
     if kinds and config.check_length(_FEEDS[0], len(kinds), layers):
         return ["dense" if kind == "dense" else "experts" for kind in kinds]

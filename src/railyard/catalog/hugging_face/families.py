@@ -62,7 +62,7 @@ def base(config: ConfigFile, *, tied: bool = False, ffn: int | None = None, head
 
 
 def bias(config: ConfigFile, *, default: bool = False, which: str = "all") -> str:
-    """Which projections of attention have a bias, by the key that most families have."""
+    """Projections of attention with a bias, by the key that most families have."""
     return which if config.flag("attention_bias", default=default) else "none"
 
 

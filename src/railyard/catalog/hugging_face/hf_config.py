@@ -283,7 +283,7 @@ def _family(config: ConfigFile, kind: str) -> str:
 
 
 def _unknown(config: ConfigFile, kind: str) -> None:
-    """Adds to what is missing that the type would have told more."""
+    """Notes that this type of model is unknown, so that its fields may be incomplete."""
     near = did_you_mean(kind, [*families, *WRAPPED])
     guess = f"to have it read as another family, say which behind the file: `{config.path.name} as llama`"
     what = f"`{kind}` is not known, and its keys do not say it all" if kind else "is missing, and keys are too"

@@ -342,6 +342,6 @@ def openelm(config: ConfigFile) -> Fields:
 
 
 def _rounded(value: float, divisor: int) -> int:
-    """To a multiple of the divisor, the nearest, not more than a tenth below."""
+    """Rounds to the nearest multiple of the divisor, but at most a tenth below."""
     near = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return near + divisor if near < 0.9 * value else near

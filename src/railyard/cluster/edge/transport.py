@@ -375,7 +375,7 @@ def carried_s(
     warm: bool = False,
     buffer: ArrayLike = _DEEP_BUFFER,
 ) -> tuple[Floats, Floats]:
-    """As `transfer_s`, and the seconds of each spent at the steady goodput, which sharing stretches."""
+    """The same as `transfer_s`, and the seconds of each at the steady goodput, which sharing stretches."""
     shape, (size, rate, rtt, lost, depth) = _columns(size_bytes, rate_bps, rtt_s, loss, buffer)
     total, bits = np.empty(int(np.prod(shape))), np.empty(int(np.prod(shape)))
     _core.rounds_carried_s(transport.protocol, size, rate, rtt, lost, depth, warm, total, bits)

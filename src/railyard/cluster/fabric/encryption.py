@@ -49,7 +49,7 @@ class Encryption:
     )
     udp: bool | None = field(
         default=None,
-        metadata=f.flag("udp", "Of `ipsec`: ESP in UDP, whose source port tells flows apart; else left out"),
+        metadata=f.flag("udp", "Of `ipsec`: ESP in UDP, whose source port distinguishes flows; else left out"),
     )
     sci: bool | None = field(
         default=None,
@@ -71,7 +71,7 @@ class Encryption:
         default=None,
         metadata=f.rate(
             "rate",
-            "What a NIC encrypts, one way, and decrypts besides; else as the catalogue has it",
+            "What a NIC encrypts, and at the same time decrypts; else as the catalogue has it",
             bounds=LINK_RATE,
         ),
     )

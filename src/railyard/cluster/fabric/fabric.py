@@ -303,7 +303,7 @@ class Fabric:
         default=0,
         metadata=f.size(
             "credit_update",
-            "Space set free before the sender is told of it",
+            "Space freed before the sender gets new credits",
             "16 KiB",
             bounds=SIZE.within("0 B", "1 GB"),
         ),

@@ -180,7 +180,7 @@ class Spells:
     """
 
     at_ps: int = field(default=0, metadata=f.time("at", "When it begins, from the start of the run", "20 ms"))
-    for_ps: int | None = field(default=None, metadata=f.time("for", "How long it lasts; for good when left out", "5 s"))
+    for_ps: int | None = field(default=None, metadata=f.time("for", "How long it lasts; forever when left out", "5 s"))
     every_ps: int | None = field(
         default=None, metadata=f.time("every", "From one beginning to the next, of what flaps", "30 s")
     )

@@ -89,11 +89,11 @@ class FatTree:
                 f"{parts.spine.name} has {most} ports of {parts.link_bps / 1e9:g} Gb/s",
                 key="k",
                 found=k,
-                possible=f"a fat tree of {most}-port switches has {most**3 // 4} ports; {ports} are wanted",
+                possible=f"a fat tree of {most}-port switches has {most**3 // 4} ports; {ports} are needed",
             )
         if k**3 // 4 < ports:
             raise impossible(
-                f"a fat tree of this k has {k**3 // 4} ports and {ports} are wanted",
+                f"a fat tree of this k has {k**3 // 4} ports and {ports} are needed",
                 key="k",
                 found=k,
                 possible=f"nearest possible: {need}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RailOptimized:
-    r"""A leaf serves one rail: the NICs of one index of many servers. Same-rail neighbours are one switch apart.
+    r"""A leaf serves one rail: the NICs of one index of many servers. Neighbours on a rail share a switch.
 
           spine 0      spine 1      spine 2        [core above, when a pod's spines run out of ports]
             |  \  \__  / |  \   __/  / |

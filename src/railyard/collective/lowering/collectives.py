@@ -413,7 +413,7 @@ class _Lowering:
         return even_cap_bps
 
     def _left_over(self, links: CsrWeighted) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Latencies of rings beside their slowest edges, as flows are hashed and spread evenly; others as they are."""
+        """Latencies that the slowest edge of a ring does not hide, with flows hashed and spread; others unchanged."""
         latency_ps, even_ps = self.latency_ps.copy(), self.latency_ps.copy()
         rows = np.flatnonzero(self.edge_s > 0)
         if len(rows) == 0:

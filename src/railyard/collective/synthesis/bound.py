@@ -75,7 +75,7 @@ def borders(network: LinkNetwork) -> Iterator[Border]:
 def sums_us(network: LinkNetwork, size: float) -> float:
     """All-reduce: a whole group knows no sum before something came from every other group, and tells it after that.
 
-    Whoever sends to whom, all of `m` groups know everything after 2 (m - 1) one-way messages at least (Harary and
+    Whatever the order of sends, all of `m` groups know everything after 2 (m - 1) one-way messages at least (Harary and
     Schwenk, The communication problem on graphs and digraphs, 1974). So borders are entered 2 (m - 1) times by every
     element, and left as often where switches do not copy, else m - 1 times. Each is entered and left once.
     """

@@ -245,7 +245,7 @@ class _Data:
         return "a switch sends what has not come" if soon.any() else None
 
     def _summed(self, node: Ints, root: Ints) -> tuple[NDArray[np.float64], str | None]:
-        """When each sum is complete at its root: each rank but that sends once, after all that comes to it."""
+        """Times at which each sum is complete at its root: every other rank sends once, after all that comes to it."""
         sends, pieces = self.schedule.sends, len(self.root)
         begins, comes = self.up & ~self.through, self.up & ~self.ends
         sent = np.zeros((self.network.nodes, pieces), np.int64)
@@ -267,13 +267,13 @@ class _Data:
 TREES = 2
 """Trees of a root where they are kept."""
 _ROUNDS = 3
-"""So often each path of an uneven all-to-all is laid anew when all others are known; once where they are not few."""
+"""How often each path of an uneven all-to-all is laid again when all others are known; once beyond `_FEW` paths."""
 _FEW = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class ScheduleRequest:
-    """What schedule is wanted.
+    """Which schedule to find.
 
     Attributes:
         network: The links.
@@ -305,7 +305,7 @@ class ScheduleRequest:
     def router(
         self, piece: float, busy_us: list[float] | None = None, *, up: bool = False, copies: bool = True
     ) -> PieceRouter:
-        """For pieces over the links; `up` over the reversed ones."""
+        """Router of pieces over the links; `up` over the reversed ones."""
         network = self.network.reversed() if up else self.network
         return PieceRouter(
             network, piece, self.nearness, busy_us, symmetry=self.symmetry, copies=copies, bound_us=self.bound_us
@@ -316,7 +316,7 @@ class ScheduleRequest:
         return timed_images(self.network.reversed() if up else self.network, sends, self.symmetry)
 
     def tree(self, router: PieceRouter, number: int, purpose: str = "") -> list[TreeLink]:
-        """Of a piece, to all ranks; `purpose`: trees of one do for another that has the same."""
+        """Tree of a piece to all ranks; trees of one `purpose` are shared by all of the same."""
         root = self.roots[number % len(self.roots)]
         if self.kept is None:
             return router.tree(root)
@@ -326,7 +326,7 @@ class ScheduleRequest:
         return self.kept[key]
 
     def path(self, router: PieceRouter, turn: int, ends: tuple[int, int]) -> list[TreeLink]:
-        """From a rank to another, the `turn`-th pair."""
+        """Path from a rank to another, the `turn`-th pair."""
         if self.kept is None:
             return router.tree(ends[0], [ends[1]])
         key = (self.nearness, "path", turn)

@@ -2,8 +2,8 @@
 
 A thread block sends to one rank or receives from one, in order. `s` sends, `r` receives, `rrc` receives and adds, `cpy`
 copies, `nop` only waits; a step waits for one step of another block (`depid`, `deps`), which says so (`hasdep`). What
-passes switches goes from rank to rank. Steps stand in the order in which their messages leave, which is an order that
-all of them can run in. Format: microsoft/msccl-tools, `msccl/language/ir.py`, 2023.
+passes switches goes from rank to rank. Steps are listed in the order in which their messages leave, in which all of
+them can run. Format: microsoft/msccl-tools, `msccl/language/ir.py`, 2023.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NAMES = {
 }
 _NONE = -1
 MOST_MESSAGES = 1_100_000
-"""Of a schedule that is played or written: the 1,047,552 of an all-gather of 1,024 ranks take 49 s of CPU, 3.4 GB and a
-file of 260 MB to write."""
+"""Most messages of a schedule that is played or written: the 1,047,552 of an all-gather of 1,024 ranks take 49 s of
+CPU, 3.4 GB and a file of 260 MB to write."""
 
 
 def least_messages(collective: str, ranks: int) -> int:
@@ -100,7 +100,7 @@ class _Gpu:
 
 @dataclass(frozen=True)
 class BufferLayout:
-    """Where pieces lie in the buffers of ranks.
+    """Places of pieces in the buffers of ranks.
 
     Attributes:
         ranks: How many.
@@ -113,7 +113,7 @@ class BufferLayout:
 
     @property
     def chunks(self) -> tuple[int, int]:
-        """Of the input and of the output of a rank."""
+        """Chunks of the input and of the output of a rank."""
         every = self.ranks * self.cut
         return {"all-gather": (self.cut, every), "reduce-scatter": (every, self.cut)}.get(
             self.collective, (every, every)

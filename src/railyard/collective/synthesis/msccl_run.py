@@ -92,7 +92,7 @@ class RankBuffers:
         return self.kind.replace("_", "")
 
     def place(self, rank: int, buffer: str, offset: int) -> Place:
-        """Where a chunk lies, with one name for what two buffers share."""
+        """Place of a chunk, with one name for what two buffers share."""
         shared = {("allgather", "i"): "o", ("reducescatter", "o"): "i", ("allreduce", "o"): "i"}
         other = shared.get((self.word, buffer)) if self.in_place else None
         if other is None:
@@ -331,7 +331,7 @@ def _run(program: MscclAlgorithm, pieces: Ints | None) -> tuple[_Machine, list[s
         blocks = [block for block in blocks if machine.done[block.rank, block.number] < len(block.steps)]
     stuck = [block for block in program.blocks if machine.done[block.rank, block.number] < len(block.steps)]
     if stuck and not machine.problems:
-        machine.problems.append(f"rank {stuck[0].rank} waits for ever in thread block {stuck[0].number}")
+        machine.problems.append(f"rank {stuck[0].rank} waits forever in thread block {stuck[0].number}")
     left = next((ends for ends, wire in machine.wires.items() if wire), None)
     if left is not None and not machine.problems:
         machine.problems.append(f"rank {left[1]} never takes what rank {left[0]} sent")

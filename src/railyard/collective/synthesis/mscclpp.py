@@ -135,7 +135,7 @@ def _send(gpus: list[_Gpu], layout: BufferLayout, message: Message, arrivals: _A
 
 
 def _landing(layout: BufferLayout, message: Message, taker: _Gpu) -> tuple[str, int]:
-    """Where a piece is put: what is to be added into a slot of the scratch memory of its own."""
+    """Place of a piece; one to be added goes into a slot of the scratch memory of its own."""
     if message.reduce:
         return "s", taker.slots
     return layout.place(message.target, message.piece, taker.scratch, sent=False)

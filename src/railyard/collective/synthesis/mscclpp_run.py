@@ -97,7 +97,7 @@ class _Run:
                     moved = True
         stuck = next((one for one in blocks if state.at[one[0], one[1]["id"]] < len(one[1]["ops"])), None)
         if stuck is not None and not state.problems:
-            state.problems.append(f"rank {stuck[0]} waits for ever in thread block {stuck[1]['id']}")
+            state.problems.append(f"rank {stuck[0]} waits forever in thread block {stuck[1]['id']}")
         return state.problems or list(
             self.buffers.missing(lambda place: state.memory.get(place, frozenset()), self.pieces)
         )

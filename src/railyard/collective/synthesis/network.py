@@ -24,7 +24,7 @@ DEFINITIONS = {
     "all-reduce": "bytes that each rank brings, and has the sum of in the end",
     "all-to-all": "bytes that each rank sends, its own part included; each pair of ranks has 1/N of them",
 }
-"""Of N ranks, as nccl-tests counts: the larger of the buffers that a rank has."""
+"""Buffer sizes for N ranks, as nccl-tests counts: the larger of the buffers of a rank."""
 UNEVEN = "bytes of all pairs together, as the matrix has them; a pair is the heaviest"
 
 
@@ -46,13 +46,13 @@ class SizeMeaning:
 
     @classmethod
     def of(cls, collective: str, size_bytes: float, ranks: int) -> SizeMeaning:
-        """Of a size of a rank."""
+        """Meaning of a size, in bytes of a rank."""
         total = size_bytes * (1 if collective == "all-gather" else ranks)
         return cls(size_bytes, DEFINITIONS[collective], ranks, size_bytes / ranks, total)
 
     @classmethod
     def of_matrix(cls, matrix: NDArray[np.float64]) -> SizeMeaning:
-        """Of bytes from rank to rank."""
+        """Meaning of a matrix of bytes from rank to rank."""
         total = float(matrix.sum())
         return cls(total, UNEVEN, len(matrix), float(matrix.max()), total)
 
@@ -61,7 +61,7 @@ _COLUMNS = ("source", "destination", "gb_per_s", "latency_us")
 _FILTERS = ("topology", "chassis")
 _MOST_NODES = 100_000
 _LONELY = 3
-"""So many nodes that can send to nobody else make the one that they send to a switch."""
+"""Number of nodes with one common target and no other that makes the target a switch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ def read_network(
     """A network from a table of links: source, destination, gb_per_s (decimal GB/s), latency_us.
 
     Args:
-        path: CSV; it may hold several networks, told apart by columns `topology` and `chassis`.
+        path: CSV; it may hold several networks, distinguished by columns `topology` and `chassis`.
         topology: Which; None: there is one.
         chassis: Which; None: there is one.
         switches: Nodes that are switches; None: those that look like it.

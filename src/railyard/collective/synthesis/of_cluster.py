@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 MOST_RANKS = MOST_ELEMENTS
-"""As many as a symmetry has elements: 4,096 on rails take 62 s of CPU and 3 GB for an all-gather."""
+"""Most ranks, as many as a symmetry has elements: 4,096 on rails take 62 s of CPU and 3 GB for an all-gather."""
 
 
 def network_of(
@@ -186,7 +186,7 @@ def _add_network(
 def _add_crossbar(
     rows: Rows, cluster: Cluster, nodes: _Nodes, share: NDArray[np.float64], pace_of: tuple[float, Ints]
 ) -> None:
-    """On `ideal` nothing but the ports' own links binds; see `_add_network`."""
+    """Adds the ports' own links, the only limits on `ideal`; see `_add_network`."""
     network, every, (out_us, rails) = cluster.back_end, cluster.links, pace_of
     middle = nodes.network + network.nodes
     for rank, ports in enumerate(network.port_of_rank[nodes.members].tolist()):
@@ -204,9 +204,9 @@ MOST_RANKS_IN_RUN = 64
 """Ranks for which a run searches by itself: some seconds."""
 MOST_SENDS = 16_000
 ENOUGH = 1.03
-"""Over the bound: what is left is less than what the fabric's hashes take."""
+"""Multiple of the bound that is good enough: the rest is less than what the fabric's hashes take."""
 SIZE_BYTES = 64e6
-"""For which schedules are searched where no size is given: a gradient bucket."""
+"""Size for which schedules are searched if none is given: a gradient bucket."""
 KINDS = (
     CollectiveKind.ALL_GATHER,
     CollectiveKind.REDUCE_SCATTER,

@@ -1,8 +1,8 @@
 """A schedule of a network as it was, for the network with some links lost or slowed: pieces that met them go elsewhere.
 
-Only pieces that cross an odd link are laid anew, one after another, by what all links carry then; so a slow link keeps
-what it can carry as quickly as others. Of a tree a branch is moved: to where the rank gets the piece from another rank,
-or to one of those that it sends to, which then sends to it.
+Only pieces that cross an odd link are laid again, one after another, by what all links carry then; so a slow link keeps
+what it can carry as quickly as others. In a tree a branch moves: the rank gets the piece from another rank, or from one
+of those that it sends to.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def repaired(broken: LinkNetwork, was: Mended, schedule: TimedSchedule, *, paths
 
 @dataclass
 class _New:
-    """Sends of pieces that are laid anew, and when each is planned to start."""
+    """Sends of the pieces that are laid again, and when each is planned to start."""
 
     sends: SendList
     planned_us: list[float]
@@ -103,7 +103,7 @@ class _New:
 
 
 def _scattered(trees: list[tuple[int, Tree]]) -> list[tuple[int, Tree]]:
-    """In an order in which neighbours lie far apart: what stays on a slow link is spread over the time that way."""
+    """The trees in an order that separates neighbours, so that those left on a slow link are spread over time."""
     turn = np.arange(len(trees)) * ((5**0.5 - 1) / 2) % 1.0
     return [trees[at] for at in np.argsort(turn, kind="stable").tolist()]
 
@@ -280,7 +280,7 @@ class _Moves:
 
 
 NEARNESS_OF_BROKEN = 5.0
-"""Of the trees that are repaired: in shallow ones what comes late delays few others."""
+"""Nearness of repaired trees: in shallow ones what comes late delays few others."""
 
 
 @dataclass(frozen=True, eq=False)

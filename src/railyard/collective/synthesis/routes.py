@@ -1,8 +1,8 @@
-"""Over which links each piece of data goes: trees and paths that share the links' rates evenly.
+"""Routes of pieces of data: trees and paths that share the links' rates evenly.
 
 A piece is laid after the others, along what is cheapest then: the time that a link is busy with what was laid on it
 before, and a share of the time that the piece takes to get so far. With no such share, loads come out even and trees
-deep; with much of it, trees are those of the shortest paths. Which is best hangs on the size and is tried.
+deep; with much of it, trees are those of the shortest paths. Which is best depends on the size and is tried.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class PieceRouter:
             self._costs.lift(hop.link)
 
     def _grown(self, root: int, wanted: set[int] | None) -> dict[int, tuple[int, int]]:
-        """For each place that was reached, the link that it was reached by, and from which place.
+        """For each place that was reached, the link to it, and the place before.
 
         A place is a node; of a switch on several rails, there is one for each.
         """
@@ -194,7 +194,7 @@ class PieceRouter:
 
 
 class _Rails:
-    """Which rail a journey is on once it has gone over a link."""
+    """Rails of journeys after each link."""
 
     def __init__(self, network: LinkNetwork) -> None:
         self._rail: list[int] | None = None if network.rail is None else network.rail.tolist()
@@ -238,7 +238,7 @@ class _Leg:
 class _Apart:
     """One tree whose branches begin at ranks: a switch is passed once for every branch through it.
 
-    What a branch takes is laid at once, so that the next one sees it: journeys from its rank are looked at anew. Among
+    What a branch takes is laid at once, so that the next one sees it: journeys from its rank are examined again. Among
     many ranks, of several journeys at a switch only the best goes on, and the others wait until it has had a branch:
     beyond the switch they would look for the same.
     """
@@ -305,7 +305,7 @@ class _Apart:
         return [one.link for one in reversed(branch)]
 
     def _start(self, rank: int, at: float) -> None:
-        """Looks at all journeys from a rank, anew where it has had branches."""
+        """Looks at all journeys from a rank, again where it has had branches."""
         self._version[rank] = self._version.get(rank, -1) + 1
         woken = [leg for place in self._held.get(rank, ()) for leg in self._waiting.pop(place)]
         self._held[rank] = []

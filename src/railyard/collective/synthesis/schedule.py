@@ -121,7 +121,7 @@ def _passed(schedule: TimedSchedule, network: LinkNetwork, carried: list[frozens
 
 
 def _homes(schedule: TimedSchedule, network: LinkNetwork, collective: str) -> list[tuple[int, list[int]]]:
-    """Where each piece begins (for sums: is to be), and the ranks that want it."""
+    """Where each piece begins (for sums: ends), and the ranks that want it."""
     ranks, pieces = network.ranks, schedule.sends.pieces
     if collective == "all-to-all":
         count = len(ranks)
@@ -213,7 +213,7 @@ class TimedSchedule:
 
     @property
     def finish_us(self) -> float:
-        """When the last send has arrived."""
+        """Time at which the last send has arrived."""
         return float(self.arrive_us.max())
 
 

@@ -84,7 +84,7 @@ class Synthesized:
 
     @property
     def finish_us(self) -> float:
-        """When the last send has arrived."""
+        """Time at which the last send has arrived."""
         return self.kept.finish_us
 
     @property

@@ -5,7 +5,7 @@ an orbit carry the same at the same time: a thousand ranks are searched as one i
 a rank's number in mixed radix turn (ranks of a domain, domains of a unit, units; the axes of a torus). Each is checked
 link by link, so that what is found is a symmetry, whatever the numbering.
 
-What a network was before some of its links were lost or slowed: the like of a link tells what it was.
+A network before some of its links were lost or slowed is found by comparing each link with its images.
 
 Links are alike that join nodes of the same role: ranks; switches by how far they are from ranks, how fast ranks reach
 them, and whether they are joined to switches. A few links that are slower than all of their kind are odd; so are those
@@ -176,7 +176,7 @@ def _lacking(network: LinkNetwork, role: Ints, links: Ints) -> Iterator[tuple[in
 
 
 def _with(network: LinkNetwork, added: list[tuple[int, int, float, float]]) -> LinkNetwork:
-    """With more links at the end; on rails one has that of most links of its switch."""
+    """The symmetry with more links at the end; on rails one has that of most links of its switch."""
     if not added:
         return network
     source, target, rate, late = (np.array(column) for column in zip(*added, strict=True))
@@ -291,7 +291,7 @@ def _turn(network: LinkNetwork, low: int, worth: dict[int, int]) -> tuple[Ints, 
 
 
 def _extended(network: LinkNetwork, image: Ints, order: int, worth: dict[int, int]) -> tuple[Ints, Ints] | None:
-    """Where a turn of the ranks takes switches and links; None where it is no symmetry.
+    """The images of switches and links under a permutation of the ranks; None if it is no symmetry.
 
     A turn that leaves some links where they are would have all its powers send over them at a time. Where switches
     stand for one another, as spines do, it turns them too, and no link stays.
@@ -357,7 +357,7 @@ def _hashed(one: NDArray[np.uint64], other: NDArray[np.uint64] | np.uint64) -> N
 
 
 def _matched(network: LinkNetwork, node: Ints) -> Ints | None:
-    """Where each link goes: to the like one between the images of its ends, parallel ones in order; None where none."""
+    """The image of each link: an equal one between the images of its ends, parallel ones in order; None without."""
     late, rate = network.latency_us, network.bytes_per_us
     here = np.lexsort((late, rate, node[network.target], node[network.source]))
     there = np.lexsort((late, rate, network.target, network.source))

@@ -32,12 +32,13 @@ COLLECTIVE = "all-to-all"
 MOST_RANKS = 64
 """Ranks whose pairs each have paths of their own."""
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-"""Of the heaviest pair."""
+"""Chunks of the heaviest pair."""
 _COARSE = 4
 _SHARPNESS = (4.0, 10.0, 25.0)
 """Nearness where links are paid by how busy they are."""
 _WORTH = 0.99
-"""Of the best finish, which chunks of a quarter of the size have to reach, or a search of more than few sends ends."""
+"""Share of the best finish that chunks of a quarter of the size have to reach, or a search of more than few sends
+ends."""
 _FEW_SENDS = 4_000
 _FEW_PAIRS = 1_000
 _MOST_BYTES = 1e15

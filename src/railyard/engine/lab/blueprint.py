@@ -327,7 +327,7 @@ class Command:
     Attributes:
         host: The node that it runs on.
         words: The command.
-        environment: Variables beside those of the caller.
+        environment: Variables added to those of the caller.
     """
 
     host: int

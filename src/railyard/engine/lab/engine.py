@@ -150,19 +150,19 @@ def _occupied(graph: TaskGraph, task: int) -> list[int]:
 
 
 LONGEST_S = 600.0
-"""Of a run, by what the flow engine expects."""
+"""Longest run, by the time that the flow engine expects."""
 
 WINDOW_S = 0.008
-"""Of a NIC's link, what a connection may have on its way: more than an empty path and two turns of processes."""
+"""Window of a connection, as time of a NIC's link: more than an empty path and two turns of processes."""
 
 SAMPLES_S = 0.01
-"""Between two looks at the queues."""
+"""Interval of samples of the queues."""
 
 LEFT_OUT = (
     "accelerators: computations are waits of their length, noted as a device would; communications slow none",
     "RDMA: bytes go by the kernel's TCP, without pauses and without marks",
     "scale-up links: between ranks of a server bytes go through its memory, unshaped",
-    "delays of cables and switches: those of the kernel and of processes stand in their place",
+    "delays of cables and switches: the kernel's and the processes' take their place",
     "sums: bytes of reductions move, nothing is added",
 )
 

@@ -1,8 +1,8 @@
 """The keeper of a lab: a process that makes the namespaces, starts the ranks in them, and counts at the ports.
 
-Its namespaces have no names: they live as long as somebody holds them, which are the keeper and the processes in them.
-All of these die with the one that started them, however that ends, and with the last of them the kernel takes every
-namespace, interface, route and queue away. So nothing is left behind, and nothing has to be cleaned up.
+Its namespaces have no names: they live as long as the keeper and the processes in them. All of these die with the
+process that started them, however that ends, and with the last of them the kernel removes every namespace, interface,
+route and queue. So nothing is left behind, and nothing has to be cleaned up.
 
 `python -m railyard.engine.lab.keeper` FD` reads a blueprint from its standard input and writes what came of it to
 that file descriptor, as `frames.py` has it.
@@ -38,10 +38,10 @@ CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 BURST_S = 0.002
-"""Of a port's rate, what it may send at once after a pause: about a turn of another process, which it makes up for."""
+"""Burst of a port after a pause, as time at its rate: about a turn of another process, which it makes up for."""
 
 QUEUE_BYTES = 1 << 25
-"""Of a port: more than all windows that meet at it, so that nothing is lost."""
+"""Queue of a port: more than all windows that meet at it, so that nothing is lost."""
 
 SWITCHING = {
     "ipv4/ip_forward": "1",
@@ -196,8 +196,8 @@ def _turn_bytes(rate_bps: float) -> int:
 def shaped(port: LabPort, mtu: int, crossing: Sequence[Connection] | None) -> list[str]:
     """Commands of `tc` for a port: its rate, and fair turns among the connections that cross it, where these are known.
 
-    Turns stand in for what congestion control does on a fabric: whoever shares a link shares it fairly. Other packets,
-    which are acknowledgements, go before them.
+    Turns replace a fabric's congestion control: connections share a link fairly. Other packets, which are
+    acknowledgements, go before them.
     """
     rate, device = round(port.rate_bps), f"dev {port.name}"
     burst = f"{max(_turn_bytes(port.rate_bps), 2 * (mtu + 14))}b"
@@ -355,7 +355,7 @@ def _queued_ns() -> int:
 
 
 LEAD_NS = 100_000_000
-"""From the word to begin to the beginning: all ranks have heard it by then."""
+"""Time from the word to begin to the beginning: all ranks have heard it by then."""
 
 
 def run(plan: Blueprint, keeper: Keeper) -> Ran:

@@ -1,4 +1,4 @@
-"""From a task graph to what each rank does: its tasks, its connections, and of whose ends it learns."""
+"""Programs of ranks from a task graph: each rank's tasks, its connections, and the ends of which it learns."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class _Writer:
         return list(every.items())
 
     def _waits(self, task: int, members: tuple[int, ...]) -> dict[int, list[int]]:
-        """For what each member waits: of tasks that none of them learns of, the first one is sent a note."""
+        """Tasks that each member waits for; the first member gets a note of those that none of them learns of."""
         waits: dict[int, list[int]] = {rank: [] for rank in members}
         for before in self.graph.dependencies(task).tolist():
             there = self._learn(before)

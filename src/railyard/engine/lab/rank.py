@@ -27,8 +27,8 @@ WORD = struct.Struct("=q")
 
 NOTE = struct.Struct("=cq")
 REACHED, GO, THROUGH, ENDED = b"r", b"g", b"t", b"e"
-"""What ranks let one another know beside the network: a member has reached a collective; all have; a member is through
-with it; a task has ended."""
+"""Notes between ranks, outside the network: a member has reached a collective; all have; a member is through with it; a
+task has ended."""
 
 AT_ONCE = 1 << 18
 _ZEROS = memoryview(bytes(AT_ONCE))
@@ -36,7 +36,7 @@ _NS = 1e9
 
 
 Inbox = tuple[socket.socket, socket.socket]
-"""Where a rank reads what others let it know, and where they write it."""
+"""The socket on which a rank receives notes, and the one on which others send them."""
 
 
 class Outgoing:
@@ -176,7 +176,7 @@ class Rank:
                 self._try(step)
 
     def _wait(self) -> None:
-        """Until something can be read or written, or is due."""
+        """Waits until something can be read or written, or is due."""
         due = self.timers[0][0] if self.timers else None
         now = time.monotonic_ns()
         timeout = None if due is None else max(due - now, 0) / _NS
@@ -328,7 +328,7 @@ class Rank:
         self._send(each)
 
     def _send(self, each: Outgoing) -> None:
-        """As much as the connection takes of what may leave."""
+        """Sends as much as the connection takes of what may leave."""
         while each.queue and each.queue[0].blocked == 0:
             first = each.queue[0]
             try:
@@ -429,7 +429,7 @@ def _exactly(end: socket.socket, size: int) -> bytes:
 
 
 def listening(rank: int, window_bytes: int) -> socket.socket:
-    """Where other ranks reach this one; made before any of them runs."""
+    """The sockets on which other ranks reach this one; made before any of them runs."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 PORT = 29_500
-"""At which rank 0 is met, as of torchrun."""
+"""Port of rank 0's rendezvous, as of torchrun."""
 
 LONGEST_S = 3600.0
 
@@ -130,7 +130,7 @@ NLM_F_REQUEST, NLM_F_DUMP = 0x1, 0x300
 NLMSG_DONE = 3
 TCA_KIND, TCA_STATS2 = 1, 7
 TCA_STATS_BASIC, TCA_STATS_QUEUE = 1, 3
-"""Of linux/rtnetlink.h and linux/gen_stats.h."""
+"""Attributes of linux/rtnetlink.h and linux/gen_stats.h."""
 
 SHAPERS = (b"tbf\0", b"htb\0")
 
@@ -154,7 +154,7 @@ class Watch:
     )
 
     def read(self) -> list[tuple[int, int, int, int]]:
-        """Of each port: its number, bytes sent, packets that wait, packets dropped."""
+        """Reads for each port its number, bytes sent, packets that wait, packets dropped."""
         body = _TC.pack(0, 0, 0, 0, 0)
         size = _HEADER.size + len(body)
         self.socket.send(_HEADER.pack(size, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + body)
@@ -195,7 +195,7 @@ def _attributes(data: bytes, at: int, end: int) -> dict[int, bytes]:
 
 DAEMONS = Path("/usr/lib/frr")
 FIRST_AS = 4_200_000_000
-"""Of switch 0: private numbers (RFC 6996), one a switch, so that paths of equal length are equal."""
+"""AS number of switch 0: private numbers (RFC 6996), one a switch, so that paths of equal length are equal."""
 
 CONVERGED_S = 60.0
 
@@ -222,7 +222,7 @@ router bgp {number}
 
 
 def configuration(wires: Wires, node: int) -> str:
-    """What the daemons of a switch are told."""
+    """Configuration of the daemons of a switch."""
     between = [port.name for port in wires.ports if port.node == node and wires.ports[port.peer].node >= wires.hosts]
     return TEMPLATE.format(
         name=wires.nodes[node].name.replace(" ", "-"),

@@ -1,4 +1,4 @@
-"""From a cluster to namespaces, cables and routes."""
+"""Namespaces, cables and routes of a cluster."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 FIRST_ADDRESS = ipaddress.IPv4Address("10.0.0.1")
-"""Of NIC port 0; the others follow."""
+"""Address of NIC port 0; the others follow."""
 
 FASTEST_BPS = 1e9
-"""Of a link: what a kernel forwards between namespaces beside others, by far; see docs/validation/lab.md."""
+"""Rate of a link that a kernel forwards between namespaces with ease, among others; see docs/validation/lab.md."""
 
 MTU = 9000
 
@@ -296,7 +296,7 @@ def _swapped(ports: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def taken(hashed: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    """Which of so many equal next hops, in the order of the route."""
+    """The chosen one of so many equal next hops, in the order of the route."""
     bounds = np.array([((hop + 1 << 31) + width // 2) // width - 1 for hop in range(width)])
     return np.searchsorted(bounds, hashed)
 
@@ -304,7 +304,7 @@ def taken(hashed: NDArray[np.int64], width: int) -> NDArray[np.int64]:
 def source_port(
     source: str, target: str, target_port: int, choices: Sequence[tuple[int, int, int]], used: set[int]
 ) -> int:
-    """A source port whose packets every switch sends on as is wanted.
+    """A source port whose packets every switch sends to the chosen next hop.
 
     Args:
         source: IPv4 address.
@@ -362,7 +362,7 @@ class Connections:
             target: Rank.
             communicator: As `connection_keys` takes it.
             lane: Which of `lanes`.
-            use: What else tells it apart: the stream on which it is used.
+            use: Anything else that distinguishes it: the stream on which it is used.
         """
         key = (source, target, communicator, lane, use)
         if key not in self._known:
@@ -400,7 +400,7 @@ class Connections:
         return tuple(network.by_port(near, far, subflow(key, lane)).link.tolist())
 
     def _choices(self, path: tuple[int, ...], target: int) -> list[tuple[int, int, int]]:
-        """Of each switch on a path with several ways on: its seed, how many they are, and which one is taken."""
+        """For each switch on a path with several next hops, its seed, their number, and the one that is taken."""
         network = self.cluster.back_end
         found = []
         for link in path:

@@ -38,7 +38,7 @@ STANDS = 5
 """Full packets in a queue from which it stands: fewer come together by chance."""
 
 SAMPLES = 1000
-"""Of a run whose ports count: a port that is full for a thousandth of it is seen about once."""
+"""Samples of a run whose ports count: a port that is full for a thousandth of it is seen about once."""
 
 MOST = 2_000_000
 """Samples of all links together; long lists of links are sampled less often."""

@@ -254,7 +254,7 @@ class PacketEngine:
         return _Sent(slicing, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings)
 
     def _record(self, case: _Case, sent: _Sent, result: Record, probes: Probes, meta: dict[str, object]) -> Record:
-        """The times of the tasks, the load of the links, and the flows beneath, in the time of the whole run."""
+        """The times of the tasks, the load of the links, and their flows, in the time of the whole run."""
         graph, cluster, placed = case.graph, case.cluster, case.placed
         slicing, sampled = sent.slicing, sent.sampled
         background = alone(placed.network, sent.traffic, sent.sends, sent.settings)
@@ -330,7 +330,7 @@ def _check(jobs: Sequence[Job], probes: Probes) -> None:
 def _durations(
     merged: Merged, cluster: Cluster, lowered: Lowered, drawn: tuple[int, Jitter], faults: Sequence[Fault]
 ) -> NDArray[np.int64]:
-    """How long computations take: with jitter, faults, or communications beside them as long as in the flow engine."""
+    """Durations of computations; with jitter, faults or overlapping communications those of the flow engine."""
     graph, (seed, jitter) = merged.graph, drawn
     others = [fault for fault in faults if isinstance(fault, Late | SlowAccelerator)]
     if not others and jitter == Jitter() and graph.loss_index is None:

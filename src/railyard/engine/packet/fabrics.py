@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 WEIGHT = 16
-"""Of each class in round robin: all alike. With strict priority the highest would starve the others."""
+"""Weight of each class in round robin, all equal. With strict priority the highest would starve the others."""
 
 LANES = 8
 
@@ -76,7 +76,7 @@ class Period:
         end_ps: When it ended, simulated time.
         length_ps: How long it was.
         delivered_bytes: Acknowledged in it, of all flows.
-        paused_ps: Time that links were held back, of all links together.
+        paused_ps: Time that links were paused, of all links together.
         links: Links of the network, each direction one.
         sent, retransmitted, dropped, marked, pauses, cnps: Packets, as in `running.FATES`.
     """
@@ -151,7 +151,7 @@ ROCE: tuple[Mapping[str, Any], ...] = (
 step leads below it."""
 
 PERIOD_PS = 10_000_000
-"""Between two readings: some round trips."""
+"""Time between two readings: some round trips."""
 
 
 @dataclass

@@ -34,10 +34,10 @@ class LinkFault:
     Attributes:
         at_ps: When, ps.
         link: The link.
-        kind: `rate`: from now on it keeps `value` of its rate, 0 is down, 1 well again; `errors`: of its bits the part
-            `value` arrives wrong, which loses packets or, with link-level retry, delays them. Settings of switches that
-            pause, each what is left of it: `pause`: its far end stops it before dropping; `obey`: it stops when it is
-            told to; `mark`: its queue marks; `headroom`: its far end's, of what it needs.
+        kind: `rate`: from now on it keeps `value` of its rate, 0 is down, 1 repaired; `errors`: of its bits the share
+            `value` arrives wrong, which loses packets or, with link-level retry, delays them. Of switches that pause,
+            the share that still works: `pause`: its far end pauses it before dropping; `obey`: it obeys pauses;
+            `mark`: its queue marks; `headroom`: its far end's, of what it needs.
         value: In [0, 1].
     """
 

@@ -1,4 +1,4 @@
-"""From the sends of a plan to legs: through scale-up, through a NIC, or through a peer and the peer's NIC.
+"""Legs of the sends of a plan: through scale-up, through a NIC, or through a peer and the peer's NIC.
 
 Every leg becomes one row of the engine's traffic. Where scale-up is a *model* and not made of packets, its legs are
 local work of the sender that takes as long as the bytes take on its links, and chains of such work are drawn together.

@@ -184,8 +184,8 @@ class Lowering:
     def _filled_ps(self, one: Class, slicing: Slicing) -> float:
         """What pieces that are replayed fill of a pipeline: the way of one among others, less the pace of the next.
 
-        The first pieces meet idle NICs, the last ones NICs that all others share: the mean of both counts. At most what
-        the cost model says of the filling, which is what stages that are not replayed take besides.
+        The first pieces meet idle NICs, the last ones NICs that all others share: the mean of both counts. At most the
+        filling of the cost model, which is what stages that are not replayed take in addition.
         """
         if one.tempo.fill_ps == 0:
             return 0.0
@@ -372,7 +372,7 @@ def _csr(legs: PlanLegs) -> dict[str, Any]:
 
 
 def _over_distance(one: Class, merge: float, pieces: int, coarser: float, step_bytes: float) -> Grain:
-    """Over long paths slots bind: as many sends are on their way as the library has slots for.
+    """Grain over long paths, where slots limit a connection: as many sends are on their way as the library has slots.
 
     Args:
         one: What is sent.

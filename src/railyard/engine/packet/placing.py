@@ -1,11 +1,11 @@
-"""A cluster as one network of packets: every back-end port a host, storage ports and scale-up links beside them.
+"""A cluster as one network of packets: every back-end port a host, with storage ports and scale-up links.
 
 The blocks are joined into one `PacketNetwork` without links between them: a message that changes from scale-up to the
 back-end is two flows, the second of which waits for the first.
 
 What `cluster.background` is packet by packet: permutations of all ports that load the links between switches.
 
-Flow engines take the capacity away; packets of others stand in queues, collide, and are held back themselves. Every
+Flow engines subtract the capacity; here packets of others wait in queues, collide, and are paused themselves. Every
 port of the back-end sends to another in turn, so often that the fullest tier between switches carries the load; NICs
 carry what that takes of them. What loads one of several tiers, NICs or another network stays lost capacity.
 """
@@ -137,7 +137,7 @@ def _busy_s(cluster: Cluster) -> NDArray[np.float64]:
 
 
 def _nic_load(cluster: Cluster, share: float) -> float:
-    """Of a NIC's rate, what it sends when the tiers between switches carry a share."""
+    """Share of a NIC's rate that it sends when the tiers between switches carry a share."""
     wire_bits = 8 * SIZE_BYTES / cluster.fabric.payload_efficiency
     network = cluster.back_end
     out, _ = network.port_links(int(_ports(cluster)[0]))
@@ -216,7 +216,7 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
 
 
 def _away(cluster: Cluster) -> Network | None:
-    """The network beside the back-end on which storage or the memory pool lies.
+    """The network of storage or of the memory pool, if it is not the back-end.
 
     Raises:
         InputError: They lie on two.
@@ -225,7 +225,7 @@ def _away(cluster: Cluster) -> Network | None:
     stores = [network for network in found if network is not None and network is not cluster.back_end]
     if len(stores) == 2 and stores[0] is not stores[1]:
         raise InputError(
-            "the packet engine simulates one network beside the back-end, and storage and memory pool lie on two",
+            "the packet engine simulates one network in addition to the back-end; storage and memory pool use two",
             key="memory_pool.network",
             allowed="back_end, or the network of storage",
         )

@@ -88,7 +88,7 @@ _KINDS: dict[str, type[np.generic]] = {
 }
 
 GATE = -1
-"""In `Edges.before`: the collective's own start."""
+"""Index in `Edges.before` of the collective's own start."""
 
 
 class Edges(NamedTuple):

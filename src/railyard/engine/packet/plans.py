@@ -107,7 +107,7 @@ def _slots(planner: Planner, ids: Ints, in_flight: int, where: NDArray[np.bool_]
 
 
 def _pieces(planner: Planner, ids: Ints, grain: Grain, apart: NDArray[np.bool_]) -> None:
-    """Pieces over each edge, first axis, one after another; `apart` between domains."""
+    """Pieces over each edge, first axis, in sequence; `apart` marks edges between domains."""
     _slots(planner, ids, grain.in_flight, apart)
     _slots(planner, ids, grain.inside, ~apart)
 
@@ -263,7 +263,7 @@ def _staged_all_to_all(kind: CollectiveKind, shape: Shape, grain: Grain) -> Send
 
 @planners.register("direct")
 def _direct(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
-    """Every rank to every other, all at once; to reduce, to gather, or one after the other."""
+    """Every rank to every other, all at once; to reduce, to gather, or both in sequence."""
     del grain
     planner = Planner()
     joins = None
@@ -309,7 +309,7 @@ def _among(planner: Planner, shape: Shape, grid: tuple[int, int], share: float, 
 
 @planners.register("hierarchical")
 def _hierarchical(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
-    """Inside the domains, a ring along every rail, inside the domains; one after the other."""
+    """Inside the domains, then a ring along every rail, then inside the domains."""
     planner = Planner()
     p, domains = shape.per_domain, shape.domains
     joins = _inside(planner, shape, 1 / p) if kind in _REDUCES else None
@@ -355,7 +355,7 @@ def _halving(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
 
 
 class _Halves:
-    """Which of the two trees that share an edge a message of an NVLS tree belongs to, by the half that it carries."""
+    """The tree of an NVLS message of the two that share an edge, by the half that it carries."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], list[int]] = {}

@@ -1,4 +1,4 @@
-"""What the packet engine takes beside its settings: a network of directed links, and flows."""
+"""Input of the packet engine next to its settings: a network of directed links, and flows."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Traffic:
         klass: uint8[flows], traffic class, 0..7.
         path_key: uint32[flows], what switches hash of a flow where each keeps one path (`ecmp`): flows of one
             connection have one key. None: drawn from the seed of the run, for each flow.
-        deaf: uint8[flows], 1 where the sender heeds no sign of congestion: it keeps the rate and window that it began
-            with, and only sends again what is lost. None: all heed them.
+        deaf: uint8[flows], 1 where the sender ignores congestion: it keeps its initial rate and window, and only sends
+            again what is lost. None: no sender does.
         connection: uint32[flows], the connection that each flow is a message of, below the number of flows. Messages of
             one connection have the same source, target and class and share its paths and what its sender has learnt of
             them. Under the Ultra Ethernet transport they go out one after another, and share window and

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def pauses_of_links(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
-    """How links were held back, columns of the table of links; none where switches do not pause."""
+    """How links were paused, columns of the table of links; none where switches do not pause."""
     if not len(outcome.link_paused_ps):
         return {}
     return {
@@ -45,7 +45,7 @@ def pauses_of_links(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
 
 
 def pauses_of_flows(outcome: _core.PacketOutcome) -> dict[str, NDArray[Any]]:
-    """How flows were held back, columns of their record; none where switches do not pause."""
+    """How flows were paused, columns of their record; none where switches do not pause."""
     if not len(outcome.flow_paused_ps):
         return {}
     return {
@@ -92,9 +92,9 @@ FATES = {
     "duplicates": "Data packets received more than once.",
     "cnps": "Congestion notification packets.",
     "hops": "Links crossed by packets of all kinds.",
-    "lost": "On links that were down or made errors, or for want of a route.",
+    "lost": "Lost on links that were down or made errors, or for lack of a route.",
     "link_retries": "Sent again by a link.",
-    "pauses": "Pause frames sent, those that let go included.",
+    "pauses": "Pause frames sent, those that resume included.",
     "credits": "Credit packets of links.",
 }
 """Packet counts of a run, in the order that the digest reads them; the core calls `new` `sent`."""

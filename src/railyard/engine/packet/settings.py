@@ -76,7 +76,7 @@ class QueuePairSplit:
 def _gathered(
     column: NDArray[np.int64], flow_of: NDArray[np.int64], parts: NDArray[np.int64], *, least: bool
 ) -> NDArray[np.int64]:
-    """The least or greatest over the parts of each flow; -1 where a greatest is wanted and a part has none."""
+    """The least or greatest over the parts of each flow; the greatest is -1 where a part has none."""
     extreme = np.iinfo(np.int64).max
     split = np.unique(flow_of)
     column[split] = extreme if least else -1
@@ -125,7 +125,7 @@ def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
     """The traffic with parts.
 
     Rows: the given ones; the parts; a gate for every split flow, which waits for what the flow waited for; for those
-    whose receiver somebody waits for, an end, which waits for every part's receiver.
+    whose receiver another flow waits for, an end, which waits for every part's receiver.
     """
     rows, cut, flow_of = len(traffic), parts.cut, parts.flow_of
     heard = np.zeros(rows, bool)

@@ -259,7 +259,7 @@ class SwitchReduction(NamedTuple):
     tree: AggregationTree
 
     def time_ps(self, record: Record) -> int:
-        """When the last host has the last byte."""
+        """Time at which the last host has the last byte."""
         return int(record.column("receiver_finish_ps").max())
 
 
@@ -362,7 +362,7 @@ class _Chunks:
         return replace(waiting, start_ps=flows.start_ps)
 
     def _waits(self, window: int) -> tuple[Ints, Ints]:
-        """Who waits for whom."""
+        """Flows and those that they wait for."""
         tree, members, edges = self._tree, self._members, self._edges
         up = np.arange(edges)
         parent = np.concatenate([tree.host_parent, tree.parent[:-1]])

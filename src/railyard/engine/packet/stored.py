@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.graph import Merged, TaskGraph
 
 STORAGE_CLASS = 1
-"""Traffic class of storage, beside the collectives' class 0."""
+"""Traffic class of storage; collectives use class 0."""
 
 
 def storage_flows(graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, slicing: Slicing) -> Iterator[TaskFlows]:

@@ -10,9 +10,9 @@ by going round. Prompts of a replica queue (Lindley's recursion, solved by runni
 computed together, up to an iteration's budget. Where sequences or keys fill a replica, a request is let in when another
 one ends. Routers by load deal each request to the replica that then has the fewest.
 
-Left out: preemption, prefixes that are cached, what `prefix` and `session` routers see beside load, links shared by
-transfers beyond the mean load of each. Autoscaling, outages, tiers of caches, three pools, and accelerators of FFNs
-apart have no closed form here.
+Left out: preemption, prefixes that are cached, what `prefix` and `session` routers see next to load, links shared by
+transfers beyond the mean load of each. Autoscaling, outages, tiers of caches, three pools, and FFNs on accelerators of
+their own have no closed form here.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _ROUNDS = 4
 """Goings round after each."""
 
 _GOLDEN = 0.6180339887498949
-"""Where in a running iteration a request comes: the most even sequence there is (Weyl), in place of draws."""
+"""Golden ratio: places of requests in a running iteration follow the most even sequence (Weyl) in place of draws."""
 
 _FULLEST = 0.98
-"""Of a link: beyond it transfers wait for ever, which a finite run does not."""
+"""Load of a link, at most: beyond it transfers would wait forever, which they do not in a finite run."""
 
 _SOON = 1e-9
 """Seconds; an iteration that begins when the one before it ends is behind it."""
 
 _FAR = 1e7
-"""Seconds that set the replicas of a pool apart on one axis: longer than any run: the engine's clock ends at 9.2e6."""
+"""Seconds between the replicas of a pool on one axis: longer than any run, as the engine's clock ends at 9.2e6."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def unknown_of(deployment: Deployment) -> str:
     if any(pool.autoscale is not None for pool in deployment.pools):
         return "autoscaling"
     if any(len(pool.cost.overlapped_s) for pool in deployment.pools):
-        return "accelerators of FFNs apart"
+        return "FFNs on accelerators of their own"
     if len(deployment.outages.replica):
         return "outages"
     if deployment.store.capacity_bytes or any(pool.host_kv_bytes for pool in deployment.pools):
@@ -110,7 +110,7 @@ def expected(requests: RequestTable, deployment: Deployment) -> ExpectedTimes:
 
     Args:
         requests: As they reach the engine.
-        deployment: Of pools that answer alone, or of prompts and answers apart.
+        deployment: Of pools that answer alone, or of disaggregated prefill and decode.
 
     Raises:
         InputError: Something of the deployment has no closed form.
@@ -174,7 +174,7 @@ class _IterationLaw:
         self.prompt_rate = self.budget / float(cost.host_s + self.of(np.array([self.budget]))[0])
 
     def of(self, tokens: F) -> F:
-        """Of so many tokens, whatever they are."""
+        """Time of so many tokens of any kind."""
         found = np.interp(tokens, self.tokens, self.seconds)
         if len(self.cost.joint_tokens):
             joint = np.asarray(self.cost.joint_compute_s) + np.asarray(self.cost.joint_network_s)
@@ -182,19 +182,19 @@ class _IterationLaw:
         return np.asarray(found)
 
     def decode_s(self, batch: F, keys: F) -> F:
-        """Of sequences that decode, with the keys of all of them."""
+        """Time of an iteration of sequences that decode, with the keys of all of them."""
         cost = self.cost
         attention = cost.attention_per_sequence_s * batch + cost.attention_per_kv_token_s * keys
         seconds = cost.host_s + cost.host_per_seq_s * batch + self.of(batch * (1 + self.drafts)) + self.draft_s
         return np.asarray(seconds + np.maximum(cost.attention_floor_s, attention))
 
     def prompts_s(self, prompt: F, pairs: F, batch: F, waiting: F) -> tuple[F, F]:
-        """By how much a prompt makes iterations longer in which sequences decode, and how many of these it takes.
+        """How much a prompt lengthens iterations in which sequences decode, and how many of these it takes.
 
         Args:
             prompt: Tokens of each.
             pairs: Of each.
-            batch: Sequences that decode beside it.
+            batch: Sequences that decode at the same time.
             waiting: Tokens of prompts ahead of it, which are computed with it.
         """
         decoding = batch * (1 + self.drafts)
@@ -241,7 +241,7 @@ def _dealt(router: Router, asked_s: F, there_s: F, end_s: F, replicas: int) -> N
 class _ByReplica:
     """Requests of a pool in order of their replica, then of their arrival there: sums over those of the same replica.
 
-    Replicas lie far apart on one axis of time, so that one search finds the place of a time among its replica's own.
+    Each replica has its own range of one time axis, so that one search finds the place of a time among its own.
     All columns are in this order; `back` restores that of the requests.
     """
 
@@ -261,7 +261,7 @@ class _ByReplica:
         return np.asarray(np.maximum(free - ready_s, 0.0))
 
     def let_in(self, ready_s: F, end_s: F, slots: int) -> F:
-        """When each gets a place: at once, or when as many as are more than there are places have ended."""
+        """Admission of each: at once, or when as many have ended as are more than there are places."""
         at = np.arange(len(ready_s)) - slots
         late = at >= self.begin
         if not late.any():
@@ -294,7 +294,7 @@ class _ByReplica:
         return np.asarray(total[last] - total[first])
 
     def areas(self, starts_s: F, ends_s: F, weights: tuple[F, ...]) -> list[F]:
-        """Of each request: the integral of the weights of all that are at its replica, over its span."""
+        """For each request, the integral of the weights of all that are at its replica, over its span."""
         found = [np.zeros(len(starts_s)) for _ in weights]
         for side, sign in ((starts_s, 1.0), (ends_s, -1.0)):
             key = side + self.apart
@@ -324,7 +324,7 @@ def _slots(pool: Pool, asked: _Requests) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Pace:
-    """Of each request: sequences at its replica while it decodes, their keys, and what an iteration takes."""
+    """For each request: sequences at its replica while it decodes, their keys, and the time of an iteration."""
 
     batch: F
     keys: F

@@ -71,7 +71,7 @@ class Cost:
         attention_per_sequence_s: Decode.
         attention_floor_s: Decode attention takes at least this.
         attention_per_pair_s: Prefill.
-        overlapped_per_kv_token_s: f64[lines], of attention that runs beside other work (on other accelerators), ...
+        overlapped_per_kv_token_s: f64[lines], of attention that overlaps other work (on other accelerators), ...
         overlapped_s: f64[lines, k], ... which hides so much of it, over tokens as above.
         scale_out_bytes_per_token: Of the replica's own collectives over its NICs, all of these together.
         scale_out_bps: Rate at which these are sent in `network_s`, bit/s.
@@ -202,7 +202,7 @@ class Pool:
         prefix_cache: Whether blocks are kept for later requests with the same prefix.
         watermark: Share of the blocks that admission leaves free.
         preemption: What becomes of a request that must give way.
-        swap_bytes: Host memory of a replica for preempted requests; without room they are computed anew.
+        swap_bytes: Host memory of a replica for preempted requests; without room they are computed again.
         host_kv_bytes: Host memory of a replica for evicted prefixes.
         swap_bps: Between a replica and its host, bit/s.
         speculative: Speculative decoding.
@@ -241,7 +241,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Router:
-    """Which replica a request goes to.
+    """Rule that chooses the replica of a request.
 
     Attributes:
         kind: `prefix` takes the replica with the least prefix_weight x (tokens to compute, those queued there included)
@@ -266,7 +266,7 @@ class Links:
 
     Replicas are numbered through all pools in order. Way w uses `link[ptr[w]:ptr[w+1]]`, each with `share` wire bytes
     per byte of KV cache, so that several NICs are several links with a part each. Where two replicas have several ways,
-    transfers of the one that sends take them by turns.
+    transfers of the one that sends alternate between them.
 
     Attributes:
         rate_bps: f64[links], bit/s.
@@ -347,7 +347,7 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Outages:
-    """When replicas are away. A failure loses the KV cache, and its requests start anew elsewhere.
+    """Outages of replicas. A failure loses the KV cache, and its requests start again elsewhere.
 
     Attributes:
         replica: i32[rows].

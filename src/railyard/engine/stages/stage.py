@@ -43,7 +43,7 @@ def uniform(seed: int, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64
 
 @dataclass(frozen=True)
 class Takers:
-    """Which requests take a stage; the others pass it by.
+    """Rule that selects the requests of a stage; the others pass it by.
 
     Attributes:
         long_tokens: Prompts of more tokens than this have a share of their own; None: none have.
@@ -59,7 +59,7 @@ class Takers:
 def takers(
     when: Takers, seed: int, name: str, input_tokens: NDArray[np.int32], others: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_]:
-    """Which requests take a stage.
+    """The requests that take a stage.
 
     Args:
         when: Which do.
@@ -101,7 +101,7 @@ def delays(mean_s: float, p99_s: float | None, u: NDArray[np.float64]) -> NDArra
 
 
 def starts(arrival_ps: NDArray[np.int64], service_ps: NDArray[np.int64], servers: int | None) -> NDArray[np.int64]:
-    """When each request's service begins.
+    """Start of each request's service.
 
     Args:
         arrival_ps: int64[n], ascending.
@@ -120,7 +120,7 @@ def starts(arrival_ps: NDArray[np.int64], service_ps: NDArray[np.int64], servers
 
 
 CAUSES = ("queue", "compute", "collectives", "transfer")
-"""Of which every time is made: waiting, computing, collectives that nothing hides, data on its way."""
+"""The parts of every time: waiting, computing, collectives that nothing hides, data on its way."""
 PS = 1e12
 
 
@@ -250,7 +250,7 @@ class Drafting:
 
     @property
     def each_s(self) -> float:
-        """Of an iteration's wait for guesses, the share of one guess."""
+        """Wait of an iteration for guesses, per guess."""
         return self.pass_s + self.travel_s / self.tokens
 
     @property
@@ -259,7 +259,7 @@ class Drafting:
         return Speculative(self.tokens, self.acceptance, self.each_s)
 
     def settled(self, serve: Callable[[Drafting], Record], decodes: NDArray[np.bool_]) -> Drafting:
-        """With the batch that the checking replicas turn out to have.
+        """The stage with the batch that the checking replicas turn out to have.
 
         Args:
             serve: A run of some requests with such guesses.

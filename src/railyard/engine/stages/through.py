@@ -49,7 +49,7 @@ class StageStep:
 
 @dataclass(frozen=True)
 class Between:
-    """From one stage to the next.
+    """Transfer from one stage to the next.
 
     Attributes:
         latency_s: One way.
@@ -62,7 +62,7 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Where each request stands behind a stage; a row a request.
+    """Position of each request after a stage; a row a request.
 
     Attributes:
         at_ps: i64[n], since when; `_NEVER` where it does not come so far.
@@ -120,7 +120,7 @@ def through(
 
 
 def _joined(points: list[_Point], quorum: int | None) -> _Point:
-    """Where the requests stand once so many of the points are reached: all columns of the one that decides."""
+    """Positions of the requests once so many of the points are reached: all columns of the one that decides."""
     if len(points) == 1:
         return points[0]
     times = np.stack([point.at_ps for point in points])
@@ -136,7 +136,7 @@ def _joined(points: list[_Point], quorum: int | None) -> _Point:
 
 
 def _travel_ps(joined: _Point, stage: Stage, between: Between) -> NDArray[np.int64]:
-    """From the stages before to this one; the user's request is there at once."""
+    """Travel times from the stages before to this one; the user's request is there at once."""
     rate = np.minimum(joined.nic_bps, min(stage.nic_bps, between.rate_bps or np.inf))
     travels = np.isfinite(joined.nic_bps) | (joined.carries > 0)
     seconds = np.where(travels, between.latency_s + 8 * joined.carries / rate, 0.0)
@@ -161,7 +161,7 @@ def _visited(
 
 
 def _behind(part: Record, stage: Stage, joined: _Point, requests: RequestTable, number: int) -> _Point:
-    """Where the requests stand behind a stage: those that did not take it where they stood before."""
+    """Positions of the requests after a stage: those that skip it keep theirs."""
     rows = part.who
     if len(rows) == 0:
         return joined

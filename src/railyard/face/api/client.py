@@ -127,7 +127,7 @@ class Job:
 
     @classmethod
     def of(cls, body: dict[str, Any]) -> Job:
-        """From what the server sends."""
+        """Builds it from the server's document."""
         known = {one.name: body[one.name] for one in fields(cls) if one.name in body}
         given = known.get("outcome")
         known["outcome"] = None if given is None else Outcome(given["view"], given["name"])
@@ -219,7 +219,7 @@ class Client:
         return [Job.of(body) for body in self._json("jobs", since=since)]
 
     def job(self, job: str) -> Job:
-        """Where a job stands."""
+        """The state of a job."""
         return Job.of(self._json("job", job=job))
 
     def stop(self, job: str) -> Job:
@@ -336,7 +336,7 @@ class Client:
 
 
 def _folder(of: Job | Outcome | str) -> str:
-    """Where a job's files are: `runs/NAME` or `deployments/NAME`."""
+    """Folder of a job's files: `runs/NAME` or `deployments/NAME`."""
     given = of.outcome if isinstance(of, Job) else of
     if given is None:
         raise InputError("the job has given nothing yet", found="no folder")
@@ -370,7 +370,7 @@ def _kind(body: Any, raw: bytes | None) -> dict[str, str]:
 
 
 def _refusal(error: urllib.error.HTTPError) -> RailyardError:
-    """Of what the server says: 400 and 422 are the input's fault."""
+    """The error of the server's answer: 400 and 422 are the input's fault."""
     try:
         body = json.loads(error.read())
         message, faults = str(body["error"]), body["faults"]

@@ -1,4 +1,4 @@
-"""Which figures head a result, how they are called and shown, and which of them moved."""
+"""The figures at the head of a result, their names and formats, and which of them moved."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _UNITS: Mapping[str, Callable[[float, float], str]] = {
     "bps": lambda value, _: f"{numbers.short(value / 1e9)} Gb/s",
     "": lambda value, _: numbers.short(value, 4),
 }
-"""How values of a unit are shown; the largest one decides on the prefix."""
+"""Formats of units; the largest value decides on the prefix."""
 
 _ENDINGS = (("_s", "s"), ("_us", "us"), ("_usd", "USD"), ("_w", "W"), ("_bytes", "bytes"), ("_bps", "bps"))
-"""How keys of results end, and the unit that this says."""
+"""Endings of keys of results, with their units."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("capex.components[*].typical_usd", "capex of *", "USD", detail=True),
     Figure("network.tiers[*].max_utilization", "fullest link of *", "share", detail=True),
 )
-"""In the order in which people ask for them."""
+"""All figures, in the order in which people ask for them."""
 
 CHOICES: Mapping[str, str] = {
     "verdict.leading": "leading variant",
@@ -401,7 +401,7 @@ class Document:
 
     @property
     def version(self) -> str:
-        """Of Railyard."""
+        """Version of Railyard."""
         return self.text("provenance.version", "version")
 
     def parts(self) -> dict[str, dict[str, Leaf]]:

@@ -140,7 +140,7 @@ class Run:
         return sorted([*super().__dir__(), *(self.tables.keys() - {"variants"})])
 
     def explain(self) -> str:
-        """Where the step goes and what would help, variant by variant, as text."""
+        """Explains for each variant, as text, where the time of the step goes and what would help."""
         return presentation_of(self.result).explain(self.result)
 
     def __repr__(self) -> str:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 POINTS = "points.parquet"
 TABLE = "points"
-"""What SQL calls everything that is asked."""
+"""Name of the queried table in SQL."""
 
 LIMIT_S = 30.0
-"""After which a question is given up, the start of its process included."""
+"""Timeout of a query, the start of its process included."""
 LIMIT_GIB = 4.0
 """Address space of the process that answers."""
 THREADS = 4
-"""Of the same process."""
+"""Threads of the same process."""
 
 _MOST = 1e6
 _WRONG = 2

@@ -1,4 +1,4 @@
-"""From any ending of a command to one message and one exit code; users never see a traceback for their own mistakes."""
+"""Turns any ending of a command into one message and one exit code; users see no traceback for their own mistakes."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def write_report(result: Result, path: Path) -> None:
 
 
 SCENARIO = "scenario.yaml"
-"""In the folder of an answer: the cluster that it is about, by which its parts are shown in the hall."""
+"""File in the folder of an answer: the cluster that it is about, which places its parts in the hall."""
 
 
 def answer_html(answer: Answer) -> str:

@@ -176,7 +176,7 @@ def finite(content: Any) -> Any:
 
 
 def _constants_table(found: Calibrated) -> None:
-    table = Table(("constant", "of", "shipped", "yours", "+-", "told by your rows"), right=(2, 3, 4, 5))
+    table = Table(("constant", "of", "shipped", "yours", "+-", "set by your rows"), right=(2, 3, 4, 5))
     for one in found.constants:
         spread = (one.high - one.low) / (2.0 * one.value)
         table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.settled))
@@ -209,7 +209,7 @@ def runs_table(report: RunsReport) -> None:
             continue
         middle = [seconds(side["p50"]) for one in (row.ttft, row.tpot) for side in (one.predicted_s, one.measured_s)]
         gaps = (f"{row.ttft.distance:.3f}", f"{row.tpot.distance:.3f}")
-        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: held out"
+        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: test set"
         table.add(row.id, str(row.requests), *gaps, *middle, fitted)
     table.print()
 

@@ -32,7 +32,7 @@ def _systems() -> Sequence[str]:
 
 
 def _folder(request: Request) -> dict[str, Any]:
-    """Where the page puts a deployment: next to the runs."""
+    """Folder of a deployment on the page: next to the runs."""
     from railyard.work.study.folder import slug
 
     assert request.runs is not None, "a server has a folder"

@@ -99,7 +99,7 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
     option = next((name for name, there in given.items() if there), None)
     if option is not None:
         raise InputError(
-            "runs that were kept cannot be changed", key=option, hint="give a scenario, or `railyard run` it anew"
+            "a stored run cannot be changed", key=option, hint="give a scenario, or `railyard run` it again"
         )
     for path in what:
         if path.suffix in {".yaml", ".yml"}:

@@ -28,7 +28,7 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
     """Writes the files of a scenario, all or none.
 
     Raises:
-        InputError: The folder holds something else, or a setting is one that switches cannot be told.
+        InputError: The folder holds something else, or switches cannot be configured with a setting.
     """
     from railyard.ask.deploy.emit.configurations import MARK, rendered
     from railyard.ask.deploy.files import replaced
@@ -192,14 +192,14 @@ def _print_online(found: OnlineResult) -> None:
     mean, low, high = interval(found.gains)
     sure = f" (90 %: {low:+.2%} to {high:+.2%})" if math.isfinite(low) else ""
     emit("")
-    emit("a case is the mean of its twins, which parts in 2,000 of the marks set apart; `again` is what chance leaves")
+    emit("a case is the mean of its twins, whose marks differ by parts in 2,000; `again` is what chance leaves")
     emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter{sure}")
     beyond = found.mean_s(ONLINE) / found.mean_s(found.best_fixed) - 1.0
     emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
 
 
 def _plain(found: OnlineResult) -> dict[str, Any]:
-    """As `--json` prints it."""
+    """The result as `--json` prints it."""
     from railyard.kit.quantities import interval
 
     mean, low, high = interval(found.gains)

@@ -84,7 +84,7 @@ def watch(
         _rehearse(rehearse, cluster=cluster, out=out)
         return
     if prometheus is None:
-        raise InputError("whom to ask?", key="--prometheus", allowed="http://HOST:9090, or --rehearse")
+        raise InputError("which server of Prometheus?", key="--prometheus", allowed="http://HOST:9090, or --rehearse")
     server = Prometheus(prometheus)
     machine = None if cluster is None else cluster_of(cluster)
     expected: Expected = {}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _READS = {"GET", "HEAD", "OPTIONS"}
 _FETCHES = "/api/v1/outputs/"
-"""Below it files leave the server."""
+"""Path below which files leave the server."""
 
 
 class AuditLog:
@@ -117,7 +117,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         (401, "A token is needed."),
         (403, "It comes from a page of another site."),
         (404, "There is no such thing."),
-        (409, "Somebody else was faster."),
+        (409, "It was changed in the meantime."),
         (413, "It is too large."),
         (421, "This server has another name."),
         (422, "It has not the form that is described here."),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _NOWHERE = os.devnull + os.sep
-"""What is written there is nowhere."""
+"""The null device, to which processes may write."""
 
 _READABLE = (
     "/usr",
@@ -38,11 +38,11 @@ _READABLE = (
     "/etc/localtime",
     "/etc/ld.so.cache",
 )
-"""What Python and its libraries read of a machine; nothing of a person lies there."""
+"""Folders that Python and its libraries read; none holds data of a person."""
 
 
 def confine(folder: Path) -> None:
-    """From now on this process opens files below `folder` and of its installation, and runs no Python of the folder.
+    """Confines this process: it opens files below `folder` and of its installation, and runs no Python of the folder.
 
     Args:
         folder: Folder of its user.
@@ -103,7 +103,7 @@ def _hook(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
 
 _LOOK_S = 0.2
 _GRACE_S = 5.0
-"""Between asking a process to stop, which lets it clear up, and killing it."""
+"""Time between asking a process to stop, which lets it clean up, and killing it."""
 
 _LONGEST_LINE = 4 << 20
 TERMINATED = 128 + signal.SIGTERM

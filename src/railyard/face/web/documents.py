@@ -177,7 +177,7 @@ class AnswerRow(ApiBody):
 
 
 class Mark(ApiBody):
-    """Where in the hall a finding or a suspected part is."""
+    """Place in the hall of a finding or a suspected part."""
 
     kind: str = Field(description="As the answer has it.")
     name: str = Field(description="The part, or both ends.")
@@ -255,7 +255,7 @@ class Person(ApiBody):
 
 
 class Health(ApiBody):
-    """That the server answers."""
+    """Answer of a server that works."""
 
     ok: Literal[True] = Field(default=True, description="Always.")
     version: str = Field(description="Of Railyard.")
@@ -313,7 +313,7 @@ class RecordWindow(Window):
 
 
 class RequestWindow(ApiBody):
-    """Which requests are drawn."""
+    """Range of requests to draw."""
 
     variant: int = Field(default=0, ge=0, lt=1000, description="Its number in the result.")
     order: Literal["arrival", "ttft", "e2e"] = Field(default="arrival", description="By arrival, or the slowest first.")

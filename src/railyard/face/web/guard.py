@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 COOKIE = "railyard"
 API = "/api/"
 OPEN = frozenset({"/api/v1/login", "/api/v1/health", "/api/v1/openapi.json"})
-"""What answers without a token."""
+"""Paths that answer without a token."""
 
 UPLOADS = "/api/v1/uploads"
-"""What takes files."""
+"""Paths that take files."""
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -57,7 +57,7 @@ class Refused(Exception):
 
 @dataclass
 class _Bucket:
-    """So many requests a minute, and as many at once."""
+    """Limit of requests a minute, and of requests at once."""
 
     left: float
     since: float = field(default_factory=time.monotonic)

@@ -237,7 +237,7 @@ class JobJournal:
             self._database.execute("delete from cookies where digest = ?", (_digest(secret),))
 
     def owner_of(self, secret: str, tokens: Mapping[str, str]) -> str | None:
-        """Whose cookie that is; nobody's where the token with which it was given is no longer one of that person.
+        """Owner of a cookie; nobody if its token is no longer one of that person.
 
         Args:
             secret: Of the cookie.

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 MOST_FILES = 50_000
 _CHUNK_BYTES = 1 << 18
 _LEVEL = 1
-"""Of deflate: text shrinks to a fifth already, at a disk's pace."""
+"""Level of deflate: text shrinks to a fifth already, at a disk's pace."""
 _PACKED = frozenset({".gz", ".npz", ".parquet", ".png", ".svgz", ".zip", ".zst"})
-"""What does not shrink again."""
+"""Endings of files that are compressed already."""
 _DATES_S = (315_532_800, 4_354_819_198)
 """Seconds from 1970 until the first and the last date that an archive knows: 1980-01-01, 2107-12-31 23:59:58."""
 
@@ -52,7 +52,7 @@ class OutputFile:
     changed: float
 
     def row(self) -> OutputRow:
-        """As the API lists it."""
+        """The file as the API lists it."""
         return OutputRow(name=self.name, bytes=self.bytes, changed=self.changed)
 
 

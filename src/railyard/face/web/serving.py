@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 HEADING_S = 20.0
-"""For the heading of a request, from the beginning of the connection or the end of the last answer."""
+"""Timeout for the heading of a request, from the start of the connection or the end of the last answer."""
 STILL_S = 30.0
-"""In which `LEAST_BYTES` of a body arrive, or a client takes some of its answer."""
+"""Time in which `LEAST_BYTES` of a body must arrive, or a client must take some of its answer."""
 LEAST_BYTES = 16 << 10
 MOST_CONNECTIONS = 512
-"""Of a process."""
+"""Most connections of a process."""
 _LOOK_S = 1.0
 
 _Base: Any = AutoHTTPProtocol
@@ -123,7 +123,7 @@ def serve(settings: ServerSettings, *, processes: int, announce: Callable[[str],
 
 
 def address_of(settings: ServerSettings) -> str:
-    """Where a browser finds it."""
+    """Address for a browser."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{'https' if settings.certificate else 'http'}://{host}:{settings.port}/"
 

@@ -28,7 +28,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 @dataclass(frozen=True)
 class WorkLimits:
-    """Of what one person's work may take.
+    """Limits on one person's work.
 
     Attributes:
         runs: Runs at a time, of everybody.
@@ -83,7 +83,7 @@ class ServerSettings:
 
     @property
     def state(self) -> Path:
-        """Where the server keeps what only it reads."""
+        """Folder of files that only the server reads."""
         return self.folder / ".railyard"
 
     def folder_of(self, person: str) -> Path:
@@ -91,7 +91,7 @@ class ServerSettings:
         return self.folder if not self.people else self.folder / "people" / person
 
     def person_of(self, token: str) -> str | None:
-        """Whose token it is; takes as long for a wrong one."""
+        """Person with a token; a wrong one takes as long."""
         digest = hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         found = None
         for name, known in self.people.items():

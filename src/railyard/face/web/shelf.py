@@ -75,7 +75,7 @@ def answer_head_of(path: Path, changed_ns: int) -> AnswerRow | None:
 RUNS = "runs"
 RESULT = "result.json"
 UPLOADS = "uploads"
-"""Where files that are uploaded are put."""
+"""Folder of uploaded files."""
 
 _ENDINGS = (".yaml", ".yml")
 _LOCK = ".railyard-lock"
@@ -245,7 +245,7 @@ class Shelf:
         return [path for path in found if not path.name.startswith(".") and (name != RUNS or (path / RESULT).is_file())]
 
     def upload_to(self, name: str) -> Path:
-        """Where a file that is uploaded goes; its folder is made.
+        """Path of an uploaded file; its folder is made.
 
         Args:
             name: Relative to the folder of uploads: a file, or a folder and a file.
@@ -378,7 +378,7 @@ def _strange(parts: tuple[str, ...]) -> bool:
 
 
 def fingerprint(text: str) -> str:
-    """Of a text, for whoever wants to replace it."""
+    """Fingerprint of a text, for those who replace it."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -398,7 +398,7 @@ def _title(path: Path) -> str:
 
 
 def _changed_ns(path: Path) -> int:
-    """When the file was written; 0 where there is none: another program's folder, or a run that is being replaced."""
+    """Modification time of the file; 0 without one: another program's folder, or a run that is being replaced."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

@@ -1,4 +1,4 @@
-"""Where jobs stand, as bytes: what pages, programs and load balancers ask most often is answered before any routing.
+"""States of jobs, as bytes: what pages, programs and load balancers ask most often is answered before any routing.
 
 An answer is made once for each change of the jobs and sent as it is until the next; routes that describe these answers
 send the same bytes.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.load import Draft
 
 WIDTH = 100
-"""Of what is printed."""
+"""Width of the output."""
 
 GEMM = "gemm"
 

@@ -56,9 +56,7 @@ def show_growth(found: Growth) -> None:
     for name, reason in found.left_out:
         emit(f"{name} cannot be: {reason}")
     if any(path.name == paths.BESIDE for path in found.paths):
-        emit(
-            "beside: tokens of several jobs, one a cluster, each with its part of the batch; none has all accelerators"
-        )
+        emit("`beside`: tokens of several jobs, one a cluster, each with its part of the batch; none uses all of them")
 
 
 def _steps(found: Growth) -> None:
@@ -279,7 +277,7 @@ def _place(row: OptionRow) -> tuple[float, float]:
 
 
 def _rates(planned: PlannedDeployments) -> None:
-    heads = ("network between pools", "apart, $/M tokens", "together, $/M tokens", "apart saves")
+    heads = ("network between pools", "disaggregated, $/M tokens", "colocated, $/M tokens", "disaggregation saves")
     table = Table(heads, (0, 1, 2, 3))
     for row in planned.rates:
         saved = gain(row)

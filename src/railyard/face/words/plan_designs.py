@@ -119,7 +119,7 @@ def _constraints(result: dict[str, Any]) -> Table | None:
 def _tornado(result: dict[str, Any]) -> Table | None:
     if not result["tornado"]:
         return None
-    table = Table(("the choice hangs on", "lead at low", "lead at high", "best at low", "best at high"), (1, 2))
+    table = Table(("the choice depends on", "lead at low", "lead at high", "best at low", "best at high"), (1, 2))
     for row in result["tornado"][:_ROWS]:
         leads = (f"{row['lead_low']:+.1%}", f"{row['lead_high']:+.1%}")
         table.add(row["factor"], *leads, row["best_low"], row["best_high"])

@@ -64,7 +64,7 @@ class Files:
 
     @property
     def most_messages(self) -> int | None:
-        """That the files take; None: none is written."""
+        """Most messages that the files take; None: no file is written."""
         if self.mscclpp is not None:
             return MOST_IN_PLAN
         return MOST_MESSAGES if self.out is not None or self.msccl is not None else None
@@ -166,12 +166,12 @@ class UnevenSize:
 
     @property
     def ranks(self) -> int:
-        """That it is for."""
+        """Number of ranks."""
         return len(self.values)
 
     @property
     def buffer_bytes(self) -> float:
-        """Of a rank whose every slot has room for the heaviest pair."""
+        """Buffer of a rank whose every slot has room for the heaviest pair."""
         return slots_bytes(self.values)
 
     def meaning(self, network: LinkNetwork) -> SizeMeaning:
@@ -194,7 +194,7 @@ def network_of(links: Path, topology: str | None, chassis: str | None, switches:
 
 
 def guessed(network: LinkNetwork, switches: str | None) -> list[str]:
-    """Which nodes were taken for switches, where nothing said so."""
+    """Names the nodes that were taken for switches without being declared."""
     if switches is not None or not network.switch.any():
         return []
     return [f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` says otherwise)"]
@@ -234,7 +234,7 @@ def _numbers(text: str | None) -> list[int] | None:
 
 
 def plain(found: Synthesized, collective: str, size: SizeMeaning, played: Sequence[Played]) -> dict[str, Any]:
-    """As `--json` prints it."""
+    """The result as `--json` prints it."""
     return {
         "finish_us": found.finish_us,
         "lower_bound_us": found.lower_bound_us,

@@ -89,7 +89,7 @@ def _args(record: Record, row: int) -> dict[str, Any]:
 
 
 def _arrows(record: Record, rows: NDArray[np.int64], lane: NDArray[np.int64]) -> Iterator[str]:
-    """From the row whose end let another start, where both are shown."""
+    """Arrows from the row whose end let another start, if both are shown."""
     if not record.has("blocker"):
         return
     blocker = record.column("blocker")

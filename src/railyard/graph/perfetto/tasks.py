@@ -180,7 +180,7 @@ class _Words:
 
 
 def _arrows(record: Record, slices: _Slices) -> Iterator[str]:
-    """From every shown transfer to the shown task on another rank that its end released."""
+    """Arrows from every shown transfer to the shown task on another rank that its end released."""
     if not record.has("blocker"):
         return
     graph = record.graph

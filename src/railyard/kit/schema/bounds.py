@@ -39,7 +39,7 @@ def fraction(value: object) -> float:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a number comes from.
+    """Origin of a number.
 
     Attributes:
         value_text: The value as the file writes it, with its unit.
@@ -167,7 +167,7 @@ class Bounds:
 
 
 def limits(low: float, high: float, *, usual: tuple[float, float] | None = None, source: str = "") -> Bounds:
-    """From `low` to `high`, plain numbers, both allowed."""
+    """Limits from `low` to `high`, plain numbers, both allowed."""
     return Bounds(low=low, high=high, usual=usual, source=source)
 
 

@@ -38,7 +38,7 @@ _WORDS: dict[str, bool | float | None] = {
 
 @dataclass(frozen=True)
 class Mark:
-    """Where something stands; line and column from 1, or None for what came from the command line or from Python."""
+    """Place in a file; line and column from 1, or None for what came from the command line or from Python."""
 
     file: str
     line: int | None = None
@@ -81,7 +81,7 @@ class Node:
         return self.mark.problem(message, **details)
 
     def place_of(self, key: str) -> Mark:
-        """Where a key of a mapping stands; the mapping's own place for a key that it lacks."""
+        """Place of a key of a mapping; the mapping's own place for a key that it lacks."""
         return self.keys.get(key, self.mark)
 
     def plain(self) -> Any:

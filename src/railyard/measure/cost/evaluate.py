@@ -231,7 +231,7 @@ class Rental:
     cpmt: Range
 
     def section(self) -> RentalFigures:
-        """As a result holds it."""
+        """The cost as a section of a result."""
         return RentalFigures(usd_per_gpu_h=band_of(self.usd_per_gpu_h), cpmt=band_of(self.cpmt))
 
 

@@ -93,7 +93,7 @@ class StepShares(Protocol):
 
     @property
     def rows(self) -> tuple[TimeRow, ...]:
-        """By cause, group and phase."""
+        """Rows by cause, group and phase."""
 
     @property
     def step_s(self) -> float:
@@ -122,7 +122,7 @@ class Power:
 
     @property
     def total_w(self) -> Range:
-        """With cooling."""
+        """Power with cooling."""
         return total(line.power_w for line in self.lines)
 
     @property

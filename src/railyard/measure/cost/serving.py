@@ -80,7 +80,7 @@ class PaidGoodput:
     def of(
         met: ArrayLike, input_tokens: ArrayLike, output_tokens: ArrayLike, seconds: float, cached: ArrayLike = 0
     ) -> PaidGoodput:
-        """From columns of requests.
+        """Summarizes columns of requests.
 
         Args:
             met: Whether each request met the SLO.

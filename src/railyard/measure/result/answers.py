@@ -122,7 +122,7 @@ class TestStep(Figures):
 
 
 class DiagnosisAnswer(Figures):
-    """Which part is to blame, if any."""
+    """The part to blame, if any."""
 
     format: Literal["railyard-diagnosis/1"] = Field(description="of this document")
     name: str = Field(description="of what was looked at")
@@ -192,7 +192,7 @@ NAMES: dict[type[Answer], str] = {
     CheckAnswer: "check",
     PlacementAnswer: "placement",
 }
-"""What the files of each are called: `plan.json`, and `plan.html`, its page."""
+"""File names of answers: `plan.json`, and its page `plan.html`."""
 
 _ANY: TypeAdapter[Answer] = TypeAdapter(Annotated[Answer, Discriminator("format")], config=ConfigDict(defer_build=True))
 
@@ -296,7 +296,7 @@ class DiffRenamed(Figures):
 
 
 class DiffAnswer(Figures):
-    """Which figures moved between two results, and why."""
+    """Figures that moved between two results, and why."""
 
     format: Literal["railyard-diff/1"] = Field(description="of this document")
     conclusion: str = Field(description="the answer in one line")

@@ -200,7 +200,7 @@ class PlanVerified(Figures):
 
 
 class PlanAnswer(Figures):
-    """Which cluster to build, how sure that is, and what would change it."""
+    """The cluster to build, how sure that is, and what would change it."""
 
     format: Literal["railyard-plan/1"] = Field(description="of this document")
     name: str = Field(description="of the plan")
@@ -242,7 +242,7 @@ class PlanAnswer(Figures):
 
 
 class SeenGain(Figures):
-    """On the draws of the search, which flatter."""
+    """Gain on the draws of the search, which flatter."""
 
     default_s: float = Field(description="mean step as written, s")
     tuned_s: float = Field(description="mean step with the settings, s")
@@ -293,7 +293,7 @@ class TimesCurve(Figures):
 
 
 class UnseenGain(Figures):
-    """On draws, loads and jobs that the search has not seen: what to believe."""
+    """Gain on draws, loads and jobs that the search has not seen: what to believe."""
 
     gain: float = Field(description="mean share by which steps are shorter")
     low: float = Field(description="low end of its interval")
@@ -390,7 +390,7 @@ class PolicyRow(Figures):
 
 
 class PlacementAnswer(Figures):
-    """Which nodes jobs get, and what other rules would have made of it."""
+    """Nodes of jobs, and what other rules would have made of them."""
 
     format: Literal["railyard-placement/1"] = Field(description="of this document")
     name: str = Field(description="of the table of jobs")
@@ -417,6 +417,6 @@ class PlacementAnswer(Figures):
         return min(steps, key=lambda row: row.step_s or 0.0, default=None)
 
     def gain(self, row: PolicyRow) -> float:
-        """By which share of its own step another policy is faster than the chosen one."""
+        """Share of its own step by which another policy is faster than the chosen one."""
         first = self.policies[0].step_s
         return 0.0 if first is None or not row.step_s else first / row.step_s - 1.0

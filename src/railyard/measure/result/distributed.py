@@ -71,7 +71,7 @@ class PlaceRow(Figures):
 
 
 class OffloadRow(Figures):
-    """Where clients with one device and one access link had best ask."""
+    """Best place for the requests of clients with one device and one access link."""
 
     device: str = Field(description="of the catalogue")
     link: str = Field(description="of the catalogue")

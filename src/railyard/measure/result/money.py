@@ -76,7 +76,7 @@ class Unexercised(Figures):
 
 
 class Verdict(Figures):
-    """Which variant is best, if that can be said."""
+    """The best variant, if that can be said."""
 
     by: Literal["cpmt", "step_s", "goodput_rps"] = Field(description="the figure that is compared")
     leading: str | None = Field(

@@ -82,7 +82,7 @@ class TimePart(Figures):
 
 
 class FragmentationFigures(Figures):
-    """Of what is free, what large jobs cannot have; means over the samples."""
+    """Free accelerators that large jobs cannot get; means over the samples."""
 
     idle_while_jobs_wait: Share = Field(
         description="of all accelerator time: free while a job waited that it did not suit"

@@ -96,7 +96,7 @@ STEPS: dict[str, Callable[[Document], Document]] = {
     # 0.1.0: scenarios, results and plans had one name.
     "railyard/1": lambda document: {**document, "format": "railyard/result-1"},
 }
-"""From each earlier format to the next one."""
+"""Conversions from each earlier format to the next one."""
 
 
 def result_from(text: str | bytes) -> Result:

@@ -144,7 +144,7 @@ SAME = 1e-6
 """Relative difference of two figures that are the same."""
 
 Share = Annotated[float, Field(ge=-SAME, le=1 + SAME)]
-"""From 0 to 1."""
+"""A share from 0 to 1."""
 Count = Annotated[int, Field(ge=0)]
 Number = int | float
 """A figure that is counted on some paths and computed on others; it is written as it came."""
@@ -158,11 +158,11 @@ class Figures(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON values: keys that were never set are absent."""
+        """The section as JSON values, without keys that were never set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def text(self) -> str:
-        """As a file of it holds it."""
+        """The section as the text of a file."""
         return json.dumps(self.plain(), ensure_ascii=False, allow_nan=False)
 
     def __getitem__(self, key: str) -> Any:

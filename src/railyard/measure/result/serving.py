@@ -57,7 +57,7 @@ class LatencyParts(Figures):
 
 
 PartsByLevel = Annotated[dict[Level, LatencyParts], AfterValidator(_all_or_none)]
-"""By percentile; empty where no request got so far."""
+"""Parts by percentile; empty if no request got so far."""
 ShareByLevel = Annotated[dict[Level, Share], AfterValidator(_all_or_none)]
 
 
@@ -122,7 +122,7 @@ class CacheFigures(Figures):
 
 
 class ReuseRow(Figures):
-    """From which rate on a known prefix is loaded faster than it is computed."""
+    """Rates from which a known prefix is loaded faster than it is computed."""
 
     pool: str = Field(description="role of the pool")
     prefix_tokens: Count = Field(description="as long as the mean prompt")

@@ -69,7 +69,6 @@ class BaseVariant(Figures):
     """One variant of a study."""
 
     kind: ClassVar[str]
-    """Kind of work."""
 
     name: str = Field(description="how it is called in tables")
     settings: Values = Field(description="its distinguishing settings")
@@ -391,7 +390,7 @@ class TrainingVariant(StepVariant):
 
     @property
     def bill(self) -> Bill:
-        """Of the whole cluster."""
+        """Bill of the whole cluster."""
         from railyard.measure.cost.capital import ACCELERATORS
 
         count = next(row.count for row in self.capex.components if row.name == ACCELERATORS)

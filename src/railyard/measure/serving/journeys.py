@@ -76,7 +76,7 @@ class Served:
 
     @property
     def span_s(self) -> float:
-        """From the first arrival to the last token of a request, or the last arrival if that is later."""
+        """Time from the first arrival to the last token of a request, or the last arrival if that is later."""
         if len(self) == 0:
             return 0.0
         last = np.nanmax(self.done_s) if self.done.any() else self.arrival_s[-1]

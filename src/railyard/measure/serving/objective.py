@@ -100,7 +100,7 @@ def capacity(
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Which points no other one beats in both figures, where more is better in each; equal points stay."""
+    """Points that no other one beats in both figures, where more is better in each; equal points stay."""
     return [not any(other[0] >= one[0] and other[1] >= one[1] and other != one for other in points) for one in points]
 
 

@@ -232,14 +232,14 @@ class Known:
         self._kept: _Kept | None = None
 
     def drawn(self, who: Ids, at_s: float) -> Drawn:
-        """As `participants.drawn`."""
+        """The same as `participants.drawn`."""
         if not self.pays:
             return drawn(self.job, self.clients, who, at_s)
         found: Drawn = _taken(self._renewed(who, at_s).rows, who)
         return found
 
     def cohort(self, rows: Drawn, number: int, trees: tuple[ClientTree, ClientTree]) -> Cohort:
-        """As `participants.cohort`, of clients that were drawn last."""
+        """The same as `participants.cohort`, for clients that were drawn last."""
         if self._kept is None:
             return cohort(self.job, self.clients, rows, number, trees)
         part: Cohort = _taken(self._kept.part, rows.who)

@@ -60,7 +60,7 @@ class JobSection(Section):
 
     @property
     def kind(self) -> Literal["training", "serving", "trace"]:
-        """Which key says what it is."""
+        """The key that says what it is."""
         if self.training is not None:
             return "training"
         return "serving" if self.serving is not None else "trace"

@@ -149,7 +149,7 @@ def _around(order: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _greedy(took: Floats, kinds: Sequence[int]) -> list[int]:
-    """From the first kind on, always to the nearest that is left."""
+    """Greedy order from the first kind on, always to the nearest that is left."""
     left, order = list(kinds[1:]), [kinds[0]]
     while left:
         order.append(min(left, key=lambda kind: took[order[-1], kind]))
@@ -204,7 +204,7 @@ class LocalJob:
 
     @property
     def step_tokens(self) -> float:
-        """Of one site."""
+        """Tokens of a step of one site."""
         return float(self.section.batch * self.section.sequence)
 
 

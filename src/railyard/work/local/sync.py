@@ -180,7 +180,7 @@ def _apart(job: LocalJob, exchange: list[tuple[float, float, float]], pairs: lis
 
 
 def _to_server(job: LocalJob, site: int) -> tuple[float, float, float]:
-    """To the server and back; it is at the first site, whose line all share if they arrive together."""
+    """Time to the server and back; it is at the first site, whose line all share if they arrive together."""
     bits, lines = size_bits(job), job.lines
     there, unlost, far = _mixed(
         job,

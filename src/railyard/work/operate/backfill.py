@@ -204,7 +204,7 @@ class _Closed(Gate):
 
 
 for _rule in (
-    Backfill("any", "Whatever fits starts; large jobs may wait for ever.", Gate),  # Kueue calls it BestEffortFIFO
+    Backfill("any", "Whatever fits starts; large jobs may wait forever.", Gate),  # Kueue calls it BestEffortFIFO
     Backfill("conservative", "Who delays nobody that came before may overtake.", _Profile),
     Backfill("easy", "Who does not delay the first that waits may overtake.", _Easy),
     Backfill("none", "Nobody overtakes: who waits holds up everybody behind.", _Closed),

@@ -235,11 +235,11 @@ def check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
             where += f" on {request.switches} leafs" if request.switches else ""
             where += owned_words(tree, int(owner[row]))
             spared = rules.recovery.spares if owner[row] == NOBODY else 0
-            kept = f" beside {spared} spares" if spared else ""
+            kept = f" next to {spared} spares" if spared else ""
             raise jobs.refuse(
                 row,
                 f"`{rules.policy}` cannot place {nodes} nodes of {each} accelerators{where} even on an empty cluster"
-                f"{kept}: it would wait for ever",
+                f"{kept}: it would wait forever",
             )
     _check_quotas(jobs, rules)
 

@@ -41,7 +41,7 @@ policies: Registry[NodePolicy] = Registry("placement policy", package="railyard.
 
 
 NO_NODES = np.empty(0, np.int32)
-"""For rules that reserve time but no nodes."""
+"""Reserved nodes of rules that reserve only time."""
 
 
 def placement_policy(name: str, summary: str, *, source: str = "", seeded: bool = False) -> Callable[[Place], Place]:

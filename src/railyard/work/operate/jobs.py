@@ -189,7 +189,7 @@ def _circle(jobs: JobTable, waits: NDArray[np.int64]) -> InputError:
         row = int(before[waits[before] > 0][0])
     circle = [*seen[seen.index(row) :], row]
     words = " waits for ".join(f"`{jobs.name[one]}`" for one in circle[:6])
-    return jobs.refuse(row, f"its dependencies go in a circle: {words}{' ...' if len(circle) > 6 else ''}")
+    return jobs.refuse(row, f"its dependencies form a cycle: {words}{' ...' if len(circle) > 6 else ''}")
 
 
 @dataclass(frozen=True)

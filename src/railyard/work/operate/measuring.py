@@ -206,8 +206,8 @@ def _stuck(run: ClusterRun) -> list[str]:
     if not left:
         return []
     if len(left) == 1:
-        return [f"the queue never drains: job `{left[0]}` waits for ever"]
-    return [f"the queue never drains: {len(left)} jobs wait for ever, the first of them `{left[0]}`"]
+        return [f"the queue never drains: job `{left[0]}` waits forever"]
+    return [f"the queue never drains: {len(left)} jobs wait forever, the first of them `{left[0]}`"]
 
 
 def _unstarted(run: ClusterRun) -> list[str]:

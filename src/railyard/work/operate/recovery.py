@@ -114,7 +114,7 @@ def regrow_replicas(run: Running) -> None:
 
 
 VAIN = 100
-"""Failures without progress after which a job is given up: its checkpoints are too far apart for its size."""
+"""Failures without progress after which a job is given up: its checkpoints are too rare for its size."""
 
 
 def fault_happens(run: Running, fault: NodeFault) -> None:

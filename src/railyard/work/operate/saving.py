@@ -149,7 +149,7 @@ def load(run: ClusterRun, path: Path, about: str = "") -> bool:
         _restore(run, columns, known)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, IndexError, TypeError) as error:
         raise InputError(
-            f"the state of the run cannot be read: {error}", file=path, hint="remove it to begin anew"
+            f"the state of the run cannot be read: {error}", file=path, hint="remove it to start over"
         ) from None
     return True
 

@@ -192,7 +192,7 @@ class MemoryPoolSection(Section):
     network: Literal["host", "cxl", "back_end", "front_end"] = Field(
         default="cxl",
         description="How it is reached: `host`: each server's own memory; `cxl`: ports of the servers; by RDMA over the"
-        " `back_end` or the `front_end`, beside their traffic.",
+        " `back_end` or the `front_end`, which it shares with their traffic.",
     )
 
     def spec(self) -> MemoryPoolSpec:

@@ -1,4 +1,4 @@
-"""From a file, or from Python values, to a scenario; with every fault of it in one error."""
+"""Loads a scenario from a file or from Python values; every fault is in one error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Draft:
 
     @property
     def kind(self) -> str:
-        """Which key of `workload` says what runs."""
+        """The key of `workload` that says what runs."""
         return self.scenario.workload.kind
 
     @property
@@ -52,7 +52,7 @@ class Draft:
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
+        """Seed of everything random."""
         return self.scenario.seed
 
     @property

@@ -128,8 +128,8 @@ class TuneSection(Section):
     )
     unseen_jobs: Annotated[Whole, limits(0, 1000)] = Field(
         default=4,
-        description="Other jobs that it is judged on, each with a neighbour: drawn for the same cluster, of another"
-        " size, parallelism and traffic beside.",
+        description="Other jobs that it is judged on, each with a neighbour: drawn for the same cluster, with another"
+        " size, parallelism and background traffic.",
     )
     steps: Positive | None = Field(
         default=None, description="Steps that the search may run; left out: two a value and draw of the search."
@@ -148,7 +148,7 @@ class _OneOfWorks(Section):
 
     @property
     def kind(self) -> str:
-        """Which key says what runs."""
+        """The key that says what runs."""
         return next(key for key in type(self).model_fields if getattr(self, key) is not None)
 
     @property

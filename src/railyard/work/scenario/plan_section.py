@@ -70,7 +70,7 @@ class BringUpSection(Section):
     audit: Flag = Field(
         default=True,
         description="Whether cables are audited when a rack is cabled (`railyard audit`); else burn-in shows the wrong"
-        " ones, and is run again when they are mended.",
+        " ones, and is run again when they are fixed.",
     )
     burn_in: Span = Field(default=72 * 3600.0, description="Of servers; sites report 72 to 168 h.")
     rejected: Share = Field(default=0.015, description="Share of servers that fail it: 1 to 2 %, as published.")
@@ -117,8 +117,8 @@ class ChoicesSection(Section):
     tp: tuple[Positive, ...] = Field(default=(), description="Tensor parallel ranks of a replica.")
     layouts: Annotated[tuple[Layout, ...], Field(min_length=1)] = Field(
         default=("together",),
-        description="Of a model: prompts and answers on the same replicas (`together`), on their own (`apart`), or some"
-        " replicas for both beside those (`hybrid`).",
+        description="Of a model: prompts and answers on the same replicas (`together`), on their own (`apart`), or both"
+        " kinds of replicas (`hybrid`).",
     )
     prefill: SideSection = Field(default_factory=SideSection, description="Prefill, if separate.")
     decode: SideSection = Field(default_factory=SideSection, description="Decode, if separate.")

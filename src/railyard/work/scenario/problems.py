@@ -236,14 +236,14 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
 
 
 def _below(name: str, sections: Iterable[type[BaseModel]]) -> str | None:
-    """Where the key is right, if that is further down."""
+    """Hint at the place further down at which the key is right, if there is one."""
     places = [place for section in sections if (place := _places(section).get(name)) is not None]
     return f"`{name}` stands under `{min(places, key=len)}`" if places else None
 
 
 @cache
 def _places(section: type[BaseModel]) -> dict[str, str]:
-    """For every key below a section the shortest path of sections to it; keys of two places alike have none."""
+    """The shortest path of sections to every key below a section; keys of two equally deep places have none."""
     found: dict[str, str | None] = {}
     level: list[tuple[str, type[BaseModel]]] = [("", section)]
     seen = {section}
@@ -320,7 +320,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def _walk(model: type[BaseModel], location: Iterable[str | int]) -> tuple[tuple[str | int, ...], list[type[BaseModel]]]:
-    """Where a location of pydantic's leads.
+    """Target of a pydantic location.
 
     Returns:
         The location without the tags of unions, which pydantic puts between a key and the keys below it, and the

@@ -1,6 +1,6 @@
 """Attention and FFN on accelerators of their own: what an iteration of decoding costs then.
 
-Tokens of a batch go in m micro-batches to and fro between the two sides, layer by layer: attention, dispatch (M to N
+Tokens of a batch alternate in m micro-batches between the two sides, layer by layer: attention, dispatch (M to N
 accelerators), FFN, combine (N to M). Each side and each direction of the network works on one micro-batch at a time:
 
     R = attention + dispatch + FFN + combine        one micro-batch through one layer, alone
@@ -169,7 +169,7 @@ class Half:
 
     @property
     def weight_bytes(self) -> float:
-        """Of all ranks."""
+        """Bytes of weights of all ranks."""
         return float(weight_bytes(self.rows)[0]) * self.side.layout.ranks
 
     @property
@@ -230,7 +230,7 @@ class MicroBatchSeconds:
 
     @property
     def round_s(self) -> F:
-        """All four, one after the other."""
+        """All four in sequence."""
         return self.attention + self.dispatch + self.ffn + self.combine
 
     @property
@@ -254,7 +254,7 @@ class MicroBatchSeconds:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ApartCost(IterationCost):
-    """Cost of an iteration of a replica whose attention and FFN are apart; see `IterationCost`.
+    """Cost of an iteration of a replica with attention and FFN on separate accelerators; see `IterationCost`.
 
     Attributes:
         micro_batches: Into which the tokens of an iteration are divided.
@@ -293,7 +293,7 @@ def apart_cost(
     max_batched_tokens: int = 8192,
     context: float = _LEAST_CONTEXT,
 ) -> ApartCost:
-    """What an iteration of a replica costs whose attention and FFN are apart.
+    """What an iteration costs on a replica with attention and FFN on separate accelerators.
 
     Args:
         model: Of the catalogue.
@@ -469,7 +469,7 @@ def _seconds_per_byte(
     share: NDArray[np.float64],
     rate_bps: NDArray[np.float64],
 ) -> float:
-    """Of the fullest link, when every pair has its share of a byte."""
+    """Seconds per byte of the fullest link, when every pair has its share of a byte."""
     count = len(source)
     table = lower_transfers(
         cluster,

@@ -1,4 +1,4 @@
-"""When requests, or the first requests of conversations, arrive.
+"""Arrivals of requests, or of the first requests of conversations.
 
 Every process is a renewal process of mean gap 1 / rate in an *operational* time, and a way from that to the clock:
 
@@ -292,7 +292,7 @@ def _unit_gaps(law: Arrivals, random: np.random.Generator, count: int) -> NDArra
 
 
 def _by_day(operational: NDArray[np.int64], law: Arrivals) -> NDArray[np.int64]:
-    """From a time of even rate to one in which it goes up and down, by the inverse of the expected count."""
+    """Maps times of an even rate to one that varies over the day, by the inverse of the expected count."""
     period = round(law.period_s * PS_PER_S)
     grid = np.linspace(0.0, 1.0, _PIECES + 1)
     expected = grid - law.swing / math.tau * np.sin(math.tau * grid)

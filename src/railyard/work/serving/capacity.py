@@ -77,7 +77,7 @@ def with_trials(found: MeasuredServing, job: ServingJob, objective: Objective, s
 
 
 def trial(job: ServingJob, number: int, objective: Objective, serve: ServeMore) -> ReplicaTrial:
-    """What one more replica of a pool gives, or why it cannot be had.
+    """What one more replica of a pool gives, or why it cannot be added.
 
     Accelerators that belong to no pool are taken first; the cluster grows by whole servers for the rest.
     """
@@ -131,7 +131,7 @@ that fewer a second cannot help. The engine's clock ends at 26 days."""
 
 
 RUN_SHARE = 0.9
-"""Of a variant's time, what the run that was asked for takes, for the progress bar only."""
+"""Share of a variant's time for the requested run, for the progress bar only."""
 
 
 def with_curve(
@@ -310,7 +310,7 @@ class ServedExplanation:
     Attributes:
         source: The file that was read.
         variants: Names of all variants of the run.
-        variant: As it stands in the result, with one more replica of each pool tried.
+        variant: As in the result, with one more replica of each pool tried.
     """
 
     name: str
@@ -342,10 +342,10 @@ def explain(
         result: As it was read.
         variant: Name of the variant; None takes the first.
         with_remedies: Whether one more replica of each pool is tried where the run itself has not.
-        progress: Told what is being done, and its share from 0 to 1.
+        progress: Takes what is being done, and its share from 0 to 1.
 
     Raises:
-        InputError: There is no such variant, or the scenario beside the result is another one.
+        InputError: There is no such variant, or the scenario next to the result is another one.
     """
     number, served = result.numbered(variant), result.of(ServedVariant)
     names, found = tuple(one.name for one in served), served[number]
@@ -368,6 +368,6 @@ def _job(file: Path, result: Result, number: int) -> ServingJob:
     draft = load.load(scenario) if scenario.is_file() else load.from_values(result.scenario)
     jobs: list[ServingJob] = prepare(draft)
     if len(jobs) != len(result.variants):
-        text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result.variants)}"
+        text = f"the scenario next to the result has {len(jobs)} variants, the result {len(result.variants)}"
         raise InputError(text, file=file)
     return jobs[number]

@@ -1,4 +1,4 @@
-"""The means of a closed loop in closed form: users of one replica, each of whom sends the next request when answered.
+"""The means of a closed loop in closed form: each user of a replica sends the next request when answered.
 
 This is the law by which engines' constants are fitted: many replicas and many values of the constants at once, each
 with the mean lengths of its requests. What becomes of each request of a trace is another question, which
@@ -71,7 +71,7 @@ class ServingDemand:
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """Means of a load that goes on for ever.
+    """Means of a load that never ends.
 
     Attributes:
         tpot_s, ttft_s: Seconds a token, and to the first one.
@@ -145,7 +145,7 @@ def wave_s(users: F, each: F, decoding: F, share: F) -> F:
 
 
 def arrival_s(software: ServingSoftware | ServingSoftwareColumns, prompt: F | float) -> Any:
-    """Seconds that a request takes beside device and queue: tokenizer, first schedule, the answer's way back.
+    """Seconds that a request takes outside device and queue: tokenizer, first schedule, the answer's way back.
 
     Args:
         software: Of one engine, or rows.

@@ -93,7 +93,7 @@ class IterationSlopes:
 
     Attributes:
         kv_token_s: Of each cached token that decoding reads.
-        sequence_s: Of each sequence that decodes, beside its cached tokens.
+        sequence_s: Of each sequence that decodes, without its cached tokens.
         pair_s: Of each query and key pair of a prompt.
         logits_s: Of each sequence's row of the output projection.
     """
@@ -141,7 +141,7 @@ class IterationCost(Cost):
     Attributes:
         hidden_s: f64[k], collectives that run behind other work, not in the iteration's time.
         kv_bytes_per_token: Of one token, once, as it is moved between replicas.
-        kv_capacity_tokens: Cached tokens that the replica holds, beside no states of recurrences.
+        kv_capacity_tokens: Cached tokens that the replica holds without states of recurrences.
         state_tokens: Cached tokens in whose room the states of one sequence lie; 0 without recurrences.
     """
 
@@ -307,7 +307,7 @@ class Prompting:
 def with_prompts(cost: IterationCost, role: Role, prompting: Prompting) -> IterationCost:
     """The cost of a replica whose iterations hold prompts: these are launched kernel by kernel, which takes the host.
 
-    Beside decoding, iterations of few tokens are captured graphs. Where prompts among decoding have iterations of their
+    Iterations of few tokens without prompts are captured graphs. Where prompts among decoding have iterations of their
     own they cost `share` times what their tokens and pairs alone would; engines that put both into one pay the plain
     sum.
 

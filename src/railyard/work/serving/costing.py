@@ -116,10 +116,10 @@ def costs_of(
         model: Of the catalogue.
         networks: That the pools lie on.
         pools: On the cluster.
-        software: Of each pool's accelerators; of those of attention where FFNs are apart.
+        software: Of each pool's accelerators; of those of attention where FFNs have their own.
         requests: Their mean length says how long a usual sequence is.
         memo: What other variants have made.
-        profiles: Constants of a user's, for accelerators of FFNs that are apart.
+        profiles: Constants of a user's, for the accelerators of separate FFNs.
 
     Raises:
         InputError: A pool's degrees do not divide the model, or its replica does not fit; with the table why, and what

@@ -1,4 +1,4 @@
-"""From pools that lie on ranks, with their costs and the links between them, to the engine's deployment."""
+"""The engine's deployment of pools that lie on ranks, with their costs and the links between them."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ _DRAW_BAND = 0.12
 
 
 def uses_of(job: ServingJob, run: Record, span_s: float) -> list[Use]:
-    """How each pool's accelerators spend the run, those of FFNs apart after them; the cluster's others stand idle."""
+    """How each pool's accelerators spend the run, then those of separate FFNs; the cluster's others are idle."""
     totals = run.table("replicas")
     uses: list[Use] = []
     apart: list[Use] = []
@@ -102,7 +102,7 @@ def metered_j(run: Record, rows: NDArray[np.bool_], idle_w: float, unloaded_w: f
 
 
 def _unloaded_w(pool: PlacedPool) -> float:
-    """Of a replica's accelerators, both sides, with no model on them."""
+    """Power of a replica's accelerators, both sides, with no model on them."""
     sides: list[PlacedPool | Ffn] = [pool] if pool.ffn is None else [pool, pool.ffn]
     return float(sum(side.cluster.accelerator.idle_power_w.typical * side.ranks.shape[1] for side in sides))
 
@@ -183,7 +183,7 @@ def bounded(model: Model, pools: Sequence[PlacedPool], made: Sequence[Pool]) -> 
         if runs.max_sequences < pool.section.max_sequences:
             yield (
                 f"pool {pool.role}: memory holds the states of {runs.max_sequences} of the {pool.section.max_sequences}"
-                " sequences that `max_sequences` allows, beside keys and values of requests of this length"
+                " sequences that `max_sequences` allows, with keys and values of requests of this length"
             )
     if len(pools) > 1:
         yield "states of recurrences are not counted in what moves between pools: keys and values are"
@@ -204,7 +204,7 @@ def computed_again(requests: RequestTable, run: Record) -> float:
 
 
 def died(deaths: Sequence[ReplicaDeath], run: Record) -> Iterator[str]:
-    """Replicas that died, and the requests that began anew for it.
+    """Replicas that died, and the requests that started again for it.
 
     Args:
         deaths: Of the scenario.
@@ -220,7 +220,7 @@ def died(deaths: Sequence[ReplicaDeath], run: Record) -> Iterator[str]:
             f" {span(one.end_s - one.begin_s)} and the loading of weights"
         )
     if any(one.replicas for one in deaths):
-        yield f"{begun_anew(run)} requests began anew on other replicas, their keys and values lost"
+        yield f"{begun_anew(run)} requests started again on other replicas, their keys and values lost"
 
 
 def begun_anew(run: Record) -> int:
@@ -306,7 +306,7 @@ def requests_of(asked: RequestTable, found: Served) -> RequestsFigures:
 
 
 def percentiles(values: NDArray[np.float64]) -> Percentiles:
-    """Of what is not NaN, as a result holds them."""
+    """Percentiles of the values that are not NaN, as a result has them."""
     return Percentiles(**quantiles(values))
 
 

@@ -93,7 +93,7 @@ class ServingLayout:
         cp: Ranks that split one long sequence; each holds its part of the cache.
         precision: Of the weights: `bf16`, `fp16`, `fp8`, `fp4` (block scales, latent attention stays in 8 bits) or
             `mxfp4` (experts only).
-        kv_bits: Of a cached element; 4 have a scale for each block beside them, see `stored_kv_bits`.
+        kv_bits: Of a cached element; 4 have a scale for each block, see `stored_kv_bits`.
     """
 
     tp: int = 1
@@ -149,7 +149,7 @@ class ServingLayout:
         return bits if bits >= narrowest else 16
 
     def scale_bits(self, bits: int) -> float:
-        """Bits of block scales that a weight of so many bits has beside it.
+        """Bits of block scales for a weight of so many bits.
 
         NVFP4 has a scale of 8 bits for each 16 elements, MXFP4 for each 32 (OCP Microscaling formats 1.0); those of
         eight-bit weights, one for 128 x 128 elements or a channel, are left out.

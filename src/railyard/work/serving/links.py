@@ -1,8 +1,8 @@
 """Ways between replicas: which links of the cluster keys and values take, and with what share on each.
 
 Keys and values of a request lie on one copy of the attention of a replica, in equal parts on its ranks. Between two
-replicas there is a way for each pairing of their copies, and transfers take them by turns, as engines deal requests to
-copies by turns.
+replicas there is a way for each pairing of their copies, and transfers take them round-robin, as engines deal requests
+to copies.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class StageLinks:
     """Links of ways, gathered stage by stage."""
 
     def __init__(self, networks: ServingNetworks, lanes: int, policy: CollectivePolicy) -> None:
-        """Of so many ways, none of which uses a link yet."""
+        """Begins with so many ways, none of which uses a link yet."""
         self.networks, self._lanes, self._policy = networks, lanes, policy
         self._key: list[Ints] = []
         self._share: list[NDArray[np.float64]] = []
         self.latency_ps = np.zeros(lanes, np.int64)
 
     def add(self, network: int, lanes: Lanes) -> None:
-        """Between ranks of one network: a stage behind those before it."""
+        """Adds a stage between ranks of one network, behind those before it."""
         if len(lanes.lane) == 0:
             return
         count = len(lanes.lane)
@@ -128,9 +128,9 @@ def within(usage: StageLinks, network: int, lanes: Lanes, nics: Nics) -> None:
 
 
 def across(usage: StageLinks, homes: tuple[int, int], lanes: Lanes, nics: Nics) -> None:
-    """Ranks of two networks: to a port of the gateway, over its link, and from a port on. Lanes take links by turns.
+    """Ranks of two networks: to a port of the gateway, over its link, and from a port on.
 
-    A gateway is on no rail, so `rail` is here what `own` is.
+    Lanes alternate among the links. A gateway is on no rail, so `rail` is here what `own` is.
     """
     clusters = [usage.networks.clusters[home] for home in homes]
     unit = max(_unit(cluster) for cluster in clusters) if nics == "all" else 1
@@ -185,7 +185,7 @@ def _through_gateway(usage: StageLinks, homes: tuple[int, int], lanes: Lanes) ->
 
 
 def _to_ports(usage: StageLinks, home: int, lanes: Lanes, ranks: Ints, port: Ints, *, out: bool) -> None:
-    """Between ranks and the network's ports to the gateway, over all NICs of a rank."""
+    """Lanes between ranks and the network's ports to the gateway, over all NICs of a rank."""
     network = usage.networks.clusters[home].back_end
     gates = usage.networks.gateway_ports(home)[port].astype(np.int32)
     nics = network.port_of_rank.shape[1]
@@ -243,7 +243,7 @@ def _nics(
 
 
 _MOST_LANES = 1 << 18
-"""Between the replicas of a pool; 64 replicas of 64 accelerators each have as many."""
+"""Most lanes between the replicas of a pool; 64 replicas of 64 accelerators each have as many."""
 
 
 def replica_links(
@@ -266,7 +266,7 @@ def replica_links(
             scale-up; `all`: all NICs of the server, and on the other side all of them again, both by scale-up.
         among: Roles of pools of which also each replica reaches the others. Where a pool is so large that these ways
             would take much memory, its replicas exchange in groups of neighbours.
-        handover_ps: What engines need beside the way itself for a request that goes on to another pool.
+        handover_ps: What engines need in addition to the transfer for a request that goes on to another pool.
 
     Raises:
         InputError: Two ranks have no path.
@@ -376,7 +376,7 @@ _READ_BYTES = 1 << 30
 
 
 def loads_from(serving: ServingSection, pools: tuple[PlacedPool, ...]) -> set[str]:
-    """Where replicas that start take their weights from."""
+    """Sources of the weights of replicas that start."""
     rules = {pool.section.autoscale.load_from for pool in pools if pool.section.autoscale is not None}
     return rules | {row.load_from for row in serving.outages if row.load_from is not None}
 
@@ -435,7 +435,7 @@ def _pool_lowerer(cluster: Cluster, capacity_bytes: int) -> Lowerer:
 def _storage_links(
     networks: ServingNetworks, pools: tuple[PlacedPool, ...], other: int, *, write: bool, lower: Lowerer = lower_storage
 ) -> Links:
-    """From storage or the memory pool to each replica or back; every rank moves its part."""
+    """Links from storage or the memory pool to each replica or back; every rank moves its part."""
     away = [pool.role for pool in pools if pool.home != 0]
     if away:
         place = "storage" if lower is lower_storage else "memory pool"

@@ -1,4 +1,4 @@
-"""From what the engine found to one variant of the result; its figures come from `measure` and `economics`."""
+"""One variant of the result from the engine's record; its figures come from `measure` and `economics`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ LEFT_OUT = (
     "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
     " unless it has one of its own; a gateway between networks has links and a latency, and no price",
     "requests reach replicas, and tokens reach users, in no time",
-    "what is written to host memory, or to a store apart from the cluster's storage and memory pool, costs nothing",
+    "what is written to host memory, or to a store outside the cluster's storage and memory pool, costs nothing",
     "the percentiles' computation contains what other requests in the same batches take",
 )
 
@@ -87,7 +87,7 @@ class MeasuredServing:
     """One variant of the result, and where its numbers come from.
 
     Attributes:
-        variant: As it stands in `result.json`.
+        variant: As in `result.json`.
         sources: Origins of its prices, powers, rates.
         defaults: What was chosen because the scenario did not say.
         left_out: What engine and model leave out.
@@ -113,7 +113,7 @@ def objective_of(job: ServingJob) -> Objective:
 
 
 def judged_as(job: ServingJob) -> Judged:
-    """Which published deployments a job is near to: it is as far from them as the farthest of its pools."""
+    """Published deployments that are similar to a job: it is as far from them as the farthest of its pools."""
     known = measured_deployments()
     keys = [
         serving_key(job.model.name, pool.cluster.accelerator.architecture, software.name, pool.layout.precision)
@@ -248,7 +248,7 @@ def _cache(job: ServingJob, run: Record, found: Served) -> PoolCacheFigures:
 
 
 def _reuse(job: ServingJob) -> Iterator[ReuseRow]:
-    """From which rate on a known prefix as long as the mean prompt is loaded faster than it is computed."""
+    """The rate from which a known prefix as long as the mean prompt is loaded faster than it is computed."""
     tokens = max(round(float(job.requests.input_tokens.mean())), 1)
     for pool, cost in zip(job.pools, job.costs, strict=True):
         if pool.role != "decode" and pool.ffn is None:

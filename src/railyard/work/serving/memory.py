@@ -82,7 +82,7 @@ def token_bytes(deployments: Deployments) -> F:
 
 
 def workspace_bytes(deployments: Deployments, tokens: F | float | None = None, most: F | float | None = None) -> F:
-    """What one rank holds beside weights and cache, as the engine's profiling run finds it.
+    """What one rank holds in addition to weights and cache, as the engine's profiling run finds it.
 
     That run computes the most tokens of an iteration at once, in which the widest layer holds its inputs, outputs and
     residual, and then samples the most sequences. CUDA graphs come on top of the engine's share (vLLM before 0.21).
@@ -145,7 +145,7 @@ class CacheRoom:
     """How the memory of a replica is divided between tokens and the states of sequences.
 
     Attributes:
-        tokens: Cached tokens that fit beside the states of that many sequences.
+        tokens: Cached tokens that fit next to the states of that many sequences.
     """
 
     tokens: float
@@ -155,7 +155,7 @@ class CacheRoom:
 def divide(capacity: float, state: float, lengths: F, *, context: float, most: int) -> CacheRoom:
     """Divides a replica's memory, so that tokens x their bytes + sequences x their states' bytes fit.
 
-    Engines reserve states beside the cache (SGLang, `max_mamba_cache_size`) or take both from one pool (vLLM's hybrid
+    Engines reserve states next to the cache (SGLang, `max_mamba_cache_size`) or take both from one pool (vLLM's hybrid
     cache manager). The division here is the one that a common pool has at the mean: as many sequences as fit with
     `context` tokens each. Of the requests that fit at all, the longest still does.
 

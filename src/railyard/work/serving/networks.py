@@ -50,7 +50,7 @@ class ServingNetworks:
         return int(self.offsets[-1]) + (0 if self.gateway is None else 2 * self.gateway.links * len(self.clusters))
 
     def rate_bps(self) -> NDArray[np.float64]:
-        """Of all links."""
+        """Rates of all links."""
         rates = [np.asarray(cluster.links.rate_bps, np.float64) for cluster in self.clusters]
         if self.gateway is not None:
             rates.append(np.full(2 * self.gateway.links * len(self.clusters), self.gateway.rate))

@@ -1,4 +1,4 @@
-"""From pools of a scenario to replicas on ranks: of the cluster, or of a network that a pool has for itself."""
+"""Places pools of a scenario as replicas on ranks of the cluster, or of a network that a pool has for itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROLES: tuple[Role, ...] = ("prefill", "decode", "both")
 PROMPTS: tuple[Role, ...] = ("prefill", "both")
-"""Of pools that compute prompts."""
+"""Roles of pools that compute prompts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,10 @@ class PlacedPool:
     Attributes:
         role: `prefill`, `decode` or `both`.
         cluster: The machine that its replicas see: its own server in the same network.
-        layout: Of a replica; of its attention where FFNs are apart.
+        layout: Of a replica; of its attention where FFNs have their own.
         ranks: int64[replicas, ranks of a replica], ranks of the whole cluster; those with keys and values.
         server: Of their own, as written.
-        ffn: Where FFNs lie when they are apart.
+        ffn: Where FFNs are, if separate.
         home: Number of the network that the ranks are of.
     """
 
@@ -70,7 +70,7 @@ class PlacedPool:
 
     @property
     def accelerators(self) -> int:
-        """Of all replicas, both sides."""
+        """Accelerators of all replicas, both sides."""
         return int(self.ranks.size) + (0 if self.ffn is None else int(self.ffn.ranks.size))
 
     @property
@@ -233,7 +233,7 @@ def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Clus
         ranks = _ranks_of(section, layout.ranks, room, cluster, key)
         return PlacedPool(role, section, machine, layout, ranks, section.server)
     if section.replicas is None:
-        raise InputError("a pool with `attention` and `ffn` apart says how many there are", key=f"{key}.replicas")
+        raise InputError("a pool with `attention` and `ffn` says how many replicas it has", key=f"{key}.replicas")
     other = _ffn_layout(serving, section)
     here, there = section.attention.server or section.server, section.ffn.server or section.server
     machine = _machine(catalog, cluster, here, f"{key}.attention.server")
@@ -279,7 +279,7 @@ def _layout(serving: ServingSection, role: str) -> ServingLayout:
 def _ffn_layout(serving: ServingSection, section: PoolSection) -> ServingLayout:
     side = section.ffn
     if side is None:
-        raise InputError("this pool has no FFNs apart", key="ffn")
+        raise InputError("this pool has no `ffn`", key="ffn")
     precision = section.precision or serving.precision
     return ServingLayout(tp=side.tp, dp_attention=side.ep, ep=side.ep, precision=precision)
 
@@ -320,6 +320,6 @@ def _machine(catalog: Catalog, cluster: Cluster, name: str | None, key: str) -> 
             f" {cluster.server.accelerators}: servers of one network must be of one size",
             key=key,
             found=name,
-            hint="servers of another size stand in a `network` of the pool's own, which `gateway` joins",
+            hint="servers of another size need a `network` of the pool's own, which `gateway` joins",
         )
     return clusters.build(replace(cluster.spec, server=name, overrides={}), catalog, cluster.placement)

@@ -89,14 +89,14 @@ class ServingJob:
 
     @property
     def entry_ps(self) -> int:
-        """From the arrival of a request until an engine has it: tokenizer of a mean prompt, first schedule."""
+        """Time from the arrival of a request until an engine has it: tokenizer of a mean prompt, first schedule."""
         first = next(number for number, pool in enumerate(self.pools) if pool.role != "decode")
         entry_s: float = arrival_s(self.software[first], float(np.mean(self.requests.input_tokens)))
         return round(entry_s * 1e12)
 
     @property
     def handover_ps(self) -> int:
-        """What engines need for a request that goes on to another pool, beside its way."""
+        """What engines need in addition to the transfer for a request that goes on to another pool."""
         return handover_ps(self.pools, self.software)
 
     def run(
@@ -116,7 +116,7 @@ class ServingJob:
 
     @property
     def think_ps(self) -> int:
-        """From an answer to its user's next request, in a closed loop."""
+        """Time from an answer to its user's next request, in a closed loop."""
         drawn = self.section.requests.synthetic
         return round(((drawn and drawn.think) or 0.0) * 1e12)
 
@@ -176,7 +176,7 @@ def service_of(
         variant: Its scenario names catalogue, prices, requests and seed.
         serving: How it answers.
         machine: What it runs on.
-        place: Where the section stands in the scenario.
+        place: Where the section is in the scenario.
         memo: What other variants have made.
         dies: Whether the scenario's faults are its.
 
@@ -201,7 +201,7 @@ def parts_of(
     Args:
         variant: Its scenario names catalogue, prices and seed.
         serving: How it answers.
-        place: Where the section stands in the scenario.
+        place: Where the section is in the scenario.
         memo: What other variants have made.
         wrong: Takes the errors.
     """
@@ -240,7 +240,7 @@ def service_on(
         cluster: What it runs on.
         variant: Its scenario names catalogue, prices, requests and seed.
         serving: How it answers.
-        place: Where the section stands in the scenario.
+        place: Where the section is in the scenario.
         memo: What other variants have made.
         dies: Whether the scenario's faults are its.
 
@@ -274,7 +274,7 @@ def service_on(
 
 
 def handover_ps(pools: tuple[PlacedPool, ...], software: tuple[Any, ...]) -> int:
-    """What engines need for a request that goes on to the pool that decodes, beside the way; 0 without such a pool."""
+    """What engines need in addition to the transfer to the pool that decodes; 0 without such a pool."""
     behind = next((known for pool, known in zip(pools, software, strict=True) if pool.role == "decode"), None)
     return round(float(behind.handover_s) * 1e12) if behind else 0
 

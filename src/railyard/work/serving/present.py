@@ -60,7 +60,7 @@ HEADINGS = (
 RIGHT = tuple(range(1, len(HEADINGS)))
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NOBODY = 0.05
-"""Requests that wait in the mean of a span, below which a pool is said to have no queue."""
+"""Requests that wait in the mean of a span; with fewer a pool has no queue."""
 _HELPS = 0.01
 """Share by which a trial must differ to be said to help."""
 PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("collectives_s", "collectives"), ("transfer_s", "transfer"))

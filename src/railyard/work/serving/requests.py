@@ -310,7 +310,7 @@ class _Maker:
 
 
 def _since(values: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Running sums that start anew at row `first[i]` of each group."""
+    """Running sums that restart at row `first[i]` of each group."""
     sums = np.cumsum(values)
     return sums - (sums - values)[first]
 

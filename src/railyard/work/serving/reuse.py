@@ -1,4 +1,4 @@
-"""From which rate on it pays to load the keys and values of a known prefix instead of computing them again.
+"""The rate from which it pays to load the keys and values of a known prefix instead of computing them again.
 
     rate = bytes of the prefix's keys and values / seconds that computing them takes
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 CODE_BYTES_PER_S, VECTOR_BYTES_PER_S = 18e9, 10e9
-"""Of one core of a server processor, scanning short codes and whole vectors."""
+"""Rates of one core of a server processor that scans short codes and whole vectors."""
 MISS_S = 100e-9
 """One access to a place in memory that no cache holds."""
 MEMORY_SHARE = 0.9
-"""Of a device's memory that an index may take."""
+"""Share of a device's memory that an index may take."""
 _PROCESSORS = "x86"
 _LINKS_BYTES = 256
 """Neighbours of a vector of a graph: 32 on the lowest level at 4 bytes, both ways (HNSW, arXiv 1603.09320, M = 32)."""
@@ -190,7 +190,7 @@ def reuse(
 
 
 def _flops(model: Model, tokens: int) -> float:
-    """Of a prompt: two for each weight of a layer that a token visits, and attention over the keys before it."""
+    """FLOPs of a prompt: two for each weight of a layer that a token visits, and attention over the keys before it."""
     row = ModelColumns([model])
     weights = model.active_parameters() - model.embedding_parameters() - model.head_parameters()
     scores = row.core_flops(row.causal_pairs(np.array([float(tokens)])) * row.heads) * row.layers

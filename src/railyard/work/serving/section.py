@@ -1,4 +1,4 @@
-"""The scenario's `workload.serving`: what is asked, by whom it is answered, and what counts as answered in time."""
+"""The scenario's `workload.serving`: requests, the pools that answer them, and what counts as answered in time."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -190,7 +190,7 @@ class PoolSection(Section):
     )
     network: NetworkSection | None = Field(
         default=None,
-        description="A network of its own for as many servers as the replicas fill, beside the cluster's accelerators;"
+        description="A network of its own for as many servers as the replicas fill, next to the cluster's accelerators;"
         " `gateway` joins it to the others.",
     )
     tp: Positive = Field(default=1, description="Tensor parallel ranks.")
@@ -203,7 +203,7 @@ class PoolSection(Section):
     )
     ffn: FfnSection | None = Field(default=None, description="The accelerators of experts and dense FFNs then.")
     micro_batches: Annotated[Whole, limits(1, 64)] = Field(
-        default=3, description="Parts of a batch that go to and fro between `attention` and `ffn`."
+        default=3, description="Parts of a batch that alternate between `attention` and `ffn`."
     )
     precision: Precision | None = Field(default=None, description="Of the weights; the workload's when left out.")
     kv_bits: Width | None = Field(default=None, description="Of a cached element; the workload's when left out.")
@@ -240,7 +240,7 @@ class PoolSection(Section):
         if extra:
             raise PydanticCustomError(
                 "sides",
-                "with `attention` and `ffn` apart each has its own degrees: `{name}` does not belong to the pool",
+                "`attention` and `ffn` each have their own degrees: `{name}` does not belong to the pool",
                 {"name": extra[0]},
             )
         return self
@@ -261,12 +261,12 @@ class PoolsSection(Section):
             raise PydanticCustomError("pools", "there is no pool: write `both`, or `prefill` and `decode`")
         for pool in (self.both, self.prefill):
             if pool is not None and pool.attention is not None:
-                raise PydanticCustomError("pools", "`attention` and `ffn` apart serve answers: write them in `decode`")
+                raise PydanticCustomError("pools", "`attention` and `ffn` compute answers: write them in `decode`")
         return self
 
 
 class RouterSection(Section):
-    """Which replica a request goes to."""
+    """The rule that chooses the replica of a request."""
 
     kind: Literal["round-robin", "random", "least-loaded", "two-choices", "prefix", "session"] = Field(
         description="How the replica is chosen; `prefix` weighs cached tokens against load."
@@ -318,7 +318,7 @@ class StoreSection(Section):
 
 
 class CacheSection(Section):
-    """Where keys and values are kept."""
+    """Stores of keys and values."""
 
     prefix: Flag = Field(default=True, description="Prompts that begin alike share what was computed.")
     host: Size = Field(default=0, description="Host memory of a replica for what its accelerators evict.")

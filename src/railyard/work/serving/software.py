@@ -1,7 +1,7 @@
 """Constants of a serving engine on a device architecture, as columns and as one profile.
 
 A profile says how near to the device's own rates an engine's kernels come, what each layer and each iteration costs
-beside its bytes and FLOPs, and whether prompts share iterations with decoding. The profiles are data, see `profiles`.
+on top of its bytes and FLOPs, and whether prompts share iterations with decoding. The profiles are data (`profiles`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ServingSoftware:
         skew: Tokens of the busiest rank of experts, over the mean.
         wave_share, split_wave_share: Of the time that the prompts of all users take, what one of them waits in a closed
             loop; the same where prompts have replicas of their own.
-        handover_s: From a prompt's last key to its sequence in a replica that decodes, beside the bytes on the way.
+        handover_s: From a prompt's last key to its sequence in a replica that decodes, without the bytes on the way.
         acceptance: Chance that a drafted token is taken when those before it were.
         prompt_share: Of a prompt's cost alone that an iteration with decoding takes more for it.
     """

@@ -142,7 +142,7 @@ def _thinned(requests: RequestTable, factor: float, seed: int) -> RequestTable:
 
 
 def _kept(session: NDArray[np.int64], share: float, seed: int) -> NDArray[np.bool_]:
-    """Which requests stay: whole conversations, single requests each by themselves."""
+    """Requests that stay: whole conversations, single requests each by themselves."""
     random = np.random.Generator(np.random.Philox(key=seed))
     alone = random.random(len(session)) < share
     _, first, which = np.unique(session, return_index=True, return_inverse=True)
@@ -203,7 +203,7 @@ class Summary:
     source: str
 
     def to_json(self) -> dict[str, object]:
-        """As JSON values."""
+        """The summary as JSON values."""
         values = asdict(self)
         for name in ("dispersion", "autocorrelation"):
             values[name] = {f"{window:g}": value for window, value in values[name].items()}
@@ -265,7 +265,7 @@ def dispersion(arrival_ps: NDArray[np.int64], window_s: float) -> float:
 
 
 def autocorrelation(arrival_ps: NDArray[np.int64], window_s: float, lag: int = 1) -> float:
-    """Correlation of the arrivals in windows `lag` apart; 0 where the counts do not vary."""
+    """Correlation of the arrivals in windows at a distance of `lag`; 0 where the counts do not vary."""
     arrivals = counts(arrival_ps, window_s).astype(float)
     arrivals -= arrivals.mean() if arrivals.size else 0.0
     scale = float(arrivals @ arrivals)

@@ -144,7 +144,7 @@ _MANY = 4
 
 
 def _cables(fault: Fault) -> str:
-    """Which of the cables between two nodes, unless it is the first."""
+    """Words for the faulty cables between two nodes; empty for the first alone."""
     count, first = getattr(fault, "cables", 1), getattr(fault, "first", 0)
     if count == "all":
         return "all cables " if not first else f"all cables from number {first} on, "
@@ -223,7 +223,7 @@ def _refuse_hung(fault: Fault, known: tuple[Fault, ...], play: Play) -> None:
         play(known)
     except Hung as hung:
         since = span(hung.since_ps * 1e-12)
-        raise _fatal(fault, f"leaves {hung.what} without a path, which waits from {since} on for ever") from None
+        raise _fatal(fault, f"leaves {hung.what} without a path, which waits forever from {since} on") from None
 
 
 def _refuse_cut_off(fault: Fault, effects: Sequence[Effect], cluster: Cluster, single: Collection[int]) -> None:

@@ -259,7 +259,7 @@ def _shared(section: SharedLinkSection) -> SharedUplink:
 
 
 def presence_of(section: AvailableSection) -> Presence:
-    """When clients are available."""
+    """Availability of clients."""
     session = math.inf if section.session is None else section.session
     if section.by_hour is not None:
         return Presence(tuple(section.by_hour), session)

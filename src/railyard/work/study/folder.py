@@ -96,7 +96,7 @@ class Journal:
             if whole < len(data):
                 os.truncate(path, whole)
         except (OSError, ValueError) as error:
-            raise InputError("this is no journal of results", file=path, hint="remove it to begin anew") from error
+            raise InputError("this is no journal of results", file=path, hint="remove it to start over") from error
 
 
 def write_timeline(folder: Path, record: Record, ranks: Sequence[int]) -> None:

@@ -44,7 +44,7 @@ class Measured(Protocol):
 
     @property
     def variant(self) -> Figures:
-        """As in the result."""
+        """Name of the variant in the result."""
 
     @property
     def digest(self) -> str:

@@ -32,7 +32,7 @@ def estimates(model: Model) -> Iterator[str]:
     origin = model.provenance.get("side_parameters")
     if origin is not None and origin.confidence == "estimated":
         yield (
-            f"{model.name}: what joins a tower of its kind to the language model was estimated; its weights are held in"
+            f"{model.name}: what joins a tower of its kind to the language model was estimated; its weights are in"
             " memory, and the time of images or sound is not counted"
         )
 

@@ -133,7 +133,7 @@ class _Flying:
 
     @property
     def references(self) -> list[Any]:
-        """In the order of their start."""
+        """References in the order of their start."""
         return list(self._numbers)
 
     def add(self, reference: Any, number: int, limit_s: float) -> None:

@@ -43,7 +43,7 @@ class Lacks:
 
 MOST = (1 << 62) - 1
 MOST_BYTES = 4 << 30
-"""Of a trace."""
+"""Largest trace."""
 MOST_HOSTS = 1 << 20
 
 
@@ -176,7 +176,7 @@ class GraphBuilder:
         return len(self._rows)
 
     def work(self, rank: int, duration_ps: int, *, op: str = "compute", host: bool = False, line: int = 0) -> int:
-        """Adds a computation, of the accelerator or of the processor beside it; returns its number."""
+        """Adds a computation, of the accelerator or of its host processor; returns its number."""
         label = self._label(Label(HOST if host else PHASE, op))
         return self._add(Kind.COMPUTE, rank, -1, duration_ps, 0, 0, 0, 0, label, line)
 
@@ -248,7 +248,7 @@ class GraphBuilder:
 
 @dataclass(frozen=True, eq=False)
 class _Waits:
-    """Who waits for whom.
+    """Which task waits for which.
 
     Attributes:
         ptr: int64[n + 1].
@@ -292,7 +292,7 @@ class _Waits:
         return alive
 
     def only(self, alive: NDArray[np.bool_]) -> _Waits:
-        """Those of the tasks that are alive, numbered anew."""
+        """Those of the tasks that are alive, renumbered."""
         if alive.all():
             return self
         number = np.cumsum(alive) - 1

@@ -172,7 +172,7 @@ SIZES = "{} collectives have different sizes on their ranks: the largest is take
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a node stands.
+    """Position of a node.
 
     Attributes:
         rank: Its rank.

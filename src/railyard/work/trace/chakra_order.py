@@ -109,7 +109,7 @@ class CollectiveCall(NamedTuple):
 
 
 class CollectiveEnds(NamedTuple):
-    """Where a collective begins and ends on a rank.
+    """Start and end of a collective on a rank.
 
     Attributes:
         rank: The rank.

@@ -1,4 +1,4 @@
-"""Reads htsim's connection matrices (`.cm`): who sends what to whom, when, and what starts whose flow.
+"""Reads htsim's connection matrices (`.cm`): flows, their starts, and the flows that they wait for.
 
     # comment
     Nodes 16

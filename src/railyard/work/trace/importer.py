@@ -1,4 +1,4 @@
-"""What an importer of work is, and which one reads a file: as its content tells, or as is said."""
+"""Importers of work, and which one reads a file: found from its content, or chosen by name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Read = Callable[..., Trace]
-"""Of a path, and of options by keyword: the work."""
+"""Function from a path, and options by keyword, to the work."""
 
 HEAD_BYTES = 1 << 16
-"""So many bytes of a file tell its format."""
+"""Bytes at the head of a file that identify its format."""
 
 
 @dataclass(frozen=True)

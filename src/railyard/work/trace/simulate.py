@@ -211,7 +211,7 @@ def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) ->
     Args:
         job: The variant.
         stop: Ends the run when it is set.
-        done: Told after each simulation what has been done.
+        done: Takes the name of each simulation when it ends.
 
     Raises:
         InputError: Trace and cluster do not fit together.
@@ -290,7 +290,7 @@ class TraceBench:
     Attributes:
         job: The variant.
         stop: Ends the run.
-        done: Told of every simulation.
+        done: Takes the name of each simulation.
         scale: What lengths of trials are multiplied by.
     """
 
@@ -322,7 +322,7 @@ class TraceBench:
         return record
 
     def for_trials(self, cluster: Cluster, seed: int, run_s: float) -> TraceBench:
-        """The bench on which resources are made better: where a run is dear, the flow engine's."""
+        """The bench on which resources are improved: where a run is slow, the flow engine's."""
         bench = replace(self, seed=seed, cluster=cluster)
         if isinstance(self.job.engine, FluidEngine):
             return bench

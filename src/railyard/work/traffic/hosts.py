@@ -38,7 +38,7 @@ class CollectiveLayout:
         size_bytes: As in the graph: the larger of one member's send and receive buffer.
         first: Row of its first flow.
         flows: Source, target, bytes of each.
-        waits: What each flow waits for besides the entry of its source.
+        waits: What each flow waits for in addition to the entry of its source.
         done: Of each member: the rows after which it is done.
     """
 

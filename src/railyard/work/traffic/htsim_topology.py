@@ -10,8 +10,8 @@
     Radix_Up 8
     Downlink_Latency_ns 1000
 
-A tier is named after its switches: 0 the ToRs, 1 the aggregation switches, 2 the cores; `Downlink_...` is said of the
-links below them, whose other direction is alike. The rules are those of `fat_tree_topology.cpp` of
+A tier is named after its switches: 0 the ToRs, 1 the aggregation switches, 2 the cores; `Downlink_...` describes
+the links below them, whose other direction is alike. The rules are those of `fat_tree_topology.cpp` of
 ultraethernet/uet-htsim. Queue sizes are read and not used: uet-htsim overrides them too.
 """
 
@@ -154,7 +154,7 @@ class _Sheet:
 
     def _attribute(self, key: str, words: list[str], line: int) -> None:
         if self.current < 0:
-            raise InputError(f"`{words[0]}` must stand behind a `Tier`")
+            raise InputError(f"`{words[0]}` must follow a `Tier`")
         if self.current == 2 and key in {"radix_up", "queue_up"}:
             raise InputError("the top tier has no links upwards", found=words[0])
         tier = self.tiers[self.current]

@@ -98,12 +98,12 @@ class PacketReport:
 
     @property
     def last_finish_us(self) -> float | None:
-        """When the last flow finished, from the start of the run; None when none did."""
+        """End of the last flow, from the start of the run; None when none finished."""
         return float(self.record.end_ps[self.ended].max()) / _REPORT_PS_PER_US if self.ended.any() else None
 
     @property
     def first_finish_us(self) -> float | None:
-        """When the first flow finished; None when none did."""
+        """End of the first flow; None when none finished."""
         return float(self.record.end_ps[self.ended].min()) / _REPORT_PS_PER_US if self.ended.any() else None
 
     def fct_us(self) -> dict[str, float | None]:
@@ -158,10 +158,10 @@ class PacketReport:
 
 
 LINKS = 64
-"""Paused links that are told: those that stood longest."""
+"""Paused links in the result: those paused longest."""
 
 VICTIMS = 8
-"""Flows that are told: the worst hit."""
+"""Victims in the result: those slowed most."""
 
 LEAST = 1.1
 """Slowdown from which a flow is a victim."""
@@ -247,10 +247,10 @@ WATCHED = 8192
 """Links that are sampled at most: of more, those that carried most."""
 
 SHOWN = 64
-"""Links that are told: those with the deepest queues, then the busiest."""
+"""Links in the result: those with the deepest queues, then the busiest."""
 
 FLOWS = 8
-"""Flows that are told: the slowest, the fastest, and some between."""
+"""Flows in the result: the slowest, the fastest, and some between."""
 
 
 def probe(played: PacketRun) -> tuple[Probed, dict[str, Table]]:
@@ -353,7 +353,7 @@ class LinkNames:
         self._tiers = tiers
 
     def link(self, number: int) -> str:
-        """From where to where."""
+        """Ends of a link."""
         return f"{self._node(int(self._wired.source[number]))}->{self._node(int(self._wired.target[number]))}"
 
     def number(self, name: str, key: str) -> int:

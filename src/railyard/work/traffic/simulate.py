@@ -91,7 +91,7 @@ class MeasuredTraffic:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Of the fabric's rules and constants."""
+        """Sources of the fabric's rules and constants."""
         preset = self.traffic.preset
         return tuple(Source(preset.name, "rules and constants", "", text, "", "published") for text in preset.sources)
 
@@ -165,7 +165,7 @@ class TrafficRun:
 
     @property
     def name(self) -> str:
-        """Of its only variant."""
+        """Name of its only variant."""
         return self.preset.name
 
 
@@ -326,7 +326,7 @@ def _overrides(settings: PacketSettings) -> dict[str, Any]:
 
 
 def base_rtt_ps(tree: HtsimTree, settings: PacketSettings) -> int:
-    """The unloaded round trip of the longest path, as htsim reckons it (`calculate_rtt` of `main_uec.cpp`).
+    """The unloaded round trip of the longest path, as htsim computes it (`calculate_rtt` of `main_uec.cpp`).
 
     Latency both ways, and a full packet and an acknowledgement on every link at the rate of a host's link.
     """

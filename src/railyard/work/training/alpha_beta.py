@@ -149,22 +149,22 @@ def exchanges(columns: Columns, domain: F) -> list[Exchange]:
     return [*_tensor(columns), *_context(columns), *_experts(columns, domain)]
 
 
-def places(held: RankColumns | VirtualStage, chunks: F | int = 1) -> dict[str, Any]:
+def places(stage: RankColumns | VirtualStage, chunks: F | int = 1) -> dict[str, Any]:
     """How many of each part of the model named by `Exchange.part` a rank has, or one of its virtual stages.
 
     Args:
-        held: Layers, embedding and head.
+        stage: Layers, embedding and head.
         chunks: Virtual stages that hold them together.
     """
     return {
-        "attention": held.layers,
-        "mlp": held.layers - held.moe_layers,
-        "experts": held.moe_layers,
-        "shared": held.moe_layers,
-        "embedding": held.embedding,
-        "head": held.head,
-        "input": chunks - held.embedding,
-        "output": chunks - held.head,
+        "attention": stage.layers,
+        "mlp": stage.layers - stage.moe_layers,
+        "experts": stage.moe_layers,
+        "shared": stage.moe_layers,
+        "embedding": stage.embedding,
+        "head": stage.head,
+        "input": chunks - stage.embedding,
+        "output": chunks - stage.head,
     }
 
 

@@ -103,7 +103,7 @@ def _settings(section: PacketSection, folder: Path, cluster: Cluster) -> tuple[E
     for key, value in section.set.items():
         if str(value).startswith(USER_PREFIX):
             raise InputError(
-                "a scenario may come from somebody else, so it runs no Python that it names",
+                "a scenario may come from another user, so it runs no Python that it names",
                 key=f"set.{key}",
                 found=value,
                 hint="register yours by a name, and start Railyard with RAILYARD_PLUGINS=FILE.py",

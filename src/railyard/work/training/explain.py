@@ -171,7 +171,7 @@ def _job(file: Path, result: Result, number: int) -> Prepared:
     draft = load.load(scenario) if scenario.is_file() else load.from_values(result.scenario)
     jobs: list[Prepared] = prepare(draft, engine=result.provenance.engine)
     if len(jobs) != len(result.variants):
-        text = f"the scenario beside the result has {len(jobs)} variants, the result {len(result.variants)}"
+        text = f"the scenario next to the result has {len(jobs)} variants, the result {len(result.variants)}"
         raise InputError(text, file=file)
     return jobs[number]
 
@@ -195,7 +195,7 @@ def _timeline(folder: Path, job: Prepared, number: int, stored: TrainingVariant)
     seed = job.seeds[0]
     cluster = redrawn(job.cluster, seed)
     timeline = replace(bench, seed=seed).step(bench.graphs.of(job.training, cluster), cluster, seed=seed)
-    remarks = ["no timeline lies beside the result: the step was simulated again"]
+    remarks = ["the result has no timeline: the step was simulated again"]
     if timeline.meta.get("digest") != stored.digest:
         remarks.append(
             "it does not come out as the run did, bit by bit (another version, or the median of several seeds)"

@@ -285,7 +285,7 @@ class Laws:
     def contention(self) -> Law:
         """Formula of the slowdown of computation by overlapping communication."""
         share = self._soft("communication_sms")
-        return Law("compute units and memory bandwidth that a collective beside it takes (contention.py)", share)
+        return Law("compute units and memory bandwidth that an overlapping collective takes (contention.py)", share)
 
     def spread(self) -> Law:
         """Formula of computation that took another time than planned."""

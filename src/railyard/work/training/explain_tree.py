@@ -162,7 +162,7 @@ def _nested(leaves: Mapping[tuple[str, str, str], list[TimeNode]]) -> list[TimeN
 
 
 def _communication(rows: Mapping[str, Sequence[TimeRow]], subjects: Mapping[str, Subject], laws: Laws) -> TimeNode:
-    """By group, collective and cause; the leaf is the tier of the network."""
+    """Communication by group, collective and cause; the leaf is the tier of the network."""
     groups: dict[str, dict[str, dict[str, list[TimeNode]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )

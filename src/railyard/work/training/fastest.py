@@ -163,7 +163,7 @@ class ClosedError:
     kinds: NDArray[np.int64]
 
     def best_of_kinds(self) -> list[int]:
-        """Of each kind the layout that is fastest in closed form, the fastest first."""
+        """The layout of each kind that is fastest in closed form, the fastest first."""
         order = np.argsort(self.closed, kind="stable")
         _, first = np.unique(self.kinds[order], return_index=True)
         return [int(order[place]) for place in np.sort(first)]
@@ -195,12 +195,12 @@ class ClosedError:
         return np.asarray(np.exp(-away / _REACH))
 
     def _kind_variance(self, seen: NDArray[np.int64], misses: NDArray[np.float64]) -> float:
-        """Of what the layouts of a kind share."""
+        """Variance that the layouts of a kind share."""
         means = np.array([misses[self.kinds[seen] == kind].mean() for kind in np.unique(self.kinds[seen])])
         return max(_KIND**2, float(np.mean((means - np.median(means)) ** 2)))
 
     def _near_variance(self, seen: NDArray[np.int64], misses: NDArray[np.float64], near: NDArray[np.float64]) -> float:
-        """Of what neighbours share: misses about the mean of their kind, each as far as it says something new."""
+        """Variance that neighbours share: misses about the mean of their kind, each as far as it says something new."""
         squares, count = _GUESS * (_NEAR**2 + _GROWS**2 * float(np.mean(misses**2))), _GUESS
         for kind in np.unique(self.kinds[seen]):
             (some,) = np.nonzero(self.kinds[seen] == kind)

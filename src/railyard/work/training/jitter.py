@@ -111,7 +111,7 @@ class JitterLaw:
         return sum(halved(lambda delay_s: self.share_below(delay_s, *step) < quantile, low, high, _HALVINGS)) / 2.0
 
     def ratio(self, quantile: float, ranks: int, step_s: float, micro_batches: float) -> float:
-        """That quantile of the steps over their median."""
+        """Ratio of that quantile of the steps to their median."""
         middle = step_s + self.delay_s(0.5, ranks, step_s, micro_batches)
         return (step_s + self.delay_s(quantile, ranks, step_s, micro_batches)) / middle
 

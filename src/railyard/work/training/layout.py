@@ -178,7 +178,7 @@ def _inner(model: Model, search: Search, sizes: dict[str, int]) -> Iterator[Layo
 
 
 def _overlapped(layout: Layout) -> Iterator[Layout]:
-    """With expert exchanges under another micro-batch and without; DualPipe is there for that."""
+    """The layout with expert exchanges under another micro-batch and without; DualPipe always hides them."""
     if layout.schedule != "dualpipe" or layout.ep == 1:
         yield layout
     if layout.ep > 1:
@@ -444,7 +444,7 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
 
 
 def places(found: Sequence[Layout]) -> NDArray[np.float64]:
-    """Where layouts lie: float64[layouts, 11], doublings of each size, and steps between ways that are no sizes.
+    """Positions of layouts: float64[layouts, 11], doublings of each size, and steps between ways that are no sizes.
 
     What gathers parameters layer by layer waits by another law than what does not: each says little of the other.
     """

@@ -50,7 +50,7 @@ def check_lora(training: Training) -> None:
         raise InputError("an adapter has a rank of at least 1", key="lora.rank", found=lora.rank)
     for key in ("communication", "offload"):
         if getattr(training, key) is not None:
-            raise InputError(f"adapters beside a frozen model are not modelled together with `{key}`", key=key)
+            raise InputError(f"adapters of a frozen model are not modelled together with `{key}`", key=key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ class Losses:
         rest_s = 0.0 if death.ends_s is None or again else max(death.ends_s - hit_s, 0.0)
         stall_s = max(hit_s - plain_s, 0.0)
         parts = (
-            ("traffic stands still until it has other paths, and has fewer of them in this step", stall_s),
+            ("traffic stops until it has other paths, and has fewer of them in this step", stall_s),
             ("the same in later steps, each time that it comes", again * stall_s / max(within, 1)),
             ("later steps, with fewer paths", rest_s * (1.0 - 1.0 / slower)),
         )
@@ -252,12 +252,12 @@ def sentence(one: FaultFigures) -> str:
             return f"{begin} makes a step {span(one.stall_s)} longer ({one.slower:.4g} times as long){lost}"
         case "aborted" | "stalled":
             most = max(one.parts, key=lambda part: part.seconds)
-            how = "ends the job" if one.outcome == "aborted" else "stops all traffic for good"
+            how = "ends the job" if one.outcome == "aborted" else "stops all traffic permanently"
             return (
                 f"{begin} {how}, which is aborted {span(one.detection_s)} later: {span(one.lost_s)} lost,"
                 f" {span(most.seconds)} of it {most.cause}"
             )
         case _:
             how = "has other paths" if one.outcome == "rerouted" else "is back"
-            still = f"stands still for {span(one.detection_s)} until it {how}, the step is {span(one.stall_s)} longer"
+            still = f"stops for {span(one.detection_s)} until it {how}, the step is {span(one.stall_s)} longer"
             return f"{begin}: traffic {still if one.detection_s else f'{how} from the start'}{slower}"

@@ -1,4 +1,4 @@
-"""From what an engine found to one variant of the result; its figures come from `measure`, `economics`, `workload`."""
+"""One variant of the result from an engine's record; its figures come from `measure`, `economics`, `workload`."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ SECTION = "training"
 """Table of the file that holds them; others are of other kinds of measurements."""
 
 OwnRuns = dict[str, tuple[OwnRun, ...]]
-"""By key of the profile (`megatron-2025/hopper`)."""
+"""Own runs by key of the profile (`megatron-2025/hopper`)."""
 
 _WORDS, _NUMBERS = ("device", "name"), ("pace", "spread")
 

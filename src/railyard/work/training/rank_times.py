@@ -48,7 +48,7 @@ class Under:
         return cls((forward - head[0]) / layers, (backward - head[1]) / layers, head[0], head[1])
 
     def times(self, forward: F, backward: F) -> Under:
-        """So much of it."""
+        """Both passes scaled, each by its own factor."""
         return Under(
             self.forward * forward, self.backward * backward, self.head_forward * forward, self.head_backward * backward
         )
@@ -71,7 +71,7 @@ class _Layer:
 
 @dataclass(frozen=True, slots=True)
 class _Traffic:
-    """Of a micro-batch: a plain layer, that with the embedding, that with the head; coding of all."""
+    """Traffic of a micro-batch: a plain layer, that with the embedding, that with the head; coding of all."""
 
     layer: _Layer
     first: _Layer
@@ -181,21 +181,21 @@ def shard_group(columns: Columns, name: str) -> Group:
     return Group(np.maximum(layout.tp * layout.cp * layout.dp / expert, 1.0), expert)
 
 
-def prefetched(columns: Columns, held: F) -> F:
+def prefetched(columns: Columns, parameters: F) -> F:
     """Share of a layer's parameters that is gathered while the one before computes.
 
     Args:
         columns: The designs.
-        held: Parameters of a layer on a rank before any sharding.
+        parameters: Of a layer on a rank before any sharding.
     """
     ahead = columns.software.prefetch_parameters
-    return np.where(ahead > 0, np.minimum(1.0, ahead / np.maximum(held, 1.0)), 1.0)
+    return np.where(ahead > 0, np.minimum(1.0, ahead / np.maximum(parameters, 1.0)), 1.0)
 
 
 def _traffic(
     columns: Columns, rank: RankColumns, machine: MachineColumns, around: AdaptedDesigns, name: str
 ) -> _Traffic:
-    """Of dense or of expert parameters."""
+    """Traffic of dense or of expert parameters."""
     held, trained = getattr(rank, name), getattr(rank, f"trained_{name}")
     layers = np.maximum(rank.layers, 1.0)
     table = columns.model.embedding_parameters / columns.layout.tp * (name == "dense")
@@ -217,7 +217,7 @@ def _over(new: F, old: F) -> F:
 
 
 def _layer(columns: Columns, machine: MachineColumns, name: str, held: F, trained: F) -> _Layer:
-    """Of so many parameters of a rank, and those that are trained."""
+    """Traffic of a layer with so many parameters on a rank, and so many trained ones."""
     software, group = columns.software, shard_group(columns, name)
     fraction, many, used = software.collective_fraction, software.shard_messages, held > 0
     gather = used * many * collective_s(CollectiveKind.ALL_GATHER, held * 2.0 / many, group, machine, fraction)

@@ -276,7 +276,7 @@ class ClosedTrials:
 
     @classmethod
     def of(cls, job: Prepared, step_s: float, mean_s: float, found: Sequence[Resource]) -> ClosedTrials | None:
-        """For resources that all have a closed form, under conditions that have one; else None."""
+        """Closed form of resources under conditions, if all have one; else None."""
         if job.faults or any(one.family in ("storage", "software") for one in found):
             return None
         try:
@@ -295,7 +295,7 @@ MOST_WINDOWS = 200
 """Time windows for link load: a step of a second has windows of 5 to 10 ms."""
 
 WINDOW_CELLS = 8_000_000
-"""Of windows times links: 64 MB while a step runs, some megabytes on disk."""
+"""Windows times links, at most: 64 MB while a step runs, some megabytes on disk."""
 
 
 def windows_of(cluster: Cluster) -> int:

@@ -223,7 +223,7 @@ class SoftwareProfile:
     date: str = ""
     """Year and month, `2023-10`."""
     source: str = ""
-    """Where the constants come from."""
+    """Origin of the constants."""
     attention: Attention = "flash2"
     """Attention kernel family; `unfused` writes the score matrix to memory."""
     gemm_fraction: float = field(default=1.0, metadata=bounded(FRACTION))
@@ -351,7 +351,7 @@ class SoftwareProfile:
     """Host time of a layer under `overlap_expert`, over that without: its pass is cut into parts that are launched on
     two streams in turns with those of another micro-batch."""
     dispatcher: Dispatcher | Literal[""] = ""
-    """Of tokens to experts; "" as `expert_once` says."""
+    """Dispatcher of tokens to experts; "" as `expert_once` says."""
     optimizer_bytes: float = field(default=28.0, metadata=bounded(SIZE.within("1 B", "1 kB")))
     """Bytes read and written per parameter by an optimizer step."""
     gradient_bytes: int = field(default=4, metadata=bounded(SIZE.within("1 B", "8 B")))

@@ -1,4 +1,4 @@
-"""Which layers each virtual pipeline stage holds.
+"""Layers of each virtual pipeline stage.
 
 Virtual stage v is chunk v // pp of rank v % pp (Megatron's interleaved order). Uneven splits are legal: where the
 layers do not divide, the embedding and the head count as a layer each if that makes them divide (Llama 3.1 405B: 126 +

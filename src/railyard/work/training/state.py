@@ -225,7 +225,7 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
         inside_s=np.stack([_seconds(each.inside, machine.up_bytes_s) for each in moved], axis=1),
         outside_s=np.stack([each.outside / machine.out_bytes_s for each in moved], axis=1),
         aggregated=np.stack([each.trees / np.maximum(each.outside, 1e-12) for each in moved], axis=1),
-        beside=_of_data(columns, covering_batches(columns) / columns.layout.micro_batches),
+        contended=_of_data(columns, covering_batches(columns) / columns.layout.micro_batches),
         hidden=_of_data(columns, columns.software.gradient_overlap * np.ones_like(columns.layout.zero)),
     )
 
@@ -255,7 +255,7 @@ class _Moved:
 
     @classmethod
     def of(cls, kind: CollectiveKind, size_bytes: F, calls: F, group: Group, machine: MachineColumns) -> _Moved:
-        """So many collectives, which have so many bytes together."""
+        """So many collectives with so many bytes in total."""
         inside, outside = wire_bytes(kind, size_bytes, group, machine)
         trees = np.zeros_like(outside)
         if machine.curves is not None:
@@ -264,7 +264,7 @@ class _Moved:
         return cls(inside, outside, trees)
 
     def plus(self, other: _Moved, times: F | float = 1.0) -> _Moved:
-        """With so many times the other."""
+        """The sum with a multiple of the other."""
         return _Moved(
             self.inside + times * other.inside, self.outside + times * other.outside, self.trees + times * other.trees
         )
@@ -284,7 +284,7 @@ def _groups(columns: Columns) -> dict[str, Group]:
 
 
 def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> dict[str, _Moved]:
-    """Of tensor-, context- and expert-parallel collectives."""
+    """Exchanges of tensor-, context- and expert-parallel collectives."""
     groups, counts = alpha_beta.groups(columns), alpha_beta.places(rank, columns.layout.vp)
     sent = {name: _Moved.none(rank.layers) for name in groups}
     for exchange in alpha_beta.exchanges(columns, machine.domain):

@@ -115,7 +115,7 @@ class Remedied:
         return _priced(job, self.mean) if self.mean is not None else stepped(job, bench, bench.lost_s)
 
     def __call__(self, remedy: Remedy) -> Stepped:
-        """With a remedy; one that changes the cluster may save a job that dies without it.
+        """Tries a remedy; one that changes the cluster may save a job that dies without it.
 
         Raises:
             InputError: It does not divide, does not fit or cannot be built then.

@@ -208,7 +208,7 @@ def _model(values: Mapping[str, Any], catalog: Catalog) -> Model:
 
 
 def _layout(values: Mapping[str, Any]) -> Layout:
-    """As a scenario's; by default ZeRO 1, and sequence parallel with tensor parallelism."""
+    """Layout of a row; ZeRO 1 by default, and sequence parallel with tensor parallelism."""
     cells = {**values, **{key: values[column] for column, key in _ALIASES.items() if column in values}}
     given = of_layout(cells, ("zero", "recompute"))
     recompute, modules = _recompute(values.get("recompute", "none"))

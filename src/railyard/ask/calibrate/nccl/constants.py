@@ -66,7 +66,7 @@ CONSTANTS = LaunchConstants()
 KIB = 1 << 10
 
 STEP = 0.05
-"""By which the logarithm of a constant is moved for its slope; a protocol's change of size is no slope."""
+"""Step of a constant's logarithm for its slope; a protocol's change of size is no slope."""
 
 
 @dataclass(frozen=True)

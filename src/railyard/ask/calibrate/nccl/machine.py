@@ -1,4 +1,4 @@
-"""From what a log says about its machine to a cluster of catalogue parts; every guess is written down."""
+"""Builds a cluster of catalogue parts from what a log says about its machine; every guess is written down."""
 
 from __future__ import annotations
 

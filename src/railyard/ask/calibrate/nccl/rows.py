@@ -66,7 +66,7 @@ _OPERATORS = (
     ("ml-engineering", r"ml-engineering"),
     ("NVIDIA", r"nvidia|\bdgx"),
 )
-"""Whose machines they are, the first that is named."""
+"""Operators of machines, by patterns; the first that matches counts."""
 
 
 def odd_by_header(log: NcclLog) -> str:
@@ -100,7 +100,7 @@ def number_of(log: NcclLog) -> str:
 
 
 def operator_of(log: NcclLog) -> str:
-    """Whose machine a log shows."""
+    """Operator of the machine of a log."""
     keys = ("name", "config", "hardware", "source")
     about = "; ".join(log.headers.get(key, "") for key in keys).replace("_", " ")
     return next((name for name, words in _OPERATORS if re.search(words, about, re.IGNORECASE)), "unknown")

@@ -47,7 +47,7 @@ class PartitionMember:
 
 
 Partitions = dict[int, dict[str, PartitionMember]]
-"""By key (15 bits) and port, as the file writes it; `ALL` for all."""
+"""Members by key (15 bits) and port, as the file writes it; `ALL` for all."""
 
 
 def read_partitions(file: str, text: str) -> Partitions:
@@ -211,7 +211,7 @@ def judge(
         raise InputError("nobody shares the cluster", key="cluster.tenancy", allowed="tenants")
     if tenancy.mechanism.name == "job-key":
         raise InputError(
-            "NICs keep tenants apart by their JobIDs: no file of a switch can show it",
+            "NICs separate tenants by JobID: switch configurations cannot show it",
             key="cluster.tenancy.by",
             found=tenancy.mechanism.name,
             allowed=[name for name in MECHANISMS if name != tenancy.mechanism.name],

@@ -77,7 +77,7 @@ class Wired:
     carrier: Wired | None = field(default=None, repr=False)
 
     def port(self, server: AttachedServer) -> ConfiguredPort:
-        """Where a server hangs, as configured."""
+        """Configuration of a port to a server."""
         return self.switches[server.switch].ports.get(server.port, ConfiguredPort())
 
     def entry(self, server: AttachedServer) -> RouteNode | None:
@@ -138,7 +138,7 @@ class Wired:
 
 
 class RouteHop(NamedTuple):
-    """Where a packet goes on.
+    """Next hop of a packet.
 
     Attributes:
         tunnel: Whether between switches that need not be next to each other.

@@ -83,7 +83,7 @@ class HeadroomHolds:
             f"{room.where} needs {rounded(quantities.format_size, room.needed_bytes)}{each}"
             f" and has {rounded(quantities.format_size, room.had_bytes)}, by SONiC's law for {room.law}"
         )
-        other = "" if room.law == room.chip else f"figures of {room.chip} are not public: {room.law} stands in"
+        other = "" if room.law == room.chip else f"figures of {room.chip} are not public: those of {room.law} are used"
         return AssertionOutcome(found, room.needed_bytes <= room.had_bytes, other)
 
 

@@ -173,7 +173,7 @@ def _judged(cluster: Cluster, losses: list[PartLoss]) -> Iterator[tuple[PartLoss
 
 
 class _Parting:
-    """Which ports a lost part keeps from each other: all parts at once; one by one where that says nothing."""
+    """Ports that a lost part separates: for all parts at once, or one by one if that is not conclusive."""
 
     def __init__(self, wiring: Wiring, server: NDArray[np.int64]) -> None:
         self.wiring, self.server = wiring, server
@@ -192,7 +192,7 @@ class _Parting:
         return min(found, default=None)
 
     def _alone(self, loss: PartLoss) -> tuple[int, int] | None:
-        """By routing again; once for the links of ports on the same switches."""
+        """Separated ports found by routing again; once for the links of ports on the same switches."""
         port = int(self.wiring.source[loss.links].min())
         key = (-1, int(loss.links[0]))
         if port < self.wiring.ports:

@@ -100,11 +100,11 @@ def _twice(found: dict[str, KnownDevice]) -> Iterable[tuple[str, str]]:
     ends = sorted((known.serial[::-1], device) for device, known in found.items() if known.serial)
     for (one, first), (other, second) in pairwise(ends):
         if other != one and other.startswith(one):
-            yield f"the serial number of {second} ends in that of {first}, so that they cannot be told apart", one[::-1]
+            yield f"the serial number of {second} ends in that of {first}, so they are ambiguous", one[::-1]
 
 
 URL = re.compile(r"(?:https?|tftp)://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?")
-"""Where devices fetch their files: no marks that a shell, an expression or a file of settings reads otherwise."""
+"""URLs from which devices fetch files: no characters that a shell, an expression or a settings file would interpret."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ NOTHING = CollectivesIntent()
 
 
 def collectives_of(draft: Draft, cluster: Cluster, progress: Callable[[str, float], None]) -> CollectivesIntent:
-    """Of a scenario; schedules that a run would search are searched.
+    """Collectives of a scenario; schedules that a run would search are searched.
 
     Raises:
         InputError: The section is wrong, or a file in it.
@@ -106,11 +106,11 @@ _KNOWN = {
 }
 _VARIABLES = {"algorithm": "NCCL_ALGO", "protocol": "NCCL_PROTO"}
 _COLUMNS = 10
-"""Of the example tuner's table."""
+"""Columns of the example tuner's table."""
 
 
 def variables(text: str) -> dict[str, str]:
-    """Of a file of NAME=VALUE lines; comments say nothing."""
+    """Variables of a file of NAME=VALUE lines, without comments."""
     lines = [line.strip() for line in text.splitlines()]
     return dict(line.split("=", 1) for line in lines if line[:1] not in ("", "#") and "=" in line)
 
@@ -237,7 +237,7 @@ def _unlike(what: str, meant: Any, found: Any) -> Iterator[str]:
 
 
 FOLDER = "/etc/nccl"
-"""Where servers have the files; those of a plan lie in `servers/`."""
+"""Folder of the files on servers; those of a plan lie in `servers/`."""
 
 TUNER, MSCCL, MSCCLPP = "nccl-tuner.csv", "msccl", "mscclpp"
 

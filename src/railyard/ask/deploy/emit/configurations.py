@@ -150,7 +150,7 @@ PARAMETERS: Mapping[str, tuple[str, float]] = {
     "dcqcn_g": ("rp_dce_tcp_g", 1 / 1024),
     "rdma_cnp_interval_ps": ("np_min_time_between_cnps", 1e6),
 }
-"""By constant: the driver's file, and what one of its unit is in the constant's."""
+"""For each constant, the driver's file and the size of its unit in the constant's."""
 
 _LINE = re.compile(r'\s*echo (\d+) > "\$port/(\w+)"')
 
@@ -249,7 +249,7 @@ def _refuse_unfiltered(plan: CablingPlan, system: SwitchSystem) -> None:
 
 
 SYSTEMS = ("sonic", "eos", "junos")
-"""Whose files say how queues are."""
+"""Systems whose files set up queues."""
 
 MARK = "settings.json"
 """Every folder of the kind has it: what was meant, and what each file says."""

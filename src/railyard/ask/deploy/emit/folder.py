@@ -37,7 +37,7 @@ COLOURS = {
     "panel": "#55595f",
 }
 OTHER = "#8172b3"
-"""Of roles without a colour of their own."""
+"""Colour of roles without one of their own."""
 
 _WIDE, _UNIT, _GAP, _TOP = 86, 9, 14, 30
 

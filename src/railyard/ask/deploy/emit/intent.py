@@ -44,7 +44,7 @@ INTERFACES_KIB = 0.8
 """Both interfaces of a cable (asic_table.j2: mac_phy_delay)."""
 
 LIGHT_M_PER_S = 198_000_000
-"""In fibre, as SONiC counts it."""
+"""Speed of light in fibre, as SONiC counts it."""
 
 GRAIN = 1024
 """Sizes are rounded up to it."""
@@ -76,7 +76,7 @@ ASICS = {
 USUAL_CHIP = "Spectrum-4"
 
 USUAL = ASICS[USUAL_CHIP.lower()]
-"""Of switches whose figures are not public: the one that needs most at 800 Gb/s, and a KiB less than most at 400."""
+"""Figures for switches without public ones: of the one that needs most at 800 Gb/s, and a KiB less than most at 400."""
 
 PACKET = 4096 + 82
 """Bytes of a full lossless packet: RoCE's payload and headers."""
@@ -100,7 +100,7 @@ def asic_of(switch: Switch) -> tuple[Asic, str]:
 def headroom(
     rate_bps: float, length_m: float, *, asic: Asic = USUAL, lanes: int = 8, frame_bytes: int = FRAME
 ) -> Headroom:
-    """Of a port, when all that may come are packets of the smallest size, as SONiC assumes.
+    """Headroom of a port if all packets are of the smallest size, as SONiC assumes.
 
     Args:
         rate_bps: Of its cable.
@@ -138,7 +138,7 @@ BFD_MS, BFD_MULTIPLIER = 300, 3
 """Interval of BFD's packets, and how many may be lost before a session is down: FRR's and EOS's own."""
 
 KEEPALIVE_S, HOLD_S = 1, 3
-"""Of BGP: how often a session says that it is there, and how long it may say nothing."""
+"""BGP's interval of keepalives, and the longest silence of a session."""
 
 LOSSLESS = 3
 """Priority and traffic class of RoCE: what NICs and switches use where nobody says otherwise (DSCP 26)."""

@@ -190,7 +190,7 @@ def _edges(plan: CablingPlan, groups: list[InstanceGroup]) -> Iterator[dict[str,
 
 
 _STEPS = ((0, 1, 0, 1), (1, 0, 0, 1))
-"""From one cable to the next of a run: device and port at the lower end, device and port at the upper one."""
+"""For each cable of a run: device and port at the lower end, device and port at the upper one."""
 
 
 def _runs(columns: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
@@ -321,7 +321,7 @@ def _rate(rate_bps: int) -> str:
 
 
 ZONE = "cluster.internal."
-"""Of names: a domain that the root never delegates (ICANN, 2024); the file can be put under any other."""
+"""Domain of names: one that the root never delegates (ICANN, 2024); the file can be put under any other."""
 
 BACKWARDS = "10.in-addr.arpa."
 """All addresses of a plan are in 10.0.0.0/8."""

@@ -200,7 +200,7 @@ Given = tuple[str, str, str, str, str]
 
 
 def wanted(boots: Sequence[Boot], *, six: bool) -> set[Given]:
-    """From the intent; a device that cannot be identified is in no file."""
+    """Entries of the intent; a device that cannot be identified is in no file."""
     out: set[Given] = set()
     for one in boots:
         address, known = (one.address6 if six else one.address), one.known

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.ask.deploy.tenants import Vrf
 
 PROFILE = "lossless"
-"""Of buffers, by name."""
+"""Buffer profiles by name."""
 
 
 def render(intent: SwitchIntent) -> str:
@@ -64,7 +64,7 @@ def render(intent: SwitchIntent) -> str:
 
 
 def _attached(one: Access) -> list[str]:
-    """Of a server's port: whose it is, its address, what it may reach, and what it gets at most."""
+    """Lines of a server's port: its owner, its address, what it may reach, and its highest rate."""
     vrf = [f"   vrf {one.vrf}"] if one.vrf else []
     bound = [f"   ip access-group {one.filter} in"] if one.permits else []
     shaped = [f"   shape rate {one.shaped_bps // 1000} kbps"] if one.shaped_bps else []
@@ -145,7 +145,7 @@ def _port(one: SwitchPort, intent: SwitchIntent, layer3: list[str]) -> list[str]
 
 
 def facts(text: str) -> system.Facts:
-    """Of a running configuration of EOS."""
+    """Facts of a running configuration of EOS."""
     lines, interfaces = system.lines_of(text), system.sections(text, "interface")
     ports = {
         port: rows
@@ -192,7 +192,7 @@ def _profile(text: str, lines: list[str], pattern: str) -> list[str]:
 
 
 def _headroom(text: str, lines: list[str], ports: list[str]) -> dict[str, system.Sizes]:
-    """Of the buffer profile that is applied; nothing where none is, or its unit is cells."""
+    """Headroom of the applied buffer profile; empty if there is none, or its unit is cells."""
     rooms = [int(word) for word in _profile(text, lines, r"ingress headroom bytes (\d+)")]
     return {port: {"xoff": rooms[0]} for port in ports} if rooms else {}
 

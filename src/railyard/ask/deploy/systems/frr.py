@@ -168,7 +168,7 @@ def _tunnels(intent: SwitchIntent) -> list[list[str]]:
 
 
 def facts(text: str) -> system.Facts:
-    """Of `facts.conf`."""
+    """Reads the facts of `facts.conf`."""
     lines, interfaces = system.lines_of(text), system.sections(text, "interface")
     sessions = {m[1] for line in lines if (m := re.fullmatch(r"neighbor ([^\s.]+) interface peer-group \S+", line))}
     return {

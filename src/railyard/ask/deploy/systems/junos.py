@@ -133,7 +133,7 @@ def _classes(intent: SwitchIntent) -> list[str]:
             f"# drop-profile of queue {LOSSLESS}: {most} % from {low} to {high} bytes. Junos takes whole percent"
         )
         lines.append(
-            "# of the queue's largest depth, which hangs on buffer-partitions and the switch: for its operator"
+            "# of the queue's largest depth, which depends on buffer-partitions and the switch: for its operator"
         )
     for one in intent.ports:
         lines.append(f"{cos} interfaces {one.port} unit 0 classifiers dscp roce")
@@ -145,7 +145,7 @@ def _classes(intent: SwitchIntent) -> list[str]:
 
 
 def facts(text: str) -> system.Facts:
-    """Of `set` commands."""
+    """Reads the facts of `set` commands."""
     lines = system.lines_of(text)
 
     def each(pattern: str) -> list[re.Match[str]]:

@@ -27,10 +27,10 @@ LONGEST = 15
 """Characters of a device's name in Linux."""
 
 FPM = ("no fpm use-next-hop-groups", "fpm address 127.0.0.1")
-"""By which routes get from FRR to the chip: SONiC appends these where they are missing (its docker_init.sh)."""
+"""How routes get from FRR to the chip: SONiC appends these where they are missing (its docker_init.sh)."""
 
 HEAD = (
-    "! For /etc/sonic/frr/frr.conf, beside config_db.json with `docker_routing_config_mode: split-unified`: tables of",
+    "! For /etc/sonic/frr/frr.conf, next to config_db.json with `docker_routing_config_mode: split-unified`: tables of",
     "! SONiC that its YANG models accept cannot say this. Look whether it is there still after `config reload`",
     "! (sonic-buildimage issue 27014).",
 )
@@ -130,13 +130,13 @@ def filters(intent: SwitchIntent) -> dict[str, Any]:
 
 
 LINES = (",\n  ", ": ")
-"""Between items, and between a key and its value."""
+"""Separators of items, and of a key and its value."""
 
 CLASSES = 8
 DSCPS = 64
 
 WATCHDOG_MS = {"detection_time": "200", "restoration_time": "400", "action": "drop"}
-"""Of a queue that is paused forever; SONiC's own defaults are 200 ms and 400 ms on most platforms."""
+"""Watchdog of a queue that is paused forever; SONiC's own defaults are 200 ms and 400 ms on most platforms."""
 
 ANY = "ANY"
 """A policy that lets all routes pass: BGP between systems exchanges none without one (RFC 8212)."""
@@ -290,7 +290,7 @@ ROUTING = ("asn", "loopback", "sessions", "announced", "bfd")
 
 
 def facts(text: str) -> system.Facts:
-    """Of `config_db.json`; what a switch in use does not have is nothing, and what another file says is `elsewhere`."""
+    """Facts of `config_db.json`; those that a switch lacks are absent, and those of another file are `elsewhere`."""
     tables = json.loads(text)
     metadata = tables["DEVICE_METADATA"]["localhost"]
     ports, neighbours = tables["PORT"], tables.get("BGP_NEIGHBOR", {})
@@ -326,7 +326,7 @@ def _marks(profile: dict[str, str]) -> tuple[int, ...]:
 
 
 def _shares(tables: dict[str, Any], ports: dict[str, Any]) -> set[float]:
-    """Of the free buffer, of the lossless priority groups of all ports."""
+    """Shares of the free buffer for the lossless priority groups of all ports."""
     groups, profiles = tables.get("BUFFER_PG", {}), tables.get("BUFFER_PROFILE", {})
     used = (profiles.get(groups.get(f"{port}|3", {}).get("profile"), {}) for port in ports)
     return {2.0 ** int(profile["dynamic_th"]) for profile in used if "dynamic_th" in profile}

@@ -1,1 +1,1 @@
-"""From a record to the guilty part, or to nothing."""
+"""Finds the guilty part of a record, or none."""

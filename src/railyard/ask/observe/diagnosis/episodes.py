@@ -1,4 +1,4 @@
-"""In which steps a part is slow, by how much, and how far that is from what its peers do by chance.
+"""Finds the steps in which a part is slow, by how much, and how far that is from what its peers do by chance.
 
 A series holds how much longer each part took in each step than its peers, as a logarithm. Two spreads describe chance:
 that of the steps of one part, and that between the levels of parts (chips differ). A part has a normal level and may
@@ -96,7 +96,7 @@ class ExcessSeries:
 
     @classmethod
     def alone(cls, ratio: Floats) -> ExcessSeries:
-        """Of one part without peers, against its own other steps: only some slow steps among others can be seen.
+        """Episodes of one part without peers, against its own other steps: only some slow steps can be seen.
 
         Args:
             ratio: float64[steps], as a logarithm, over any one value.
@@ -130,7 +130,7 @@ class ExcessSeries:
         return float(np.median(those) - (np.median(rest) if len(rest) else 0.0))
 
     def episode(self, part: int) -> Episode | None:
-        """Where a part is slow; None where it is not, by more than chance."""
+        """The episode in which a part is slow; None if it is not, by more than chance."""
         mine = self.excess[:, part]
         known = np.isfinite(mine)
         if not known.any():
@@ -196,7 +196,7 @@ def _healthy(levels: Floats) -> tuple[NDArray[np.int64], float]:
 
 
 def quantile(values: Floats, share: float) -> Floats:
-    """Of each column, over what is known of it; nan where nothing is.
+    """A quantile of each column's known values; nan if none is known.
 
     Args:
         values: float64[n, columns].
@@ -317,7 +317,7 @@ def groups_of(record: Record, per_host: int) -> list[TracedGroup]:
 
 
 def _episodes(took: Floats, *, compared: bool) -> list[Episode | None]:
-    """Of each group, where it is slow.
+    """The slow episodes of each group.
 
     Args:
         took: float64[steps, groups], ps.
@@ -334,7 +334,7 @@ def _episodes(took: Floats, *, compared: bool) -> list[Episode | None]:
 def _classes(
     record: Record, members: Sequence[tuple[int, ...]], per_host: int
 ) -> dict[tuple[str, int, int, int], dict[int, Floats]]:
-    """By kind, size in bytes, members and hosts, and by group: float64[steps], ps of all transfers of each step."""
+    """float64[steps], ps of all transfers of each step, by kind, bytes, members and hosts, and by group."""
     steps = len(record.meta["steps"])
     step = record.column("step").astype(np.int64)
     group, number = record.column("communicator"), record.column("sequence")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 ALIKE = 0.05
-"""Of all bytes, what may lie on other links than expected: headers, acknowledgements, retransmissions."""
+"""Share of all bytes that may use other links than expected: headers, acknowledgements, retransmissions."""
 
 MOVES = frozenset({"adaptive", "spray", "cells", "ideal"})
 """Load balancing that leads packets around a slow cable: bytes that lie elsewhere say nothing of the paths."""
@@ -157,7 +157,7 @@ FEW = 8
 """Such communications that are needed; with fewer the spread is 1: the loss may be twice what it should be, or none."""
 
 DEGREES = 4.0
-"""Of freedom of Student's law."""
+"""Degrees of freedom of Student's law."""
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 WAITS = 0.1
-"""Of the longest wait of all ports, from which a port waits."""
+"""Share of the longest wait of all ports from which a port counts as waiting."""
 
 MAIN = 0.6
-"""Of all waiting, the part that must lead to one end for it to be named."""
+"""Share of all waiting that must lead to one end for it to be named."""
 
 SURE = 0.6
 """Confidence in that end: it takes data slowly, or too many send to it."""
@@ -43,7 +43,7 @@ SURE = 0.6
 
 @dataclass(frozen=True)
 class End:
-    """Where waiting leads to.
+    """An end that waiting leads to.
 
     Attributes:
         way: Ports on the way from the worst of those that lead there, in words.
@@ -75,7 +75,7 @@ def located(cabling: NetworkTable, where: str, port: str) -> Port | None:
 
 
 def ends(cabling: NetworkTable, waiting: Mapping[Port, float]) -> list[End]:
-    """Where the waiting of ports leads to, most of it first."""
+    """Ends that the waiting of ports leads to, most of it first."""
     far = _far(cabling)
     least = WAITS * max(waiting.values(), default=0.0)
     starts = {port: value for port, value in waiting.items() if value >= least and value > 0 and port in far}
@@ -126,13 +126,13 @@ def summed(ports: Sequence[tuple[Port, float]]) -> dict[Port, float]:
 
 
 AS_BAD = 0.5
-"""Of the time of a part's worst link: others with as much are as bad."""
+"""Share of the time of a part's worst link from which other links are as bad."""
 
 COMMON = 0.02
 """Share of all time at full load that says nothing of a link."""
 
 LEAST_COUNTED = 1e-3
-"""Of the step: less time than this at full load, or under pause, points at nothing."""
+"""Share of the step: less time at full load, or under pause, proves nothing."""
 
 
 def pointed_at(record: Record, healthy: Record, physical: int) -> Floats:
@@ -162,7 +162,7 @@ def stands_out(share: Floats, links: Sequence[int]) -> float:
 
 
 def bad_share(share: Floats, carries: NDArray[np.bool_], links: Sequence[int]) -> float:
-    """Of a part's cables that carry anything, those of which a port is about as bad as its worst one, 0 to 1.
+    """Share of a part's cables in use with a port about as bad as its worst one, 0 to 1.
 
     Args:
         share: As of `pointed_at`.
@@ -190,17 +190,17 @@ WAITING = re.compile(
     r"xmit_?wait|pause|PFC_\d_RX|out_of_sequence|xmit_?discards|out_?discards|ecn_marked|cnp_", re.IGNORECASE
 )
 FAR = 20.0
-"""Over the median of all ports that have any, and `LEAST` at least, from which errors are far too many."""
+"""Multiple of the median of all ports with errors, and at least `LEAST`, from which errors are far too many."""
 LEAST = 100.0
 MOST_NAMED = 10
 """Ports at most that are named: where more err, something else is wrong."""
 
 WORSE = 5.0
-"""Over the next port: below, several are as bad, and each is named with less confidence."""
+"""Multiple of the next port: below it several are as bad, and each is named with less confidence."""
 
 
 def diagnose_ports(pieces: Sequence[Piece], price: PriceOfParts | None = None) -> Diagnosis:
-    """Which ports have errors, which wait, and for what.
+    """Finds ports with errors, ports that wait, and what they wait for.
 
     Args:
         pieces: Counters, and cables where a discovery is among them.
@@ -221,7 +221,7 @@ def diagnose_ports(pieces: Sequence[Piece], price: PriceOfParts | None = None) -
     if waiting:
         _waits(waiting, cabling, price, answer)
     answer.notes.append(
-        "counters count from when they were cleared: two captures some minutes apart settle whether they grow"
+        "counters count from when they were cleared: a second capture a few minutes later shows whether they grow"
     )
     return answer
 
@@ -267,7 +267,7 @@ def _waits(
 ) -> None:
     most = sorted(waiting.items(), key=lambda one: -one[1])[:4]
     words = ", ".join(f"{' '.join(filter(None, key))} ({value:,.0f})" for key, value in most)
-    answer.notes.append(f"wait or were told to pause, which is not their fault (look downstream): {words}")
+    answer.notes.append(f"wait or were paused, which is not their fault (look downstream): {words}")
     found = []
     if cabling is not None:
         placed = [(located(cabling, *key), value) for key, value in waiting.items()]
@@ -281,7 +281,7 @@ def _waits(
         f"{one.share:.0%} of all waiting leads to {one.part} by {' -> '.join(one.way)}" for one in found[:3]
     ]
     if cabling is None:
-        answer.notes.append("with the output of ibnetdiscover beside the counters it is followed to its end")
+        answer.notes.append("add the output of ibnetdiscover to trace the waiting to its source")
     answer.unknown = answer.unknown or not answer.verdict
 
 

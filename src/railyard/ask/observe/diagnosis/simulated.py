@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 MOST = 0.9
-"""Of its speed that a computation loses at most: a kernel is never starved."""
+"""Largest share of its speed that a computation loses: a kernel is never starved."""
 
 
 def slowed_ps(record: Record) -> Ints:
@@ -92,7 +92,7 @@ NEGLIGIBLE = 1e-4
 """Delays of communications that are less of the step than this name nothing."""
 
 NOTICED = 0.01
-"""Of the step: what communications must have lost together to be worth an "I do not know"."""
+"""Share of the step that communications must have lost together to be worth an "I do not know"."""
 
 ODDS = 8.0
 """Log of the odds against none, beyond those of so many guesses, at which a part may be named."""
@@ -108,7 +108,7 @@ EXPLAINED, POINTED = (0.6, 0.3), 0.5
 at it by `POINTED` or more: how much a part costs differs by engine more than which it is."""
 
 TEMPERATURE = 2.0
-"""By which differences of likelihood are divided: communications of one step are not independent."""
+"""Divisor of differences of likelihood: communications of one step are not independent."""
 
 
 def diagnose(

@@ -44,10 +44,10 @@ MOST_STEPS = 12
 """Steps that are listed in words."""
 
 COMPARED = 0.5
-"""Of a rank's time in kernels, how much must have peers for the rank to be called as it should be."""
+"""Share of a rank's time in kernels that must have peers for the rank to count as normal."""
 
 UNSEEN = 0.5
-"""Of the share of ranks whose files are missing, what a claim loses: one of them may be slower still, or may not."""
+"""Share that a claim loses for each share of ranks without files: one of them may be slower still."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class _Trace:
         return [int(number) for number in self.record.meta["steps"]]
 
     def share(self, kind: str) -> float:
-        """Of a usual step that kernels of a kind take where nothing is wrong."""
+        """Share of a usual step that kernels of a kind take if nothing is wrong."""
         return self.work.usual_ps[kind] / self.step_ps
 
     def cost(self, kind: str, episode: Episode, level: float) -> float:

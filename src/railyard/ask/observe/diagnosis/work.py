@@ -152,7 +152,7 @@ def _common(levels: list[BlameLevel]) -> float:
 
 
 def _likelihood(levels: Mapping[str, BlameLevel], want: Mapping[str, float]) -> float:
-    """Of the measured levels under predicted ones, up to a constant; log."""
+    """Log-likelihood of the measured levels under the predicted ones, up to a constant."""
     found = 0.0
     for kind, level in levels.items():
         guess = want.get(kind, 0.0)
@@ -173,7 +173,7 @@ def by_grids(cause: Blame, levels: Mapping[str, BlameLevel], more: Mapping[str, 
 
 
 def words(levels: Mapping[str, BlameLevel], cause: Blame) -> str:
-    """Which kernels are slow by how much, and which are not."""
+    """Describes the kernels that are slow, by how much, and those that are not."""
     times = {kind: float(np.exp(levels[kind].excess)) for kind in cause.what}
     slow = {kind: ratio for kind, ratio in times.items() if ratio >= 1 + LEAST} or times
     least, most = min(slow.values()), max(slow.values())

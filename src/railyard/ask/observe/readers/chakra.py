@@ -29,7 +29,7 @@ _COMMUNICATIONS, _COPIES = (SEND, RECV, COLLECTIVE), (MEM_LOAD, MEM_STORE)
 
 
 def recognises(name: str, head: bytes) -> bool:
-    """By the ending `.et`, or by keys of its JSON."""
+    """Recognises the ending `.et`, or the keys of its JSON."""
     text = head.lstrip()[:1] in (b"{", b"[")
     return any(key in head for key in _KEYS) if text else PurePath(name.removesuffix(".gz")).suffix == ".et"
 

@@ -141,7 +141,7 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 
 
 def _is_flight_recorder(name: str, head: bytes) -> bool:
-    """By its keys, or as a pickle of any kind: a hostile one is to be refused by name."""
+    """Recognises its keys, and a pickle of any kind: a hostile one is to be refused by name."""
     if _PICKLE.match(head) or name.endswith((".pkl", ".pickle")):
         return True
     bare = head.lstrip()

@@ -26,7 +26,7 @@ TYPE_BYTES = {
 _WANTED = re.compile(
     rb'"cat"\s*:\s*"(?:[Kk]ernel|gpu_mem|[Mm]emcpy|[Mm]emset|[Uu]ser_annotation|cuda_sync)"?|ProfilerStep#'
 )
-"""Of the text of an event that may be worth decoding."""
+"""Parts of the text of an event that may be worth decoding."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,12})")
 """How `torch.profiler` marks a step of its schedule."""
 _NUMBER = re.compile(r"\d{1,9}")
@@ -34,7 +34,7 @@ _COPIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
 
 def recognises(_: str, head: bytes) -> bool:
-    """By its keys."""
+    """Recognises the keys of its JSON."""
     keys = (b'"traceEvents"', b'"schemaVersion"', b'"distributedInfo"', b'"deviceProperties"')
     bare = head.lstrip()
     return bare[:1] in (b"{", b"[") and (any(key in head for key in keys) or (b'"ph"' in head and b'"ts"' in head))
@@ -180,7 +180,7 @@ class _Found:
 
 
 def _phase(category: str, name: str) -> str:
-    """Of an event of a device, or of a library that runs on the host; empty for any other."""
+    """Phase of an event of a device, or of a library that runs on the host; empty for any other."""
     if category == "kernel":
         return COMMUNICATION if is_communication(name) else COMPUTE
     if category in _COPIES:

@@ -31,7 +31,7 @@ _TIMES = re.compile(r"\btime\b")
 
 
 def is_nccl_tests(_: str, head: bytes) -> bool:
-    """By its heading, or by the keys of its JSON."""
+    """Recognises the heading, or the keys of its JSON."""
     table = (b"algbw" in head and b"busbw" in head) or (b"# nThread" in head and b"minBytes" in head)
     keys = (b'"config"', b'"devices"'), (b'"results"', b'"out_of_place"')
     return table or (head.lstrip()[:1] == b"{" and any(all(key in head for key in both) for both in keys))
@@ -216,7 +216,7 @@ def _timed(one: Any) -> Timed | None:
 
 
 def _noted_s(metadata: Any) -> float:
-    """When it was written, Unix time; nan where that is not there or no time of this century."""
+    """Unix time at which it was written; nan if that is not there or no time of this century."""
     at = metadata.get("dump_timestamp_us") if isinstance(metadata, dict) else None
     if isinstance(at, bool) or not isinstance(at, int | float) or not EARLIEST_US < at < LATEST_US:
         return math.nan

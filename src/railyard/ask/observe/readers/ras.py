@@ -53,7 +53,7 @@ def _read_ras_text(source: TraceSource) -> Piece:
             piece.well += int(found[1])
     if piece.well:
         piece.remarks.append(
-            f"{piece.well} communicators run and agree: one that hangs all the same is held up elsewhere"
+            f"{piece.well} communicators run and agree: if one hangs all the same, the cause is elsewhere"
         )
     return piece
 

@@ -22,7 +22,7 @@ _DRAWS_ONLY = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';"
     " img-src data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""For pages in a folder, whose contents are untrusted."""
+"""Content security policy of pages in a folder, whose contents are untrusted."""
 
 
 @router.get("/runs")

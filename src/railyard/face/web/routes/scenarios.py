@@ -49,7 +49,7 @@ def write_file(asked: Asked, file: Annotated[FileName, Query()], saved: FileToSa
     try:
         return asked.shelf.write(file, saved.text, saved.version)
     except Conflict:
-        raise HTTPException(409, f"`{file}` was changed by somebody else since it was opened") from None
+        raise HTTPException(409, f"`{file}` was changed since it was opened") from None
 
 
 @router.post("/check")

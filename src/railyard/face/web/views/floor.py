@@ -204,12 +204,12 @@ def _spoken(plan: CablingPlan) -> list[str]:
 
 
 MOST_CABLES = 5000
-"""Of one finding: a dead switch has a hundred or so."""
+"""Most cables of one finding: a dead switch has a hundred or so."""
 
 
 @view("marks")
 def marks(question: dict[str, Any]) -> dict[str, Any]:
-    """In the order of the answer: what to light.
+    """Places to highlight, in the order of the answer.
 
     Args:
         question: `answer`, a folder; `person`.

@@ -26,7 +26,7 @@ FULL = 255
 
 @view("load")
 def windows(question: dict[str, Any]) -> bytes:
-    """When windows begin, how busy the network is in each, and every edge of the drawing in each.
+    """Starts of windows, the load of the network in each, and that of every edge of the drawing.
 
     Args:
         question: `folder` of the run, `variant`, `person`.

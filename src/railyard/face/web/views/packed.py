@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _ALIGNED = 8
 _KINDS = ("uint8", "int16", "int32", "float32")
-"""What a column may be: one line each in `frontend/src/ui/packed.ts`."""
+"""Types of columns: one line each in `frontend/src/ui/packed.ts`."""
 
 
 def packed(head: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> bytes:

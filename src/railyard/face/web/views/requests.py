@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _RUNS = 3
 PARTS = ("queue_s", "compute_s", "collectives_s", "transfer_s")
-"""Of the time to the first token; see `railyard.measure.serving.journeys`."""
+"""Parts of the time to the first token; see `railyard.measure.serving.journeys`."""
 
 _WANTED = ("arrival_s", "ttft_s", "tpot_s", "e2e_s", "input_tokens", "output_tokens", *PARTS)
 
 POINTS = 201
-"""Of a distribution, and of the time that a run takes."""
+"""Points of a distribution, and of the time that a run takes."""
 
 
 @view("requests")

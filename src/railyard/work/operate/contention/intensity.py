@@ -38,7 +38,7 @@ MOST_SHIFTS = 64 * STEP
 
 @dataclass(frozen=True)
 class TrafficBeat:
-    """When a job sends during its step.
+    """Times in its step at which a job sends.
 
     Attributes:
         begins_s: Time from the start of a step until it sends.

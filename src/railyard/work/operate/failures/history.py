@@ -55,7 +55,7 @@ class Forecast:
     out_p95: float
 
     def plain(self) -> dict[str, dict[str, float]]:
-        """As `railyard operate failures --json` prints it."""
+        """The history as `railyard operate failures --json` prints it."""
         return {
             "faults_per_week": {"low": self.low, "mean": self.mean, "high": self.high},
             "repair_h": {"p50": self.repair_p50_h, "p90": self.repair_p90_h},

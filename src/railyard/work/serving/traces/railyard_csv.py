@@ -80,7 +80,7 @@ def write_trace(requests: RequestTable, path: Path) -> None:
     """Writes requests as Railyard's CSV; `read_trace` gives them back as they were.
 
     Raises:
-        InputError: The name of a class cannot stand in a CSV file, or the file cannot be written.
+        InputError: The name of a class cannot be written in a CSV file, or the file cannot be written.
     """
     for name in requests.kinds:
         if not _KIND.match(name) or name != name.strip():

@@ -1,4 +1,4 @@
-"""From a file to requests: the format is recognised, every row checked, and nothing used of a file with a fault."""
+"""Reads requests from a file: the format is recognised, every row checked, and nothing used of a file with a fault."""
 
 from __future__ import annotations
 

@@ -107,17 +107,17 @@ class AdaptedDesigns:
                 coding[row] += spent
         return reduce, gather, coding
 
-    def each(self, name: str, held: tuple[F, F], gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
+    def each(self, name: str, amounts: tuple[F, F], gather: F, again: F, scatter: F) -> tuple[F, F, F, F]:
         """Seconds of one micro-batch under ZeRO-3: gathers for forward and backward, a layer's scatter; all encoding.
 
         Args:
             name: `dense` or `expert`.
-            held: Parameters of a rank, and its number of layers.
+            amounts: Parameters of a rank, and its number of layers.
             gather: Seconds to gather a layer for forward without a method.
             again: The same for backward.
             scatter: Seconds to reduce a layer's gradients without a method.
         """
-        parameters, layers = held
+        parameters, layers = amounts
         gather, again, scatter = gather.copy(), again.copy(), scatter.copy()
         coding = np.zeros_like(gather)
         for design in self.designs:

@@ -242,7 +242,7 @@ class _Blocks(Compression):
 
     @property
     def parameter_share(self) -> float:
-        """Of 16 bits, that gathered parameters take."""
+        """Share of 16 bits that gathered parameters take."""
         return share_of(self.parameter_bits, self.block) / 2.0
 
     @property

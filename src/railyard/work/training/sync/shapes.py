@@ -37,7 +37,7 @@ def without_table(training: Training, count: float) -> float:
 
 
 def attention_matrices(model: Model, tp: int) -> list[Matrix]:
-    """Of one layer's attention, split over tensor-parallel ranks by heads."""
+    """Matrices of one layer's attention, split over tensor-parallel ranks by heads."""
     hidden, latent = model.hidden, model.mla
     if latent is None:
         query, keys = model.heads * model.head_dim / tp, 2.0 * model.kv_heads * model.head_dim / tp
@@ -62,7 +62,7 @@ def mlp_matrices(hidden: int, ffn: float, count: float, *, gated: bool) -> list[
 
 
 def dense_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
-    """Of all parameters of the model but the routed experts, on one tensor-parallel rank, all stages together."""
+    """Matrices of all parameters but the routed experts, on one tensor-parallel rank, all stages together."""
     tp = layout.tp
     plain = sum(kind.layers for kind in model.kinds if kind.plain)
     found = [Matrix(m.rows, m.columns, m.count * plain) for m in attention_matrices(model, tp) if plain]
@@ -80,7 +80,7 @@ def dense_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
 
 
 def expert_matrices(model: Model, layout: Layout) -> tuple[Matrix, ...]:
-    """Of the routed experts that one rank holds, all stages together."""
+    """Matrices of the routed experts that one rank holds, all stages together."""
     if not model.experts:
         return ()
     count = model.moe_layers * model.experts / layout.ep

@@ -113,7 +113,7 @@ class Bundle:
 
     @property
     def share(self) -> float:
-        """Of what the matrices describe."""
+        """Share of the parameters that the matrices describe."""
         return self.parameters / self.of_parameters if self.of_parameters else 0.0
 
     @property
