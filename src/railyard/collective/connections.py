@@ -160,7 +160,7 @@ def _power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def opened(cluster: Cluster, shape: Shape, algorithm: str, policy: CollectivePolicy) -> int:
+def connections_opened(cluster: Cluster, shape: Shape, algorithm: str, policy: CollectivePolicy) -> int:
     """Connections by which a rank is joined to a neighbour through each of its NICs; see `per_edge`."""
     if policy.connections is not None:
         return policy.connections

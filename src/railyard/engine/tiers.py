@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.collective.choice import DEFAULT_POLICY
-from railyard.collective.connections import opened
+from railyard.collective.connections import connections_opened
 from railyard.collective.machine import Shape
 from railyard.collective.pat import hops
 from railyard.kit.errors import InputError
@@ -127,7 +127,7 @@ def _paths(cluster: Cluster) -> F:
         for pattern, algorithm in enumerate(_ALGORITHMS):
             if algorithm == "pat" and local > 1:  # it needs one rank in each domain
                 continue
-            found[pattern, local] *= opened(cluster, shape, algorithm, DEFAULT_POLICY)
+            found[pattern, local] *= connections_opened(cluster, shape, algorithm, DEFAULT_POLICY)
     return found
 
 

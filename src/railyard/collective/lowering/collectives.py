@@ -11,7 +11,7 @@ from railyard.cluster import CsrWeighted
 from railyard.collective.algorithm import ALGORITHMS
 from railyard.collective.choice import DEFAULT_POLICY, NOTHING, choose_many
 from railyard.collective.chunks import window_s
-from railyard.collective.connections import communicators_of, opened
+from railyard.collective.connections import communicators_of, connections_opened
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.paths import (
     CommunicatorClass,
@@ -68,7 +68,7 @@ def usage(
         pattern = algorithm.relayed_pattern(kind, group.shape, _rails(cluster, group))
     else:
         pattern = algorithm.pattern(kind, group.shape)
-    each = opened(cluster, group.shape, name, policy)
+    each = connections_opened(cluster, group.shape, name, policy)
     batch = max(1, routes.BATCH // max(len(pattern), 1))
     parts = [
         _batch(cluster, group.part(slice(begin, begin + batch)), pattern, each, policy, algorithm)

@@ -19,7 +19,7 @@ import numpy as np
 from railyard.cluster import CsrWeighted, Entities
 from railyard.collective import connections
 from railyard.collective.choice import DEFAULT_POLICY
-from railyard.collective.connections import opened, pair_of_ranks
+from railyard.collective.connections import connections_opened, pair_of_ranks
 from railyard.collective.lowering import routes
 from railyard.collective.lowering.paths import equal_sets, evened
 from railyard.collective.lowering.routes import Legs, LinkLoads
@@ -180,7 +180,7 @@ def lower_transfers(
     """
     machine = machine_of(cluster, policy.measured)
     nics = cluster.back_end.port_of_rank.shape[1]
-    each = opened(cluster, Shape.grid(2, 1), "transfer", policy)
+    each = connections_opened(cluster, Shape.grid(2, 1), "transfer", policy)
     ends = np.asarray(source, np.int64), np.asarray(target, np.int64)
     legs = Legs(np.arange(len(source)), *ends, np.ones(len(source)), np.full(len(source), each))
     _check(cluster, legs)

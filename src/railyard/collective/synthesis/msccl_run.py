@@ -175,7 +175,7 @@ class _Machine:
 
 def spoken(text: str) -> tuple[str, ...]:
     """The protocols of an algorithm: the one that it names, or all."""
-    found = parsed(text).protocol
+    found = parse_program(text).protocol
     return (found,) if found in PROTOCOLS else PROTOCOLS
 
 
@@ -189,7 +189,7 @@ def schedule_of(text: str, pieces: Ints | None = None) -> Schedule:
     Raises:
         InputError: It is no algorithm, or does not do what it says.
     """
-    program = parsed(text)
+    program = parse_program(text)
     machine, found = _run(program, pieces)
     if found:
         raise InputError(f"the algorithm does not do what it says: {found[0]}", key="algo", found=program.name)
@@ -224,7 +224,7 @@ def faults(text: str, pieces: Ints | None = None) -> list[str]:
         text: Of the file.
         pieces: int64[ranks, ranks], of an uneven all-to-all the chunks of each pair; None: all have as many.
     """
-    return _run(parsed(text), pieces)[1]
+    return _run(parse_program(text), pieces)[1]
 
 
 def _chunk(program: MscclAlgorithm, content: Content) -> int:
@@ -238,7 +238,7 @@ def _chunk(program: MscclAlgorithm, content: Content) -> int:
 # ------------------------------------------------------------------------------------------------------------ reading
 
 
-def parsed(text: str) -> MscclAlgorithm:
+def parse_program(text: str) -> MscclAlgorithm:
     """What a file says.
 
     Raises:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS
-from railyard.collective.connections import communicators_of, opened, pair_of_ranks
+from railyard.collective.connections import communicators_of, connections_opened, pair_of_ranks
 from railyard.collective.lowering.paths import shape_of
 from railyard.collective.machine import Shape
 from railyard.collective.timing import WIRE
@@ -311,7 +311,7 @@ class _Writer:
         if source == target:
             return step
         factor = WIRE.get(str(self.lowered.protocol[self.lowered.entity[task]]), 1.0)
-        each = opened(self.cluster, Shape.grid(2, 1), "transfer", self.policy)
+        each = connections_opened(self.cluster, Shape.grid(2, 1), "transfer", self.policy)
         lanes = self.connections.lanes(each) if self._apart(source, target) else 1
         part = max(math.ceil(int(graph.size_bytes[task]) * int(graph.count[task]) * factor / lanes), 1)
         self.arrives[target][task] = (source, part, lanes)
@@ -330,7 +330,7 @@ class _Writer:
         if int(graph.size_bytes[task]) == 0:
             return list(every.items())
         shape = shape_of(self.cluster, np.array(members))
-        lanes = self.connections.lanes(opened(self.cluster, shape, name, self.policy))
+        lanes = self.connections.lanes(connections_opened(self.cluster, shape, name, self.policy))
         call = LibraryCall(
             name,
             CollectiveKind(int(graph.collective[task])),

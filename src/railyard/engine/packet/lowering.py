@@ -10,7 +10,7 @@ import numpy as np
 from railyard.cluster.routes import subflow
 from railyard.collective import machine_of
 from railyard.collective.chunks import LONG_PS, RING_BYTES, RINGS, SLOTS, steps_in_flight, tree_chunk
-from railyard.collective.connections import connection_keys, opened, peers_at_once
+from railyard.collective.connections import connection_keys, connections_opened, peers_at_once
 from railyard.engine.packet.legs import (
     FROM_NETWORK,
     FROM_SWITCH,
@@ -214,7 +214,7 @@ class Lowering:
         network = self.cluster.back_end
         if not (network.fabric.hashed and network.fabric.tells_queue_pairs_apart):
             return 1
-        return opened(self.cluster, one.shape, one.algorithm, self.policy)
+        return connections_opened(self.cluster, one.shape, one.algorithm, self.policy)
 
     def _peers(self, one: Class) -> int:
         return peers_at_once(self.machine, one.shape, self.cluster.back_end.port_of_rank.shape[1])

@@ -10,7 +10,7 @@ import numpy as np
 from railyard.collective.policy import KINDS
 from railyard.collective.synthesis import msccl_run, mscclpp_run, of_cluster, written
 from railyard.collective.synthesis.msccl import msccl_xml
-from railyard.collective.synthesis.msccl_run import parsed
+from railyard.collective.synthesis.msccl_run import parse_program
 from railyard.collective.synthesis.mscclpp import mscclpp_json
 from railyard.collective.tuner import FixedChoices, tuner_table
 from railyard.kit.errors import InputError, SimulationError
@@ -87,7 +87,7 @@ def _scheduled(draft: Draft, cluster: Cluster, key: str, word: str) -> Scheduled
         return "libraries cannot be given a schedule for one group"
     if word.startswith(written.FILE):
         text = read_text(draft.folder / word.removeprefix(written.FILE).strip())
-        return Scheduled(key, parsed(text).ranks, text)
+        return Scheduled(key, parse_program(text).ranks, text)
     if cluster.ranks > of_cluster.MOST_RANKS_IN_RUN:
         return f"schedules are searched for up to {of_cluster.MOST_RANKS_IN_RUN} ranks"
     keeps = keeps_of(cluster, faults_of(draft))
@@ -205,7 +205,7 @@ def _msccl(one: Scheduled, path: str, files: Mapping[str, str]) -> Iterator[str]
         yield f"MSCCL_XML_FILES names {path}, which is not there"
         return
     try:
-        program, wrong = msccl_run.parsed(files[name]), msccl_run.faults(files[name])
+        program, wrong = msccl_run.parse_program(files[name]), msccl_run.faults(files[name])
     except InputError as error:
         yield f"{name}: {error}"
         return
