@@ -115,6 +115,7 @@ is stale.
 - [Contention by patterns](contention.md), [published effects of placement](placement.md),
   [what is equal to which scheduler](schedulers.md), [and to vLLM's](serving-schedules.md),
   and [a fleet's faults, said beforehand](forecast.md).
+- [Traces scaled to more ranks](scale.md), in a closed loop with the simulator.
 - [Synthesized collectives against TE-CCL](synthesis.md), with the published finishes that no schedule can reach.
 - [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
 - [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
