@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 
 import pytest
@@ -132,6 +136,33 @@ def test_a_slower_rank_is_repeated_and_waited_for(tmp_path, mine):
     both = scale(tmp_path, mine, accelerators=8)
     assert both.traced.ranks == (0, 1)
     assert both.step.seconds > plain.step.seconds
+
+
+def test_kernels_that_communication_slows_are_named(tmp_path, mine):
+    events = [kernel("gemm", 0, 100), call("allreduce", 100, 60, PAIR, MIB), kernel("gemm", 100, 110),
+              kernel("copy", 300, 10), kernel("gemm", 310, 100)]  # fmt: skip
+    found = scale(write(tmp_path / "rank-0.json", 0, 2, events, period=500), mine, accelerators=2)
+    (row,) = found.traced.slowed
+    assert (row.rank, row.kernel) == (0, "gemm")
+    assert row.factor == pytest.approx(1.1)
+    assert row.lost_s == pytest.approx(10e-6)
+    (part,) = [one for one in found.band.parts if one.source.startswith("kernels that communications slow")]
+    assert (part.low_s, part.high_s) == (pytest.approx(10e-6), pytest.approx(20e-6))  # two others that are not slowed
+
+
+def test_ctrl_c_ends_the_command(tmp_path):
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(CLUSTER.replace("16", "1024"))
+    events = [one for at in range(400) for one in (
+        kernel("gemm", 100 * at, 60), call("allreduce", 100 * at + 60, 40, PAIR, MIB + at))]  # fmt: skip
+    path = write(tmp_path / "rank-0.json", 0, 2, events, period=40_000)
+    command = [sys.executable, "-m", "railyard", "scale", str(path), "--cluster", str(mine), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        out, words = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert words.endswith("stopped by Ctrl-C\n")
 
 
 def test_gradients_are_added_to_a_trace_of_one_replica(tmp_path, mine):

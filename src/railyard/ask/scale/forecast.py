@@ -12,7 +12,7 @@ import numpy as np
 import railyard
 from railyard.ask.scale.relayout import other_layout, recognized
 from railyard.ask.scale.rescale import rescaled
-from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, traced_figures, unrecognized
+from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, slowed_kernels, traced_figures, unrecognized
 from railyard.cluster.bill import bill_of
 from railyard.collective.policy import kind_word
 from railyard.engine import Jitter
@@ -259,6 +259,13 @@ def _band(
     kept_s = math.fsum(one.seconds for one in found.unscaled)
     if kept_s:
         yield BandPart(source="communications that keep their measured time", low_s=kept_s, high_s=kept_s)
+    rows_s, more_s = slowed_kernels(traced)
+    if more_s:
+        yield BandPart(
+            source="kernels that communications slow: all of them always, or none",
+            low_s=math.fsum(row.lost_s for row in rows_s) / len(traced.steps),
+            high_s=more_s,
+        )
     if found.free is not None:
         without_s = _run(bench, found.free).makespan_ps * 1e-12
         words = "waits that nothing in the trace shows: the step without them"
@@ -292,7 +299,7 @@ def _itself(traced: Traced, bench: TraceBench) -> BandPart:
     graph = rescaled(traced.steps, traced.grid, traced.grid).graph
     longer_s = mean_s([step.period_ns for step in traced.steps.values()]) - _run(bench, graph).makespan_ps * 1e-12
     words = "the traced step over its forecast on as many ranks of this cluster: waits for ranks without a trace"
-    return BandPart(source=f"{words}, or a slower network", low_s=0.0, high_s=max(longer_s, 0.0))
+    return BandPart(source=f"{words}, or a slower network", low_s=0.0, high_s=max(round(longer_s, 9), 0.0))
 
 
 def _run(bench: TraceBench, graph: TaskGraph) -> Record:

@@ -305,11 +305,11 @@ class _Reading:
     def _overlap(self, found: TracedStep) -> None:
         """Kernel time of the main stream during communications, and idle time during them that nothing explains."""
         main = self.on.get(self.main, np.empty(0, np.int64))
-        begins, ends = _union(self.start[self.moves], self.end[self.moves])
+        begins, ends = union_of(self.start[self.moves], self.end[self.moves])
         found.kernels_ns = int((self.end - self.start)[main].sum())
-        found.overlapped_ns = int(_covered(begins, ends, self.start[main], self.end[main]).sum())
+        found.overlapped_ns = int(covered(begins, ends, self.start[main], self.end[main]).sum())
         idle = main[(self.start[main] > self.free[main]) & np.array([k not in self.waits for k in main.tolist()], bool)]
-        found.unexplained_ns = int(_covered(begins, ends, self.free[idle], self.start[idle]).sum())
+        found.unexplained_ns = int(covered(begins, ends, self.free[idle], self.start[idle]).sum())
 
     def _tasks(self, found: TracedStep, until: int) -> None:
         """Joins kernels that run one after another into tasks, cut where something waits or is waited for."""
@@ -346,7 +346,7 @@ class _Reading:
         return CommCall(self._word("group", k), self._word("kind", k), size, time)
 
 
-def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+def union_of(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """Disjoint intervals that cover the same time, by start; the inputs are sorted by start."""
     if not len(start):
         return start, end
@@ -355,7 +355,7 @@ def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
     return start[first], reach[np.concatenate([first[1:], [True]])]
 
 
-def _covered(begins: Ints, ends: Ints, start: Ints, end: Ints) -> Ints:
+def covered(begins: Ints, ends: Ints, start: Ints, end: Ints) -> Ints:
     """int64[n], how much of each interval [start, end) disjoint sorted intervals cover."""
     total = np.concatenate([[0], np.cumsum(ends - begins)])
 

@@ -7,13 +7,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from railyard.ask.observe.gather import gather
+from railyard.ask.observe.kernels import COMPUTE, PHASES
 from railyard.ask.scale.layout import GRADIENTS, ODD, grid_of
 from railyard.ask.scale.rescale import why_kept
 from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
-from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, measured_steps, spread_of
+from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, covered, measured_steps, spread_of, union_of
 from railyard.kit.errors import InputError
-from railyard.measure.result.scale import TracedFigures, UnrecognizedRow
+from railyard.measure.result.scale import SlowedRow, TracedFigures, UnrecognizedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +33,10 @@ RECORD = (
 )
 _MOST_UNSCALED = 0.5
 """Share of measured communication that may keep its measured time if the number of accelerators changes."""
+
+
+_LEAST, _SLOWER, _SHOWN = 3, 1.02, 12
+"""Kernels of each kind, and the factor, from which a kernel counts as slowed; and rows of these."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,39 @@ def refuse_unknown(traced: Traced, ranks: int) -> None:
         )
 
 
+def slowed_kernels(traced: Traced) -> tuple[tuple[SlowedRow, ...], float]:
+    """Kernels that take longer during communications than at other times, and s that all would lose if always so.
+
+    Kernels are alike by name and thread blocks; both medians need `_LEAST` kernels in all steps of all ranks.
+    """
+    rows, more_s = [], 0.0
+    for piece in traced.found.pieces:
+        kernels = piece.kernels
+        if kernels is None:
+            continue
+        end = kernels.start_ns + kernels.duration_ns
+        moves = np.flatnonzero(kernels.communicates)
+        moves = moves[np.argsort(kernels.start_ns[moves], kind="stable")]
+        begins, ends = union_of(kernels.start_ns[moves], end[moves])
+        computes = np.flatnonzero(kernels.phase == PHASES.index(COMPUTE))
+        inside = covered(begins, ends, kernels.start_ns[computes], end[computes])
+        took = kernels.duration_ns[computes]
+        code = kernels.name[computes].astype(np.int64) << 32 | kernels.blocks[computes] & 0xFFFFFFFF
+        for one in np.unique(code):
+            mine = code == one
+            during, alone = mine & (2 * inside > took), mine & (inside == 0)
+            if min(during.sum(), alone.sum()) < _LEAST or not (usual := float(np.median(took[alone]))):
+                continue
+            factor = float(np.median(took[during])) / usual
+            if factor > _SLOWER:
+                name = kernels.words[int(one >> 32)]
+                lost_s = (factor - 1) * usual * int(during.sum()) * 1e-9 / max(len(piece.steps), 1)
+                rows.append(SlowedRow(rank=piece.rank or 0, kernel=name, factor=factor, lost_s=lost_s))
+                more_s += (factor - 1) * float(took[alone].sum()) * 1e-9 / max(len(piece.steps), 1)
+    rows.sort(key=lambda row: -row.lost_s)
+    return tuple(rows[:_SHOWN]), more_s / len(traced.steps)
+
+
 def traced_figures(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigures:
     """The section `traced` of the answer; `job` is the recognized training section."""
     known = job or {}
@@ -124,6 +164,7 @@ def traced_figures(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigur
         step_s=mean_s([step.period_ns for step in steps]),
         replayed_s=mean_s([step.replayed_ns for step in steps]),
         overlapped_share=sum(step.overlapped_ns for step in steps) / max(sum(step.kernels_ns for step in steps), 1),
+        slowed=slowed_kernels(traced)[0],
         exact_waits=sum(step.known[EXACT] for step in steps),
         seen_waits=sum(step.known[SEEN] for step in steps),
         assumed_waits=sum(step.known[ASSUMED] for step in steps),

@@ -94,8 +94,10 @@ def _print(answer: ScaleAnswer) -> None:
         emit(f"recognized by its shapes: {traced.model}, {batches}")
     emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
     emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
+    for slow in traced.slowed[:3]:
+        emit(f"slowed by communication {slow.factor:.2f} times: {slow.kernel[:80]} (rank {slow.rank})")
     emit(f"cost: {numbers.dollars(cost.usd_per_h.typical)} an hour, {numbers.dollars(cost.usd_per_run.typical)} a step")
-    for part in answer.band.parts:
+    for part in (one for one in answer.band.parts if one.low_s or one.high_s):
         emit(f"band: -{numbers.seconds(part.low_s)} +{numbers.seconds(part.high_s)}: {part.source}")
     for lack in answer.unrecognized:
         took = f" ({numbers.seconds(lack.seconds)} a step)" if lack.seconds else ""

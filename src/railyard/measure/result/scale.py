@@ -48,6 +48,15 @@ class AxisRow(Figures):
     known_by: str = Field(description="how the role is known")
 
 
+class SlowedRow(Figures):
+    """Kernels of one name and size that take longer during communications."""
+
+    rank: Count = Field(description="of the trace")
+    kernel: str = Field(description="its name")
+    factor: float = Field(description="median time during communications over that at other times")
+    lost_s: float = Field(description="what that costs in a step, s")
+
+
 class TracedFigures(Figures):
     """What the trace holds."""
 
@@ -60,6 +69,7 @@ class TracedFigures(Figures):
         description="the same, if all tasks wait as recognized and communications take their measured times, s"
     )
     overlapped_share: Share = Field(description="share of kernel time during communications, which may slow kernels")
+    slowed: tuple[SlowedRow, ...] = Field(description="kernels that communications slow, those that lose most first")
     exact_waits: Count = Field(description="waits that events of the trace show")
     seen_waits: Count = Field(description="waits that idle time shows")
     assumed_waits: Count = Field(description="waits that neither shows: the latest that frameworks allow")
