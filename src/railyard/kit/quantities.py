@@ -15,13 +15,12 @@ import statistics
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from railyard.kit.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -421,6 +420,8 @@ def percentile_bin(count: NDArray[np.int64], share: float) -> int:
         count: int64[bins], at least one value in total.
         share: 0 to 1.
     """
+    import numpy as np
+
     reached = np.cumsum(count)
     return int(np.searchsorted(reached, nearest_rank(share, int(reached[-1])) + 1))
 
@@ -432,6 +433,8 @@ def ranges(first: NDArray[np.integer[Any]] | int, lengths: NDArray[np.integer[An
         first: int[rows]; 0 gives the place of each entry in its row.
         lengths: int[rows], 0 or more.
     """
+    import numpy as np  # where it is used: commands that only read names start without it
+
     count = np.asarray(lengths, np.int64)
     ends = np.cumsum(count)
     found: NDArray[np.int64] = np.repeat(first - (ends - count), count) + np.arange(ends[-1] if len(ends) else 0)

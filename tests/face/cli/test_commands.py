@@ -245,6 +245,7 @@ TRAINING = {"model": "llama-3.2-1b", "global_batch": 8, "sequence": 2048, "paral
 STEP = {"name": "a", "cluster": {"accelerators": 8, "server": "hgx-h100"}, "workload": {"training": TRAINING}}
 HEAVY = {
     "cli import guard; guard.run(['--help'])": "numpy polars pydantic yaml rich scipy",
+    "cli import guard; guard.run(['catalog', 'list'])": "numpy polars scipy",
     f"api import run; run({STEP}, out=None)": "railyard.engine.packet railyard.engine.lab railyard.work.jobs.prepare",
 }
 
