@@ -18,5 +18,5 @@ from railyard.cluster.fault import NicDown
 from railyard.cluster.topology import Dragonfly
 from railyard.engine.analytic import Uses, stretches
 from railyard.engine.background import Bursts
-from railyard.engine.lowering import Lowered
+from railyard.engine.lowering import Lowered, core_of
 from railyard.graph import Job, TaskGraph

@@ -20,7 +20,7 @@ from railyard.ask.plan.stages import DeploymentTrials, options
 from railyard.ask.plan.uncertainty import Uncertainty
 from railyard.catalog import load as catalog
 from railyard.cluster.spec import overridden
-from railyard.face.words import plan as command
+from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
@@ -307,10 +307,10 @@ def test_a_scenario_without_a_plan_is_refused() -> None:
 def test_the_command_prints_plans_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(yaml.to_text(load.dump(draft(SMALL, {"ttft": "1 s", "tpot": "60 ms"}).scenario)), encoding="utf-8")
-    command.serving(path, sets=[], write=tmp_path / "best.yaml", as_json=False, quiet=False)
+    assert guard.run(["plan", "serving", str(path), "--write", str(tmp_path / "best.yaml")]) == 0
     reported = capsys.readouterr().out
     assert "chosen" in reported
     assert "trials" in reported
     assert (tmp_path / "best.yaml").is_file()
-    command.serving(path, sets=[], write=None, as_json=True, quiet=True)
+    assert guard.run(["plan", "serving", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["proven"]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.agreement import yard
-from tests.engine.packet_collectives.test_plans import variant
+from tests.engine.packet_collectives.test_plans import executed
 from tests.engine.packet_collectives.test_step import APART, EVERYBODY, EXACT, MIB, REDUCE, SIXTY_FOUR, pair
 
 from railyard.cluster.topology import RailOnly
