@@ -175,6 +175,23 @@ def test_gradients_are_added_to_a_trace_of_one_replica(tmp_path, mine):
     assert found.step.seconds == pytest.approx(200e-6 + rows[MIB].mean_s + rows[512 * MIB].mean_s, rel=1e-6)
 
 
+def test_experts_that_fill_the_trace_are_held_again_by_more_accelerators(tmp_path, mine):
+    events = [kernel("gemm", 0, 100), call("all_to_allv", 100, 50, range(8), MIB, group="1", purpose="ep"),
+              kernel("gemm", 150, 100), call("allreduce", 250, 50, range(8), 2 * MIB, purpose="dp")]  # fmt: skip
+    found = scale(write(tmp_path / "rank-0.json", 0, 8, events, period=300), mine)
+    assert [(axis.role, axis.traced, axis.target) for axis in found.layout] == [("ep", 8, 8), ("dp", 1, 2)]
+    assert {one.kind: one.ranks for one in found.collectives} == {"all-to-all": 8, "all-reduce": 16}
+    assert any(row.why == "the trace has every expert once" for row in found.unrecognized)
+
+
+@pytest.mark.parametrize("engine", ["analytic", "packet"])
+def test_other_engines_run_the_collectives(tmp_path, mine, engine):
+    path = write(tmp_path / "rank-0.json", 0, 2, ddp(), period=900)
+    flow, other = (scale(path, mine, engine=name) for name in ("flow", engine))
+    assert other.engine == engine
+    assert other.step.seconds == pytest.approx(flow.step.seconds, rel=0.3)
+
+
 def members(stride, size, start=0):
     return [start + stride * at for at in range(size)]
 
@@ -255,6 +272,10 @@ def test_what_cannot_be_forecast_is_refused(tmp_path, mine):
     (kept,) = [row for row in scale(tmp_path / "rank-0.json", mine, accelerators=2).unrecognized if row.seconds]
     assert kept.what == "1 all_reduce: they keep their measured time"
     assert kept.seconds == pytest.approx(50e-6)
+    loss = [kernel("gemm", 0, 100), call("allreduce", 100, 50, range(8), MIB, group="1", purpose="tp"),
+            call("allreduce", 150, 5, range(8), 8)]  # fmt: skip
+    with pytest.raises(InputError, match=r"no data-parallel group(?s:.)*--gradients"):
+        scale(write(tmp_path / "rank-0.json", 0, 8, loss, period=200), mine)
     alone = write(tmp_path / "rank-0.json", 0, 1, [kernel("gemm", 0, 100)], period=200)
     with pytest.raises(InputError, match="no data-parallel group"):
         scale(alone, mine)

@@ -46,6 +46,7 @@ _PURPOSES = (
 )
 """Words of Megatron-LM's and PyTorch's names of groups; "expert data parallel" is data parallel."""
 
+EXPERTS_ONCE = "replicas beyond the expert group"
 NO_GROUP, NO_SIZE, NO_PEER, ODD = (
     "the trace does not say which ranks take part",
     "the trace does not say how large it is",
@@ -188,17 +189,32 @@ def grid_of(
     divide = all(high % low == 0 for low, high in pairwise(marks))
     axes = [Axis(high // low, low) for low, high in pairwise(marks)] if divide else [Axis(world, 1)]
     grid = Grid(tuple(axes))
-    order = sorted((name for name in kinds if known[name]), key=lambda name: (len(known[name]), name))
-    several = len({tuple(sorted(shapes[name] or ())) for name in order if not _is_pair(kinds[name])}) > 1
-    for name in order:
+    listed = [name for name in kinds if known[name]]
+    several = len({tuple(sorted(shapes[name] or ())) for name in listed if not _is_pair(kinds[name])}) > 1
+    roles = {
+        name: _role(purposes.get(name, ""), kinds[name], shapes[name] or (), several=several, world=world)
+        for name in listed
+    }
+    # Of groups with the same ranks the one that keeps its size names the axis.
+    for name in sorted(listed, key=lambda one: (len(known[one]), roles[one][0] in GROWS, one)):
         varies = _differ(grid, known[name]) if _is_pair(kinds[name]) else _varies(grid, known[name])
-        role, how = _role(purposes.get(name, ""), kinds[name], shapes[name] or (), several=several, world=world)
         axes = [
-            replace(axis, role=role, how=how) if at in varies and not axis.role and axis.size > 1 else axis
+            replace(axis, role=roles[name][0], how=roles[name][1])
+            if at in varies and not axis.role and axis.size > 1
+            else axis
             for at, axis in enumerate(grid.axes)
         ]
         grid = replace(grid, axes=tuple(axes))
+    wide = {name for name, (role, _) in roles.items() if role in GROWS}
+    named = {axis.role for axis in grid.axes}
+    if wide and EXPERT in named and not named & set(GROWS):
+        # Experts take up all replicas of the trace: more accelerators hold each expert several times.
+        grid = replace(grid, axes=(*grid.axes, Axis(1, world, DATA, EXPERTS_ONCE)))
+    else:
+        wide = set()
     groups, unknown = _groups(grid, steps, known, kinds)
+    added = {key: replace(one, axes=(*one.axes, len(grid.axes) - 1)) for key, one in groups.items() if key[1] in wide}
+    groups |= added
     return replace(grid, groups=groups, unknown=unknown)
 
 

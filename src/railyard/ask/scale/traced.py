@@ -11,12 +11,12 @@ import numpy as np
 
 from railyard.ask.observe.gather import gather
 from railyard.ask.observe.kernels import COMPUTE, PHASES
-from railyard.ask.scale.layout import GRADIENTS, ODD, grid_of
+from railyard.ask.scale.layout import EXPERTS_ONCE, GRADIENTS, ODD, grid_of
 from railyard.ask.scale.rescale import why_kept
 from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
 from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, covered, measured_steps, spread_of, union_of
 from railyard.kit.errors import InputError
-from railyard.measure.result.scale import SlowedRow, TracedFigures, UnrecognizedRow
+from railyard.measure.result.scale import SlowedKernelRow, TracedFigures, UnrecognizedRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ def refuse_unknown(traced: Traced, ranks: int) -> None:
         )
 
 
-def slowed_kernels(traced: Traced) -> tuple[tuple[SlowedRow, ...], float]:
+def slowed_kernels(traced: Traced) -> tuple[tuple[SlowedKernelRow, ...], float]:
     """Kernels that take longer during communications than at other times, and s that all would lose if always so.
 
     Kernels are alike by name and thread blocks; both medians need `_LEAST` kernels in all steps of all ranks.
@@ -145,7 +145,7 @@ def slowed_kernels(traced: Traced) -> tuple[tuple[SlowedRow, ...], float]:
             if factor > _SLOWER:
                 name = kernels.words[int(one >> 32)]
                 lost_s = (factor - 1) * usual * int(during.sum()) * 1e-9 / max(len(piece.steps), 1)
-                rows.append(SlowedRow(rank=piece.rank or 0, kernel=name, factor=factor, lost_s=lost_s))
+                rows.append(SlowedKernelRow(rank=piece.rank or 0, kernel=name, factor=factor, lost_s=lost_s))
                 more_s += (factor - 1) * float(took[alone].sum()) * 1e-9 / max(len(piece.steps), 1)
     rows.sort(key=lambda row: -row.lost_s)
     return tuple(rows[:_SHOWN]), more_s / len(traced.steps)
@@ -189,6 +189,9 @@ def unrecognized(
         if not axis.role and axis.size > 1:
             what = f"the {axis.size} ranks at a distance of {axis.stride}: they keep their number"
             yield UnrecognizedRow(what=what, why="no process group of the traced ranks lies along them", seconds=0.0)
+    if any(axis.how == EXPERTS_ONCE for axis in traced.grid.axes):
+        what = "the exchange of experts' gradients between replicas: it is left out"
+        yield UnrecognizedRow(what=what, why="the trace has every expert once", seconds=0.0)
     idle = mean_s([step.unexplained_ns for step in traced.steps.values()])
     if idle:
         yield UnrecognizedRow(

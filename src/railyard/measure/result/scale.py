@@ -48,7 +48,7 @@ class AxisRow(Figures):
     known_by: str = Field(description="how the role is known")
 
 
-class SlowedRow(Figures):
+class SlowedKernelRow(Figures):
     """Kernels of one name and size that take longer during communications."""
 
     rank: Count = Field(description="of the trace")
@@ -69,7 +69,7 @@ class TracedFigures(Figures):
         description="the same, if all tasks wait as recognized and communications take their measured times, s"
     )
     overlapped_share: Share = Field(description="share of kernel time during communications, which may slow kernels")
-    slowed: tuple[SlowedRow, ...] = Field(description="kernels that communications slow, those that lose most first")
+    slowed: tuple[SlowedKernelRow, ...] = Field(description="kernels that communications slow, the most first")
     exact_waits: Count = Field(description="waits that events of the trace show")
     seen_waits: Count = Field(description="waits that idle time shows")
     assumed_waits: Count = Field(description="waits that neither shows: the latest that frameworks allow")
