@@ -280,7 +280,7 @@ export interface PlanBreakEven {
   dearer: boolean;
 }
 
-/** What had to be kept, and what that costs. */
+/** Constraint of the plan, and its cost. */
 export interface PlanConstraint {
   /** as in the plan */
   name: string;
@@ -360,7 +360,7 @@ export interface PlanFailure {
   such_as: string;
 }
 
-/** How much was looked at. */
+/** Number of designs that were examined. */
 export interface PlanLooked {
   /** of the space */
   designs: number;
@@ -386,7 +386,7 @@ export interface PlanLooked {
   closed_form: ClosedFormError;
 }
 
-/** What it is worth to know a factor before choosing. */
+/** Value of knowing a factor before choosing. */
 export interface PlanMeasure {
   /** in words */
   factor: string;
@@ -398,7 +398,7 @@ export interface PlanMeasure {
   changes: number;
 }
 
-/** What designs are ranked by. */
+/** Objective that ranks designs. */
 export interface PlanObjective {
   /** as in the plan */
   name: string;
@@ -420,7 +420,7 @@ export interface PlanPoint {
   state: "missed" | "run" | "closed form";
 }
 
-/** What the network of another design may cost for each NIC of an accelerator. */
+/** Highest price of another design's network for each NIC of an accelerator. */
 export interface PlanPortPrice {
   /** the other design */
   choice: string;
@@ -492,7 +492,7 @@ export interface PlanVerified {
   packets_core_s: number | null;
 }
 
-/** What a policy makes of the job that is placed. */
+/** Effect of a policy on the job that is placed. */
 export interface PolicyRow {
   /** its name */
   policy: string;
@@ -582,7 +582,7 @@ export interface TestStep {
   otherwise: string;
 }
 
-/** How long communications of all cases take, before and after: points (us, share that takes longer). */
+/** Durations of communications of all cases, before and after: points (us, share that takes longer). */
 export interface TimesCurve {
   /** what was timed */
   what: "collectives" | "flows";

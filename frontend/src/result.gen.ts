@@ -62,7 +62,7 @@ export interface Band {
   high: number;
 }
 
-/** What would help most. */
+/** The most useful improvement. */
 export interface BottleneckFigures {
   /** the best resource, the largest loss where it is more than any resource saves, or `none` */
   name: string;
@@ -78,7 +78,7 @@ export interface BottleneckFigures {
   engine: string;
 }
 
-/** What broke. */
+/** Failures and repairs. */
 export interface BreakageFigures {
   /** of nodes in service */
   faults: number;
@@ -118,7 +118,7 @@ export interface CapacityFigures {
   points: LoadPoint[];
 }
 
-/** What one kind of part costs to buy. */
+/** Purchase price of one kind of part. */
 export interface CapexComponent {
   /** accelerators, servers, network, storage parts, installation */
   name: string;
@@ -132,7 +132,7 @@ export interface CapexComponent {
   count: number;
 }
 
-/** What the cluster costs to buy and install. */
+/** Cost to buy and install the cluster. */
 export interface CapexFigures {
   /** they add up to `total_usd` */
   components: CapexComponent[];
@@ -176,7 +176,7 @@ export interface ChangeRow {
   bound: boolean;
 }
 
-/** What checkpoints take. */
+/** Cost of checkpoints. */
 export interface CheckpointFigures {
   /** of all ranks, bytes */
   bytes: number;
@@ -204,7 +204,7 @@ export interface CheckpointFigures {
   best_goodput: number | null;
 }
 
-/** What the cluster cost while it ran. */
+/** Cost of the cluster while it ran. */
 export interface ClusterPrice {
   /** of the cluster, USD/h */
   per_h: Band;
@@ -244,7 +244,7 @@ export interface CollectiveRow {
   beyond: string[];
 }
 
-/** What a job's communication method sends and keeps, next to what it would send without; a rank's mean step. */
+/** Bytes that a job's communication method sends and keeps, next to those without it; a rank's mean step. */
 export interface CommunicationFigures {
   /** to other replicas without it, bytes */
   plain_bytes: number;
@@ -280,7 +280,7 @@ export interface CostFigures {
   total: Band;
 }
 
-/** What another job costs this one: all jobs together against all without that one. */
+/** Cost of another job to this one: all jobs together against all without that one. */
 export interface CostRow {
   /** the other */
   job: string;
@@ -292,7 +292,7 @@ export interface CostRow {
   transfer_share?: number;
 }
 
-/** How the samples of a step were loaded. */
+/** Loading of the samples of a step. */
 export interface DataFigures {
   /** from storage in a step, bytes */
   bytes_per_rank: number;
@@ -378,7 +378,7 @@ export interface DrawBand {
   high: number;
 }
 
-/** How results depend on when things fail: runs with other failure draws, all else the same. */
+/** Dependence of results on the times of failures: runs with other draws, all else the same. */
 export interface DrawFigures {
   /** accelerator time that was work */
   goodput: DrawBand;
@@ -486,7 +486,7 @@ export interface FailedVariant {
   error: string;
 }
 
-/** What the faults of a scenario cost its job: as it is, against the same scenario without any of them. */
+/** Cost of a scenario's faults to its job, against the same scenario without any of them. */
 export interface FaultCost {
   /** the faults in words */
   what: string;
@@ -660,7 +660,7 @@ export interface HotLink {
   utilization: number;
 }
 
-/** What work costs that makes no tokens. */
+/** Cost of work that makes no tokens. */
 export interface HourlyCost {
   /** of the cluster, USD/h */
   usd_per_h: Band;
@@ -670,7 +670,7 @@ export interface HourlyCost {
   breakdown: NamedBand[];
 }
 
-/** What became of the jobs of the trace by the end of the run. */
+/** Numbers of the trace's jobs by their state at the end of the run. */
 export interface JobCounts {
   /** of the trace */
   all: number;
@@ -714,7 +714,7 @@ export interface JobRow {
   costs: CostRow[];
 }
 
-/** How long the job takes, restarts included. */
+/** Duration of the job, restarts included. */
 export interface JobTimeFigures {
   /** token budget */
   tokens: number;
@@ -772,7 +772,7 @@ export interface LateRank {
   gpu_seconds: number;
 }
 
-/** What a time is made of. */
+/** Parts of a latency. */
 export interface LatencyParts {
   /** until a replica admits the request, s */
   queue_s: number;
@@ -784,7 +784,7 @@ export interface LatencyParts {
   compute_s: number;
 }
 
-/** How a step is spread over the accelerators. */
+/** Distribution of a step over the accelerators. */
 export interface LayoutFigures {
   /** in words */
   words: string;
@@ -898,7 +898,7 @@ export interface LocalVariant {
   digest: string;
 }
 
-/** What it costs that all members of a collective wait for the latest. */
+/** Cost of the wait of a collective's members for the latest. */
 export interface LockstepFigures {
   /** summed over all ranks that waited, GPU-seconds a step */
   gpu_seconds_lost_to_stragglers: number;
@@ -1062,7 +1062,7 @@ export interface NamedBand {
   high: number;
 }
 
-/** What the network carried in a step. */
+/** Load of the network in a step. */
 export interface NetworkFigures {
   /** from the accelerators upwards */
   tiers: TierRow[];
@@ -1236,7 +1236,7 @@ export interface PacketFigures {
   reorder?: ReorderFigures;
 }
 
-/** Who takes part. */
+/** Participation of clients. */
 export interface ParticipationFigures {
   /** clients a round, mean */
   selected: number;
@@ -1404,7 +1404,7 @@ export interface PipelineVariant {
   digest: string;
 }
 
-/** What a place would do if it answered all. */
+/** Figures of a place that would answer all requests. */
 export interface PlaceRow {
   /** place, `device`, or `PLACE, one site down` */
   name: string;
@@ -1436,7 +1436,7 @@ export interface PlaceRow {
   leaves: string;
 }
 
-/** How a job got its accelerators. */
+/** Placement of a job. */
 export interface PlacementFigures {
   /** packed, scattered, ... */
   policy: string;
@@ -1500,7 +1500,7 @@ export interface PoolRow {
   hidden: number;
 }
 
-/** What one kind of part draws. */
+/** Power of one kind of part. */
 export interface PowerComponent {
   /** accelerator, host, nic, switch, optics, storage or cooling */
   name: string;
@@ -1512,7 +1512,7 @@ export interface PowerComponent {
   high_w: number;
 }
 
-/** How a result was made. */
+/** Provenance of a result. */
 export interface ProvenanceFigures {
   /** of Railyard */
   version: string;
@@ -1532,7 +1532,7 @@ export interface ProvenanceFigures {
   defaults: string[];
 }
 
-/** What a paper reports about convergence: quoted, not computed. */
+/** Effect on convergence that a paper reports: quoted, not computed. */
 export interface PublishedEffect {
   /** which technique */
   kind: string;
@@ -1578,7 +1578,7 @@ export interface RankSpread {
   max: number;
 }
 
-/** What the same accelerators cost when they are rented. */
+/** Cost of the same accelerators when rented. */
 export interface RentalFigures {
   /** price of one accelerator, USD/h */
   usd_per_gpu_h: Band;
@@ -1586,7 +1586,7 @@ export interface RentalFigures {
   cpmt: Band;
 }
 
-/** How far packets arrived out of order. */
+/** Distances by which packets arrived out of order. */
 export interface ReorderFigures {
   /** median, packets */
   depth_p50: number;
@@ -1692,7 +1692,7 @@ export interface RoundRow {
   ok: boolean;
 }
 
-/** How serving and fabric came to agree. */
+/** Convergence of serving and fabric. */
 export interface RoundsFigures {
   /** turns that they took */
   count: number;
@@ -1702,7 +1702,7 @@ export interface RoundsFigures {
   agree: boolean;
 }
 
-/** What one sender was allowed; keys that its control does not have are absent. */
+/** Limits of one sender; keys that its control does not have are absent. */
 export interface SenderRow {
   /** source and target */
   flow: string;
@@ -1756,7 +1756,7 @@ export interface ServedState {
   in_time: number;
 }
 
-/** What the server carries. */
+/** Load of the server. */
 export interface ServerFigures {
   /** mean rate of updates over its line while a round runs */
   line_share: number;
@@ -1798,7 +1798,7 @@ export interface ServiceRow {
   states: ServedState[];
 }
 
-/** What a million tokens within the objective cost, USD. */
+/** Cost of a million tokens within the objective, USD. */
 export interface ServingCostFigures {
   /** over input and output tokens, USD per million */
   total: Band;
@@ -1840,7 +1840,7 @@ export interface ServingFigure {
   usd_per_mtoken: Band | null;
 }
 
-/** What the scale-out network takes of a service; `scale_up` is never added to it. */
+/** Share of the scale-out network in a service; `scale_up` is never added to it. */
 export interface ServingTax {
   /** share of the goodput that a network of that kind without limit would give */
   goodput_lost: number;
@@ -1852,7 +1852,7 @@ export interface ServingTax {
   scale_up: ServingTaxShares;
 }
 
-/** What one kind of network takes of a service: its figures as they are against those without that network. */
+/** Share of one kind of network in a service: its figures against those without that network. */
 export interface ServingTaxShares {
   /** share of the goodput that a network of that kind without limit would give */
   goodput_lost: number;
@@ -1890,7 +1890,7 @@ export interface SharedLink {
   utilization: number;
 }
 
-/** What all jobs together put on the network. */
+/** Load of all jobs on the network. */
 export interface SharedNetwork {
   /** how long they ran, s */
   span_s: number;
@@ -2008,7 +2008,7 @@ export interface SpreadFigures {
   p99: number;
 }
 
-/** How a figure is spread. */
+/** Spread of a figure. */
 export interface SpreadRow {
   /** mean */
   mean: number;
@@ -2102,7 +2102,7 @@ export interface StepFigures {
   longest_s?: number;
 }
 
-/** What a cluster draws while it trains. */
+/** Power of a cluster while it trains. */
 export interface StepPower {
   /** they add up to `total_w` */
   components: PowerComponent[];
@@ -2134,7 +2134,7 @@ export interface SteppedFigure {
   usd_per_mtoken?: Band;
 }
 
-/** What storage does to a step. */
+/** Effect of storage on a step. */
 export interface StorageFigures {
   /** null where the job reads none */
   data: DataFigures | null;
@@ -2256,7 +2256,7 @@ export interface TenantRow {
   usd_per_useful_accelerator_hour: Band | null;
 }
 
-/** What was served in the steady window; per accelerator, user and megawatt in output tokens a second. */
+/** Throughput in the steady window; per accelerator, user and megawatt in output tokens a second. */
 export interface ThroughputFigures {
   /** from the first arrival to the last token, s */
   span_s: number;
@@ -2426,7 +2426,7 @@ export interface TraceVariant {
   cost: HourlyCost;
 }
 
-/** What one stream of a rank did. */
+/** Tasks of one stream of a rank. */
 export interface Track {
   /** number of the rank */
   rank: number;
@@ -2436,7 +2436,7 @@ export interface Track {
   tasks: [number, number, number][];
 }
 
-/** How tasks look in the drawing. */
+/** Look of tasks in the drawing. */
 export interface TrackLabel {
   /** part of the step */
   phase: string;
@@ -2598,7 +2598,7 @@ export interface UsedPart {
   values: Record<string, unknown>;
 }
 
-/** How busy the accelerators were. */
+/** Utilization of the accelerators. */
 export interface UtilizationFigures {
   /** GPU utilization: time in which the compute stream computes, 0 to 1 */
   gpu: number;
@@ -2674,7 +2674,7 @@ export interface WarmUpFigures {
   utilization_after: number;
 }
 
-/** What a study found, and how. */
+/** Result of a study, with its provenance. */
 export interface Result {
   /** of this document */
   format: "railyard/result-1";

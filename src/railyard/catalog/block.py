@@ -59,7 +59,6 @@ class Block:
     """Consecutive layers that are alike. A shape of 0 is the model's.
 
     Attributes:
-        layers: How many.
         mixer, feed: What mixes tokens and what feeds forward.
         heads, kv_heads, head_dim, ffn: Where they are not the model's.
         window: Tokens that attention sees; 0 for all.
@@ -103,7 +102,6 @@ class Kind:
     """All layers of a model that are alike, with their shape: what both performance models count by.
 
     Attributes:
-        layers: How many.
         mixer, feed: As in `Block`.
         heads, kv_heads, score_dim, value_dim: Of attention; 0 elsewhere.
         window: Tokens that attention sees; None for all before.

@@ -1,4 +1,4 @@
-"""What must hold between the fields of one entry, whoever wrote it."""
+"""Constraints between the fields of one entry, of the catalogue or of a user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Finding = tuple[str, str]
 
 
 def check(entry: Entry) -> list[Finding]:
-    """What is wrong with an entry: key and message; empty when nothing is."""
+    """Faults of an entry, as key and message; empty if there is none."""
     for kind, rule in _RULES.items():
         if isinstance(entry, kind):
             return list(rule(entry))
@@ -142,7 +142,7 @@ def _shape(entry: Model) -> Iterator[Finding]:
 
 
 def _blocks(entry: Model) -> Iterator[Finding]:
-    """What the blocks of a model need of it and of each other."""
+    """Constraints that the blocks of a model put on it and on each other."""
     count = sum(block.layers for block in entry.blocks)
     if count != entry.layers:
         yield "blocks", f"have {count} layers together, not the model's {entry.layers}"

@@ -46,7 +46,7 @@ def looser(word: str) -> Iterator[str]:
 
 
 def folded(word: str) -> str:
-    """What two spellings of one name have in common: letters, digits, points and plus signs."""
+    """The part of a name that its spellings share: letters, digits, points and plus signs."""
     return _BETWEEN.sub("", word.lower())
 
 
@@ -96,7 +96,7 @@ class NameIndex:
         return self._alias_table().get(key)
 
     def spellings(self) -> list[str]:
-        """All names and aliases as they are written."""
+        """Names and aliases as they are written."""
         self._alias_table()
         return [*self._spellings, *self._extra_spellings, *self._files]
 

@@ -190,7 +190,7 @@ class Catalog:
         raise InputError(f"the catalogue has no `{name}`", found=name, hint=did_you_mean(name, everything))
 
     def rows(self, kind: str) -> Listing:
-        """All entries of a kind as a table of texts.
+        """Entries of a kind as a table of texts.
 
         Raises:
             InputError: No such kind.

@@ -48,7 +48,7 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What every entry has.
+    """Common fields of all entries.
 
     Attributes:
         provenance: Origin of each sourced attribute, by attribute name (`flops.bf16` for one number of a table).
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(Entry):
-    """What is ordered and delivered."""
+    """Common fields of entries that are ordered and delivered."""
 
     lead_s: float | None = field(
         default=None,

@@ -78,7 +78,7 @@ _STAGED_PASSES, _TCP_PASSES = 2, 4
 
 @dataclass(frozen=True)
 class HostSpec:
-    """How bytes get from accelerators to NICs.
+    """Path of bytes from accelerators to NICs.
 
     Attributes:
         gpudirect: `auto`: from device to device where both are in one memory domain, else through host memory, as by
@@ -114,7 +114,7 @@ class HostSpec:
 
 @dataclass(frozen=True)
 class HostPath:
-    """What a server's host allows each of its NICs.
+    """Limits of a server's host on each of its NICs.
 
     Attributes:
         rate_bps: float64[NICs of a server], one way, while all of them send and receive.

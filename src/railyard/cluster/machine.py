@@ -235,7 +235,7 @@ class Cluster:
         )
 
         def slowed(network: Network) -> Network:
-            """Its fabric's latencies multiplied, on the new links."""
+            """The network with its fabric's latencies multiplied, on the new links."""
             factor = latency * (scale_out_latency if network is self.back_end else 1.0)
             fabric = network.fabric if factor == 1.0 else network.fabric.scaled(factor)
             return replace(network, fabric=fabric, link_latency_ps=links.latency_ps)

@@ -229,7 +229,6 @@ class ClusterSpec:
             bought,
             powered and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
-        hall: Its data hall.
         tenancy: Tenants that share the back-end; None: a single user.
     """
 
@@ -250,7 +249,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True)
 class Placement:
-    """How accelerators are chosen for a job.
+    """Rule that chooses accelerators for a job.
 
     Attributes:
         policy: Name of a placement policy.

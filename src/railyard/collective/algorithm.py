@@ -53,7 +53,6 @@ class Algorithm:
     Attributes:
         name: The word by which users override the choice.
         summary: What it does, one line.
-        kinds: What it can do.
         protocols: The wire protocols it may use, a subset of "ll", "ll128", "simple".
         family: Whose measured constants it takes: "ring", "tree", "nvls", "collnet", "pat" or "peer".
         refuses: Why it cannot serve a kind on a shape and machine; None where it can.

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICY = CollectivePolicy()
 NOTHING = ("none", "simple")
-"""What a communicator of one rank runs."""
+"""Choice of a communicator of one rank."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a collective runs as.
+    """Algorithm and protocol of a collective.
 
     Attributes:
         algorithm: Name in the registry.

@@ -85,7 +85,7 @@ def ll_bytes(ranks: int) -> float:
 def copied_gbs(
     ranks: int, peers: int, message_bytes: NDArray[np.float64], protocol: str, measured: LogConstants
 ) -> NDArray[np.float64]:
-    """What the channels of one rank copy out in all, float64[k] in GB/s.
+    """Rate at which the channels of one rank copy out in all, float64[k] in GB/s.
 
     Args:
         ranks: Of the communicator.
@@ -168,7 +168,7 @@ def connections_opened(cluster: Cluster, shape: Shape, algorithm: str, policy: C
 
 
 def per_edge(machine: CollectiveMachine, shape: Shape, algorithm: str, nics: int) -> int:
-    """What the library opens of them.
+    """Connections that the library opens.
 
     Algorithms that no library has open what a ring would.
 

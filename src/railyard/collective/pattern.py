@@ -137,7 +137,6 @@ class Schedule:
         chunks: Equal parts into which the data is cut. All-to-all: chunk `source * ranks + target` (times any whole
             number of parts) is what `source` has for `target`.
         owner: All-gather and reduce-scatter: the position to which each chunk belongs; else empty.
-        steps: The messages.
         unsent: Chunks of an all-to-all of uneven sizes that nobody wants.
     """
 

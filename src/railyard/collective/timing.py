@@ -264,7 +264,7 @@ def exchange_share(case: Case, algorithm: Algorithm) -> float:
 
 
 def _rate_gbs(case: Case, algorithm: Algorithm, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What the kernels can move; links are counted elsewhere."""
+    """Rate of the kernels; links are counted elsewhere."""
     rate = _moved_gbs(case, algorithm, protocol, size)
     return rate if algorithm.phased else np.minimum(rate, exchanged_gbs(case, algorithm) / WIRE[protocol])
 

@@ -52,7 +52,6 @@ class ChannelPlan:
     """Channels of a graph.
 
     Attributes:
-        channels: Their number.
         intra: GB/s of one channel inside a domain.
         inter: GB/s of one channel across domains.
     """
@@ -139,7 +138,7 @@ _PROTOCOLS = {"ll": "ll", "ll128": "ll128", "simple": "simple"}
 
 @dataclass(frozen=True)
 class FixedChoices:
-    """What is fixed about collectives.
+    """Fixed choices of collectives.
 
     Attributes:
         algorithm, protocol: By kind (`all-reduce`), by group or by both, as scenarios write them.

@@ -39,7 +39,7 @@ CROWDED = 100.0
 
 
 def slowdown(demand: F) -> F:
-    """How many times longer communications take that share a link, 1 or above.
+    """Slowdown of communications that share a link, 1 or above.
 
     Args:
         demand: Shares of the link that they take at full speed, summed.

@@ -188,7 +188,7 @@ class BurstFlows:
 
     @staticmethod
     def of(bursts: Sequence[Burst]) -> BurstFlows:
-        """All flows of some bursts, burst after burst."""
+        """Flows of some bursts, burst after burst."""
         counts = [len(burst.source) for burst in bursts]
         return BurstFlows(
             np.concatenate([burst.source for burst in bursts]),
@@ -200,7 +200,7 @@ class BurstFlows:
 
 
 def _times(port: Ints) -> NDArray[np.float64]:
-    """How often the port of each row is there."""
+    """Number of occurrences of the port of each row."""
     _, inverse, count = np.unique(port, return_inverse=True, return_counts=True)
     return count[inverse.ravel()].astype(np.float64)
 
@@ -231,7 +231,7 @@ def with_background(
 
 
 def foreground(record: Record, merged: Merged) -> Record:
-    """What a record of jobs with other traffic behind them says of the jobs."""
+    """The rows of the jobs in a record with background traffic."""
     rows = slice(len(merged.graph))
     dropped = {"job"} if merged.alone else set()
     optional = {name: values[rows] for name, values in record.optional.items() if name not in dropped}

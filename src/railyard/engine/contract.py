@@ -1,4 +1,4 @@
-"""What every engine takes and gives: the protocol, jitter and probes, and the registry."""
+"""The contract of engines: the protocol, jitter and probes, and the registry."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _domains_first(accelerators: NDArray[np.int32], cluster: Cluster) -> NDArray
 
 @dataclass(frozen=True)
 class Keys:
-    """What jitter is drawn by.
+    """Keys of draws of jitter.
 
     Attributes:
         task: int64[n]; None: the number of the task.
@@ -97,7 +97,7 @@ class Keys:
 
 
 def jitter_keys(merged: Merged) -> Keys:
-    """What the jitter of jobs is drawn by: each job counts from its seed on, so that others do not change its draws."""
+    """Keys of the jitter of jobs: each job counts from its seed on, so that others do not change its draws."""
     if merged.alone and merged.jobs[0].seed == 0 and merged.ranks[0].size == merged.graph.ranks:
         return Keys()
     task, rank = np.empty(len(merged.graph), np.int64), np.zeros(merged.graph.ranks, np.int64)
@@ -167,7 +167,7 @@ class Jitter:
 
 @dataclass(frozen=True)
 class Probes:
-    """What is recorded beyond the start and end of every task.
+    """Records that a run makes beyond the start and end of every task.
 
     Attributes:
         samples: At most so many samples of link utilization over the run, 0 for none; the interval doubles as the run
@@ -194,17 +194,17 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """What users write."""
+        """Name that users write."""
         ...
 
     @property
     def summary(self) -> str:
-        """How it finds times, in one sentence."""
+        """Its method of finding times, in one sentence."""
         ...
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What its result does not contain."""
+        """Effects that its result leaves out."""
         ...
 
     def simulate(

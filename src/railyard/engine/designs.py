@@ -136,7 +136,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Stretch:
-    """How many times longer communications take than each with the network to itself.
+    """Slowdown of communications over each with the network to itself.
 
     Attributes:
         inside: float64[d, c], on scale-up links.
@@ -160,7 +160,7 @@ def contention(
     others: F | None = None,
     asked: tuple[Asked, Asked] | None = None,
 ) -> Stretch:
-    """What classes of traffic lose to one another, to collisions of hashed flows and to oversubscription.
+    """Slowdowns of classes by one another, by collisions of hashed flows and by oversubscription.
 
     A class runs on all its accelerators at once, for a share of the step; it meets others for their shares. Classes of
     one queue take turns on an accelerator's links; on those between switches, which accelerators share, they meet where
@@ -193,7 +193,7 @@ def contention(
 
 @dataclass(frozen=True)
 class Asked:
-    """What classes ask of the network when each moves all its bytes by one pattern.
+    """Demand of classes on the network when each moves all its bytes by one pattern.
 
     Attributes:
         spread: float64[d, c, t], share of the bytes that leaves its unit.

@@ -159,7 +159,7 @@ def _placed(fault: Fault, rank: NDArray[np.int32], index: int) -> Fault:
 
 
 def effects_of(faults: Sequence[Fault], places: Places) -> list[tuple[int, Effect]]:
-    """What faults do, each with the index of its fault.
+    """Effects of faults, each with the index of its fault.
 
     Raises:
         InputError: A place that a fault names is not there.

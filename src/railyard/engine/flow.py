@@ -53,7 +53,7 @@ FREED: tuple[Free, Free] = ("scale-out", "all")
 
 
 class Conditions(NamedTuple):
-    """Under what jobs are simulated; see `Engine.simulate`."""
+    """Conditions of a simulation of jobs; see `Engine.simulate`."""
 
     engine: Engine
     cluster: Cluster

@@ -96,7 +96,7 @@ OVER = 1.1
 """Oversubscription that is compared with packets; uneven ports of leafs make a few per cent."""
 
 _WHAT = {"healthy": "times", "oversubscription": "times", "distance": "times"}
-"""What was compared; slowdowns where a healthy network is the measure."""
+"""What was compared, by effect: times, or slowdowns over a healthy network."""
 
 
 def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Bursts]) -> Iterator[str]:
@@ -168,7 +168,7 @@ SHOWN = 8  # tasks named in a message
 
 @dataclass(frozen=True)
 class FaultChanges:
-    """What faults change in a run.
+    """Changes of a run by faults.
 
     Attributes:
         rows: Changes of state.
@@ -355,7 +355,7 @@ def _core_graph(graph: TaskGraph, lowered: Lowered, keys: Keys) -> _core.Graph:
 
 
 def _contention(graph: TaskGraph) -> dict[str, Any]:
-    """What slows computations, for the core; nothing where nothing does."""
+    """Slowdowns of computations by communications, for the core; empty without any."""
     if graph.loss_index is None or graph.loss is None:
         return {}
     loss = np.ascontiguousarray(graph.loss, np.float64)

@@ -1,4 +1,4 @@
-"""What the core counts on links, in all and over time."""
+"""Counters and samples of links by the core."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
 
 
 def counters(result: _core.Result, changes: FaultColumns, links: LinkTable) -> Table:
-    """What ports count over the run: bytes and, where it was asked for, the time for which a link was full.
+    """Counters of ports over the run: bytes and, if asked for, the time for which a link was full.
 
     Of a bundle those members are full that are slower than the others, for these have room; all where none is slower.
     """

@@ -71,7 +71,6 @@ class Cohort:
     Attributes:
         delay_s: Until a participant hears that it is selected.
         down_lag_s: What a download takes in addition to its bits: setup, slow start, propagation.
-        compute_s: Local work.
         crossing_s: Activations and gradients over a cut during that work; 0 without.
         up_lag_s: The same for an upload.
         before_s: float64[stages, participants], each stage before the download.
@@ -189,7 +188,7 @@ def _unmasked(cohort: Cohort, used: NDArray[np.bool_], end_s: float, rule: Round
 
 
 def _barriers(stages_s: Floats, leave_s: Floats, needed: int, from_s: float) -> tuple[NDArray[np.bool_], float]:
-    """Who is through stages after each of which the server waits for `needed` clients, and what the stages take.
+    """Clients that pass all stages, of which each waits for `needed` clients, and the time of the stages.
 
     Where fewer are left, the server waits for all of them; who is slower than those waited for is out.
     """
@@ -257,7 +256,6 @@ class ServerSteps:
         staleness: float64[steps * buffer], steps that the server took while the update was made.
         wasted: Updates that were begun and given up before the last step.
         visits: When each row began, got, sent and ended.
-        cohort: What was drawn.
     """
 
     at_s: Floats

@@ -54,11 +54,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableKind:
-    """A side table.
-
-    Attributes:
-        sentence: What a row is.
-    """
+    """A side table."""
 
     sentence: str
     columns: dict[str, Column]

@@ -1,4 +1,4 @@
-"""What an exporter of records is: a file format for other programs."""
+"""Exporters of records to file formats of other programs."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _lanes(start: list[int], end: list[int]) -> Ints:
 
 
 def track_name(track: int) -> str:
-    """What a track is called: its stream, and from the second lane on its number."""
+    """Name of a track: its stream, and from the second lane on its number."""
     return Stream(track).name.lower() if track <= _BEYOND else f"free {track - _BEYOND + 1}"
 
 
@@ -69,7 +69,6 @@ class Job:
     """Work on a part of a cluster.
 
     Attributes:
-        work: What runs.
         placement: int32[ranks], the accelerator of each rank; None: rank r on accelerator r.
         start_ps: No task starts earlier.
         seed: With the seed of a run decides the job's jitter, whatever else runs.

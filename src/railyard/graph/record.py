@@ -82,7 +82,7 @@ def tasks_of(graph: TaskGraph, ranks: Sequence[int]) -> RankTasks:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What happened, n rows.
+    """Events of a run or of a measurement, n rows.
 
     Attributes:
         rows: What a row is, a name of `columns.ROWS`: it says what `who` means.
@@ -205,7 +205,7 @@ class Record:
 
     @property
     def requests(self) -> RequestTable:
-        """What was asked.
+        """The requests of the run.
 
         Raises:
             InputError: The record is not that of a request table.

@@ -31,7 +31,6 @@ class Merged:
     """The graph of several jobs.
 
     Attributes:
-        graph: All tasks.
         jobs: What they are of.
         task_ptr: int64[jobs + 1]; the tasks of job k are `task_ptr[k]` to `task_ptr[k + 1]`.
         ranks: int32[ranks of a job] a job: the rank in `graph` of each of its ranks.
@@ -261,7 +260,7 @@ def _grown(column: NDArray[T], value: int) -> NDArray[T]:
 
 
 def _waits(graph: TaskGraph) -> Waits:
-    """What waits for the step before, and for which of its tasks."""
+    """Tasks that wait for the step before, and the tasks that they wait for."""
     last = _last_computations(graph)
     free = np.diff(graph.dep_ptr) == 0
     queued = (graph.stream == Stream.COMPUTE) & (last[-1] < 0)

@@ -61,7 +61,7 @@ class Strips:
     def window(
         self, lanes: range, from_ps: float, to_ps: float, pixels: int
     ) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
-        """What is drawn of some lanes between two moments.
+        """Slices of some lanes between two moments.
 
         Args:
             lanes: Which.

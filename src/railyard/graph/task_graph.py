@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """What a task is; reads and writes are of storage, loads and stores of the memory pool."""
+    """Kind of a task; reads and writes are of storage, loads and stores of the memory pool."""
 
     COMPUTE = 0
     TRANSFER = 1
@@ -62,7 +62,7 @@ AT_SENDER, AT_RECEIVER = 0, 1
 
 
 class CollectiveKind(IntEnum):
-    """What a collective does; sizes follow nccl-tests (the larger of one rank's send and receive buffer)."""
+    """Kind of a collective; sizes follow nccl-tests (the larger of one rank's send and receive buffer)."""
 
     ALL_REDUCE = 0
     ALL_GATHER = 1
@@ -78,7 +78,7 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Label:
-    """What a task belongs to.
+    """Group of tasks.
 
     Attributes:
         phase: forward, backward, weight, recompute, gradient, parameter, optimizer, pipeline, data or checkpoint; of a

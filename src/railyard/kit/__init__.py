@@ -1,1 +1,1 @@
-"""What every room uses: errors, units, files, records of fields, registries."""
+"""Tools of all rooms: errors, units, files, records of fields, registries."""

@@ -71,7 +71,7 @@ class Stalled(SimulationError):
 
 
 class OutputError(RailyardError):
-    """What was found cannot be kept: the disk is full, or files may not grow so large. Nothing is left behind."""
+    """Results cannot be stored: the disk is full, or files may not grow so large. Nothing is left behind."""
 
     def __init__(self, reason: str, file: Path) -> None:
         super().__init__(f"the output cannot be written: {reason}\n  --> {file}")
@@ -112,7 +112,7 @@ class Problem:
     hint: str | None = None
 
     def headline(self) -> str:
-        """What is wrong: `key: message`, with the hint behind it, or on a line of its own below a table."""
+        """The fault: `key: message`, with the hint behind it, or on a line of its own below a table."""
         text = f"{self.key}: {self.message}" if self.key else self.message
         between = "\n" if "\n" in self.message else "; "
         return f"{text}{between}{self.hint}" if self.hint else text
@@ -181,7 +181,7 @@ def causes(rows: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 
 class InputError(RailyardError):
-    """What the user wrote cannot be used."""
+    """Faulty input of the user."""
 
     exit_code = 2
 
@@ -273,7 +273,7 @@ class Refusals:
         return True
 
     def kept(self, make: Callable[[], T]) -> T | None:
-        """What a part makes; None where it is refused."""
+        """Result of `make`; None if it is refused, with the problem recorded."""
         with self:
             return make()
         return None

@@ -72,7 +72,7 @@ def signals_held() -> Iterator[Callable[[], bool]]:
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a system says where nothing more fits: a full disk, a user's share of it, a file as large as it may be."""
+"""System errors of a full disk, a user's full share of it, or a file of the largest size."""
 
 MOST_BYTES = 256 << 20
 """Largest file that is read at once."""
@@ -248,7 +248,7 @@ def expect_folder(path: Path) -> None:
 
 
 def unwritten(error: OSError, path: Path) -> RailyardError:
-    """What it means that a file was not written: no space is nobody's mistake, any other reason the place's."""
+    """Error for a file that was not written: no space is nobody's mistake, any other reason the place's."""
     reason = error.strerror or str(error)
     if error.errno in FULL:
         return OutputError(reason, path)

@@ -64,7 +64,7 @@ class Registry(Generic[T]):
         return self._made.setdefault(name, record)
 
     def made(self, name: str) -> T | None:
-        """What was made under a name and is still kept."""
+        """The object that was made under a name and is still kept."""
         return self._made.get(name)
 
     def register(self, name: str) -> Callable[[T], T]:

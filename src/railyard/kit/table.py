@@ -255,7 +255,6 @@ class Table:
         needed: Columns that an empty table should have had, for the message.
 
     Attributes:
-        file: Its name.
         delimiter: Between cells.
         line: Of the heading, from 1.
 

@@ -170,7 +170,7 @@ def step_error(*, experts: bool, precision: str, known: bool = True) -> ModelErr
 
 
 class Judged(TypedDict):
-    """How close a deployment is to measured ones.
+    """Similarity of a deployment to measured ones.
 
     Attributes:
         experts: Whether the model has experts.

@@ -40,11 +40,11 @@ class Window:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Length of the window."""
         return self.end_s - self.start_s
 
     def ended(self, end_s: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """What ended in it; NaN has not ended."""
+        """Whether each ended in it; NaN has not ended."""
         return np.asarray((end_s > self.start_s) & (end_s <= self.end_s))
 
 
@@ -136,7 +136,7 @@ REPORTED_RANKS = 4096
 
 @dataclass(frozen=True)
 class StepWork:
-    """What one step of the job does, whatever time it takes.
+    """Work of one step of the job, whatever time it takes.
 
     Attributes:
         tokens: Tokens that one step trains on, over the whole cluster.
@@ -152,7 +152,7 @@ class StepWork:
 
 @dataclass(frozen=True)
 class Utilization:
-    """How busy the accelerators were.
+    """Utilization of the accelerators.
 
     Attributes:
         gpu: GPU utilization, mean over ranks, 0 to 1.
@@ -190,7 +190,7 @@ class Utilization:
 
 
 def utilization(decomposition: Decomposition, work: StepWork | None, *, step_s: float | None = None) -> Utilization:
-    """How busy the accelerators were.
+    """Computes the utilization of the accelerators.
 
     Args:
         decomposition: Of the step; at least one rank and a step longer than zero.

@@ -139,7 +139,7 @@ class _Side:
 
 
 def verdict_of(variants: Sequence[object]) -> Verdict | None:
-    """What can be said of a comparison; None of one variant, and of work that has neither steps nor requests."""
+    """Verdict on a comparison; None for one variant, and for work that has neither steps nor requests."""
     compared = [variant for variant in variants if isinstance(variant, ComparedVariant)]
     if len(variants) < 2 or len(compared) < len(variants) or len({variant.by for variant in compared}) > 1:
         return None
@@ -216,7 +216,7 @@ def _difference(by: Figure, first: _Side, other: _Side) -> Difference:
 
 
 def shared_by(one: ComparedVariant, other: ComparedVariant) -> Shared:
-    """What two variants take from the same constants."""
+    """The errors of constants that two variants share."""
     absent = object()
     keys = one.settings.keys() | other.settings.keys()
     apart = {key for key in keys if one.settings.get(key, absent) != other.settings.get(key, absent)}
@@ -266,7 +266,7 @@ def _standard_error(variant: ComparedVariant) -> float:
 
 
 def _price_band(one: Band | None, other: Band | None) -> float:
-    """How far the ratio of two prices moves between the ends of what both assume."""
+    """Change of the ratio of two prices between the ends of what both assume."""
     if one is None or other is None:
         return 0.0
     ratios = [math.log(mine / yours) for mine, yours in zip(other.ends, one.ends, strict=True)]

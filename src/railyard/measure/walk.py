@@ -55,7 +55,7 @@ class Chains:
         return Chains(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     def waiting(self) -> Waiting:
-        """What a charge needs to know."""
+        """The waits, as a charge needs them."""
         return Waiting(self.rank, self.via, self.left)
 
 

@@ -1,1 +1,1 @@
-"""What training and serving know alike of a model and of the hardware below it: shapes, rates, FLOPs, routing."""
+"""Facts of a model and its hardware for training and serving: shapes, rates, FLOPs, routing."""

@@ -73,7 +73,7 @@ class StorageRates:
         )
 
     def shared_bps(self, total_bps: float, ranks: int, each_server: int) -> float:
-        """What each of some ranks gets when all move data at once, bit/s."""
+        """Rate of each of some ranks when all move data at once, bit/s."""
         return min(total_bps / max(ranks, 1), self.server_bps / max(each_server, 1), self.rank_bps)
 
 
@@ -110,7 +110,7 @@ class PoolRates:
 
 
 def _of_rank(cluster: Cluster, pool: PooledMemory, unit_bps: float) -> float:
-    """What a rank gets of units of that rate when all ranks ask at once."""
+    """Share of a rank in units of that rate when all ranks ask at once."""
     network, per_server = cluster.pool_network, cluster.ranks_per_server
     if network is None:
         each, sharing = int(pool.unit.shape[1]), pool.servers_of_unit(cluster.servers)
@@ -316,7 +316,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Slowdowns:
-    """How many times longer the bytes of each class of communicators take than each with the network to itself.
+    """Slowdowns of each class of communicators over each with the network to itself.
 
     Attributes:
         inside: By class (`tp`, `cp`, `ep`, `pp`, `dp`, `edp`, `replica`), on scale-up links.

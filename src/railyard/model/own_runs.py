@@ -1,4 +1,4 @@
-"""What a few of your own runs say about the next one: a share that all have in common, and one that alike runs share.
+"""Predicts your next run from a few of your own: a share that all have in common, and one that similar runs share.
 
 A run's logarithm of measured over predicted is taken as a sum: what the whole system is off by, what runs of such a
 shape and layout are off by, and what is the run's own. The first two are normal, and the covariance of two runs is
@@ -28,7 +28,7 @@ _ROUNDS, _SETTLED = 50, 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """How runs of one system scatter about a prediction that never saw it; standard deviations of logarithms.
+    """Scatter of one system's runs about a prediction that never saw them; standard deviations of logarithms.
 
     Attributes:
         alike: Of what runs of one shape and layout share beyond that.
@@ -75,7 +75,7 @@ def noise(at: F, off: F, slope: F, scatter: Scatter) -> F:
 
 
 def expected(at: F, off: F, spread: F, new: F, scatter: Scatter) -> tuple[F, F]:
-    """What others are off by, and the variance of what they share, [new].
+    """Expected errors of others, and the variance of what they share, [new].
 
     Args:
         at: Places of known runs, [run, trait].

@@ -245,7 +245,7 @@ def alike(tests: Sequence[Test]) -> dict[tuple[str, str, int, str], list[Test]]:
 
 
 def page(tests: Sequence[Test], title: str) -> str:
-    """What is tested, and what collectives should reach."""
+    """Page of the tests, and of what collectives should reach."""
     seen = alike(tests)
     sizes = sorted({mark.size_bytes for one in tests if one.method == NCCL for mark in one.marks})
     head = "".join(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limit:
-    """What a PHY may lose.
+    """Loss that a PHY may have.
 
     Attributes:
         code_bits: Of a codeword, `SHORT_BITS` or `LONG_BITS`.
@@ -171,7 +171,7 @@ WRITE_LEAST = 0.98
 
 
 def planned(plan: CablingPlan, progress: Callable[[str, float], None], system: str = "sonic") -> list[Test]:
-    """All tests in the order in which they are run: the smallest parts first."""
+    """Tests in the order in which they are run: the smallest parts first."""
     labels = labelled(plan)
     tests = [*cables(plan, labels), *between_switches(plan, labels, system), *_burns(plan), *_writes(plan)]
     order = ("node", "leaf", "rail", "pod", "all")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Results:
-    """What was measured.
+    """Measured values.
 
     Attributes:
         values: By test and size; several where it was measured several times, in the test's unit.
@@ -56,7 +56,7 @@ class Results:
         self.values.setdefault((test, size_bytes), []).append(value)
 
     def add_end(self, test: str, end: str, value: float, short: str) -> None:
-        """What counters show of a cable at one end; the worse end is the cable's."""
+        """Adds the counters of a cable at one end; the worse end is the cable's."""
         ends = self.ends.setdefault(test, {})
         ends[end] = value
         self.values[test, 0] = [max(ends.values())]
@@ -132,7 +132,7 @@ class CableEnd(NamedTuple):
 
 
 def ends_of(tests: Sequence[Test]) -> Ends:
-    """All ends by their switch."""
+    """Cable ends by their switch."""
     rates = {one.name.removeprefix(f"{CABLE}-"): one.marks[0].expected * 1e9 for one in tests if one.method == CABLE}
     out: Ends = {}
     for test in tests:

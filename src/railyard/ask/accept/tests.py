@@ -152,7 +152,7 @@ _HEADS = (
 
 @dataclass(frozen=True, slots=True)
 class ExpectedValue:
-    """What one test should give, at one size where it has sizes.
+    """Expected value of one test, at one size where it has sizes.
 
     Attributes:
         size_bytes: Of the message as the test counts it; 0 where it has none.

@@ -1,1 +1,1 @@
-"""What is wrong with a network as found, and what each fault costs."""
+"""Finds faults of a network, and what each costs."""

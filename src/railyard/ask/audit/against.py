@@ -195,7 +195,7 @@ class _Comparison:
         return not same or (moved.place is not None and bool(rate[moved.place] != rate[moved.cable]))
 
     def _slowed(self, number: int, moved: MovedCable) -> list[tuple[int, float]]:
-        """What a cable has of its planned rate in its new place, where that is less."""
+        """Share of its planned rate that a cable has in its new place, if that is less."""
         there, meant = int(self.found.rate_bps[number]), int(self.plan.rate_bps[moved.cable])
         return [(moved.cable, there / meant)] if 0 < there < meant else []
 

@@ -143,7 +143,7 @@ def device_of(end: str) -> str:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found.
+    """Result of an audit.
 
     Attributes:
         design: Against what, in figures; `doubts` says what is not sure.
@@ -313,7 +313,7 @@ def _worst(pricing: Pricing, number: int, findings: Sequence[AuditFinding] | Non
 
 @dataclass(frozen=True)
 class AuditSources:
-    """What there is of a network.
+    """Sources about a network.
 
     Attributes:
         netbox: Its cables: alone as found, else as what was planned.
@@ -329,7 +329,7 @@ class AuditSources:
 
 
 def audit_found(found: AuditSources) -> tuple[Audit, AuditAnswer]:
-    """What is wrong, the most expensive first, and the same as a document.
+    """Faults, the most expensive first, and the same as a document.
 
     Raises:
         InputError: There is not exactly one discovery, it holds nothing, or the plan is wrong.

@@ -88,7 +88,7 @@ class PortMap:
 
     @classmethod
     def of(cls, found: NetworkTable, block: ClosBlock) -> PortMap:
-        """What the switches of a block agree on."""
+        """Common properties of the switches of a block."""
         inside = set(block.low.tolist()) | set(block.high.tolist())
         lows = set(block.low.tolist())
         cables: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -100,7 +100,7 @@ def prefixes_of(intent: SwitchIntent, found: set[str] | None) -> list[tuple[str,
 
 
 def settings_of(intent: SwitchIntent, key: str, want: Any, found: Any) -> tuple[Setting, ...]:
-    """What a wrong fact does to the packets of a switch."""
+    """Effect of a wrong fact on the packets of a switch."""
     if key == "roce":
         return _class(intent)
     if key in ("pfc", "ecn"):
@@ -173,7 +173,7 @@ LIKE = 3
 
 
 def among(network: NetworkTable, found: list[tuple[str, str, Facts]]) -> list[Symptom]:
-    """What is unlike the others, or too small by any reckoning.
+    """Symptoms of facts that differ from the others, or that are too small by any count.
 
     Args:
         network: Of the network.

@@ -245,7 +245,7 @@ class _Paths:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What reports say.
+    """Evidence of reports.
 
     Attributes:
         problems: What could not be read, or is of no device of the network.

@@ -62,7 +62,7 @@ def _counts(network: NetworkTable, hosts: dict[str, list[HostPart]], ranks: int)
 
 
 def _usual(values: Iterable[Any], least: int) -> Any:
-    """What more than half have; None where they do not agree."""
+    """The value of more than half; None if there is none."""
     count = Counter(values)
     if not count:
         return None

@@ -103,7 +103,7 @@ _TIERS = {1: "leaf", 2: "spine", 3: "core"}
 
 @dataclass(frozen=True, eq=False)
 class InferredDesign:
-    """What was meant.
+    """The intended design.
 
     Attributes:
         level: int8[devices], tier of each switch, 0 for others.

@@ -44,7 +44,7 @@ LEFT = 24
 
 @dataclass(frozen=True, eq=False)
 class PlannedNetwork:
-    """What of a plan was looked at.
+    """The examined parts of a plan.
 
     Attributes:
         plan: The plan; None where papers are all that there is.

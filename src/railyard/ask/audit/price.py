@@ -111,7 +111,7 @@ class Slower:
 
 @cache
 def slower(rack: Rack, settings: tuple[Setting, ...], *, crowded: bool) -> Slower:
-    """What settings of one switch do to the standard load."""
+    """Slowdown of the standard load by settings of one switch."""
     times = [(_played(rack, settings, seed, crowded), _played(rack, (), seed, crowded)) for seed in SEEDS]
     ratio = [wrong / right for wrong, right in times]
     return Slower(min(ratio), sum(wrong for wrong, _ in times) / sum(right for _, right in times), max(ratio))
@@ -187,7 +187,7 @@ CROWDED = f"shifts with {SENDERS}-to-1 incasts on one port in {HOT}"
 
 @dataclass(frozen=True)
 class SettingPrice:
-    """What settings of one switch cost.
+    """Price of settings of one switch.
 
     Attributes:
         loss: Share of the accelerators' time where `CROWDED_SHARE` of communication is crowded, in the mean of draws.
@@ -238,7 +238,7 @@ MOST_PAIRS = 40_000
 
 @dataclass(frozen=True, eq=False)
 class Wrong:
-    """What of a network is otherwise than planned.
+    """Deviations of a network from its plan.
 
     Attributes:
         dead: int64[], sorted ids of links that carry nothing.
@@ -251,7 +251,7 @@ class Wrong:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What it is known by."""
+        """Key of the state in a cache."""
         return tuple(self.dead.tolist()), tuple(sorted(self.slow.items())), tuple(sorted(self.ports.items()))
 
     def __bool__(self) -> bool:
@@ -319,7 +319,7 @@ def severed(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a state of the network costs.
+    """Cost of a state of the network.
 
     Attributes:
         step_s: Step of the job; of what is left of it where servers are cut off; None where it hangs.

@@ -61,7 +61,7 @@ class ShiftLoads:
 
     @classmethod
     def of(cls, tables: Tables) -> ShiftLoads:
-        """Under some tables."""
+        """Loads under some tables."""
         worst, groups = tables.loads().T
         return cls(worst, groups, tables.shifts())
 
@@ -170,7 +170,7 @@ def _below(found: NetworkTable, block: ClosBlock, meant: Mapping[int, int]) -> l
 
 @dataclass(frozen=True)
 class AuditPrice:
-    """What an hour is worth."""
+    """Price of an hour."""
 
     accelerators: int
     usd_per_hour: float

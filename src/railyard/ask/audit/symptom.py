@@ -25,7 +25,7 @@ _TAKEN = np.int64(1) << 40
 
 @dataclass(frozen=True)
 class CableChange:
-    """What makes a network differ from its design.
+    """Difference between a network and its design.
 
     Attributes:
         cables: Cables more (1) or less (-1) between the two; 0 where one is slow.

@@ -98,7 +98,7 @@ class RackArrivals:
 def arrivals(
     site: RackSite, order: Sequence[int], delivered_d: NDArray[np.float64], days: dict[str, float]
 ) -> RackArrivals:
-    """What can be built when."""
+    """Days on which racks can be built."""
     racks = np.asarray(order)
     servers, level = site.servers[racks] > 0, site.level[racks] > 0
     inside = np.where(servers, days.get("servers", 0.0), 0.0)
@@ -192,7 +192,7 @@ def _blocks(site: RackSite, servers: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class BuildPace:
-    """How fast work goes, in days of the calendar, and how often it goes wrong.
+    """Pace of work, in days of the calendar, and how often it goes wrong.
 
     Attributes:
         miscabling: Share of cables.
@@ -303,7 +303,7 @@ class _Play:
         heappush(self.events, (now + spent, _CREW, 0))
 
     def _cabled(self, now: float, rack: int) -> None:
-        """Its cables are plugged, the wrong ones too, or they were fixed."""
+        """Continues once its cables are plugged, the wrong ones too, or were fixed."""
         first = self.sound[rack] == np.inf
         self.sound[rack] = now
         if not first:

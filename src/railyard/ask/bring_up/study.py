@@ -73,7 +73,7 @@ class BringUpOutcome:
 
 @dataclass(frozen=True)
 class PartWait:
-    """What waits for a kind of part.
+    """Delay by a kind of part.
 
     Attributes:
         part: Of `parts.PARTS`.
@@ -193,7 +193,7 @@ def _measures(section: BringUpSection) -> list[tuple[str, BuildPace]]:
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """What all ways to build have in common; the same draws meet each of them."""
+    """Common parts of all ways to build; the same draws meet each of them."""
 
     site: RackSite
     section: BringUpSection
@@ -207,7 +207,7 @@ class _Case:
         return BringUpOutcome(name, change, *(DrawSpread.of(column) for column in np.array(rows, np.float64).T))
 
     def waits(self, name: str) -> list[PartWait]:
-        """What waits for each part that arrives by itself, the most critical first."""
+        """Delays by each part that arrives by itself, the most critical first."""
         names = [lead.part for lead in self.leads]
         if not names:
             return []

@@ -57,7 +57,7 @@ class OperatorSample:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What was measured on a device, and the constants that follow.
+    """Measurements of a device, and the constants that follow.
 
     Attributes:
         constants: By field of the catalogue entry: `gemm_efficiency`, `gemm_efficiency_8bit`, `attention_efficiency`,

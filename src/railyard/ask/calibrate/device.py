@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a device says of itself.
+    """A device's description of itself.
 
     Attributes:
         readings: Clock, power and temperature as read while it worked, by name with unit; empty where unreadable.
@@ -53,7 +53,7 @@ class MeasurableDevice(Protocol):
     """What it raises for an operator that it cannot run after all: too large for it, or without a kernel."""
 
     def facts(self) -> Facts:
-        """What it says of itself."""
+        """The device's description of itself."""
         ...
 
     def entry(self, catalog: Catalog, name: str | None) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class JudgedRow:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What came of a file.
+    """Result of a file of measurements.
 
     Attributes:
         written: The constants as text, in the form that scenarios and `railyard validate` take.
@@ -189,7 +189,7 @@ def read_rows(
     metrics: Sequence[str],
     make: Callable[[int, dict[str, Any]], T],
 ) -> list[T]:
-    """What each row of a table says.
+    """Reads the rows of a table.
 
     Args:
         source: The table.
@@ -246,7 +246,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known after.
+    """Distribution of constants after the measurements.
 
     Attributes:
         at: Most likely logarithms.

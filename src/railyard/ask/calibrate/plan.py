@@ -76,7 +76,7 @@ def predicted_s(device: Accelerator, model: Model, kind: str, dims: tuple[int, .
 
 @dataclass(frozen=True, slots=True)
 class MeasurementPlan:
-    """What is measured.
+    """Operators to measure.
 
     Attributes:
         products: (m, n, k) of matrix products; tokens first.

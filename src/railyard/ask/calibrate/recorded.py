@@ -298,7 +298,7 @@ def _model(name: str, catalog: Catalog) -> Model:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What came of it, by request in the order of arrival.
+    """Result of a replay, by request in the order of arrival.
 
     Attributes:
         ttft_s, tpot_s: f64[n], as in `RecordedRun`.

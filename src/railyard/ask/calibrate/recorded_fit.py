@@ -103,7 +103,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class RunsReport:
-    """All runs of a folder."""
+    """Runs of a folder."""
 
     folder: str
     rows: tuple[RunResult, ...]
@@ -302,7 +302,7 @@ def profiles_of(runs: Sequence[RecordedRun], catalog: Catalog, source: str) -> t
 
 
 def misfit(setting: ReplaySetting, software: ServingSoftware) -> float:
-    """How far a replay's distributions, and its requests, are from the run's."""
+    """Distance of a replay's distributions, and of its requests, from the run's."""
     found, run = replay(setting, software), setting.run
     return sum(
         _gap(predicted, measured) + _LOG_WEIGHT * float(np.nanmean(np.log(predicted / measured) ** 2))

@@ -172,7 +172,7 @@ FIGURES: dict[str, AssertedFigure] = {
 
 @dataclass(frozen=True)
 class AssertionOutcome:
-    """What was found of one assertion.
+    """Outcome of one assertion.
 
     Attributes:
         remark: What to know before it is believed; empty where nothing.

@@ -131,7 +131,7 @@ def forms_of(kinds: list[str]) -> list[str]:
 
 
 def forms() -> list[str]:
-    """How assertions are written."""
+    """Forms of assertions."""
     return [f"`{form}`" for _, kind in assertions.items() for form in kind.forms]
 
 

@@ -75,7 +75,7 @@ class PlannedTier:
 
 @dataclass(frozen=True, eq=False)
 class CablingPlan:
-    """What is built.
+    """The cluster to build, as devices and cables.
 
     Attributes:
         length_m: float64[cables], as it is bought.

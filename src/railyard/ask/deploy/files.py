@@ -70,7 +70,7 @@ def replaced(
 
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no way to write (section 2.2)."""
+"""Characters that XML 1.0 cannot write (section 2.2)."""
 
 
 @dataclass(frozen=True)

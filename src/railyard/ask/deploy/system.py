@@ -64,7 +64,7 @@ class SwitchSystem:
         return {f"{intent.name}.{self.ending}": self.render(intent)} | more
 
     def configured(self, name: str, texts: Mapping[str, str], family: int = 4) -> Configured:
-        """What a switch's files say of tenants.
+        """Tenants in a switch's files.
 
         Raises:
             InputError: Its file is missing, or cannot be read.
@@ -103,7 +103,7 @@ systems: Registry[SwitchSystem] = Registry("operating system of switches", packa
 
 
 def system_names() -> list[str]:
-    """All systems, in the order of `DIALECTS`."""
+    """Names of systems, in the order of `DIALECTS`."""
     return [name for name in DIALECTS if name in systems]
 
 
@@ -122,7 +122,7 @@ def system_named(name: str) -> SwitchSystem:
 
 
 def routing_facts(intent: SwitchIntent) -> Facts:
-    """What every system's files say."""
+    """Facts of the files of every system."""
     return {
         "asn": intent.asn,
         "loopback": intent.loopback,

@@ -88,7 +88,7 @@ class SharedNetwork:
 
     @property
     def by(self) -> str:
-        """What isolates tenants in switches; empty: nothing does."""
+        """Mechanism that isolates tenants in switches; empty without one."""
         return self.tenancy.mechanism.name if self.tenancy is not None and self.tenancy.mechanism.family else ""
 
     def tenant(self, row: int) -> Holder:

@@ -100,7 +100,7 @@ def _catalog(path: Path, tree: yaml.Node) -> catalogs.Catalog:
 
 @dataclass(frozen=True)
 class Spent:
-    """How time was spent, as the price of energy needs it."""
+    """Use of time, for the price of energy."""
 
     ranks: int
     step_s: float
@@ -137,7 +137,7 @@ def traced_usd_per_hour(cluster: Cluster, span_s: float, utilization: float) -> 
 
 
 def usd_per_hour(record: Record, cluster: Cluster) -> float:
-    """All of the cluster, at typical prices of the catalogue.
+    """Price of the whole cluster, at typical prices of the catalogue.
 
     Raises:
         InputError: The record says too little of where its time went.

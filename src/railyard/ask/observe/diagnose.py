@@ -35,7 +35,7 @@ STUCK, ONCE = 0.9, 0.5
 
 
 def diagnose_counts(pieces: Sequence[Piece]) -> Diagnosis:
-    """Who is missing, and who is behind."""
+    """Finds ranks that are missing, and ranks that are behind."""
     answer = Diagnosis()
     captures = [piece.members for piece in pieces if piece.members]
     last = captures[-1] if captures else []
@@ -117,7 +117,7 @@ class CallGroup:
 
 
 def diagnose_calls(pieces: Sequence[Piece]) -> Diagnosis:
-    """Who is missing, and whose calls do not fit."""
+    """Finds ranks that are missing, and ranks whose calls do not fit."""
     answer = Diagnosis()
     heard = {piece.rank for piece in pieces if piece.calls}
     for group in _groups(pieces):
@@ -207,7 +207,7 @@ MAIN_PART = 0.5
 
 
 def diagnose(path: Path, cluster_file: Path | None = None) -> Diagnosis:
-    """What is wrong.
+    """Finds the guilty part.
 
     Args:
         path: A run's folder, a record, a table of operations, or traces and dumps.

@@ -95,7 +95,7 @@ class Constants:
     count: int = 0
 
     def predicted_s(self, expected_s: float) -> float:
-        """What such a collective takes, as applied."""
+        """Predicted time of such a collective, as applied."""
         return max(self.extra_s + self.factor * expected_s, 0.05 * expected_s)
 
     def learn(self, one: TimedClass) -> bool:
@@ -150,7 +150,7 @@ class Hour:
 
 @dataclass
 class Drift:
-    """All classes."""
+    """Drift of all classes."""
 
     classes: dict[str, Constants] = field(default_factory=dict)
     hours: list[Hour] = field(default_factory=list)

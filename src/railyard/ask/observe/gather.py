@@ -154,7 +154,7 @@ class _Buffer:
         self.data = self.data[size:]
 
     def text(self) -> str:
-        """All that is there, which is passed; a letter that is cut in two stays."""
+        """The rest of the text, which is consumed; a letter that is cut in two stays."""
         end = len(self.data)
         while end and not self.over and self.data[end - 1] & 0xC0 == 0x80 and len(self.data) - end < 4:
             end -= 1
@@ -172,7 +172,7 @@ MOST_RANKS, SHOWN = 1 << 20, 16
 
 @dataclass
 class Gathered:
-    """What a path holds.
+    """Contents of a path.
 
     Attributes:
         pieces: What was read, traces of times in the order of ranks first.
@@ -183,7 +183,7 @@ class Gathered:
 
     @property
     def remarks(self) -> list[str]:
-        """All that a reader of the result must know."""
+        """Remarks that a reader of the result must know."""
         read = [f"{piece.source}: {remark}" for piece in self.pieces for remark in piece.remarks]
         return read + [f"{name} was skipped: {why}" for name, why in self.skipped.items()] + self.missing
 

@@ -33,7 +33,7 @@ WORDS = {
     ELEMENTWISE: "elementwise kernels",
     COPY: "copies between host and device",
 }
-"""What users call them."""
+"""Names for users."""
 
 _PATTERNS = (
     # FlashAttention 2 and 3, CUTLASS FMHA, cuDNN SDPA, Triton and FlexAttention, CK and AITER on ROCm

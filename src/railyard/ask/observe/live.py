@@ -40,7 +40,7 @@ KEYS = ("collective", "message_size", "nranks", "n_nodes")
 """Labels by which a value is expected; older exporters write no `n_nodes`, which is then empty."""
 
 EXPECTED = "railyard_expected_bus_bandwidth_gbs"
-"""What the model expects of it, by `KEYS`."""
+"""Expected values of the model, by `KEYS`."""
 
 CALIBRATED = "railyard_calibrated_bus_bandwidth_gbs"
 """The same with the constants that were learned from the cluster."""
@@ -156,7 +156,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *_: Any) -> None:
-                """Who asks is nobody's business."""
+                """Logs nothing: requests are private."""
 
         try:
             self._server = ThreadingHTTPServer((self.address, self.port), Handler)
@@ -172,7 +172,7 @@ class MetricsServer:
         return f"http://{self.address}:{self.port}/metrics"
 
     def show(self, text: str) -> None:
-        """What it serves from now on."""
+        """Sets the metrics that it serves from now on."""
         self._text = text.encode()
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ def steps_of(ranks: Mapping[int, Launched]) -> tuple[dict[int, NDArray[np.int32]
 
 
 def _most_common(counts: Sequence[int]) -> int:
-    """What most ranks say; the fewer steps where as many say another."""
+    """The most common count; in a tie the least."""
     return min(Counter(counts).most_common(), key=lambda one: (-one[1], one[0]))[0] if counts else 1
 
 

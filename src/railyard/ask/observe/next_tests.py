@@ -59,7 +59,7 @@ def after(answer: Diagnosis, cluster: Cluster | None) -> list[NextTest]:
 
 
 def of_symptom(symptom: str, cluster: Cluster | None) -> list[NextTest]:
-    """What to do where nothing but the symptom is known.
+    """Tests if only the symptom is known.
 
     Raises:
         InputError: It is none of those that are known.

@@ -1,4 +1,4 @@
-"""What a reader of traces and logs is, and what it finds in a file."""
+"""Readers of traces and logs, and what they find in a file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_MEMBERS = 20_000
 """Files in an archive; it is read one member after another, and files of a folder on all cores."""
 
 DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
-"""What opening and reading a damaged file or archive raises."""
+"""Errors of opening and reading a damaged file or archive."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TraceSource:
         return _behind_mark(cast("IO[bytes]", unpacked))
 
     def head(self, size: int = 4096) -> bytes:
-        """Its first bytes, decompressed.
+        """First bytes, decompressed.
 
         Raises:
             InputError: It cannot be read.
@@ -84,11 +84,11 @@ class TraceSource:
             raise InputError(f"the file cannot be read: {error}", file=self.name) from None
 
     def text(self) -> str:
-        """All of it as UTF-8; what is no UTF-8 is replaced."""
+        """The text as UTF-8; invalid bytes are replaced."""
         return self.everything().decode("utf-8", errors="replace")
 
     def everything(self) -> bytes:
-        """All its bytes, decompressed.
+        """The bytes, decompressed.
 
         Raises:
             InputError: It cannot be read, or is too large to be read at once.
@@ -228,7 +228,7 @@ class CommunicatorMember:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What a counter of a port or device stood at.
+    """Value of a counter of a port or device.
 
     Attributes:
         where: Host or switch, as the file calls it; empty where it does not say.
@@ -288,7 +288,7 @@ class Edge:
 
 @dataclass
 class Piece:
-    """What one file says.
+    """Findings of one file.
 
     Attributes:
         rank: Whose it is; None where it does not say.

@@ -1,4 +1,4 @@
-"""How much stragglers cost, and which: S, S_t, S_w, M_W and M_S.
+"""Cost of stragglers, and which they are: S, S_t, S_w, M_W and M_S.
 
     T            step time of the replay with durations as they were measured
     T_ideal      the same with every duration the mean of its kind of operation (of communications: the median)
@@ -48,7 +48,7 @@ _PEER = {
 
 
 def dependencies(found: Operations) -> Dependencies:
-    """What waits for what.
+    """Dependencies of operations.
 
     Raises:
         InputError: The operations are not those of a pipeline: a transfer has no peer.
@@ -93,7 +93,7 @@ class _Builder:
         self.chain(self.of(stage, ops.FORWARD, ops.BACKWARD))
 
     def transfers(self, stage: int) -> None:
-        """Each kind one after another, and around the computations that they are of."""
+        """Orders transfers of each kind, and around the computations that they belong to."""
         for kind in ops.POINT_TO_POINT:
             mine = self.of(stage, kind)
             self.chain(mine)
@@ -249,7 +249,7 @@ _TOGETHER = {
 
 @dataclass(frozen=True)
 class Slowdown:
-    """What stragglers cost.
+    """Cost of stragglers.
 
     Attributes:
         workers: M_W; nan where T is T_ideal.
@@ -273,7 +273,7 @@ class Slowdown:
 
 
 def slowdown(found: Operations) -> Slowdown:
-    """What stragglers of a trace cost.
+    """Cost of the stragglers of a trace.
 
     Raises:
         InputError: The operations do not fit together.

@@ -44,12 +44,12 @@ def union(start: NDArray[np.int64], end: NDArray[np.int64]) -> Spans:
 
 
 def length(spans: Spans) -> int:
-    """How long they are together."""
+    """Total length of the spans."""
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
 def common(one: Spans, other: Spans) -> int:
-    """How long both cover the same time."""
+    """Length of the time that both cover."""
     both = union(np.concatenate([one[:, 0], other[:, 0]]), np.concatenate([one[:, 1], other[:, 1]]))
     return length(one) + length(other) - length(both)
 

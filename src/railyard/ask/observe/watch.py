@@ -111,7 +111,7 @@ class Alert:
 
 
 def alerts(hold: str = "2m") -> list[Alert]:
-    """All of them."""
+    """Alerts of all rules."""
     return [
         Alert(
             "NcclBelowModel",

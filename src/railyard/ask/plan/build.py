@@ -130,7 +130,7 @@ class DesignBench:
         return self._once(key, lambda: self._assumptions(self.space.draft(point, demand)))
 
     def memo(self) -> Memo:
-        """What services of points have in common; emptied now and then."""
+        """Shared parts of services of points; emptied now and then."""
         self._services += 1
         if self._services % self.keep == 0:
             self._memo = Memo()
@@ -193,7 +193,7 @@ class DesignBench:
         return tuple(found) or (only,)
 
     def _once(self, key: object, make: Callable[[], T]) -> T:
-        """What was made before under a key, or what failed."""
+        """The object that was made before under a key, or its error."""
         if key not in self._made:
             if len(self._made) > 50 * self.keep:
                 self._made.clear()

@@ -105,7 +105,7 @@ def why(best: DesignChoice, other: DesignChoice, objectives: Sequence[DesignObje
 
 
 def _terms(best: DesignChoice, other: DesignChoice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:
-    """How two designs differ, as shares of the first objective."""
+    """Differences of two designs, as shares of the first objective."""
     found: dict[str, float] = defaultdict(float)
     if figure in _PARTS and best.priced:
         for name, share in _PARTS[figure](best, other).items():
@@ -173,7 +173,7 @@ _PARTS = {
     **dict.fromkeys(("capex",), _bought),
     **dict.fromkeys(("power", "tokens_per_watt", "carbon"), _drawn),
 }
-"""What objectives are made of other than time."""
+"""Parts of objectives other than time."""
 
 
 def _time(best: DesignChoice, other: DesignChoice, demand: int) -> dict[str, float]:

@@ -30,7 +30,7 @@ _BINS = 20
 
 @dataclass(frozen=True)
 class Confidence:
-    """How sure a choice is.
+    """Confidence of a choice.
 
     Attributes:
         best: Chance of each choice to be the best, by objective.
@@ -64,13 +64,13 @@ class Swing:
 
     @property
     def width(self) -> float:
-        """How far the lead moves."""
+        """Range of the lead."""
         return abs(self.lead_high - self.lead_low)
 
 
 @dataclass(frozen=True)
 class Worthwhile:
-    """What it is worth to know a factor before choosing.
+    """Value of knowing a factor before choosing.
 
     Attributes:
         kind: `price`, `power`, `assumption`, `model`.
@@ -92,7 +92,7 @@ def judged(
     draws: int,
     seed: int,
 ) -> Confidence:
-    """How sure it is that the first of some choices is the best of them."""
+    """Confidence that the first of some choices is the best of them."""
     values = doubts.sampled(draws, seed)
     best, bands, table = chances(choices, values, objectives, shares)
     return Confidence(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))

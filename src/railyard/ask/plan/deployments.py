@@ -58,7 +58,7 @@ class TriedDeployment:
 
 @dataclass
 class DeploymentSearch:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         plans: Deployments in time, cheapest first; of each set of options the cheapest.
@@ -297,7 +297,7 @@ class OptionRow(NamedTuple):
 
 
 def why(planned: PlannedDeployments, stage: str) -> Iterator[OptionRow]:
-    """Each option of a stage, and why it is or is not the one that was chosen."""
+    """The options of a stage, and why each is or is not the one that was chosen."""
     found, best = planned.found, planned.found.best
     for option in planned.stages[stage]:
         row = OptionRow(stage, option.words, None, None, "")
@@ -358,7 +358,7 @@ class AtRate:
 
 @dataclass(frozen=True)
 class PlannedDeployments:
-    """What a plan found.
+    """Result of a plan.
 
     Attributes:
         full: The best plans on all requests: the result's variant of each.

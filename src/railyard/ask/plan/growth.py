@@ -59,7 +59,7 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class GrowthStep:
-    """What a path does at a stage; dollars are typical and present values.
+    """A path's step at a stage; dollars are typical and present values.
 
     Attributes:
         stranded_usd: Price of what is of no use any more, as new.
@@ -99,7 +99,7 @@ class GrowthPath:
 
 @dataclass(frozen=True)
 class Growth:
-    """All of it.
+    """Result of a study of growth.
 
     Attributes:
         paths: The best under all futures together first: by its largest regret.
@@ -111,7 +111,7 @@ class Growth:
 
 
 def growth(draft: Draft) -> Growth:
-    """What paths of growth cost.
+    """Prices paths of growth.
 
     Args:
         draft: A scenario with `plan.growth`.
@@ -167,7 +167,7 @@ def _built(draft: Draft, section: GrowthSection, demands: list[dict[str, Any]]) 
 
 
 def _islands(draft: Draft, section: GrowthSection, stages: Sequence[GrowthStage]) -> list[GrowthStage]:
-    """What each stage adds, as a cluster of its own with its part of the batch.
+    """The part that each stage adds, as a cluster of its own with its part of the batch.
 
     Raises:
         InputError: A stage adds nothing, or what it adds cannot be built or run by itself.

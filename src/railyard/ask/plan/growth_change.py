@@ -93,7 +93,7 @@ class Lot:
 
 
 def lots(cluster: Cluster) -> dict[str, Lot]:
-    """What a cluster is made of, by catalogue name."""
+    """Parts of a cluster, by catalogue name."""
     found: dict[str, Lot] = {}
     for row in bill_of(cluster):
         before = found.get(row.name)
@@ -135,7 +135,7 @@ def _names(plan: NetworkPlan) -> dict[int, tuple[str, int]]:
 
 @dataclass(frozen=True)
 class GrowthChange:
-    """What a step of growth does.
+    """Purchases and moves of a step of growth.
 
     Attributes:
         stranded: Pieces that were paid for and are of no use any more, by name.
@@ -155,7 +155,7 @@ class GrowthChange:
 
 
 def change(before: Cluster | None, after: Cluster, *, rebuilt: bool) -> GrowthChange:
-    """What leads from one cluster to another.
+    """The change from one cluster to another.
 
     Args:
         before: None: there is nothing yet.

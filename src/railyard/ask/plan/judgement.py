@@ -96,7 +96,7 @@ class DesignKeys:
     def key(
         self, point: int, demand: int, engine: str, layout: Mapping[str, Any] | None = None, budget_hops: float = 0.0
     ) -> str:
-        """What an outcome follows from, the contents of files too."""
+        """Key of the inputs of an outcome, the contents of files included."""
         changes = {key: node.plain() for key, node in self.space.demands[demand].changes.items()}
         settings = self.space.settings(point)
         named = [self._contents(value) for value in (*settings.values(), *changes.values())]
@@ -260,7 +260,7 @@ _TIED = 1e-9
 
 
 def family_of(space: DesignSpace, point: int) -> tuple[str, ...]:
-    """What a point has in common with those of its family."""
+    """Common properties of a point and of its family."""
     settings = space.settings(point)
     full = {override.full_path(key): key for key in settings}
     return tuple(_kind(settings[full[key]]) for key in _KEYS if key in full)

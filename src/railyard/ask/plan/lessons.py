@@ -114,7 +114,7 @@ class _Sampler:
         return [self.space.number(place) for place in self._asked.get("X").astype(int).tolist()]
 
     def tell(self, seen: Sequence[tuple[list[float], float]]) -> None:
-        """What the last generation is worth, in the order in which it was asked for."""
+        """Takes the values of the last generation, in the order in which it was asked for."""
         from pymoo.core.evaluator import Evaluator
         from pymoo.problems.static import StaticProblem
 

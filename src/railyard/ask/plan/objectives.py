@@ -77,7 +77,7 @@ class DesignObjective:
 
     @property
     def sign(self) -> float:
-        """What values are multiplied by so that less is better."""
+        """Factor of values so that less is better."""
         return -1.0 if self.large else 1.0
 
 
@@ -92,7 +92,7 @@ _SHARES = (("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percenti
 
 
 def _read(name: str, words: str, unit: str, path: str, **more: Any) -> DesignObjective:
-    """What is read off a `DesignPrice` under a dotted name."""
+    """Reads a dotted name off a `DesignPrice`."""
     return DesignObjective(name, words, unit, attrgetter(path), **more)
 
 
@@ -138,7 +138,7 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "tokens": ("of a job without end", "write `tokens: 15 T` under `workload.training`"),
     "grid": ("without a grid", "write `grid: Norway` under `economics`, or with each of its `sites`"),
 }
-"""What objectives need: what a scenario is without it, and what to write."""
+"""Needs of objectives: what a scenario is without it, and what to write."""
 
 _OF_OTHERS = {
     **dict.fromkeys(("ttft", "tpot", "e2e", "attainment", "goodput"), "serving"),
@@ -239,7 +239,7 @@ class Constraint:
 def constraints_of(
     section: ConstraintsSection, catalog: Catalog, *, demands: int, lacks: frozenset[str], work: str = "training"
 ) -> list[Constraint]:
-    """All constraints of a plan.
+    """Constraints of a plan.
 
     Raises:
         InputError: One bounds what no engine gives, or excludes what the catalogue does not know.
@@ -365,7 +365,7 @@ def shown(what: DesignObjective, value: float) -> str:
 
 @dataclass(frozen=True)
 class RelaxedConstraint:
-    """What a constraint costs.
+    """Cost of a constraint.
 
     Attributes:
         gain: By which share the first objective gets better without it.
@@ -381,7 +381,7 @@ class RelaxedConstraint:
 
 
 def relaxed(constraints: Sequence[Constraint], designs: Sequence[BuildableDesign]) -> list[RelaxedConstraint]:
-    """What each constraint costs, the most expensive first."""
+    """Costs of constraints, the most expensive first."""
 
     def best(these: Sequence[Constraint]) -> BuildableDesign:
         good = [each for each in designs if all(one.keeps(each.rows, each.parts) for one in these)]

@@ -80,7 +80,7 @@ class DesignOutcome:
 
     @property
     def rows(self) -> tuple[TimeRow, ...]:
-        """How the step was spent."""
+        """Rows of the time of the step."""
         return tuple(
             TimeRow(cause, group, phase, share * self.step_s, share) for cause, group, phase, share in self.time
         )

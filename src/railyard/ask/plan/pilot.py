@@ -107,7 +107,7 @@ class Beliefs:
 
     @classmethod
     def of(cls, doubts: Uncertainty) -> Beliefs:
-        """Before anything was measured: factors are independent."""
+        """The prior: factors are independent."""
         found = {name: one for name, one in sorted(doubts.factors.items()) if one.kind == "model"}
         mean = np.array([(one.low + one.high) / 2 for one in found.values()])
         half = np.array([(one.high - one.low) / 2 for one in found.values()])
@@ -129,7 +129,7 @@ class Beliefs:
         return found
 
     def moved(self, tests: Sequence[PilotTest], errors: Sequence[float]) -> dict[str, float]:
-        """How far each factor's mean moves when tests show these errors."""
+        """Shifts of each factor's mean when tests show these errors."""
         beyond = np.array(errors) - self.rows(tests) @ self.mean
         return dict(zip(self.names, (self.gain(tests) @ beyond).tolist(), strict=True))
 
@@ -237,7 +237,7 @@ class PilotSheet:
 
 
 def sheet(planned: PlannedDesigns, servers: int | None, progress: Callable[[str, float], None]) -> PilotSheet:
-    """What to test on a pilot pod.
+    """Sheet of tests on a pilot pod.
 
     Args:
         planned: A plan that was worked out to its end.

@@ -1,4 +1,4 @@
-"""What a plan has found so far, and how points are judged by it."""
+"""State of a plan, and how it judges points."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ _UNKNOWN_SPREAD = 0.05
 
 
 ENGINES = {"training": "flow", "serving": "serving"}
-"""What runs promising designs, by kind of work."""
+"""Engines of promising designs, by kind of work."""
 
 _GRIDS = frozenset({("economics",), *(("economics", key) for key in ("grid", "site", "sites"))})
 """Keys that may name a grid."""
@@ -141,7 +141,7 @@ _GRIDS = frozenset({("economics",), *(("economics", key) for key in ("grid", "si
 
 @dataclass
 class PlannedDesigns:
-    """What a plan found.
+    """Result of a plan of designs.
 
     Attributes:
         objectives: The first ranks.
@@ -271,7 +271,7 @@ def _refuse_packets(section: PlanSection) -> None:
 
 
 def _lacking(draft: Draft, space: DesignSpace) -> frozenset[str]:
-    """What objectives may need and the scenario does not have."""
+    """Inputs that objectives may need and the scenario does not have."""
     has = {"tokens": _with_end(draft, space), "grid": _with_grid(space)}
     return frozenset(name for name, there in has.items() if not there)
 

@@ -92,7 +92,7 @@ class DesignPlanner:
         return planner
 
     def run(self) -> PlannedDesigns:
-        """All of it; what was found so far where its time is spent.
+        """Runs the plan; returns what was found when its time is spent.
 
         Raises:
             InputError: No point can be built, or none keeps the constraints.

@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\s*(\$?)([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(.*
 
 @dataclass(frozen=True)
 class PlanDemand:
-    """What may be asked of every design.
+    """Demand on every design.
 
     Attributes:
         share: Of the tokens, or its odds; all of them add up to 1.
@@ -48,7 +48,7 @@ class PlanDemand:
 
 @dataclass(frozen=True)
 class DesignSpace:
-    """All designs of a plan.
+    """Designs of a plan.
 
     Attributes:
         base: The scenario, without its plan and what it compares.
@@ -63,7 +63,7 @@ class DesignSpace:
 
     @cached_property
     def size(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return math.prod(map(len, self.values))
 
     @cached_property
@@ -98,7 +98,7 @@ class DesignSpace:
         }
 
     def name(self, point: int) -> str:
-        """How a point is called in tables."""
+        """Name of a point in tables."""
         settings = self.settings(point)
         words = [
             _layout_words(value) if override.full_path(key) == _POOLS else variants.name_of({key: value})

@@ -214,7 +214,7 @@ _MANY = 3
 
 @dataclass(frozen=True)
 class StageAlone:
-    """What is known of an option without simulating the pipeline.
+    """Facts of an option without a simulation of the pipeline.
 
     Attributes:
         least: Replicas of each pool below which it cannot keep up.

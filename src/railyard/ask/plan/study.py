@@ -360,7 +360,7 @@ def worked_out(
     report: Report = lambda _what, _share: None,
     ready: Callable[[], None] = lambda: None,
 ) -> PlannedDesigns:
-    """What a plan finds, without its folder; arguments and errors as of `plan`."""
+    """Computes a plan, without its folder; arguments and errors as of `plan`."""
     planned, section = begin(draft)
     with ending_at_once(planned, section):
         ready()

@@ -152,7 +152,7 @@ plan_kinds: Registry[PlanKind] = Registry("kind of work to plan for")
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """What is not known of some choices.
+    """Uncertain factors of some choices.
 
     Attributes:
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form.
@@ -163,7 +163,7 @@ class Uncertainty:
 
     @classmethod
     def of(cls, choices: Sequence[DesignChoice], closed_form: tuple[float, float]) -> Uncertainty:
-        """All factors of some choices that have a width."""
+        """Factors of some choices that have a width."""
         found: dict[str, Factor] = {}
         for choice in choices:
             for factor in _factors(choice, closed_form):
@@ -208,7 +208,7 @@ def _factors(choice: DesignChoice, closed_form: tuple[float, float]) -> list[Fac
 
 
 def missed_of_step(hardware: PlannedHardware, training: Training, outcome: DesignOutcome) -> tuple[TimeError, ...]:
-    """What the model may miss of a step of training."""
+    """Error of the model for a step of training."""
     error = step_error(experts=bool(training.model.experts), precision=training.precision)
     bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
     model = training.model.name
@@ -263,7 +263,7 @@ class DesignWorth:
 
 
 def worth(choice: DesignChoice, values: Mapping[str, F], shares: Sequence[float], goodputs: Goodputs) -> DesignWorth:
-    """What a choice is worth for values of the factors."""
+    """Value of a choice at values of the factors."""
     count = len(next(iter(values.values()))) if values else 1
     rows = [_under(choice, number, values, count, goodputs) for number in range(len(shares))]
     weighted = np.array(shares)[:, None]

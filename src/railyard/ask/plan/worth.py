@@ -44,7 +44,7 @@ class SmallChange:
 
 @dataclass(frozen=True)
 class ChangeWorth:
-    """What one thing is worth.
+    """Worth of one change.
 
     Attributes:
         unit: Of `by`, and of what dollars are for.
@@ -135,7 +135,7 @@ MOST_SPARES = 0.5
 
 @dataclass(frozen=True)
 class ServerOutages:
-    """How servers fail and come back.
+    """Failures and repairs of servers.
 
     Attributes:
         mtbf_h: Hours between two outages of one server that need a repair.
@@ -215,7 +215,7 @@ class Nine:
 
 @dataclass(frozen=True)
 class NetworkShare:
-    """What the network is of everything.
+    """Share of the network in power and cost.
 
     Attributes:
         joules: Of the joules of all parts, without cooling.
@@ -230,13 +230,12 @@ class NetworkShare:
 
 @dataclass(frozen=True)
 class WorthReport:
-    """All of it.
+    """Worth of all changes.
 
     Attributes:
         hop: A microsecond more in every switch.
         tail: 0.1 % more of the slowest of 1,000 computations.
         nines: Levels of availability, in the order asked for.
-        network: Its share.
     """
 
     name: str
@@ -249,7 +248,7 @@ class WorthReport:
 
 
 def worth(draft: Draft, progress: Callable[[str, float], None]) -> WorthReport:
-    """What a little more is worth to the job of a scenario.
+    """Computes what a little more is worth to the job of a scenario.
 
     Args:
         draft: One training job; `plan.worth` says how far things are moved.

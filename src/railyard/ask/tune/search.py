@@ -92,7 +92,7 @@ class SettingsTrial:
 
 @dataclass(frozen=True)
 class SettingEffect:
-    """What one setting of the outcome does, on the draws of the search.
+    """Effect of one setting of the outcome, on the draws of the search.
 
     Attributes:
         alone: Share by which steps are shorter with it and nothing else changed; None: that was not run.
@@ -164,7 +164,7 @@ class SettingsRace:
         ]
 
     def _around(self, found: SettingsTrial) -> list[tuple[SettingsTrial, SettingsTrial]]:
-        """Each setting of a design alone, and the others without it."""
+        """Designs with each setting of a design alone, and with the others without it."""
         return [
             (self._made({key: value}), self._made(_less(found.settings, key))) for key, value in found.settings.items()
         ]
@@ -193,7 +193,7 @@ class SettingsRace:
         return min(MOST, max(LEAST, sum(map(len, self.space.values())) // 2))
 
     def _compete(self, designs: list[SettingsTrial], draws: int) -> None:
-        """All on the first draw; the better half of those on the next, and so on."""
+        """Tries all on the first draw; the better half of those on the next, and so on."""
         left = designs
         for count in range(1, draws + 1):
             self._on(left, count)
@@ -290,7 +290,7 @@ def _less(settings: Settings, key: str) -> Settings:
 
 @dataclass
 class TuneResult:
-    """What came of it.
+    """Result of a search for settings.
 
     Attributes:
         default_s: Mean step as written, on the draws of the search.
@@ -358,7 +358,7 @@ class Tuner:
     journal: Journal = field(default_factory=lambda: Journal(None))
 
     def run(self) -> TuneResult:
-        """All of it; after a signal, the best settings so far.
+        """Runs the search; after a signal, returns the best settings so far.
 
         Raises:
             InputError: The scenario as written cannot run, or a value to be tried is none of its key.
@@ -394,7 +394,7 @@ class Tuner:
         return found
 
     def cases(self, job: Prepared) -> list[TuneCase]:
-        """What it is judged on; other jobs are drawn for the cluster as it is."""
+        """Cases that judge it; other jobs are drawn for the cluster as it is."""
         training, plan = job.training, job.cluster.plans["back_end"]
         ports = job.cluster.servers * plan.nics
         ground = JobGround(

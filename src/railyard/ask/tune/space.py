@@ -56,7 +56,7 @@ KINDS: tuple[Kind, ...] = ("draw", "load", "job")
 
 @dataclass(frozen=True)
 class TuneCase:
-    """What a step is run under.
+    """Conditions of a step.
 
     Attributes:
         load: Share of the back-end that others take.
@@ -76,7 +76,7 @@ class TuneCase:
 
 @dataclass(frozen=True)
 class JobGround:
-    """What other jobs are drawn for.
+    """Cluster for which other jobs are drawn.
 
     Attributes:
         model: As written; None where it is no model of the catalogue.

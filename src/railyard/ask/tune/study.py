@@ -205,7 +205,7 @@ _PART = 1 / 2000
 
 @dataclass(frozen=True)
 class OnlineResult:
-    """What came of it.
+    """Result of settings that follow the run.
 
     Attributes:
         cases: Draws and loads; nothing was chosen by them.
@@ -311,5 +311,5 @@ def _marked(job: Prepared) -> float:
 
 
 def _twins(most: float, first: int, count: int) -> list[dict[str, Any]]:
-    """How so many twins differ, from number `first` on."""
+    """Differences of so many twins, from number `first` on."""
     return [{"packet.set.marking_most": f"{most * (1.0 - _PART * (first + twin)):.9g}"} for twin in range(count)]

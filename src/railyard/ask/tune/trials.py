@@ -53,7 +53,7 @@ _FEWEST = {"p99": 100, "p99.9": 1000}
 
 @dataclass(frozen=True)
 class Times:
-    """How long things took in one run.
+    """Durations in one run.
 
     Attributes:
         quantiles_us: At `SHARES`, microseconds.

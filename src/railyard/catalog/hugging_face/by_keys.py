@@ -128,7 +128,7 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
 
 
 def _layers(config: ConfigFile) -> int:
-    """Their number, or the length of a list that has an item for each."""
+    """Number of layers, or the length of a list that has an item for each."""
     if any(config.has(key) for key in NAMES["layers"]):
         return config.layers(*NAMES["layers"])
     lists = [config.fields.get(key) for key in (*_KINDS, *_FEEDS, "moe_layer_freq", *NAMES["kv_heads"])]

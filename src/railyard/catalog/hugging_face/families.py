@@ -67,7 +67,7 @@ def bias(config: ConfigFile, *, default: bool = False, which: str = "all") -> st
 
 
 def native_names(config: ConfigFile, hidden: int, heads: int, *, layers: str, other: str | None = None) -> Fields:
-    """What families with names like GPT's have alike: a plain MLP, shared tables.
+    """Common parts of families with names like GPT's: a plain MLP, shared tables.
 
     Args:
         config: The file.

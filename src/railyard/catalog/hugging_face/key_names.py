@@ -1,4 +1,4 @@
-"""What files call the dimensions of a model."""
+"""Names of a model's dimensions in configuration files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file of an unknown type leaves unsaid: found by other keys, assumed and noted, or asked for.
+"""Facts that a file of an unknown type leaves out: found by other keys, assumed and noted, or asked for.
 
 A fact is asked for where no key tells it and a wrong guess would move the parameters by more than `MOST_UNSAID`.
 """

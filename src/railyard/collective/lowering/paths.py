@@ -29,7 +29,6 @@ class CommunicatorClass:
     """Communicators that differ only in which servers their ranks sit on.
 
     Attributes:
-        shape: The shape of all.
         index: int64[c], the communicators.
         members: int64[c, ranks], their ranks, ascending; column = position.
     """

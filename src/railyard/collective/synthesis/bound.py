@@ -39,7 +39,7 @@ _NOBODY = -1
 
 @dataclass(frozen=True, eq=False)
 class Border:
-    """What lies between groups and the rest.
+    """Links between groups and the rest.
 
     Attributes:
         group: int64[ranks], the group of each rank.
@@ -57,7 +57,7 @@ class Border:
 
     @property
     def groups(self) -> int:
-        """How many."""
+        """Number of groups."""
         return len(self.into)
 
 

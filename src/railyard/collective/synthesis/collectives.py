@@ -199,7 +199,7 @@ class _Data:
                 return up
 
     def of(self, node: Ints) -> str | None:
-        """What is wrong with the image under one element; None: nothing."""
+        """Faults of the image under one element; None if there is none."""
         sends, pieces = self.schedule.sends, len(self.root)
         start, arrive = self.schedule.start_us, self.schedule.arrive_us
         wrong = self._handed_on(node)
@@ -276,7 +276,6 @@ class ScheduleRequest:
     """Which schedule to find.
 
     Attributes:
-        network: The links.
         size: Bytes, as the collective counts them.
         cut: Pieces of each part.
         nearness: See `Router`.

@@ -103,7 +103,6 @@ class BufferLayout:
     """Places of pieces in the buffers of ranks.
 
     Attributes:
-        ranks: How many.
         cut: Pieces of each part.
     """
 

@@ -60,7 +60,6 @@ class ThreadBlock:
         number: Which of the rank's.
         to, of: Ranks to which it sends and from which it receives; -1: none.
         channel: Messages of one channel between two ranks come in order.
-        steps: What it does.
     """
 
     rank: int
@@ -100,7 +99,7 @@ class RankBuffers:
         return rank, other, offset if self.word == "allreduce" else rank * self.cut + offset
 
     def inputs(self) -> dict[Place, Content]:
-        """What the ranks start with."""
+        """Initial buffers of the ranks."""
         own = self.word == "allgather"
         return {
             self.place(rank, "i", at): frozenset([(rank, at + (rank * self.cut if own else 0))])
@@ -239,7 +238,7 @@ def _chunk(program: MscclAlgorithm, content: Content) -> int:
 
 
 def parse_program(text: str) -> MscclAlgorithm:
-    """What a file says.
+    """Reads a program from a file's text.
 
     Raises:
         InputError: Names what is missing or wrong.

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 NEARNESS = 0.005
-"""How much an early piece counts against the load of links."""
+"""Weight of an early arrival of a piece against the load of links."""
 
 
 class Branch(NamedTuple):
-    """How a rank gets a piece.
+    """Links by which a rank gets a piece.
 
     Attributes:
         links: Over which links.
@@ -97,7 +97,7 @@ class _New:
     planned_us: list[float]
 
     def add(self, link: int, piece: int, after: list[int], planned: float) -> list[int]:
-        """What waits for a new send."""
+        """Adds a send; returns its number, for those that wait for it."""
         self.planned_us.append(planned)
         return [self.sends.add(link, piece, after)]
 
@@ -298,7 +298,7 @@ class Broken:
 
     @staticmethod
     def of(network: LinkNetwork) -> Broken | None:
-        """None where it was never symmetric, or too much is broken to tell."""
+        """The symmetry; None where it was never symmetric, or too much is broken to tell."""
         was = mended(network)
         symmetry = None if was is None else symmetry_of(was.network)
         return None if was is None or symmetry is None or len(symmetry) == 1 else Broken(network, was, symmetry)

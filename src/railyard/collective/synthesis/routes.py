@@ -33,7 +33,6 @@ class TreeLink:
     """A link of a tree.
 
     Attributes:
-        link: Its number.
         above: Place in the tree's list of the hop that it goes on from; -1: it leaves the root.
     """
 
@@ -43,7 +42,7 @@ class TreeLink:
 
 @dataclass(frozen=True)
 class _Costs:
-    """What links cost, us.
+    """Costs of links, us.
 
     Attributes:
         takes: What a piece takes of each.
@@ -58,7 +57,7 @@ class _Costs:
     busy: list[float]
 
     def load(self, link: int) -> float:
-        """What a link has once another piece is on it."""
+        """Load of a link once another piece is on it."""
         return self.busy[self.slot[link]] + self.takes[link]
 
     def lay(self, link: int) -> None:
@@ -171,7 +170,7 @@ class PieceRouter:
                 heappush(queue, (cost, there, link, place))
 
     def _price(self, link: int) -> float:
-        """What a path pays for a link where there is a bound."""
+        """Cost of a link for a path if there is a bound."""
         bound = self._bound or 1.0
         dearer = exp(min(self._nearness * self._costs.load(link) / bound, _MOST_EXPONENT))
         return self._share[link] * dearer + self._latency[link] / bound

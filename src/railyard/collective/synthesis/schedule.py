@@ -21,7 +21,7 @@ _EPSILON = 1e-9
 def faults(
     network: LinkNetwork, schedule: TimedSchedule, collective: str, pieces: NDArray[np.int64] | None = None
 ) -> list[str]:
-    """What is wrong with a schedule; nothing for a sound one.
+    """Faults of a schedule; empty for a sound one.
 
     Args:
         network: Of the schedule.
@@ -202,7 +202,6 @@ class TimedSchedule:
     """Sends with their times.
 
     Attributes:
-        sends: What is sent.
         start_us: float64[sends], when each begins to leave; a link carries one at a time.
         arrive_us: float64[sends], when the last byte is there.
     """

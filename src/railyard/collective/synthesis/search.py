@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _CUTS = (1, 2, 4, 8, 16, 32, 64)
 _COARSE = 4
 NEARNESS = (0.05, 0.3, 1.0, 3.0)
-"""What is tried."""
+"""Values of nearness to try."""
 MOST_SENDS = 200_000
-"""What a search takes on by itself: some seconds."""
+"""Most sends of a search by a run itself: some seconds."""
 MOST_WHOLE = 5_000_000
 """The same where a symmetry is broken: all of them are laid down, in about 2 GB."""
 NEAR_ENOUGH = 1.0005
@@ -59,8 +59,6 @@ class Synthesized:
     """A schedule and how good it is.
 
     Attributes:
-        network: Its links.
-        collective: What it does.
         kept: The best that was found; with a symmetry, the sends of which all others are images.
         cut: Pieces of each part.
         nearness: See `Router`.
@@ -241,7 +239,7 @@ def _goes_on(found: list[Try], cut: int, enough: float, most_sends: int) -> bool
 
 
 def _nearness(found: list[Try], cut: int, *, many: bool) -> Sequence[float]:
-    """What is tried: of many ranks every tree takes seconds."""
+    """Values of nearness to try: of many ranks every tree takes seconds."""
     if not found:
         return _NEARNESS_OF_MANY if many else NEARNESS
     return NEARNESS if cut <= _COARSE and not many else best_two(found)

@@ -194,7 +194,7 @@ def _check_ranks(network: LinkNetwork, matrix: NDArray[np.float64]) -> None:
 
 
 def _tried(found: list[Try], pieces: NDArray[np.int64]) -> Sequence[float]:
-    """What is tried next; of many pairs a try takes seconds."""
+    """Next values to try; of many pairs a try takes seconds."""
     if np.count_nonzero(pieces) > _FEW_PAIRS:
         return _SHARPNESS[1:2]
     return best_two(found) if found and found[-1].cut >= _COARSE else _SHARPNESS

@@ -31,7 +31,7 @@ FRR = (Path("/usr/lib/frr/zebra"), Path("/usr/lib/frr/bgpd"))
 
 
 def missing() -> str:
-    """What this machine lacks for a lab, in words; empty: nothing."""
+    """Words about what this machine lacks for a lab; empty if nothing."""
     if not sys.platform.startswith("linux"):
         return f"Linux, for its network namespaces; this is {sys.platform}"
     held = _capabilities()
@@ -247,7 +247,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Script:
-    """What one member of a collective does.
+    """Sends and receives of one member of a collective.
 
     Attributes:
         sends: Of each, in the order of its connection: the number of the connection among those that the task names,
@@ -299,7 +299,6 @@ class RankProgram:
     """What one rank does.
 
     Attributes:
-        rank: Its number.
         host: The node that it runs on.
         steps: Its tasks in the order of their numbers.
         arrives: Transfers that come to it: by task, from which rank, bytes of a part, and parts.
@@ -326,7 +325,6 @@ class Command:
 
     Attributes:
         host: The node that it runs on.
-        words: The command.
         environment: Variables added to those of the caller.
     """
 
@@ -340,7 +338,6 @@ class Blueprint:
     """A lab and what is done in it.
 
     Attributes:
-        wires: The network.
         programs: One a rank; or
         commands: the user's programs.
         window_bytes: What a connection may have on its way.

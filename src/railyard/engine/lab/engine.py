@@ -47,9 +47,7 @@ class LabRun:
     """What was run.
 
     Attributes:
-        merged: The tasks.
         lowered: Their communications.
-        plan: The lab.
         dilation: Seconds of the lab for one of the cluster.
     """
 

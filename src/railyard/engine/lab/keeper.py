@@ -65,7 +65,6 @@ class Keeper:
     """The namespaces of a lab, by open file descriptors.
 
     Attributes:
-        wires: What they are.
         crossing: Connections by link.
         home: The namespace of the keeper itself.
     """
@@ -223,7 +222,6 @@ class Child:
     """A process of the lab.
 
     Attributes:
-        pid: Its number.
         control: What it waits at; closing it lets it go.
     """
 

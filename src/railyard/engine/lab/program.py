@@ -55,7 +55,6 @@ class LibraryCall:
 
     Attributes:
         algorithm: What it runs as.
-        kind: What it does.
         wire_bytes: Its size with what the protocol adds.
         rounds: Invocations back to back.
         lanes: Connections to a neighbour, which all carry the same.

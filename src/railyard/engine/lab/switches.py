@@ -238,7 +238,6 @@ class Daemons:
     """The daemons of all switches, until the end of a `with`.
 
     Attributes:
-        wires: The lab's.
         enter: What follows is done in the namespace of a node.
     """
 

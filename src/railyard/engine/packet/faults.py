@@ -33,7 +33,6 @@ class LinkFault:
 
     Attributes:
         at_ps: When, ps.
-        link: The link.
         kind: `rate`: from now on it keeps `value` of its rate, 0 is down, 1 repaired; `errors`: of its bits the share
             `value` arrives wrong, which loses packets or, with link-level retry, delays them. Of switches that pause,
             the share that still works: `pause`: its far end pauses it before dropping; `obey`: it obeys pauses;

@@ -44,7 +44,6 @@ class MechanismField:
         none_word: How users write None; empty where they cannot.
         none_means: What None means.
         family: Of the mechanisms that a word names; empty for other words.
-        doc: Its meaning.
     """
 
     mechanism: str
@@ -131,7 +130,6 @@ class Mechanism:
         summary: One sentence.
         sources: Papers and programs.
         transport: The only transport that has it; empty: any.
-        constants: Its fields.
     """
 
     family: str

@@ -150,7 +150,6 @@ class PlacedNetwork:
     """A cluster's network of packets and who is where in it.
 
     Attributes:
-        network: The network.
         link: int64[links], id in the cluster's link table, -1 where it has none.
         storage: First host of the ports of the network of storage and memory pool; 0 where that is the back-end.
         scale_up: First of the ranks' hosts on scale-up, -1 where scale-up is not made of packets.

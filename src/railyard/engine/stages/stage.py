@@ -363,7 +363,6 @@ class Batched:
     """A stage on the serving core.
 
     Attributes:
-        deployment: What runs.
         items: Texts of a request; it is through when the last one is.
         tokens: Of each text; None: those of the request.
         most_tokens: Longer texts are cut, as encoders do.

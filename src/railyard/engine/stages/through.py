@@ -36,7 +36,6 @@ class StageStep:
     """A stage and its place among the others.
 
     Attributes:
-        stage: What it does.
         after: Stages that it waits for; none: it begins with the request.
         quorum: It begins when so many of them are through; None: all.
     """

@@ -75,7 +75,7 @@ class ServerError(RailyardError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job gave.
+    """Result of a job.
 
     Attributes:
         view: A run, an answer of another verb, or a page.
@@ -91,8 +91,6 @@ class Job:
     """Something that was asked for.
 
     Attributes:
-        id: Names it.
-        verb: What is done.
         file: The scenario's file, or the first that the verb reads.
         created: Unix time in seconds, as `started` and `ended`.
         vary: What varies, `key=a,b,c` each.
@@ -185,7 +183,7 @@ class Client:
         return Job.of(self._json("submit", body=body))
 
     def verbs(self) -> list[dict[str, Any]]:
-        """What can be asked for: `name`, `about`, `inputs`, `options` and others."""
+        """The verbs of the server: `name`, `about`, `inputs`, `options` and others."""
         found: list[dict[str, Any]] = self._json("verbs")
         return found
 
@@ -257,7 +255,7 @@ class Client:
         return found
 
     def result(self, of: Job | Outcome | str) -> Result | Answer:
-        """What a job gave: the result of a run, or the answer of another verb.
+        """Result of a job: the result of a run, or the answer of another verb.
 
         Args:
             of: The job, what it gave, or the name of a run.
@@ -316,7 +314,7 @@ class Client:
     def _open(
         self, call: str, *, body: Any = None, raw: bytes | None = None, **named: object
     ) -> AbstractContextManager[HTTPResponse]:
-        """What the server answers; arguments that the path does not name are its query."""
+        """Response of the server; arguments that the path does not name are its query."""
         method, path = CALLS[call]
         query = {name: value for name, value in named.items() if f"{{{name}}}" not in path}
         place = path.format(**{name: urllib.parse.quote(str(value), safe="") for name, value in named.items()})
@@ -346,7 +344,7 @@ def _folder(of: Job | Outcome | str) -> str:
 
 
 def _saved(answer: HTTPResponse, path: Path) -> Path:
-    """What arrives, once all of it is there.
+    """Saves a download once all of it has arrived.
 
     Raises:
         ServerError: It broke off.

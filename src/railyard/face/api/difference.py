@@ -1,4 +1,4 @@
-"""How two results of the same question differ: figures that moved, and what was changed between them."""
+"""Compares two results of the same question: figures that moved, and what was changed between them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 
 _SAID = 3
-"""Parts of a step, or figures, that a sentence names."""
+"""Parts of a step, or figures, that sentences name."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much of two results was compared.
+    """Extent of a comparison.
 
     Attributes:
         variants: Number of variants of the larger result.
@@ -135,7 +135,7 @@ class Cause:
 
 
 def causes(old: Document, new: Document) -> Iterator[Cause]:
-    """What differs between two documents as a whole."""
+    """Differences between two documents as a whole."""
     for kind, paths in (
         ("version", ("provenance.version", "version")),
         ("engine", ("provenance.engine",)),
@@ -252,7 +252,7 @@ def _rest(text: str | None) -> str | None:
 
 
 def causes_within(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cause]:
-    """What differs in how one variant was carried out: its layout, its collectives' algorithms."""
+    """Differences in how one variant was carried out: its layout, its collectives' algorithms."""
     before, after = (each.get("layout.words", each.get("layout")) for each in (old, new))
     if isinstance(before, str) and isinstance(after, str) and before != after:
         yield Cause("layout", "layout", before, after, variant)
@@ -283,7 +283,7 @@ class _Pair:
 
 
 def difference(old: Document, new: Document) -> DiffAnswer:
-    """How two documents differ.
+    """Compares two documents.
 
     Raises:
         InputError: They answer different kinds of questions.
@@ -352,7 +352,7 @@ def _paired(old: Mapping[str, Leaves], new: Mapping[str, Leaves]) -> tuple[list[
 
 
 def _names(old: Mapping[str, Leaves], new: Mapping[str, Leaves]) -> int:
-    """How many variants the larger document has."""
+    """Number of variants of the larger document."""
     return max(sum(bool(name) for name in each) for each in (old, new))
 
 

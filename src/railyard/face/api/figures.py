@@ -143,7 +143,6 @@ class Moved:
         path: Within the variant.
         words: How it is called.
         unit: Unit of both values, empty for a plain number.
-        old, new: Its values.
         rank: Place among `FIGURES`; behind them where it is none of these.
         detail: Whether it is a part of another figure.
     """
@@ -282,7 +281,7 @@ def shown_pair(old: float, new: float, unit: str) -> str:
 
 
 def shown_change(old: float, new: float, unit: str) -> str:
-    """How far a value moved: `-4.5 %`; of shares in points, `+0.2 pt`."""
+    """Change of a value in words: `-4.5 %`; of shares in points, `+0.2 pt`."""
     if unit == "share":
         return f"{100 * (new - old):+.3g} pt"
     return "from 0" if old == 0 else f"{100 * (new - old) / abs(old):+.1f} %"

@@ -27,7 +27,6 @@ class View:
     """A page in a frame.
 
     Attributes:
-        page: The document.
         height: Of the frame, pixels.
     """
 
@@ -99,7 +98,7 @@ class Run:
 
     @property
     def tables(self) -> dict[str, str]:
-        """What `table` gives: names, and what each holds."""
+        """Tables of `table`, by name, with their contents."""
         found = {name: one.about for name, one in presentation_of(self.result).tables.items()}
         return {**found, "sources": "where the numbers come from"}
 

@@ -132,7 +132,7 @@ def selecting(*, where: str = "", columns: Sequence[str] = (), sort: str = "", m
 
 
 def _tables(source: Path) -> list[tuple[str, pl.LazyFrame]]:
-    """What a source holds, by the names of the folders.
+    """Tables of a source, by the names of the folders.
 
     Raises:
         InputError: Neither a plan nor a run.

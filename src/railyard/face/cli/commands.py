@@ -174,7 +174,7 @@ def installed() -> Mapping[str, EntryPoint]:
 
 
 def summary(entry: EntryPoint) -> str:
-    """What the package says of itself in one line."""
+    """One line about the package, from its metadata."""
     return str(entry.dist.metadata["Summary"]) if entry.dist else ""
 
 

@@ -48,7 +48,7 @@ def catalog_list(
 
 
 def _names(incomplete: str) -> list[str]:
-    """What a shell completes to names of the catalogue."""
+    """Completions of names of the catalogue."""
     import railyard.catalog as catalog
 
     shelf = catalog.load(None)

@@ -137,7 +137,7 @@ def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
 
 
 def _provision(url: str | None, inventory: Path | None) -> Provision | None:
-    """How devices are provisioned; None where not asked for."""
+    """Provisioning of devices; None if not asked for."""
     from railyard.ask.deploy.emit.boots import folder_of
     from railyard.ask.deploy.emit.provision import Provision
     from railyard.kit.errors import InputError

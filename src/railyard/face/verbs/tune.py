@@ -43,7 +43,7 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
 
 
 def print_readings(found: Rendered) -> None:
-    """What was meant, and what each file says when it is read back."""
+    """Prints the intended settings, and what each file says when it is read back."""
     from railyard.ask.deploy.emit.configurations import SERVERS, SYSTEMS
 
     columns = (*SYSTEMS, SERVERS)
@@ -160,7 +160,7 @@ def refuse_with(option: str, given: dict[str, object]) -> None:
 
 
 def _online(request: Request) -> Reply:
-    """What settings that follow the run make of it, against the scenario as written and fixed settings."""
+    """Prints the effect of settings that follow the run, against the scenario as written and fixed settings."""
     from railyard.ask.tune.study import follow
     from railyard.work.scenario.model import TuneSection
 

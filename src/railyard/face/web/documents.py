@@ -1,4 +1,4 @@
-"""What the API takes and gives, as its OpenAPI description shows it."""
+"""Requests and responses of the API, as its OpenAPI description shows them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DraftText(ApiBody):
 
 
 class Checked(ApiBody):
-    """What reading a draft gave."""
+    """Faults and notes of a draft."""
 
     faults: list[TextFault] = Field(description="Empty where it can be run.")
     name: str | None = Field(default=None, description="Of the scenario.")
@@ -121,7 +121,7 @@ class NewJob(ApiBody):
 
 
 class Outcome(ApiBody):
-    """What a job gave, and how it is opened."""
+    """Result of a job, and how to open it."""
 
     view: Literal["run", "answer", "page"] = Field(description="A run, an answer of another command, a page.")
     name: str = Field(description="Of its folder in runs; of a page its file.")
@@ -166,7 +166,7 @@ class RunRow(ApiBody):
 
 
 class AnswerRow(ApiBody):
-    """What a command other than `run` answered and kept."""
+    """Stored answer of a command other than `run`."""
 
     answer: str = Field(description="Name of its folder.")
     kind: str = Field(description="plan, diagnosis, tune, audit, check or placement.")
@@ -247,7 +247,7 @@ class Login(ApiBody):
 
 
 class Person(ApiBody):
-    """Who is asking."""
+    """The person of a request."""
 
     name: str = Field(description="`local` where no token is needed.")
     tokens: bool = Field(description="Whether this server wants tokens.")
@@ -279,7 +279,7 @@ class Lane(ApiBody):
 
 
 class Look(ApiBody):
-    """How slices that are drawn alike are called."""
+    """Fields that slices of one look share."""
 
     phase: str = Field(description="forward, backward, ...")
     op: str = Field(description="The operation.")
@@ -296,7 +296,7 @@ class Strips(ApiBody):
 
 
 class Window(ApiBody):
-    """What of a timeline is drawn."""
+    """Range of a timeline to draw."""
 
     from_us: Moment = Field(description="The left edge, microseconds.")
     to_us: Moment = Field(description="The right edge, microseconds.")
@@ -307,7 +307,7 @@ class Window(ApiBody):
 
 
 class RecordWindow(Window):
-    """What of a measured record is drawn."""
+    """Range of a measured record to draw."""
 
     file: FileName
 

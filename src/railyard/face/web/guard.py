@@ -1,4 +1,4 @@
-"""Who is let in, and with what: host, origin, token or cookie, size, rate; what browsers may do with answers."""
+"""Access control: host, origin, token or cookie, size, rate; and what browsers may do with answers."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Guard:
             raise Refused(421, f"this server does not answer as `{name[:80]}`: start it with `--name {name[:80]}`")
 
     def _check_origin(self, scope: Scope, headers: dict[str, str]) -> None:
-        """What another site's page sends in a browser's name is refused."""
+        """Refuses what another site's page sends in a browser's name."""
         if headers.get("sec-fetch-site") in {"cross-site", "same-site"} and scope["path"].startswith(API):
             raise Refused(403, "requests from pages of other sites are refused")
         origin = headers.get("origin")

@@ -46,9 +46,7 @@ class Taken:
     """A job that runs from now on.
 
     Attributes:
-        id: Names it.
         owner: Who asked for it.
-        request: What was asked.
     """
 
     id: str
@@ -155,7 +153,7 @@ class JobJournal:
         return Taken(name, owner, NewJob(text=text, **json.loads(about)))
 
     def progress(self, name: str, stage: str, share: float) -> None:
-        """What a running job is doing."""
+        """Records the progress of a running job."""
         with self._changing() as change:
             self._database.execute(
                 "update work set stage = ?, share = ?, change = ? where id = ? and state = 'running'",
@@ -163,7 +161,7 @@ class JobJournal:
             )
 
     def end(self, name: str, state: State, *, outcome: Outcome | None = None, faults: Sequence[TextFault] = ()) -> None:
-        """How a running job ended."""
+        """Records the end of a running job."""
         listed = json.dumps([fault.model_dump(exclude_none=True) for fault in faults])
         given = None if outcome is None else outcome.model_dump_json()
         with self._changing() as change:

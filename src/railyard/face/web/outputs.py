@@ -1,4 +1,4 @@
-"""What verbs wrote: the files of one folder of runs or deployments, one by one or all as one archive.
+"""Files of verbs: those of one folder of runs or deployments, one by one or all as one archive.
 
 Links are left out and none is followed, so nothing outside of the folder is read; files that begin with a dot are
 unfinished, and left out too, as is a name that is no UTF-8: neither JSON nor an archive can hold it.
@@ -42,7 +42,6 @@ class OutputFile:
 
     Attributes:
         name: Relative to the folder, `/` between parts.
-        bytes: Its size.
         changed: Seconds since 1970.
     """
 
@@ -147,7 +146,7 @@ def _member(archive: zipfile.ZipFile, pipe: _Pipe, name: str, file: OutputFile) 
 
 
 class _Pipe(io.RawIOBase):
-    """What was written and not taken yet."""
+    """Buffer of bytes that were written and not yet taken."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

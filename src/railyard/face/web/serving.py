@@ -62,7 +62,7 @@ class ImpatientProtocol(_Base):  # type: ignore[misc]
         super().connection_lost(exc)
 
     def _waiting(self) -> str:
-        """What the connection waits for; empty: for the server."""
+        """What the connection waits for: heading, body or reader; empty: for the server."""
         if self.cycle is None or self.cycle.response_complete:
             return "heading"
         if self.flow.write_paused:

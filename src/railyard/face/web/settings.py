@@ -1,4 +1,4 @@
-"""What a server was started with; wrong combinations are refused before anything listens."""
+"""Settings with which a server starts; wrong combinations are refused before anything listens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_TOKEN = 24
 """Characters of a token: shorter ones can be guessed."""
 
 LOCAL = "local"
-"""Who works on a server without tokens."""
+"""Person who works on a server without tokens."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
@@ -55,7 +55,7 @@ class WorkLimits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a server was started with.
+    """Settings with which a server starts.
 
     Attributes:
         folder: Scenarios and runs; with tokens, a folder for each person is below it.

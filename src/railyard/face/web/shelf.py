@@ -79,7 +79,7 @@ UPLOADS = "uploads"
 
 _ENDINGS = (".yaml", ".yml")
 _LOCK = ".railyard-lock"
-"""Who saves a scenario locks this file, so that a version is compared and replaced in one step."""
+"""Lock of a folder's scenarios, under which a version is compared and replaced in one step."""
 _MOST_FILES = 2000
 _DEEPEST = 4
 _DEEPEST_UPLOAD = 2
@@ -101,7 +101,7 @@ class Conflict(Exception):
 
 
 class Shelf:
-    """What lies in a folder."""
+    """Contents of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -228,7 +228,7 @@ class Shelf:
         return path
 
     def inputs(self) -> list[InputRow]:
-        """What can be given to a verb, the latest first: files, folders of uploads, runs."""
+        """Inputs of verbs, the latest first: files, folders of uploads, runs."""
         paths = [*self._named((), _SKIPPED), *self._folders(UPLOADS), *self._folders(RUNS)]
         rows = [self._input(path) for path in paths if self._is_inside(path)]
         return sorted(rows, key=lambda row: -row.changed)[:_MOST_FILES]
@@ -269,7 +269,7 @@ class Shelf:
         return path
 
     def uploaded(self) -> tuple[int, int]:
-        """How many files were uploaded, and their bytes."""
+        """Number of uploaded files, and their bytes."""
         sizes = [
             path.stat().st_size
             for path in (self.folder / UPLOADS).rglob("*")
@@ -278,7 +278,7 @@ class Shelf:
         return len(sizes), sum(sizes)
 
     def answers(self) -> list[AnswerRow]:
-        """What other commands than `run` kept, latest first; what this version cannot read is left out."""
+        """Stored answers of commands other than `run`, latest first, without those of unknown formats."""
         root = self.folder / RUNS
         folders = (
             [Path(entry.path) for entry in os.scandir(root) if not entry.name.startswith(".")] if root.is_dir() else []
@@ -391,7 +391,7 @@ def _hidden(name: str, skipped: frozenset[str]) -> bool:
 
 
 def _title(path: Path) -> str:
-    """What a page calls itself, in its first bytes; its file's name where it does not."""
+    """Title of a page, in its first bytes; the name of its file if it has none."""
     with opened(path) as file:
         found = _TITLE.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
     return html.unescape(found[1]).strip() or path.name if found else path.name

@@ -63,7 +63,7 @@ def pilot(draft: Draft, servers: int | None, results: Path | None, progress: Cal
 
 
 def _checks(planned: PlannedDesigns) -> list[Test]:
-    """What shows that a pod is sound before its other results count: a link, and a matrix product."""
+    """Tests that show that a pod is sound before its other results count: a link, and a matrix product."""
     cluster = planned.choices[0].hardware[0].cluster
     device = cluster.accelerator
     rate = cluster.plans["back_end"].link_bps * cluster.fabric.payload_efficiency / 1e9
@@ -229,7 +229,7 @@ def _measured(path: Path, found: PilotSheet, checks: Sequence[Test]) -> tuple[di
 
 
 def _learned(found: PilotSheet, values: dict[str, float], draws: int, seed: int) -> dict[str, Any]:
-    """What results say of the plan: the recommendation before and after, and bands of its designs."""
+    """Effect of results on the plan: the recommendation before and after, and bands of its designs."""
     planned, what = found.planned, found.planned.objectives[0]
     trials = [trial for trial, _ in found.rows if trial.name in values]
     errors = [trial.error(values[trial.name]) for trial in trials]

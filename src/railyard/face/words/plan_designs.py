@@ -19,7 +19,7 @@ _ROWS = 6
 
 
 def so_far(planned: PlannedDesigns) -> str:
-    """What is known where a signal stopped the search."""
+    """Findings of a search that a signal stopped."""
     seen = f"{len(planned.points):,} of {planned.space.size:,} designs were looked at"
     best = best_words(planned) or "no design was found yet"
     return f"{seen}; {best}; the same command goes on from here"
@@ -158,7 +158,7 @@ def _ports(result: dict[str, Any]) -> Table | None:
 
 
 def _ran(looked: dict[str, Any]) -> str:
-    """How many runs there were, on which engines."""
+    """Number of runs by engine."""
     if looked["serving"]:
         return f"{looked['serving']} runs of requests"
     return f"{looked['flow']} runs on flow, {looked['packet']} on packets"
@@ -200,7 +200,7 @@ def _ended(result: dict[str, Any]) -> list[str]:
 
 
 def _verified(result: dict[str, Any]) -> list[str]:
-    """How far the choice was verified, and what a finer engine would take."""
+    """Extent of the choice's verification, and what a finer engine would take."""
     found = result["verified"]
     if found is None:
         return ["not verified: no engine ran the best design"]

@@ -1,4 +1,4 @@
-"""How any result of a run is printed."""
+"""Prints results of runs of any kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAILED = 3
 
 
 def early(finished: api.Run) -> str:
-    """How far a run came that a signal stopped."""
+    """Progress of a run that a signal stopped."""
     failed, there = finished.result.failed or (), finished.result.variants
     total = len(failed) + len(there)
     cuts = {one.name: getattr(one, "stopped", None) for one in there}

@@ -114,7 +114,7 @@ class FinestSchedule:
 
 @dataclass(frozen=True)
 class EvenSize:
-    """How much a collective moves.
+    """Size of a collective.
 
     Attributes:
         buffer_bytes: Of a rank, as nccl-tests counts it.

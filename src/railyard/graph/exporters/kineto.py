@@ -129,7 +129,7 @@ class _RankEvents:
 
 
 def _message(called: str, size_bytes: int, group: str, members: list[int]) -> dict[str, Any]:
-    """What PyTorch writes next to a kernel of NCCL; sizes in bytes."""
+    """PyTorch's fields of an NCCL kernel; sizes in bytes."""
     parts = max(len(members), 1)
     share = -(-size_bytes // parts)
     into = share if "gather" in called else size_bytes

@@ -1,1 +1,1 @@
-"""How values are written in files: the fields of records, their units and readers."""
+"""Values in files: the fields of records, their units and readers."""

@@ -104,7 +104,7 @@ class Bounds:
         return self.fault(value) is None
 
     def unusual(self, value: float) -> str | None:
-        """What is unusual about an allowed value, in words; None where nothing is."""
+        """Remark on an allowed but unusual value; None for others."""
         if self.usual is None or self.usual[0] <= value <= self.usual[1]:
             return None
         low, high = (self.show(end) for end in self.usual)
@@ -136,7 +136,7 @@ class Bounds:
         return {name: end for name, end in ends.items() if end is not None}
 
     def fault(self, value: float) -> str | None:
-        """What is wrong with a value, in words; None where it is inside."""
+        """Message about a value out of bounds; None for others."""
         if self.above is not None and not value > self.above:
             return f"must be more than {self.show(self.above)}"
         if self.below is not None and not value < self.below:

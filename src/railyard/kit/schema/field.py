@@ -50,7 +50,7 @@ PRICE_UNITS = {
 
 @dataclass(frozen=True)
 class FieldRecord:
-    """How one field of a record is written in a file.
+    """Format of one field of a record in a file.
 
     Attributes:
         key: The key in the file.

@@ -188,7 +188,7 @@ def to_text(plain: Mapping[str, Any]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in the words of a user of YAML."""
+    """Kind of a value, in the words of a user of YAML."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):

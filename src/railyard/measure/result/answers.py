@@ -81,7 +81,7 @@ class AuditAnswer(Figures):
 
 
 def without_findings(unsure: int) -> str:
-    """What an audit says that named no fault, and so many times that it is not sure."""
+    """Summary of an audit without faults and with so many uncertain remarks."""
     return f"nothing was found wrong; {unsure} remarks say what is not sure" if unsure else "nothing is wrong"
 
 

@@ -10,7 +10,7 @@ from railyard.measure.result.section import Count, Figures, Share, Values
 
 
 class PlanObjective(Figures):
-    """What designs are ranked by."""
+    """Objective that ranks designs."""
 
     name: str = Field(description="as in the plan")
     unit: str = Field(description="of its values")
@@ -51,7 +51,7 @@ class PlanDesign(Figures):
 
 
 class PlanConstraint(Figures):
-    """What had to be kept, and what that costs."""
+    """Constraint of the plan, and its cost."""
 
     name: str = Field(description="as in the plan")
     limit: tuple[str, ...] | float = Field(description="its bound, or what is excluded")
@@ -75,7 +75,7 @@ class PlanSwing(Figures):
 
 
 class PlanMeasure(Figures):
-    """What it is worth to know a factor before choosing."""
+    """Value of knowing a factor before choosing."""
 
     factor: str = Field(description="in words")
     kind: str = Field(description="price, power, assumption, model")
@@ -94,7 +94,7 @@ class PlanBreakEven(Figures):
 
 
 class PlanPortPrice(Figures):
-    """What the network of another design may cost for each NIC of an accelerator."""
+    """Highest price of another design's network for each NIC of an accelerator."""
 
     choice: str = Field(description="the other design")
     ports: Count = Field(description="NICs of its back-end")
@@ -113,7 +113,7 @@ class ClosedFormError(Figures):
 
 
 class PlanLooked(Figures):
-    """How much was looked at."""
+    """Number of designs that were examined."""
 
     designs: Count = Field(description="of the space")
     in_closed_form: Count = Field(description="designs that were looked at; of a large space an optimizer chose them")
@@ -283,7 +283,7 @@ class TailChange(Figures):
 
 
 class TimesCurve(Figures):
-    """How long communications of all cases take, before and after: points (us, share that takes longer)."""
+    """Durations of communications of all cases, before and after: points (us, share that takes longer)."""
 
     what: Literal["collectives", "flows"] = Field(description="what was timed")
     before_count: Count = Field(description="as written, of all cases together")
@@ -378,7 +378,7 @@ class PlacedRow(Figures):
 
 
 class PolicyRow(Figures):
-    """What a policy makes of the job that is placed."""
+    """Effect of a policy on the job that is placed."""
 
     policy: str = Field(description="its name")
     bound: bool = Field(description="whether it only shows how bad it can get")

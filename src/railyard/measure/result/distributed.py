@@ -1,4 +1,4 @@
-"""What work outside one hall has in common: where time goes, energy, money, bytes."""
+"""Common figures of work outside one hall: time, energy, money, bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CauseRow(Figures):
 
 
 class SpreadRow(Figures):
-    """How a figure is spread."""
+    """Spread of a figure."""
 
     mean: float = Field(description="mean")
     p50: float = Field(description="median, nearest rank")
@@ -52,7 +52,7 @@ def require_causes(causes: Sequence[CauseRow], seconds: float) -> None:
 
 
 class PlaceRow(Figures):
-    """What a place would do if it answered all."""
+    """Figures of a place that would answer all requests."""
 
     name: str = Field(description="place, `device`, or `PLACE, one site down`")
     possible: bool = Field(description="whether the model fits and the load is carried")
@@ -117,7 +117,7 @@ class GroupRow(Figures):
 
 
 class ParticipationFigures(Figures):
-    """Who takes part."""
+    """Participation of clients."""
 
     selected: float = Field(description="clients a round, mean")
     used: float = Field(description="updates a round that count, mean")
@@ -153,7 +153,7 @@ class SharedRow(Figures):
 
 
 class ServerFigures(Figures):
-    """What the server carries."""
+    """Load of the server."""
 
     line_share: float = Field(description="mean rate of updates over its line while a round runs")
     queue_s: float = Field(description="what sharing links adds to a participant, mean, s")

@@ -102,7 +102,7 @@ class Verdict(Figures):
 
 
 class PowerComponent(Figures):
-    """What one kind of part draws."""
+    """Power of one kind of part."""
 
     name: str = Field(description="accelerator, host, nic, switch, optics, storage or cooling")
     low_w: float = Field(description="low end, W")
@@ -116,7 +116,7 @@ class PowerComponent(Figures):
 
 
 class PowerFigures(Figures):
-    """What the cluster draws while it runs."""
+    """Power of the cluster while it runs."""
 
     components: tuple[PowerComponent, ...] = Field(min_length=1, description="they add up to `total_w`")
     total_w: Band = Field(description="with cooling, W")
@@ -136,14 +136,14 @@ class DeploymentPower(PowerFigures):
 
 
 class StepPower(PowerFigures):
-    """What a cluster draws while it trains."""
+    """Power of a cluster while it trains."""
 
     energy_per_step_j: float = Field(description="typical, with cooling, J")
     data_movement_share: Share = Field(description="of NICs, switches and optics in the IT power, 0 to 1")
 
 
 class CapexComponent(Figures):
-    """What one kind of part costs to buy."""
+    """Purchase price of one kind of part."""
 
     name: str = Field(description="accelerators, servers, network, storage parts, installation")
     low_usd: float = Field(description="low end, USD")
@@ -158,7 +158,7 @@ class CapexComponent(Figures):
 
 
 class CapexFigures(Figures):
-    """What the cluster costs to buy and install."""
+    """Cost to buy and install the cluster."""
 
     components: tuple[CapexComponent, ...] = Field(min_length=1, description="they add up to `total_usd`")
     total_usd: Band = Field(description="all of it, USD")
@@ -184,12 +184,12 @@ class SwingRow(Figures):
 
     @property
     def width(self) -> float:
-        """How much it matters, USD per million tokens."""
+        """Its effect, USD per million tokens."""
         return abs(self.cpmt_high - self.cpmt_low)
 
 
 class RentalFigures(Figures):
-    """What the same accelerators cost when they are rented."""
+    """Cost of the same accelerators when rented."""
 
     usd_per_gpu_h: Band = Field(description="price of one accelerator, USD/h")
     cpmt: Band = Field(description="USD per million goodput tokens")
@@ -215,7 +215,7 @@ class TrainingCost(Band):
 
 
 class HourlyCost(Figures):
-    """What work costs that makes no tokens."""
+    """Cost of work that makes no tokens."""
 
     usd_per_h: Band = Field(description="of the cluster, USD/h")
     usd_per_run: Band = Field(description="of this run, USD")
@@ -228,7 +228,7 @@ class HourlyCost(Figures):
 
 
 class ServingCostFigures(Figures):
-    """What a million tokens within the objective cost, USD."""
+    """Cost of a million tokens within the objective, USD."""
 
     total: Band = Field(description="over input and output tokens, USD per million")
     input: Band = Field(description="all dollars over the input tokens, USD per million")

@@ -1,4 +1,4 @@
-"""What the network carried, and its drawing."""
+"""Load of the network, and its drawing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class QueueSeries(Figures):
 
 
 class SenderRow(Figures):
-    """What one sender was allowed; keys that its control does not have are absent."""
+    """Limits of one sender; keys that its control does not have are absent."""
 
     flow: str = Field(description="source and target")
     rate_gbps: tuple[float, ...] | None = Field(default=None, description="at each time, Gb/s")
@@ -110,7 +110,7 @@ class StormFigures(Figures):
 
 
 class ReorderFigures(Figures):
-    """How far packets arrived out of order."""
+    """Distances by which packets arrived out of order."""
 
     depth_p50: float = Field(description="median, packets")
     depth_p99: float = Field(description="99th percentile, packets")
@@ -178,7 +178,7 @@ class FaultFigures(Figures):
 
 
 class FaultCost(Figures):
-    """What the faults of a scenario cost its job: as it is, against the same scenario without any of them."""
+    """Cost of a scenario's faults to its job, against the same scenario without any of them."""
 
     what: str = Field(description="the faults in words")
     step_s: float = Field(description="how much longer a mean step is, s")
@@ -228,7 +228,7 @@ class Waited(Figures):
 
 
 class NetworkFigures(Figures):
-    """What the network carried in a step."""
+    """Load of the network in a step."""
 
     tiers: tuple[TierRow, ...] = Field(description="from the accelerators upwards")
     saturated_tier: str | None = Field(description="the tier that limits; null where none does")

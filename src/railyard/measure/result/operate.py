@@ -20,7 +20,7 @@ class SpreadFigures(Figures):
 
 
 class JobCounts(Figures):
-    """What became of the jobs of the trace by the end of the run."""
+    """Numbers of the trace's jobs by their state at the end of the run."""
 
     all: Count = Field(description="of the trace")
     done: Count = Field(description="that finished their work")
@@ -101,7 +101,7 @@ class ModeRow(Figures):
 
 
 class BreakageFigures(Figures):
-    """What broke."""
+    """Failures and repairs."""
 
     faults: Count = Field(description="of nodes in service")
     jobs_hit: Count = Field(description="each job as often as it was hit")
@@ -194,7 +194,7 @@ class DrawBand(Figures):
 
 
 class DrawFigures(Figures):
-    """How results depend on when things fail: runs with other failure draws, all else the same."""
+    """Dependence of results on the times of failures: runs with other draws, all else the same."""
 
     goodput: DrawBand = Field(description="accelerator time that was work")
     ettr: DrawBand = Field(description="work over the time that jobs had nodes")
@@ -205,7 +205,7 @@ class DrawFigures(Figures):
 
 
 class ClusterPrice(Figures):
-    """What the cluster cost while it ran."""
+    """Cost of the cluster while it ran."""
 
     per_h: Band = Field(description="of the cluster, USD/h")
     total: Band = Field(description="of the window, USD")
@@ -294,7 +294,7 @@ class OperateFigures(Figures):
         return self
 
     def share(self, name: str) -> float:
-        """What became of the accelerators' time, of all of it.
+        """Share of the accelerators' time that one use takes.
 
         Raises:
             KeyError: There is no such part.

@@ -59,7 +59,7 @@ class FailedVariant(Figures):
 
 
 class Result(Figures):
-    """What a study found, and how."""
+    """Result of a study, with its provenance."""
 
     format: Literal["railyard/result-1"] = Field(description="of this document")
     name: str = Field(description="of the study")

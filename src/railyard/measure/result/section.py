@@ -1,4 +1,4 @@
-"""What every section of a result is made of: frozen records of finite numbers, shares, counts and bands."""
+"""Base of every section of a result: frozen records of finite numbers, shares, counts and bands."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _listed(values: Sequence[Any], path: str, left_out: Collection[str]) -> Iter
 
 
 def names(rows: Sequence[Any]) -> list[str]:
-    """What the rows of a list are called, each differently; their numbers where they have no names."""
+    """Distinct names of the rows of a list; their numbers if they have no names."""
     for keys in _CALLED:
         if _have(rows, keys):
             found = [", ".join(str(row[key]) for key in keys if row[key] != "") for row in rows]
@@ -124,7 +124,7 @@ def reworded(old: object, new: object) -> bool:
 
 
 def missing(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> list[str]:
-    """What only the first has: whole sections by their own path where nothing of them is in the second."""
+    """Parts that only the first has: whole sections by their own path if the second has nothing of them."""
     known = {prefix for path in new for prefix in _prefixes(path)}
     found = (next((prefix for prefix in _prefixes(path) if prefix not in known), None) for path in old)
     return list(dict.fromkeys(prefix for prefix in found if prefix is not None))
@@ -166,7 +166,7 @@ class Figures(BaseModel):
         return json.dumps(self.plain(), ensure_ascii=False, allow_nan=False)
 
     def __getitem__(self, key: str) -> Any:
-        """What `result.json` holds under a key: a path into the file is the same path into the object.
+        """The value of `result.json` under a key: a path into the file is the same path into the object.
 
         Raises:
             KeyError: There is no such key.
@@ -241,7 +241,7 @@ class SourceRow(Figures):
 
 
 class ProvenanceFigures(Figures):
-    """How a result was made."""
+    """Provenance of a result."""
 
     version: str = Field(description="of Railyard")
     engine: str = Field(description="that ran the work")

@@ -1,4 +1,4 @@
-"""What a service made of its requests: latencies, objective, throughput, caches, replicas, capacity."""
+"""Figures of a service: latencies, objective, throughput, caches, replicas, capacity."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Percentiles(Figures):
 
 
 class LatencyParts(Figures):
-    """What a time is made of."""
+    """Parts of a latency."""
 
     queue_s: float = Field(description="until a replica admits the request, s")
     transfer_s: float = Field(description="keys and values on their way, s")
@@ -101,7 +101,7 @@ class ObjectiveFigures(Figures):
 
 
 class ThroughputFigures(Figures):
-    """What was served in the steady window; per accelerator, user and megawatt in output tokens a second."""
+    """Throughput in the steady window; per accelerator, user and megawatt in output tokens a second."""
 
     span_s: float = Field(description="from the first arrival to the last token, s")
     input_tokens_per_s: float = Field(description="of requests that ended in the steady window, over it")
@@ -278,7 +278,7 @@ class StageRow(Figures):
 
 
 class ServingFigures(Figures):
-    """What a service made of its requests, whatever it is made of."""
+    """Figures of a service, whatever it is made of."""
 
     outcome: str = Field(description="finished, overload or stuck")
     requests: RequestsFigures = Field(description="what was asked")

@@ -1,4 +1,4 @@
-"""How long a step takes, where it goes, and what lockstep and the whole job make of it."""
+"""Figures of a step: its length, its parts, and those of lockstep and of the whole job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MemoryStage(Figures):
 
 
 class LayoutFigures(Figures):
-    """How a step is spread over the accelerators."""
+    """Distribution of a step over the accelerators."""
 
     words: str = Field(description="in words")
     parallelism: Values = Field(description="mapping to paste as `parallelism` of a scenario, which gives it again")
@@ -52,7 +52,7 @@ Task = tuple[float, float, Count]
 
 
 class Track(Figures):
-    """What one stream of a rank did."""
+    """Tasks of one stream of a rank."""
 
     rank: Count = Field(description="number of the rank")
     stream: str = Field(description="compute, communication, ...")
@@ -60,7 +60,7 @@ class Track(Figures):
 
 
 class TrackLabel(Figures):
-    """How tasks look in the drawing."""
+    """Look of tasks in the drawing."""
 
     phase: str = Field(description="part of the step")
     op: str = Field(description="operation")
@@ -76,7 +76,7 @@ class TimelineFigures(Figures):
 
 
 class DataFigures(Figures):
-    """How the samples of a step were loaded."""
+    """Loading of the samples of a step."""
 
     bytes_per_rank: Number = Field(description="from storage in a step, bytes")
     bytes_per_step: Number = Field(description="of all ranks that read, bytes")
@@ -94,7 +94,7 @@ class DataFigures(Figures):
 
 
 class CheckpointFigures(Figures):
-    """What checkpoints take."""
+    """Cost of checkpoints."""
 
     bytes: Count = Field(description="of all ranks, bytes")
     writers: Count = Field(description="ranks that write")
@@ -111,7 +111,7 @@ class CheckpointFigures(Figures):
 
 
 class StorageFigures(Figures):
-    """What storage does to a step."""
+    """Effect of storage on a step."""
 
     data: DataFigures | None = Field(description="null where the job reads none")
     checkpoint: CheckpointFigures | None = Field(description="null where the job writes none")
@@ -133,7 +133,7 @@ class UsedPart(Figures):
 
 
 class PublishedEffect(Figures):
-    """What a paper reports about convergence: quoted, not computed."""
+    """Effect on convergence that a paper reports: quoted, not computed."""
 
     kind: str = Field(description="which technique")
     effect: str = Field(description="what was measured with the technique and without it")
@@ -142,7 +142,7 @@ class PublishedEffect(Figures):
 
 
 class CommunicationFigures(Figures):
-    """What a job's communication method sends and keeps, next to what it would send without; a rank's mean step."""
+    """Bytes that a job's communication method sends and keeps, next to those without it; a rank's mean step."""
 
     plain_bytes: float = Field(description="to other replicas without it, bytes")
     sent_bytes: float = Field(description="to other replicas, bytes")
@@ -156,11 +156,11 @@ class CommunicationFigures(Figures):
 
 ExposedCause = Literal["bandwidth", "latency", "contention", "straggler", "outage"]
 EXPOSED: tuple[ExposedCause, ...] = ("bandwidth", "latency", "contention", "straggler")
-"""What a working network costs; `outage` is there only where faults of a network stop a job."""
+"""Causes in a working network; `outage` is there only where faults of a network stop a job."""
 
 
 class ServingTaxShares(Figures):
-    """What one kind of network takes of a service: its figures as they are against those without that network."""
+    """Share of one kind of network in a service: its figures against those without that network."""
 
     goodput_lost: Share = Field(description="share of the goodput that a network of that kind without limit would give")
     ttft: ShareByLevel = Field(description="share of each percentile of the time to the first token")
@@ -168,7 +168,7 @@ class ServingTaxShares(Figures):
 
 
 class ServingTax(ServingTaxShares):
-    """What the scale-out network takes of a service; `scale_up` is never added to it."""
+    """Share of the scale-out network in a service; `scale_up` is never added to it."""
 
     scale_up: ServingTaxShares = Field(description="the same of scale-up networks")
 
@@ -235,7 +235,7 @@ class ChangeRow(Figures):
 
 
 class BottleneckFigures(Figures):
-    """What would help most."""
+    """The most useful improvement."""
 
     name: str = Field(
         description="the best resource, the largest loss where it is more than any resource saves, or `none`"
@@ -289,7 +289,7 @@ class LateRank(Figures):
 
 
 class LockstepFigures(Figures):
-    """What it costs that all members of a collective wait for the latest."""
+    """Cost of the wait of a collective's members for the latest."""
 
     gpu_seconds_lost_to_stragglers: float = Field(description="summed over all ranks that waited, GPU-seconds a step")
     events: Count = Field(description="collectives in which a rank waited for a straggler")
@@ -297,7 +297,7 @@ class LockstepFigures(Figures):
 
 
 class JobTimeFigures(Figures):
-    """How long the job takes, restarts included."""
+    """Duration of the job, restarts included."""
 
     tokens: float = Field(description="token budget")
     steps: Count = Field(description="steps that it takes")
@@ -324,7 +324,7 @@ class RankSpread(Figures):
 
 
 class UtilizationFigures(Figures):
-    """How busy the accelerators were."""
+    """Utilization of the accelerators."""
 
     gpu: Share = Field(description="GPU utilization: time in which the compute stream computes, 0 to 1")
     mfu: Share | None = Field(description="model FLOPs utilization, 0 to 1; null where the peak is not known")

@@ -103,7 +103,7 @@ class ComparedVariant(BaseVariant):
 
     @property
     def reach(self) -> float:
-        """What it gets out of its accelerators, more is better: tokens/s of one, steps/s, requests/s in time."""
+        """Output of its accelerators, more is better: tokens/s of one, steps/s, requests/s in time."""
         raise NotImplementedError
 
     @property
@@ -118,7 +118,7 @@ class ComparedVariant(BaseVariant):
 
     @property
     def felt(self) -> tuple[float, ...]:
-        """What the work feels: steps, or times of answers."""
+        """Durations that the work notices: of steps, or of answers."""
         raise NotImplementedError
 
     @property
@@ -399,7 +399,7 @@ class TrainingVariant(StepVariant):
 
 
 class PlacementFigures(Figures):
-    """How a job got its accelerators."""
+    """Placement of a job."""
 
     policy: str = Field(description="packed, scattered, ...")
     seed: Count = Field(description="of a policy that draws")
@@ -429,7 +429,7 @@ class ServingFigure(Figures):
 
 
 class CostRow(Figures):
-    """What another job costs this one: all jobs together against all without that one."""
+    """Cost of another job to this one: all jobs together against all without that one."""
 
     job: str = Field(description="the other")
     seconds: float = Field(description="of the step or the median time to first token, s")
@@ -470,7 +470,7 @@ class SharedLink(Figures):
 
 
 class SharedNetwork(Figures):
-    """What all jobs together put on the network."""
+    """Load of all jobs on the network."""
 
     span_s: float = Field(description="how long they ran, s")
     tiers: tuple[SharedTier, ...] = Field(description="from the accelerators upwards")
@@ -478,7 +478,7 @@ class SharedNetwork(Figures):
 
 
 class RoundsFigures(Figures):
-    """How serving and fabric came to agree."""
+    """Convergence of serving and fabric."""
 
     count: Count = Field(description="turns that they took")
     moved: float = Field(description="share by which the last of them moved any figure")

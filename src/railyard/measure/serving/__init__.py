@@ -1,1 +1,1 @@
-"""What serving requests came to: latencies that add up, percentiles, goodput under an objective, capacity, fronts."""
+"""Measures of requests: latencies that add up, percentiles, goodput under an objective, capacity, fronts."""

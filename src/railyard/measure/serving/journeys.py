@@ -1,4 +1,4 @@
-"""What the times of requests through stages are made of, stage by stage, on the path that decided.
+"""Parts of the times of requests through stages, stage by stage, on the path that decided.
 
 The path is followed backwards: from the stage whose end was the request's, to the one whose end let it come there. What
 it spent at a stage is the travel to it, which counts as transfer, and the parts of its visit.
@@ -174,7 +174,7 @@ def counted(count: NDArray[np.int64], lower_s: NDArray[np.float64]) -> dict[str,
 
 
 def parts_of(total: NDArray[np.float64], parts: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
-    """What each percentile, and the mean, of `total` is made of.
+    """Parts of each percentile, and of the mean, of `total`.
 
     Args:
         total: float64[n], NaN where there is no value.

@@ -41,7 +41,7 @@ MOST_DOUBLINGS = 12
 
 @dataclass(frozen=True)
 class Capacity:
-    """What was found.
+    """Capacity that a search found.
 
     Attributes:
         rate_per_s: The largest load tried that met the objective; 0 when none did.
@@ -154,7 +154,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Goodput:
-    """What came of the requests.
+    """Requests within the objective.
 
     Attributes:
         attainment: Share of all requests that met the objective.
@@ -241,7 +241,7 @@ BINS = 24
 
 @dataclass(frozen=True)
 class PoolRoom:
-    """What a pool does, and how much of it at once.
+    """Role of a pool, and its capacity at a time.
 
     Attributes:
         sequences: That all of its replicas run at once.

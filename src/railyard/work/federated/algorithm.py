@@ -20,7 +20,6 @@ class FederatedAlgorithm(Ranged):
     """A federated learning algorithm; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         source: The paper whose messages it sends.
         models_down: Model-sized messages to a participant.
         models_up: Model-sized messages from a participant.
@@ -208,7 +207,6 @@ class Selection(Ranged, ABC):
     """A selection policy; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         source: The paper, or the practice.
         by_time: Whether it uses the candidates' expected time.
     """

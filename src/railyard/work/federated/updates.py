@@ -17,7 +17,6 @@ class UpdateCompression(Ranged, ABC):
     """A compression of uploaded updates; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         source: The paper.
         sums: Whether compressed updates can be added, which secure aggregation requires.
         error_feedback: Whether the part that was not sent is added to the next update.

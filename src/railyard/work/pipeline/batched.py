@@ -45,7 +45,6 @@ class BuiltHardware:
 
     Attributes:
         count: Number of devices.
-        role: Their role.
         replicas: Number of replicas on them.
     """
 
@@ -77,9 +76,7 @@ class Built:
     """A stage, ready to run.
 
     Attributes:
-        kind: Kind of stage.
         stage: The stage for the engine.
-        hardware: Its devices.
         uses: Time shares of its devices over a run of some seconds, given the stage's visits.
         replicas: Rows of the result's `replicas`, from the same arguments.
         notes: Notes on its figures, given the requests that used it.

@@ -26,7 +26,6 @@ class Traversed:
     """Requests that went through all stages.
 
     Attributes:
-        job: The pipeline.
         journey: What happened at each stage.
     """
 

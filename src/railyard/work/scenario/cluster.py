@@ -358,7 +358,7 @@ class ClusterSection(Section):
         )
 
     def arrangement(self) -> Placement:
-        """How a job's ranks are placed that has the whole cluster."""
+        """Placement of the ranks of a job that has the whole cluster."""
         return Placement(self.placement, self.placement_seed)
 
     def _overrides(self) -> dict[str, dict[str, Any]]:

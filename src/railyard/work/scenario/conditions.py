@@ -1,4 +1,4 @@
-"""What is done to a job: what is fixed about collectives, jitter, and the variants to compare."""
+"""Conditions of a job: fixed choices of collectives, jitter, and the variants to compare."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _HOST_TIME = TIME.within(
 
 
 class CollectivesSection(Section):
-    """What is fixed about collectives; everything else is chosen as the collective library would."""
+    """Fixed choices of collectives; everything else is chosen as the collective library would."""
 
     algorithm: dict[Text, Text] = Field(
         default_factory=dict,

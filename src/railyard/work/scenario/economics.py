@@ -1,4 +1,4 @@
-"""What the world around the cluster costs, where the scenario knows better than the catalogue."""
+"""Prices and conditions around the cluster, if the scenario knows better than the catalogue."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,12 +136,12 @@ class EconomicsSection(Section):
         return site
 
     def at_site(self, key: str) -> Any:
-        """What holds for a key: that of the site, where it has one."""
+        """Value of a key at a site, if it has one of its own."""
         place = getattr((self.sites or {}).get(self.site or ""), key, None)
         return getattr(self, key) if place is None else place
 
     def given(self) -> dict[str, Range]:
-        """What the scenario says itself, under the names of the economics room."""
+        """The scenario's own values, under the names of the economics room."""
         hours = 1 / 3600.0
         names = {
             "cost_of_capital": ("cost_of_capital", 1.0),

@@ -57,11 +57,11 @@ class Draft:
 
     @property
     def unusual(self) -> list[Problem]:
-        """What is allowed in it and that no known cluster has, with its place."""
+        """Allowed values that no known cluster has, with their places."""
         return list(problems.unusual(self.scenario, self.tree))
 
     def ignored(self, engine: str) -> list[Problem]:
-        """What an engine does not look at although it is written, with its place."""
+        """Keys that an engine ignores, with their places."""
         return list(problems.without_effect(self.scenario, self.tree, engine))
 
     def changed(self, changes: Mapping[str, Node]) -> Draft:

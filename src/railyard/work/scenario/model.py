@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class LabSection(Section):
-    """How `--engine lab` runs a step on this machine."""
+    """Settings of `--engine lab`, which runs a step on this machine."""
 
     dilation: Annotated[float, limits(1, 1e9)] = Field(
         default=1.0,
@@ -72,7 +72,7 @@ class BesideSection(Section):
 
 
 class PacketSection(Section):
-    """How `--engine packet` runs a step."""
+    """Settings of `--engine packet`."""
 
     fabric: Text | None = Field(
         default=None,
@@ -140,7 +140,7 @@ class TuneSection(Section):
 
 
 class _OneOfWorks(Section):
-    """What runs; one of the keys is used."""
+    """The work; one of the keys is used."""
 
     if TYPE_CHECKING:
 
@@ -153,7 +153,7 @@ class _OneOfWorks(Section):
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """What is below that key; of jobs one section each."""
+        """The section below that key; for jobs one section each."""
         found = getattr(self, self.kind)
         return found if isinstance(found, tuple) else (found,)
 
@@ -249,7 +249,7 @@ class Scenario(Section):
         return self
 
     def work(self, kind: str) -> Any:
-        """What is below `workload` under the name of a kind.
+        """The section below `workload` under the name of a kind.
 
         Raises:
             InputError: The scenario has work of another kind.

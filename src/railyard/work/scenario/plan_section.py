@@ -55,7 +55,7 @@ class LeadSection(Section):
 
 
 class BringUpSection(Section):
-    """How a cluster is built; what is left out is an assumption that no public source gives, unless one is named."""
+    """Construction of a cluster; what is left out is an assumption that no public source gives, unless one is named."""
 
     crews: Positive = Field(default=4, description="Crews that work at a time.")
     shift: Span = Field(default=8 * 3600.0, description="For which a crew works a day.")
@@ -111,7 +111,7 @@ class SideSection(Section):
 
 
 class ChoicesSection(Section):
-    """What one stage may be. What is left out stays as it is written."""
+    """Options of one stage. What is left out stays as it is written."""
 
     servers: tuple[Text, ...] = Field(default=(), description="Servers of the catalogue.")
     tp: tuple[Positive, ...] = Field(default=(), description="Tensor parallel ranks of a replica.")
@@ -152,7 +152,7 @@ Values = Annotated[
 
 
 class DemandSection(Section):
-    """What may be asked of the cluster: not chosen, but given; every design has to live with all of them."""
+    """Demands on the cluster: not chosen, but given; every design has to meet all of them."""
 
     name: Text = Field(description="How it is called in tables.")
     set: dict[Text, Any] = Field(default_factory=dict, description="Dotted keys and their values.")
@@ -160,7 +160,7 @@ class DemandSection(Section):
 
 
 class ConstraintsSection(Section):
-    """What a design has to keep, at typical prices and under every demand."""
+    """Constraints on a design, at typical prices and under every demand."""
 
     budget: Money | None = Field(default=None, description="Capital, with installation, at most.")
     power: Power | None = Field(default=None, description="Drawn by the site at work, with cooling, at most.")
@@ -180,7 +180,7 @@ class ConstraintsSection(Section):
 
 
 class EffortSection(Section):
-    """How much may be spent on a plan."""
+    """Effort of a plan."""
 
     designs: Positive = Field(
         default=20_000,
@@ -224,7 +224,7 @@ class StageSection(Section):
 
 
 class GrowthSection(Section):
-    """How the cluster is to grow; `railyard plan growth` prices the paths that lead there."""
+    """Growth of the cluster; `railyard plan growth` prices the paths that lead there."""
 
     stages: Annotated[tuple[StageSection, ...], Field(min_length=1)] = Field(description="In time.")
     horizon: Span = Field(default=3 * 365 * 86400.0, description="Until when costs and tokens count.")
@@ -235,7 +235,7 @@ class GrowthSection(Section):
 
 
 class WorthSection(Section):
-    """What `railyard plan worth` moves, and what it takes of the world around."""
+    """Changes that `railyard plan worth` tries, and its assumptions."""
 
     hop: Span = Field(default=1e-6, description="By which the latency of every switch is raised.", examples=["1 us"])
     tail: Annotated[Ratio, more_than(0, 0.2)] = Field(
@@ -263,7 +263,7 @@ class WorthSection(Section):
 
 
 class PlanSection(Section):
-    """What `railyard plan` chooses from: designs of a cluster (`space`), or stages of a pipeline (`stages`)."""
+    """Options of `railyard plan`: designs of a cluster (`space`), or stages of a pipeline (`stages`)."""
 
     space: dict[Text, Values] = Field(
         default_factory=dict,

@@ -1,4 +1,4 @@
-"""What pydantic found, in the user's words and at the place in the file.
+"""Pydantic's errors in the user's words and at the place in the file.
 
 All errors of a file come at once. Each carries file, line, column, key, what was found, what is allowed, and the
 nearest right spelling where a word is wrong.

@@ -26,7 +26,6 @@ class Variant:
     Attributes:
         name: How it is called in tables.
         settings: The keys in which it differs from the others, and their values.
-        draft: Its scenario.
     """
 
     name: str
@@ -123,7 +122,7 @@ def variant_of(base: Draft, changes: Mapping[str, Node]) -> Variant:
 
 
 def name_of(settings: Mapping[str, Any]) -> str:
-    """How a variant with these settings is called: `roce, tp 8`."""
+    """Name of a variant with these settings: `roce, tp 8`."""
     return ", ".join(_words(key, value) for key, value in settings.items())
 
 

@@ -290,7 +290,6 @@ class Prompting:
     """How an engine's iterations with prompts differ from those that decode.
 
     Attributes:
-        engine: Its name.
         share: `prompt_share` of the engine.
         launches_s: Of the kernels of one iteration.
         crowded_s: f64[k], what each iteration of `IterationCost.tokens` takes longer because a prompt lies on one copy

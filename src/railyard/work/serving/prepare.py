@@ -61,15 +61,12 @@ class ServingJob:
 
     Attributes:
         variant: Its name, settings and scenario.
-        section: How it answers.
-        model: What answers.
         cluster: On what it runs; the network between its pools.
         networks: That, and those of pools that have their own.
         pools: On which ranks, with which machine and layout.
         costs: An iteration of a replica of each pool.
         software: Names of the profiles.
         deployment: What the engine runs.
-        requests: What is asked.
         assumptions: Prices and rates.
         deaths: What dies, and which replicas with it.
     """

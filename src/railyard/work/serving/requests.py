@@ -69,7 +69,6 @@ class RequestClass:
     Attributes:
         share: Of requests, or of conversations where there are any; shares need not add up to 1.
         input_tokens: Prompts, or what is new in a turn; a number is a fixed length.
-        output_tokens: Answers.
         pairs: Both together, in place of the two.
     """
 

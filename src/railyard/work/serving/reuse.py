@@ -45,7 +45,6 @@ class Index:
 
     Attributes:
         kind: `flat`, `ivf` or `hnsw`.
-        vectors: How many.
         vector_bytes: Stored for each.
         probed: Share of the lists that a query scans.
         visited: Vectors that a query is compared with in a graph.
@@ -133,7 +132,6 @@ class Reuse:
     """A prefix on one replica: what it weighs, and how long it takes to compute.
 
     Attributes:
-        prefix_tokens: Its length.
         cache_bytes: Its keys and values.
         peak_s: Its FLOPs at the replica's peak.
         predicted_s: An iteration for each chunk of it, as the engine is expected to run them.

@@ -123,7 +123,6 @@ class DeviceProfile:
     """Constants of one engine on one device.
 
     Attributes:
-        engine, device: Names.
         source: Whose runs, when.
     """
 

@@ -170,7 +170,6 @@ class Summary:
     """Statistics of requests.
 
     Attributes:
-        requests: How many.
         duration_s: First arrival to last.
         rate_per_s: Mean arrivals a second.
         input_tokens: Lengths of prompts.

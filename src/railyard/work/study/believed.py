@@ -1,4 +1,4 @@
-"""How far to trust a result, in words: bands of model error and of prices, and which variants are tied."""
+"""Trust in a result, in words: bands of model error and of prices, and which variants are tied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fault hits, for any kind of work: links and their share of each tier, isolated ranks; and its text."""
+"""Parts that a fault hits, for any kind of work: links and their share of each tier, isolated ranks; and its text."""
 
 from __future__ import annotations
 

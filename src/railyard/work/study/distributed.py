@@ -48,7 +48,7 @@ SERVER, BACKBONE, SITE, CONCENTRATOR = TIERS = ("the server's line", "backbones"
 
 
 class Senders(Protocol):
-    """What the tree of shared links needs to know of clients, one row each."""
+    """Clients as the tree of shared links needs them, one row each."""
 
     @property
     def who(self) -> Ids:
@@ -306,7 +306,7 @@ def causes(seconds: Iterable[tuple[str, float]], total: float) -> tuple[CauseRow
 
 
 class DistributedJob(Protocol):
-    """What all distributed jobs have."""
+    """Common fields of all distributed jobs."""
 
     @property
     def variant(self) -> Variant:

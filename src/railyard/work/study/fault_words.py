@@ -30,7 +30,7 @@ def lost_s(variant: StepVariant) -> float:
 
 
 def cell(variant: StepVariant) -> str:
-    """What faults cost a variant: `9.1 % of tokens, step +200 ms, +$0.12/Mtoken`, behind `died:` where its job did."""
+    """Cost of faults to a variant: `9.1 % of tokens, step +200 ms, +$0.12/Mtoken`, behind `died:` where its job did."""
     cost = variant.fault_cost
     said = "nothing" if cost is None or _grown(variant) < _LEAST_SEEN else ", ".join(_parts(cost))
     return f"{variant.outcome}: {said}" if ended(variant) else said
@@ -101,7 +101,7 @@ def _cost(variant: StepVariant) -> FaultCost:
 
 
 def _grown(variant: StepVariant) -> float:
-    """How much longer faults make a mean step, as a share of the one without them."""
+    """Growth of a mean step by faults, as a share of the one without them."""
     more_s = _cost(variant).step_s
     return more_s / (variant.step.seconds - more_s)
 

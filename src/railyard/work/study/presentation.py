@@ -1,4 +1,4 @@
-"""How results are shown: each kind of work has one record, in the `present.py` of its folder.
+"""Presentation of results: each kind of work has one record, in the `present.py` of its folder.
 
 Code that shows a result asks `presentation_of` for the record, and never checks the kind of work.
 """
@@ -71,7 +71,6 @@ class ResultTable:
     """A table of a result for further computation: `run.time`.
 
     Attributes:
-        about: Its contents.
         rows: Rows of one variant.
         file: Parquet file in the folder of the run that holds it, in place of `rows`.
     """

@@ -50,9 +50,6 @@ class Ground:
     """Setup of the search and of the runs of a collective.
 
     Attributes:
-        draft: The scenario.
-        cluster: Its cluster.
-        faults: Its faults.
         policy: Its fixed settings of collectives, without algorithms.
         kind: Kind of the collective, as users write it.
         ranks: Number of ranks, from the first.

@@ -175,8 +175,6 @@ class _Place:
     """Position of a node.
 
     Attributes:
-        rank: Its rank.
-        node: The node.
         task: The task that ends when the node does.
         begin: The task that ends when a communication may begin.
     """

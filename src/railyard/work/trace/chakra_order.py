@@ -112,7 +112,6 @@ class CollectiveEnds(NamedTuple):
     """Start and end of a collective on a rank.
 
     Attributes:
-        rank: The rank.
         begin: The task after which it may begin.
         end: The task that ends when it is done.
     """

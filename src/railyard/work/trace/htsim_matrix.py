@@ -35,7 +35,6 @@ class Trigger:
     """One trigger.
 
     Attributes:
-        id: Its number.
         kind: One of `KINDS`.
         count: Of a barrier, how often it must be fired.
         targets: Rows that it starts, in the order of the file.

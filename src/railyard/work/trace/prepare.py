@@ -42,7 +42,6 @@ class PreparedTrace:
 
     Attributes:
         variant: Its name, settings and scenario.
-        trace: What runs.
         placement: int32[ranks], the accelerator of each of its ranks.
         engine: How time is found.
         policy: What is fixed about collectives.

@@ -288,7 +288,6 @@ class TraceBench:
     """Runs a trace, changed in one thing at a time.
 
     Attributes:
-        job: The variant.
         stop: Ends the run.
         done: Takes the name of each simulation.
         scale: What lengths of trials are multiplied by.

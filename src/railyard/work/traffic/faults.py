@@ -50,11 +50,7 @@ class FaultFile(Section):
 
 @dataclass(frozen=True)
 class TreePlaces:
-    """Places of a tree of packets; see `railyard.cluster.fault.Places`.
-
-    Attributes:
-        network: Its links.
-    """
+    """Places of a tree of packets; see `railyard.cluster.fault.Places`."""
 
     network: PacketNetwork
     names: LinkNames

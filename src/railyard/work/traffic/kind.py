@@ -21,7 +21,6 @@ class Sent:
     """Traffic that was sent.
 
     Attributes:
-        traffic: What was run.
         report: What the engine found.
     """
 

@@ -396,8 +396,6 @@ class PacketRun:
 
     Attributes:
         simulate: Runs traffic over the same network.
-        network: Its links.
-        traffic: Its flows.
         first: What came of it.
     """
 

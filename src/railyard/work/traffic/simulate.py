@@ -61,7 +61,6 @@ class MeasuredTraffic:
     """The one variant of a packet run.
 
     Attributes:
-        traffic: What was run.
         report: What the engine found.
         defaults: Nothing is chosen that settings do not show.
     """
@@ -140,7 +139,6 @@ class TrafficRun:
     Attributes:
         traffic: File, or folder of a trace.
         topology: `.topo` file; None for the tree that htsim builds by default.
-        preset: The fabric.
         settings: The preset's settings with what was changed.
         threads: Threads of the engine; results do not depend on it.
         probe: Whether the run is made again with samples of queues and senders, for the report.

@@ -42,7 +42,6 @@ class Estimate:
     """Seconds of one step by cause; the parts sum to `step_s`. One row per design.
 
     Attributes:
-        step_s: The whole step.
         compute_s: Kernels of the busiest rank, including recomputation and slowdown by overlapping collectives.
         host_s: Waiting for kernel launches by the host.
         tensor_s, context_s, expert_s: Exposed collectives of these groups.
@@ -235,7 +234,6 @@ class DesignSite:
 
     Attributes:
         machine: Its accelerators and rates. What a fabric reaches of links between switches is in the tiers.
-        tiers: Its network.
     """
 
     machine: Machine

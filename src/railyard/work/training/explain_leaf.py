@@ -31,7 +31,6 @@ class Constant:
     Attributes:
         name: Name in its record, such as `gemm_fraction`.
         value: With its unit.
-        source: Its source.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Law:
 
     Attributes:
         formula: The formula in words, with the function that implements it.
-        constants: Its constants.
     """
 
     formula: str
@@ -61,7 +59,6 @@ class TimeNode:
     """A part of a step.
 
     Attributes:
-        name: What it is.
         amount_ps: Summed over ranks.
         count: Occurrences per rank and step: kernels, collectives, sends; None if nothing is counted.
         by: Formula of a leaf; None inside the tree.
@@ -99,7 +96,6 @@ class TimeTree:
     """The time tree of one variant's step.
 
     Attributes:
-        step_ps: The step.
         root: The step itself.
         notes: Notes for the reader: what the engine leaves out, or differences from the stored run.
     """

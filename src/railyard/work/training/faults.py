@@ -49,7 +49,6 @@ class PlacedFault:
     """A fault on a job's cluster.
 
     Attributes:
-        effects: Its effects.
         in_step: The same fault within one step: for a later step, at the same offset from the step's start.
         hung_s: Time in that step from which the job hangs permanently; None if it continues.
         hung: The first communication that hangs, in words; also if it only waits until the fault is over.

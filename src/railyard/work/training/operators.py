@@ -60,7 +60,6 @@ class Operator:
     """One operator of a layer: seconds on the device, FLOPs and kernels, for one micro-batch on one rank.
 
     Attributes:
-        name: What it is.
         forward, backward_input, backward_weight: Device time of each pass.
         flops: FLOPs of the forward matrix products (multiply and add are two).
         launches, launches_backward: Kernels launched.

@@ -100,7 +100,6 @@ class Loading:
         worker_s: Additional time of one rank's workers per step.
         wait_s: Waiting of the step for data, mean over ranks, including variation.
         variation_s: Part of it because samples vary in size.
-        step_s: The whole step.
         cores: Host cores per reading rank; infinite if unknown.
     """
 

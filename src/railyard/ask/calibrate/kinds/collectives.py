@@ -119,7 +119,7 @@ def shipped() -> F:
 
 
 def placed(start: F, felt: Sequence[int], moved: F) -> F:
-    """All logarithms, with others in some places."""
+    """The logarithms, with others in some places."""
     found = start.copy()
     found[list(felt)] = moved
     return found

@@ -67,7 +67,7 @@ COLUMNS = {
     "kv_bits": words({str(bits): bits for bits in KV_BITS}, 16),
     "max_sequences": counts(_LARGEST, default=1024),
 }
-"""All columns that a table may have."""
+"""Columns that a table may have."""
 NEEDED = tuple(name for name, column in COLUMNS.items() if column.needed)
 _NIC_BPS = 400e9
 

@@ -264,7 +264,7 @@ _STEP = 1e-3
 
 @dataclass(frozen=True)
 class StepPaces:
-    """What measured steps say.
+    """Paces of measured steps.
 
     Attributes:
         at: Places of the runs, [run, trait].

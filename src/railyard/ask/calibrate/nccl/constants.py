@@ -86,7 +86,7 @@ class FittedConstant:
     most: float = np.inf
 
     def get(self, constants: LaunchConstants) -> float:
-        """Its value among these."""
+        """The constant's value among these."""
         return float(attrgetter(self.name)(constants))
 
     def put(self, constants: LaunchConstants, value: float) -> LaunchConstants:

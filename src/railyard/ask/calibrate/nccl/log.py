@@ -108,7 +108,7 @@ class NcclLog:
 
     @property
     def description(self) -> str:
-        """What the log says about machine and test, in one string."""
+        """Description of machine and test in the log, in one string."""
         keys = ("config", "hardware", "collective", "test", "name", "note")
         return "; ".join(self.headers[key] for key in keys if key in self.headers)
 
@@ -121,7 +121,7 @@ class NcclLog:
 
 @dataclass(frozen=True)
 class _Columns:
-    """What a row of a table holds after its size.
+    """Columns of a row behind its size.
 
     Attributes:
         count: Whether a column of elements follows the size.

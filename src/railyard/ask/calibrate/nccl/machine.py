@@ -48,7 +48,7 @@ are named by their maker are none."""
 
 @dataclass(frozen=True)
 class Launch:
-    """What the way of launching does to times.
+    """Effect of the way of launching on times.
 
     Attributes:
         name: One of `CLASSES`.
@@ -142,7 +142,7 @@ _DEFAULT_FABRIC = "roce"
 
 @dataclass(frozen=True)
 class LogMachine:
-    """What a table of a log is compared with.
+    """Machine that a table of a log is compared with.
 
     Attributes:
         policy: What its launch and its network's software add.

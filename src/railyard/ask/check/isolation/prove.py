@@ -58,7 +58,7 @@ def _ties(wired: Wired) -> Iterator[tuple[object, object]]:
 
 
 class Permitted:
-    """What a filter lets pass.
+    """Packets that a filter lets pass.
 
     Attributes:
         edges: First addresses of intervals, rising, the first 0.
@@ -90,7 +90,7 @@ class Permitted:
 
 @dataclass(frozen=True)
 class Path:
-    """How a packet came to a server."""
+    """Path of a packet to a server."""
 
     nodes: tuple[RouteNode, ...]
     lines: tuple[Line, ...]
@@ -196,7 +196,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was found.
+    """Result of a proof.
 
     Attributes:
         violations: One a pair of tenants and of tables in which their servers are.
@@ -313,7 +313,7 @@ def _losses(wired: Wired, nodes: frozenset[RouteNode]) -> Iterator[Down]:
 
 
 class ConfigChanges:
-    """What files say otherwise than the plan's, a file when it is asked about."""
+    """Differences of files from the plan, read file by file when asked for."""
 
     def __init__(self, texts: Mapping[str, str], planned: Mapping[str, str]) -> None:
         self.texts, self.planned = texts, planned

@@ -65,7 +65,7 @@ class BgpSession(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Wired:
-    """What is judged.
+    """The network to judge.
 
     Attributes:
         carrier: What tunnels go over: IPv4's, of what is judged of IPv6; None: this.
@@ -87,7 +87,7 @@ class Wired:
 
     @cached_property
     def sessions(self) -> tuple[BgpSession, ...]:
-        """All exchanges of routes, both directions."""
+        """Exchanges of routes, both directions."""
         return tuple(self._sessions())
 
     def _sessions(self) -> Iterator[BgpSession]:
@@ -163,7 +163,7 @@ class BgpRoute:
 
 @dataclass(frozen=True)
 class Down:
-    """What is lost.
+    """Lost parts.
 
     Attributes:
         switch: Its name; empty: none.
@@ -179,7 +179,7 @@ Table = dict["Prefix", BgpRoute]
 
 
 class BgpRoutes:
-    """All tables of a component."""
+    """Tables of a component."""
 
     def __init__(self, wired: Wired, nodes: frozenset[RouteNode], down: Down) -> None:
         self.wired, self.nodes, self.down = wired, nodes, down

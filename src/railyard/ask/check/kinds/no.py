@@ -155,7 +155,7 @@ DEEPEST = 16
 
 @dataclass(frozen=True)
 class Cuts:
-    """What parts two ports of different servers when it is lost.
+    """Parts whose loss separates two ports of different servers.
 
     Attributes:
         turned: Cables that paths to one destination use in both directions, which are not judged.

@@ -58,7 +58,7 @@ class PartLoss(NamedTuple):
 
 @dataclass(frozen=True)
 class Survives:
-    """Any one part may be lost.
+    """The cluster survives the loss of any one part.
 
     Attributes:
         part: One of `PARTS`, or the role of switches.
@@ -153,7 +153,7 @@ def _losses(cluster: Cluster, part: str) -> Iterator[PartLoss]:
 
 
 def _judged(cluster: Cluster, losses: list[PartLoss]) -> Iterator[tuple[PartLoss, str]]:
-    """Each loss, and what it cuts off in words; empty where nothing."""
+    """Each loss, and words about what it cuts off; empty if nothing."""
     wiring = cluster.back_end.wiring
     ports, server = wiring.used, _servers(cluster)
     links_of = np.bincount(wiring.source[wiring.source < wiring.ports], minlength=wiring.ports)

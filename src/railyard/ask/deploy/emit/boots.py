@@ -46,7 +46,7 @@ class KnownDevice:
 
 
 def read(path: Path, devices: Collection[str]) -> dict[str, KnownDevice]:
-    """What is known, by the plan's names.
+    """Known facts by the plan's names.
 
     Raises:
         InputError: A column, a name or an address is wrong, or two devices have the same.
@@ -181,7 +181,7 @@ def front(plan: CablingPlan) -> str:
 
 
 def boot_file(system: str, name: str) -> str:
-    """What a switch fetches first, in the plan's folder."""
+    """File that a switch fetches first, in the plan's folder."""
     if system == "sonic":
         return f"provision/ztp/{name}.json"
     return f"switches/{name}.{systems.get(system).ending}" if system == "eos" else f"provision/ztp/{name}.sh"

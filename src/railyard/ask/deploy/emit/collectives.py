@@ -43,7 +43,7 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class CollectivesIntent:
-    """What is fixed about collectives."""
+    """Fixed choices of collectives."""
 
     fixed: FixedChoices = field(default_factory=FixedChoices)
     schedules: tuple[Scheduled, ...] = ()
@@ -137,7 +137,7 @@ def _plain(word: str) -> str:
 
 
 def differences(intent: CollectivesIntent, files: Mapping[str, str]) -> list[str]:
-    """What files say otherwise than meant, in words.
+    """Differences of files from the intent, in words.
 
     Args:
         intent: What was meant.

@@ -52,7 +52,7 @@ GRAIN = 1024
 
 @dataclass(frozen=True)
 class Asic:
-    """What depends on the switch.
+    """Constants of a switch's ASIC.
 
     Attributes:
         xon_kib: Until a port resumes (asic_table.j2: pipeline_latency).
@@ -226,7 +226,7 @@ class SwitchIntent:
 
     @property
     def ports(self) -> tuple[SwitchPort, ...]:
-        """All ports with cables."""
+        """Ports with cables."""
         return (*self.sessions, *self.access)
 
 

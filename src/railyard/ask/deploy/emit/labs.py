@@ -324,10 +324,10 @@ ZONE = "cluster.internal."
 """Domain of names: one that the root never delegates (ICANN, 2024); the file can be put under any other."""
 
 BACKWARDS = "10.in-addr.arpa."
-"""All addresses of a plan are in 10.0.0.0/8."""
+"""Reverse zone of a plan's addresses, all in 10.0.0.0/8."""
 
 BACKWARDS6 = "0.0.d.f.ip6.arpa."
-"""All of a plan's IPv6 addresses are in fd00::/16."""
+"""Reverse zone of a plan's IPv6 addresses, all in fd00::/16."""
 
 _HEAD = """$ORIGIN {zone}
 $TTL 3600

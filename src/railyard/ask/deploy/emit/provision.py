@@ -253,7 +253,7 @@ def _file(options: Iterable[dict[str, Any]]) -> str:
 
 @dataclass(frozen=True)
 class Provision:
-    """What is asked for.
+    """Options of provisioning.
 
     Attributes:
         folder: URL that the plan's folder is served by, with a slash at its end.

@@ -204,7 +204,7 @@ _RULE = re.compile(r"(?:\d+ )?(permit|deny) ip any (any|host \S+|\S+)")
 
 
 def read(name: str, first: system.File, _second: system.File, _family: int) -> Configured:
-    """What a file says of tenants; see `SwitchSystem`."""
+    """Reads the tenants of a file; see `SwitchSystem`."""
     found = Configured(name)
     for above, line in indented(*first):
         head = above[0].split() if above else line.text.split()

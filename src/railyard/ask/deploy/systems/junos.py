@@ -94,7 +94,7 @@ def _instance(intent: SwitchIntent, vrf: Vrf) -> list[str]:
 
 
 def _filters(intent: SwitchIntent) -> list[str]:
-    """What servers may reach, by tenant; what no term accepts is dropped."""
+    """Filters of servers, by tenant; what no term accepts is dropped."""
     lines: list[str] = []
     for name, permits in sorted({(one.filter, one.permits) for one in intent.access if one.permits}):
         term = f"set firewall family inet filter {name} term own"
@@ -202,7 +202,7 @@ def _headroom(each: Callable[[str], list[re.Match[str]]]) -> dict[str, system.Si
 
 
 def read(name: str, first: system.File, _second: system.File, _family: int) -> Configured:
-    """What a file says of tenants; see `SwitchSystem`."""
+    """Reads the tenants of a file; see `SwitchSystem`."""
     found = Configured(name)
     rows = list(_rows(*first))
     policies: dict[str, dict[str, Line]] = {}

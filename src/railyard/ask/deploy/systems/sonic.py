@@ -372,7 +372,7 @@ Tables = dict[str, Any]
 
 
 _SHORT = re.compile(r"^Eth(?=\d+\.)")
-"""How SONiC writes a VLAN of a port whose name would be too long."""
+"""Form of a VLAN of a port whose name would be too long for SONiC."""
 
 
 def read(name: str, first: system.File, routing: system.File, _family: int) -> Configured:

@@ -66,7 +66,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class ExcessSeries:
-    """How much longer parts took than their peers.
+    """Excess of parts' times over those of their peers.
 
     Attributes:
         excess: float64[steps, parts], as a logarithm, over what healthy parts take; nan where that is not known.
@@ -237,7 +237,7 @@ class TracedGroup:
 
 @dataclass(frozen=True)
 class SlowNetwork:
-    """What is slow in the network.
+    """Slow parts of the network.
 
     Attributes:
         part: As faults write it; empty where several could be to blame.

@@ -151,7 +151,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Weighed:
-    """All guesses against none.
+    """Odds of all guesses against none.
 
     Attributes:
         lost_ps: What communications took longer than expected, in all.
@@ -171,7 +171,7 @@ def durations(record: Record) -> Floats:
 
 
 def weigh(record: Record, routed: Routed, healthy: Record) -> Weighed:
-    """How well each part explains the times of communications."""
+    """Weighs how well each part explains the times of communications."""
     expected = durations(healthy)
     seen = observed(durations(record), expected, healthy.graph, routed.lowered, routed.cluster)
     if not len(seen):

@@ -68,7 +68,7 @@ class Routed:
         return self.cluster.fabric.load_balancing not in MOVES
 
     def replay(self, links: Iterable[int] = (), factor: float = 1.0) -> Record:
-        """All of it again, with some links at a share of their rate."""
+        """Replays everything with some links at a share of their rate."""
         faults = [DegradeLink(factor=factor, link=link) for link in links] if factor < 1 else []
         return FLOW.run(self.merged, self.lowered, self.cluster.links, faults=faults, probes=Probes(full=True))
 
@@ -207,7 +207,7 @@ class Observed:
 
 
 def observed(measured: Floats, expected: Floats, graph: TaskGraph, lowered: Lowered, cluster: Cluster) -> Observed:
-    """What was measured of every communication.
+    """Measurements of every communication.
 
     Args:
         measured: float64[tasks], ps; nan where it is not known.

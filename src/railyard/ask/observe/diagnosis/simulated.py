@@ -114,7 +114,7 @@ TEMPERATURE = 2.0
 def diagnose(
     record: Record, cluster: Cluster | None, price: ClusterPrice = UNPRICED, seeds: Iterable[int] = ()
 ) -> Diagnosis:
-    """What is wrong.
+    """Finds the guilty part.
 
     Args:
         record: Of tasks, with their graph.

@@ -73,7 +73,7 @@ def diagnose(
     price: ClusterPrice = UNPRICED,
     missing: Sequence[int] = (),
 ) -> Diagnosis:
-    """What is wrong.
+    """Finds the guilty part.
 
     Args:
         record: Of kernels.
@@ -111,7 +111,7 @@ def _per_host(devices: dict[str, int]) -> int:
 
 @dataclass(frozen=True)
 class _Trace:
-    """What was traced.
+    """Contents of a trace.
 
     Attributes:
         ranks: int64[r], that were traced.

@@ -1,4 +1,4 @@
-"""What a diagnosis says."""
+"""Verdicts of a diagnosis."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sure(spreads: float, least: float) -> float:
 
 @dataclass(frozen=True)
 class ClusterPrice:
-    """What the cluster costs.
+    """Price of the cluster.
 
     Attributes:
         usd_per_hour: All of it; None where no price is known.
@@ -49,7 +49,7 @@ class ClusterPrice:
     usd_per_hour: float | None = None
 
     def of(self, share: float) -> float | None:
-        """What a share of the time of all accelerators costs an hour."""
+        """Price an hour of a share of the time of all accelerators."""
         return None if self.usd_per_hour is None else self.usd_per_hour * max(share, 0.0)
 
 

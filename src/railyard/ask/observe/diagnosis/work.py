@@ -89,7 +89,7 @@ RARELY = -3.0
 
 @dataclass(frozen=True)
 class BlameLevel:
-    """How slow the kernels of one kind are on a rank."""
+    """Slowness of the kernels of one kind on a rank."""
 
     excess: float
     chance: float
@@ -97,7 +97,7 @@ class BlameLevel:
 
 @dataclass(frozen=True)
 class Blame:
-    """What is to blame, and the odds for that.
+    """The part to blame, and its odds.
 
     Attributes:
         kind: accelerator, sequences, experts, host or software.
@@ -221,7 +221,7 @@ class KernelTimes:
     blocks: dict[str, Floats]
 
     def series(self, kind: str) -> ExcessSeries:
-        """How much longer the kernels of a kind took."""
+        """Excess of the times of a kind's kernels."""
         return ExcessSeries.of(np.log(self.spent[kind] / self.typical[kind]), CHIPS)
 
 

@@ -35,7 +35,7 @@ def recognises(name: str, head: bytes) -> bool:
 
 
 def read(source: TraceSource) -> Piece:
-    """What ran on the device, or on the host where nothing did.
+    """Reads the kernels of the device, or of the host if the device ran none.
 
     Raises:
         InputError: It is no Chakra trace.

@@ -151,7 +151,7 @@ def _is_flight_recorder(name: str, head: bytes) -> bool:
 
 
 def _read_flight_recorder(source: TraceSource) -> Piece:
-    """What a rank called.
+    """Reads the calls of a rank.
 
     Raises:
         InputError: The file is damaged, no dump, or a pickle of more than plain data.

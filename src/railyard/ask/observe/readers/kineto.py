@@ -28,7 +28,7 @@ _WANTED = re.compile(
 )
 """Parts of the text of an event that may be worth decoding."""
 _STEP = re.compile(r"ProfilerStep#(\d{1,12})")
-"""How `torch.profiler` marks a step of its schedule."""
+"""Mark of a step of `torch.profiler`'s schedule."""
 _NUMBER = re.compile(r"\d{1,9}")
 _COPIES = ("gpu_memcpy", "gpu_memset", "memcpy", "memset")
 
@@ -66,7 +66,7 @@ def read(source: TraceSource) -> Piece:
 
 @dataclass
 class _Found:
-    """What was found in a file so far.
+    """Findings of a file so far.
 
     Attributes:
         messages: Of messages between two ranks, by the word for their group, the other rank and whether it receives.

@@ -97,7 +97,7 @@ class Configuration:
 
 @dataclass
 class Reports:
-    """All reports that were read.
+    """Reports that were read.
 
     Attributes:
         forwarding: For each switch by its GUID: port by the destination's GUID, 255 if there is no path.

@@ -40,7 +40,7 @@ def looks_like(text: str) -> bool:
 
 
 def counts(text: str) -> Iterator[PortCount]:
-    """All counters; devices are named `lid 6`, or by their descriptions."""
+    """Counters; devices are named `lid 6`, or by their descriptions."""
     where = port = ""
     for line in text.splitlines():
         if found := _PORT.match(line):

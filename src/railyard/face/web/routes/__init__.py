@@ -1,1 +1,1 @@
-"""What can be asked of the server, one file a kind of thing."""
+"""Routes of the server, one file a kind of thing."""

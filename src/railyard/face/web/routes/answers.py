@@ -1,4 +1,4 @@
-"""What commands other than `run` answered: plans, diagnoses, tunings, audits; the folders of the command line."""
+"""Answers of commands other than `run`: plans, diagnoses, tunings, audits; the folders of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every route knows of a request: who asks, what lies in that person's folder, what the server has."""
+"""Context of every request: the person, the person's folder, and the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class House:
-    """What the server has; one for all requests.
+    """State of the server, one for all requests.
 
     Attributes:
         settings: What it was started with.
@@ -40,10 +40,9 @@ class House:
 
 @dataclass(frozen=True)
 class Asking:
-    """Who asks.
+    """Context of a request: its person.
 
     Attributes:
-        person: The name.
         house: What the server has.
     """
 

@@ -1,4 +1,4 @@
-"""What was asked for: in a queue, with progress, to be stopped."""
+"""Jobs: in a queue, with progress, to be stopped."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _SAVED = {"content-security-policy": "sandbox; default-src 'none'", "x-content-t
 _AS_IT_IS = {**_SAVED, "content-encoding": "identity"}
 """An archive is packed already."""
 _UNSAFE = re.compile(r"[^ !#-.0-\[\]-~]")
-"""What a name in a header cannot have: control characters, quotes, slashes, what is no ASCII."""
+"""Characters that a name in a header cannot have: control characters, quotes, slashes, everything beyond ASCII."""
 
 
 @router.get("/outputs")

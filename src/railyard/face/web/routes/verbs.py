@@ -30,7 +30,7 @@ def list_verbs() -> list[VerbSpec]:
 
 @router.get("/inputs")
 def list_inputs(asked: Asked) -> list[InputRow]:
-    """What lies below the folder and can be given to a verb, the latest first."""
+    """Files and folders that can be given to a verb, the latest first."""
     return asked.shelf.inputs()
 
 

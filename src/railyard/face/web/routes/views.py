@@ -1,4 +1,4 @@
-"""What is too large for a result: the hall of a run's cluster, and its timeline at any zoom."""
+"""Data too large for a result: the hall of a run's cluster, and its timeline at any zoom."""
 
 from __future__ import annotations
 

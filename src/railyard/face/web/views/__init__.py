@@ -1,4 +1,4 @@
-"""What the page shows of runs and clusters: a function with `@view` a file.
+"""Views of runs and clusters on the page: a function with `@view` a file.
 
 A view with a title stands on the page of every run for which `fits` holds. It gives tables (`Sheet`), or columns
 (`packed`) that `frontend/src/ui/pages/NAME.tsx` draws.

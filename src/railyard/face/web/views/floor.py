@@ -190,7 +190,7 @@ def _variant(draft: Draft, number: int, person: Path) -> Draft:
 
 
 def _spoken(plan: CablingPlan) -> list[str]:
-    """What scenarios call each device: `leaf 3`, `plane 1 spine 2`; empty for those without cables."""
+    """Names of devices in scenarios: `leaf 3`, `plane 1 spine 2`; empty for those without cables."""
     names = [""] * len(plan.devices)
     links = plan.cluster.links
     for ends, nodes in ((plan.cables.a, links.source), (plan.cables.b, links.target)):

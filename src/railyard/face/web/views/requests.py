@@ -32,7 +32,7 @@ POINTS = 201
 
 @view("requests")
 def head(question: dict[str, Any]) -> bytes:
-    """How many requests waited, were read and were answered over time, and the distributions of their latencies.
+    """Requests that waited, were read and were answered over time, and the distributions of their latencies.
 
     Args:
         question: `path` of the record.
@@ -83,7 +83,7 @@ _ORDERS: dict[str, Callable[[Columns], NDArray[np.int64]]] = {
 
 
 def _among(begin: NDArray[np.float64], end: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How many intervals hold each moment; their ends do not."""
+    """Number of intervals that contain each moment, ends excluded."""
     begun, ended = np.sort(begin), np.sort(end)
     found: NDArray[np.int64] = np.searchsorted(begun, at, "right") - np.searchsorted(ended, at, "right")
     return found

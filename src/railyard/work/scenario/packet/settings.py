@@ -24,7 +24,7 @@ _LIST_WORDS = {"all": tuple(range(8)), "none": ()}
 
 
 def reader_of(constant: MechanismField) -> Callable[[str], Any]:
-    """What reads a user's text for a constant; refuses what is out of its range.
+    """Reader of a user's text for a constant; refuses values out of its range.
 
     Raises:
         InputError: (by the reader) The text is no value of the constant.
@@ -131,7 +131,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 USER_FORM = "user:FILE.py:NAME"
-"""How functions of a user's own are named."""
+"""Form of names of a user's own functions."""
 
 
 @with_constants
@@ -283,7 +283,7 @@ def _sound(settings: PacketSettings) -> PacketSettings:
 
 
 def differences(settings: PacketSettings, base: PacketSettings) -> dict[str, object]:
-    """What differs from other settings, by name."""
+    """Differences from other settings, by name."""
     names = [entry.name for entry in fields(PacketSettings)]
     return {name: getattr(settings, name) for name in names if getattr(settings, name) != getattr(base, name)}
 

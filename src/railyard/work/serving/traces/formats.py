@@ -214,7 +214,6 @@ class TraceRows:
         time: Time in ticks of the format, whole or not.
         output_tokens: As the file has them; 0 has not been refused yet.
         block_counts: Hashes of each row; none where the format has no prefixes.
-        block_hash: All hashes.
         session: Of each row, or none.
         kind: Name of the class of each row, or none.
         block_tokens: Tokens of a hashed block; 0 where no prefixes are known.

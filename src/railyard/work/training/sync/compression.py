@@ -20,7 +20,6 @@ class Compression(Ranged, ABC):
     """A gradient compression; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         stages: ZeRO stages under which it works.
         published: What its papers report about convergence.
     """

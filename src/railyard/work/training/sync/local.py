@@ -14,7 +14,6 @@ class LocalUpdates(Ranged):
     """How replicas with local steps synchronize; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         published: What its papers report about convergence.
         partners: The partners of a site: `all` (a ring, all sites wait), `server` (one place, no waiting), `pairs` (one
             other site at a time, no waiting), `present` (the available ones).

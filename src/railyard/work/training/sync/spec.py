@@ -21,7 +21,6 @@ class LateUpdates(Ranged):
     """How late updates may be; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         published: What its papers report about convergence.
     """
 
@@ -94,7 +93,6 @@ class Dispatch(Ranged, ABC):
     """How tokens travel to their experts and back; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         published: What its papers report about convergence.
     """
 
@@ -162,7 +160,6 @@ class Scheduling(Ranged, ABC):
     """In which order and pieces gradients are sent; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         published: What its papers report about convergence.
     """
 

@@ -40,7 +40,6 @@ class Sparse(Ranged, ABC):
     """Which gradients are sent as rows; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
-        kind: Its name.
         published: What its papers report about convergence.
     """
 
@@ -100,7 +99,6 @@ class Bundle:
     """Gradients that are reduced together.
 
     Attributes:
-        parameters: How many.
         matrices: Of which they are made, for the whole of `of_parameters`; the rest are vectors.
         of_parameters: Parameters that `matrices` describe; the bundle is `parameters / of_parameters` of that.
         gradient_bytes: Of one gradient before anything is done to it.
