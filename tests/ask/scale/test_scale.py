@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from pathlib import Path
 
 import pytest
 from tests.ask.scale.traces import CLUSTER, call, kernel, message, wait, write
@@ -374,6 +375,31 @@ def test_a_model_is_recognized_by_recorded_shapes(tmp_path, mine):
     assert scale(path, mine).traced.model is None
     with pytest.raises(InputError, match="no dense model of the catalogue"):
         scale(path, mine, parallelism={"tp": 2})
+
+
+TRACES = Path(__file__).parents[3] / "examples" / "traces"
+BUCKETS = {8196000, 9724160, 26255360, 26550272, 31502336}
+"""Gradients of torchvision's ResNet-50 in DDP's buckets, bytes: 25,557,032 parameters of 4."""
+
+
+@pytest.mark.parametrize(("name", "world"), [("resnet-ddp.json.gz", None), ("mlcommons-pytorch.tar.gz", 2)])
+def test_public_traces_of_resnet(mine, name, world):
+    pytest.importorskip("google.protobuf")
+    found = scale(TRACES / name, mine, world=world)
+    reduced = {row.size_bytes for row in found.collectives if row.kind == "all-reduce"}
+    assert reduced == BUCKETS
+    assert sum(reduced) == 4 * 25_557_032
+    assert {row.ranks for row in found.collectives} == {16}
+    assert found.traced.replayed_s == pytest.approx(found.traced.step_s, rel=0.002)
+    assert found.traced.model is None
+
+
+def test_a_damaged_trace_is_refused_with_its_name(tmp_path, mine):
+    (tmp_path / "rank-0.json").write_text('{"schemaVersion": 1, "traceEvents": [{"ph"')
+    with pytest.raises(InputError, match=r"rank-0\.json"):
+        scale(tmp_path / "rank-0.json", mine)
+    with pytest.raises(InputError, match=r"no such file(?s:.)*absent"):
+        scale(tmp_path / "absent.json", mine)
 
 
 def test_the_command_prints_json_and_words(tmp_path, mine, capsys):
