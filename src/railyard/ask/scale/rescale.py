@@ -313,7 +313,7 @@ class _Build:
                         found=f"call {placed[1]} of group `{call.group}` is {call.kind} on rank {rank}",
                     )
                 kind[tasks] = code
-        return size, np.maximum(kind, 0)
+        return np.maximum(size, 1), np.maximum(kind, 0)  # a barrier is an all-reduce of nothing
 
     def _matched(self, table: Ints, step: TracedStep, calls: list[tuple[GroupKind, int] | None], those: Ints) -> Ints:
         """The table with calls that other members lack replaced by the task before: they take no time."""

@@ -37,6 +37,8 @@ _MOST_UNSCALED = 0.5
 
 _LEAST, _SLOWER, _SHOWN = 3, 1.02, 12
 """Kernels of each kind, and the factor, from which a kernel counts as slowed; and rows of these."""
+_SHORTEST_NS = 5_000
+"""Older profilers note whole microseconds: shorter kernels are not judged."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,11 @@ def slowed_kernels(traced: Traced) -> tuple[tuple[SlowedKernelRow, ...], float]:
         for one in np.unique(code):
             mine = code == one
             during, alone = mine & (2 * inside > took), mine & (inside == 0)
-            if min(during.sum(), alone.sum()) < _LEAST or not (usual := float(np.median(took[alone]))):
+            if min(during.sum(), alone.sum()) < _LEAST:
                 continue
-            factor = float(np.median(took[during])) / usual
-            if factor > _SLOWER:
+            usual = float(np.median(took[alone]))
+            factor = float(np.median(took[during])) / max(usual, 1.0)
+            if usual >= _SHORTEST_NS and factor > _SLOWER:
                 name = kernels.words[int(one >> 32)]
                 lost_s = (factor - 1) * usual * int(during.sum()) * 1e-9 / max(len(piece.steps), 1)
                 rows.append(SlowedKernelRow(rank=piece.rank or 0, kernel=name, factor=factor, lost_s=lost_s))
