@@ -55,6 +55,20 @@ def test_help_and_version(railyard):
             },
         ),
         (["lab", "exec"], {"--dilation", "--routing", "--json", "--help"}),
+        (
+            ["scale"],
+            {
+                "--cluster",
+                "--accelerators",
+                "--gradients",
+                "--world",
+                "--parallelism",
+                "--engine",
+                "--json",
+                "--quiet",
+                "--help",
+            },
+        ),
         (["observe"], {"--out", "--cluster", "--json", "--help"}),
         (
             ["tune"],

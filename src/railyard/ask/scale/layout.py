@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from railyard.ask.scale.steps import TracedStep
 
 TENSOR, CONTEXT, PIPELINE, EXPERT, DATA, SHARDED = "tp", "cp", "pp", "ep", "dp", "fsdp"
-NAMES = {
-    TENSOR: "tensor parallel",
-    CONTEXT: "context parallel",
-    PIPELINE: "pipeline parallel",
-    EXPERT: "expert parallel",
-    DATA: "data parallel",
-    SHARDED: "sharded data parallel",
-}
 GRADIENTS = "gradients"
 """Process group that `--gradients` adds."""
 GROWS = (DATA, SHARDED)
