@@ -98,7 +98,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class LayerKind:
     """All layers of a model that are alike, with their shape: what both performance models count by.
 
     Attributes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from railyard.catalog.block import Block, Kind, Recurrent
+from railyard.catalog.block import Block, LayerKind, Recurrent
 from railyard.catalog.types import Entry
 from railyard.kit.schema import field as f
 
@@ -157,12 +157,12 @@ class Model(Entry):
         return self.mla.v_dim if self.mla else self.head_dim
 
     @cached_property
-    def layer_kinds(self) -> tuple[Kind, ...]:
+    def layer_kinds(self) -> tuple[LayerKind, ...]:
         """The kind of each layer, each counted once: `kinds` with the order kept."""
         return tuple(_written(self)) if self.blocks else tuple(_ruled(self))
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[LayerKind, ...]:
         """Layers that are alike, and how many they are."""
         return tuple(replace(kind, layers=count) for kind, count in Counter(self.layer_kinds).items())
 
@@ -300,15 +300,15 @@ class Model(Entry):
         return self.embedding_parameters() + layers + self.norm_parameters() + self.head_parameters() + aside
 
 
-def _ruled(model: Model) -> Iterator[Kind]:
+def _ruled(model: Model) -> Iterator[LayerKind]:
     """Layers of a model without blocks."""
     cached = model.mla.kv_lora + model.mla.rope_dim if model.mla else 2 * model.kv_heads * model.head_dim
     score = model.mla.nope_dim + model.mla.rope_dim if model.mla else model.head_dim
-    known: dict[tuple[int | None, bool], Kind] = {}
+    known: dict[tuple[int | None, bool], LayerKind] = {}
     for layer in range(model.layers):
         key = (model.window(layer), model.has_experts(layer))
         if key not in known:
-            known[key] = Kind(
+            known[key] = LayerKind(
                 layers=1,
                 mixer="attention",
                 feed="experts" if key[1] else "dense",
@@ -328,14 +328,14 @@ def _ruled(model: Model) -> Iterator[Kind]:
         yield known[key]
 
 
-def _written(model: Model) -> Iterator[Kind]:
+def _written(model: Model) -> Iterator[LayerKind]:
     """Layers of a model by its blocks."""
     for block in model.blocks:
         kind = _attending(model, block) if block.mixer == "attention" else _without_cache(model, block)
         yield from [kind] * block.layers
 
 
-def _attending(model: Model, block: Block) -> Kind:
+def _attending(model: Model, block: Block) -> LayerKind:
     heads, kv_heads = block.heads or model.heads, block.kv_heads or model.kv_heads
     dim, latent = block.head_dim or model.head_dim, model.mla
     index = block.index if model.sparse_keys else "none"
@@ -344,7 +344,7 @@ def _attending(model: Model, block: Block) -> Kind:
     )
     by_heads += model.index_parameters() if index == "own" else 0
     cached = block.cache_elements or (latent.kv_lora + latent.rope_dim if latent else 2 * kv_heads * dim)
-    return Kind(
+    return LayerKind(
         layers=1,
         mixer="attention",
         feed=block.feed,
@@ -363,9 +363,9 @@ def _attending(model: Model, block: Block) -> Kind:
     )
 
 
-def _without_cache(model: Model, block: Block) -> Kind:
+def _without_cache(model: Model, block: Block) -> LayerKind:
     inside = model.recurrent.parameters if block.mixer == "recurrent" and model.recurrent else block.mixer_parameters
-    return Kind(
+    return LayerKind(
         layers=1,
         mixer=block.mixer,
         feed=block.feed,

@@ -156,7 +156,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Choice:
+class VerbOption:
     """A choice on the form, see `OptionSpec`."""
 
     name: str
@@ -217,10 +217,10 @@ class Verb:
         )  # fmt: skip
 
     @cached_property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[VerbOption, ...]:
         """Choices that the form offers."""
         return tuple(
-            Choice(name.rstrip("_"), form.title, form.about or info.help, one.default, form.allowed)
+            VerbOption(name.rstrip("_"), form.title, form.about or info.help, one.default, form.allowed)
             for name, one, _kind, info, form in self._fields()
             if form.allowed is not None
         )

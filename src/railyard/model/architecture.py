@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from railyard.catalog import Model
-    from railyard.catalog.block import Kind
+    from railyard.catalog.block import LayerKind
     from railyard.model.machine import F
 
 
@@ -114,17 +114,17 @@ def matrix_weights(model: Model) -> float:
     return layers + joint + (1 + model.mtp_layers) * model.vocab * model.hidden
 
 
-def _prediction(model: Model) -> Kind:
+def _prediction(model: Model) -> LayerKind:
     """A prediction layer: attention, and experts where the model has any."""
     attending = next((kind for kind in reversed(model.layer_kinds) if kind.plain), model.layer_kinds[-1])
     return replace(attending, feed="experts" if model.experts else "dense", ffn=model.ffn, window=None)
 
 
-def _layer_weights(model: Model, kind: Kind) -> float:
+def _layer_weights(model: Model, kind: LayerKind) -> float:
     return _mixer_weights(model, kind) + _feed_weights(model, kind)
 
 
-def _feed_weights(model: Model, kind: Kind) -> float:
+def _feed_weights(model: Model, kind: LayerKind) -> float:
     gated = 3 if model.gated_mlp else 2
     if kind.feed != "experts":
         return gated * model.hidden * kind.ffn
@@ -133,7 +133,7 @@ def _feed_weights(model: Model, kind: Kind) -> float:
     return gated * (routed + model.hidden * shared) + model.hidden * (2 * model.expert_dim + model.experts)
 
 
-def _mixer_weights(model: Model, kind: Kind) -> float:
+def _mixer_weights(model: Model, kind: LayerKind) -> float:
     if kind.mixer == "recurrent" and model.recurrent:
         return model.recurrent.weights
     if not kind.plain:
@@ -285,7 +285,9 @@ def _derived(model: Model) -> dict[str, float]:
     return row | _attention(model) | _layers(model) | _routing(model) | _parameters(model)
 
 
-def mean(kinds: Iterable[Kind], value: Callable[[Kind], float], weight: Callable[[Kind], float] | None = None) -> float:
+def mean(
+    kinds: Iterable[LayerKind], value: Callable[[LayerKind], float], weight: Callable[[LayerKind], float] | None = None
+) -> float:
     """Mean over layers of a value of their kinds: that value itself where all have the same; 0 over none.
 
     Args:
@@ -313,17 +315,17 @@ def _attention(model: Model) -> dict[str, float]:
     return row | {"kv_elements": mean(model.kinds, attrgetter("kv_elements"))}
 
 
-def _windows(attending: Sequence[Kind]) -> dict[str, float]:
+def _windows(attending: Sequence[LayerKind]) -> dict[str, float]:
     near = [kind for kind in attending if kind.window is not None]
     far = [kind for kind in attending if kind.window is None]
 
-    def windowed(kind: Kind) -> float:
+    def windowed(kind: LayerKind) -> float:
         return float(kind.window is not None)
 
-    def work(kind: Kind) -> float:
+    def work(kind: LayerKind) -> float:
         return float(kind.heads * (kind.score_dim + kind.value_dim))
 
-    def picked(kind: Kind) -> float:
+    def picked(kind: LayerKind) -> float:
         return float(kind.index != "none")
 
     return {

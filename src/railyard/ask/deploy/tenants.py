@@ -71,7 +71,7 @@ NOBODYS = Holder("nobody")
 
 
 @dataclass(frozen=True, eq=False)
-class SharedNetwork:
+class NetworkOwners:
     """A network's tenants.
 
     Attributes:
@@ -122,14 +122,14 @@ class SharedNetwork:
         return (system in ("sonic", "frr") and bool(self.vrfs(device))) or (system == "frr" and any(shares))
 
 
-def shared_of(plan: CablingPlan, network: int) -> SharedNetwork:
+def shared_of(plan: CablingPlan, network: int) -> NetworkOwners:
     """Owners of the cables of a network."""
     cables, devices = plan.cables, plan.devices
     key = list(plan.cluster.plans)[network]
     tenancy = plan.cluster.plans[key].tenancy
     owner = np.full(len(cables), NOBODY, np.int32)
     if tenancy is None:
-        return SharedNetwork(plan, None, owner, np.zeros((len(devices), 0), np.bool_))
+        return NetworkOwners(plan, None, owner, np.zeros((len(devices), 0), np.bool_))
     servers = len(tenancy.owner)
     mine = np.flatnonzero((cables.network == network) & (cables.a < servers) & (devices.level[cables.a] == 0))
     owner[mine] = tenancy.owner[cables.a[mine], cables.port[mine, 0] - 1]
@@ -139,7 +139,7 @@ def shared_of(plan: CablingPlan, network: int) -> SharedNetwork:
     for level in range(1, int(devices.level.max(initial=1)) + 1):
         up = np.flatnonzero((cables.network == network) & (devices.level[cables.a] == level))
         np.logical_or.at(carried, cables.b[up], carried[cables.a[up]])
-    return SharedNetwork(plan, tenancy, owner, carried, _prefixes(plan, owner, len(tenancy.tenants)))
+    return NetworkOwners(plan, tenancy, owner, carried, _prefixes(plan, owner, len(tenancy.tenants)))
 
 
 def _prefixes(plan: CablingPlan, owner: NDArray[np.int32], tenants: int) -> tuple[tuple[str, ...], ...]:
@@ -207,7 +207,7 @@ def demands(plan: CablingPlan, key: str = "back_end") -> list[Demand]:
     return list(found.values())
 
 
-def _rows(plan: CablingPlan, number: int, shared: SharedNetwork) -> Iterator[tuple[int, dict[str, int]]]:
+def _rows(plan: CablingPlan, number: int, shared: NetworkOwners) -> Iterator[tuple[int, dict[str, int]]]:
     cables, devices = plan.cables, plan.devices
     mine = cables.network == number
     switches = np.flatnonzero((devices.level > 0) & (devices.network == plan.networks[number]))
@@ -225,7 +225,7 @@ def _rows(plan: CablingPlan, number: int, shared: SharedNetwork) -> Iterator[tup
 
 
 def _of_switch(
-    shared: SharedNetwork,
+    shared: NetworkOwners,
     device: int,
     totals: tuple[int, list[int], list[int]],
     ports: Counter[int],

@@ -237,7 +237,7 @@ def _is_operations(file: Path) -> bool:
 def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     from railyard.ask.observe.answer import cluster_for, seed_of, usd_per_hour
     from railyard.ask.observe.diagnosis.simulated import diagnose as of_tasks
-    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
+    from railyard.ask.observe.diagnosis.verdict import HourlyPrice
     from railyard.graph.parquet import read_record
 
     record = _blind(read_record(file))
@@ -246,7 +246,7 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
             "the record has no task graph, which a diagnosis replays", file=file, found=f"rows: {record.rows}"
         )
     cluster = None if cluster_file is None else cluster_for(record, cluster_file)
-    price = ClusterPrice() if cluster is None else ClusterPrice(usd_per_hour(record, cluster))
+    price = HourlyPrice() if cluster is None else HourlyPrice(usd_per_hour(record, cluster))
     said = record.meta.get("seed")
     seeds = [] if cluster_file is None else [seed_of(cluster_file), *([said] if isinstance(said, int) else [])]
     return of_tasks(record, cluster, price, seeds)
@@ -325,7 +325,7 @@ def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
 def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     from railyard.ask.observe.answer import cluster_of, traced_usd_per_hour
     from railyard.ask.observe.diagnosis.traced import diagnose as of_kernels
-    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
+    from railyard.ask.observe.diagnosis.verdict import HourlyPrice
     from railyard.ask.observe.measured import record_of
     from railyard.ask.observe.summary import summary
 
@@ -334,7 +334,7 @@ def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     if cluster_file is None:
         return of_kernels(record, figures, missing=found.missing_ranks)
     cluster = cluster_of(cluster_file)
-    price = ClusterPrice(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
+    price = HourlyPrice(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
     return of_kernels(record, figures, cluster.ranks_per_server, price, found.missing_ranks)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from railyard.face.api.figures import (
     CHOICES,
     ROUNDING,
-    Choice,
     Document,
+    Headline,
     by_kind,
     moved,
     one_sided,
@@ -52,7 +52,11 @@ class Size:
 
 
 def conclusion(
-    figures: Sequence[Moved], sides: Sequence[OneSided], parts: Sequence[Part], choices: Sequence[Choice], size: Size
+    figures: Sequence[Moved],
+    sides: Sequence[OneSided],
+    parts: Sequence[Part],
+    choices: Sequence[Headline],
+    size: Size,
 ) -> str:
     """The answer in one line: the variant whose first figure moved most, and figures that only one result has.
 
@@ -117,7 +121,7 @@ _CONSTANTS = "constants"
 
 
 @dataclass(frozen=True)
-class Cause:
+class ChangedInput:
     """Something that two documents have differently and that figures follow from.
 
     Attributes:
@@ -134,7 +138,7 @@ class Cause:
     variant: str = ""
 
 
-def causes(old: Document, new: Document) -> Iterator[Cause]:
+def causes(old: Document, new: Document) -> Iterator[ChangedInput]:
     """Differences between two documents as a whole."""
     for kind, paths in (
         ("version", ("provenance.version", "version")),
@@ -143,23 +147,23 @@ def causes(old: Document, new: Document) -> Iterator[Cause]:
     ):
         before, after = old.text(*paths), new.text(*paths)
         if before != after:
-            yield Cause(kind, kind, before or None, after or None)
+            yield ChangedInput(kind, kind, before or None, after or None)
     yield from _scenario(old.leaves, new.leaves)
     yield from _catalogue(old.leaves, new.leaves)
     for kind, path in (("default", "provenance.defaults"), ("model", "provenance.left_out")):
         yield from _listed(kind, path, old.leaves, new.leaves)
 
 
-def _scenario(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cause]:
+def _scenario(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
     """Keys of the scenario with different values; sections that only one of them has by their own name."""
     mine, theirs = (_below("scenario.", leaves) for leaves in (old, new))
     for path in mine:
         if path in theirs and not same(mine[path], theirs[path]):
-            yield Cause("scenario", path, str(mine[path]), str(theirs[path]))
+            yield ChangedInput("scenario", path, str(mine[path]), str(theirs[path]))
     for path in missing(mine, theirs):
-        yield Cause("scenario", path, _value(mine, path), None)
+        yield ChangedInput("scenario", path, _value(mine, path), None)
     for path in missing(theirs, mine):
-        yield Cause("scenario", path, None, _value(theirs, path))
+        yield ChangedInput("scenario", path, None, _value(theirs, path))
 
 
 def _below(head: str, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
@@ -178,7 +182,7 @@ def _value(leaves: Mapping[str, Leaf], path: str) -> str:
     return ", ".join(f"{key}: {value}" for key, value in inside.items() if value not in (None, "empty list"))
 
 
-def _catalogue(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cause]:
+def _catalogue(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
     """Values of the catalogue with their sources; parts that only one has as one line each."""
     mine, theirs = _sources(old), _sources(new)
     for name, row in mine.items():
@@ -188,10 +192,10 @@ def _catalogue(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cau
         counts = [sum(name[0] == item for name in each) for each in (mine, theirs)]
         if not all(counts):
             before, after = (f"{count} values" if count else None for count in counts)
-            yield Cause("catalogue", item, before, after)
+            yield ChangedInput("catalogue", item, before, after)
         else:
             yield from (
-                Cause(
+                ChangedInput(
                     "catalogue",
                     f"{item}: {field}",
                     _sourced(mine.get((item, field))),
@@ -214,15 +218,15 @@ def _sources(leaves: Mapping[str, Leaf]) -> dict[tuple[str, str], dict[str, str]
     return found
 
 
-def _revalued(name: tuple[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Cause]:
+def _revalued(name: tuple[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ChangedInput]:
     item, field = name
     if field != _CONSTANTS:
-        yield Cause("catalogue", f"{item}: {field}", _sourced(before), _sourced(after))
+        yield ChangedInput("catalogue", f"{item}: {field}", _sourced(before), _sourced(after))
         return
     mine, theirs = (dict(pair.split("=", 1) for pair in each["value"].split(", ")) for each in (before, after))
     for constant in dict.fromkeys((*mine, *theirs)):
         if mine.get(constant) != theirs.get(constant):
-            yield Cause("software", f"{item}: {constant}", mine.get(constant), theirs.get(constant))
+            yield ChangedInput("software", f"{item}: {constant}", mine.get(constant), theirs.get(constant))
 
 
 def _sourced(row: Mapping[str, str] | None) -> str | None:
@@ -232,7 +236,7 @@ def _sourced(row: Mapping[str, str] | None) -> str | None:
     return f"{row['value']} ({origin})" if origin else row["value"]
 
 
-def _listed(kind: str, path: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cause]:
+def _listed(kind: str, path: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
     """Sentences of a list that only one of the documents has; those about the same thing as one change."""
     mine, theirs = ({str(value) for key, value in each.items() if key.startswith(f"{path}[")} for each in (old, new))
     gone, come = sorted(mine - theirs), sorted(theirs - mine)
@@ -242,26 +246,28 @@ def _listed(kind: str, path: str, old: Mapping[str, Leaf], new: Mapping[str, Lea
         if twin is not None:
             come.remove(twin)
         what = head if twin is not None else kind
-        yield Cause(kind, what, text if twin is None else text.partition(":")[2].strip(), _rest(twin))
+        yield ChangedInput(kind, what, text if twin is None else text.partition(":")[2].strip(), _rest(twin))
     for text in come:
-        yield Cause(kind, kind, None, text)
+        yield ChangedInput(kind, kind, None, text)
 
 
 def _rest(text: str | None) -> str | None:
     return None if text is None else text.partition(":")[2].strip()
 
 
-def causes_within(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cause]:
+def causes_within(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
     """Differences in how one variant was carried out: its layout, its collectives' algorithms."""
     before, after = (each.get("layout.words", each.get("layout")) for each in (old, new))
     if isinstance(before, str) and isinstance(after, str) and before != after:
-        yield Cause("layout", "layout", before, after, variant)
+        yield ChangedInput("layout", "layout", before, after, variant)
     for path in old:
         if path.startswith("collectives[") and path.endswith("].algorithm") and path in new:
             row = path.removesuffix("algorithm")
             mine, theirs = (f"{each[path]} ({each.get(f'{row}protocol')})" for each in (old, new))
             if mine != theirs:
-                yield Cause("algorithm", row.removeprefix("collectives[").removesuffix("]."), mine, theirs, variant)
+                yield ChangedInput(
+                    "algorithm", row.removeprefix("collectives[").removesuffix("]."), mine, theirs, variant
+                )
 
 
 _TOLD = ("scenario", "provenance", "format", "version")
@@ -382,18 +388,18 @@ def _as_new(pair: _Pair, renamed: list[_Renamed]) -> Leaves:
     return {names.get(path, path): value for path, value in pair.old.items()}
 
 
-def _choices(pair: _Pair) -> Iterator[Choice]:
+def _choices(pair: _Pair) -> Iterator[Headline]:
     for path, what in CHOICES.items():
         if path in pair.old and path in pair.new and not same(pair.old[path], pair.new[path]):
             old, new = ("none" if each[path] is None else str(each[path]) for each in (pair.old, pair.new))
-            yield Choice(pair.name, what, old, new)
+            yield Headline(pair.name, what, old, new)
 
 
-def _why(old: Document, new: Document, pairs: list[_Pair], *, anything: bool) -> list[Cause]:
+def _why(old: Document, new: Document, pairs: list[_Pair], *, anything: bool) -> list[ChangedInput]:
     found = list(causes(old, new))
     found += [cause for pair in pairs for cause in causes_within(pair.name, pair.old, pair.new)]
     if anything and not any(cause.kind in _INPUTS for cause in found):
-        found.append(Cause("program", "Railyard", old.version or None, new.version or None))
+        found.append(ChangedInput("program", "Railyard", old.version or None, new.version or None))
     return found
 
 

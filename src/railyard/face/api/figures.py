@@ -49,7 +49,7 @@ _ENDINGS = (("_s", "s"), ("_us", "us"), ("_usd", "USD"), ("_w", "W"), ("_bytes",
 
 
 @dataclass(frozen=True)
-class Choice:
+class Headline:
     """A word that heads two documents, and differs."""
 
     variant: str

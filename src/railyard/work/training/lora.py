@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from railyard.catalog import Model
-    from railyard.catalog.block import Kind
+    from railyard.catalog.block import LayerKind
     from railyard.model.machine import F
     from railyard.work.training.columns import Columns
     from railyard.work.training.operators import Operator
@@ -73,7 +73,7 @@ def adapters_of_layer(model: Model, layout: Layout, lora: Lora, *, experts: bool
         fused: Whether fused products share one adapter.
     """
 
-    def trained(kind: Kind) -> float:
+    def trained(kind: LayerKind) -> float:
         matrices = [*_mixer(model, kind, fused), *(_feed(model, kind, fused) if lora.targets == "all" else ())]
         return sum(lora.rank * _held(matrix, layout.tp) for matrix in matrices)
 
@@ -87,7 +87,7 @@ def _held(matrix: _Matrix, tp: int) -> float:
     return matrix.inputs / tp + matrix.outputs
 
 
-def _mixer(model: Model, kind: Kind, fused: bool) -> Iterable[_Matrix]:
+def _mixer(model: Model, kind: LayerKind, fused: bool) -> Iterable[_Matrix]:
     hidden, latent = float(model.hidden), model.mla
     if not kind.plain:
         features = kind.mixer_parameters / hidden
@@ -107,7 +107,7 @@ def _mixer(model: Model, kind: Kind, fused: bool) -> Iterable[_Matrix]:
     return *query, _Matrix(hidden, low, by_columns=True), _Matrix(float(latent.kv_lora), up, by_columns=True), out
 
 
-def _feed(model: Model, kind: Kind, fused: bool) -> Iterable[_Matrix]:
+def _feed(model: Model, kind: LayerKind, fused: bool) -> Iterable[_Matrix]:
     shared = model.shared_experts * (model.shared_ffn or model.moe_ffn)
     width = float(shared if kind.feed == "experts" else kind.ffn)
     if not width:

@@ -15,7 +15,7 @@ from railyard.work.training.spec import Precision
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
-    from railyard.catalog.block import Kind
+    from railyard.catalog.block import LayerKind
     from railyard.work.training.spec import Layout
 
 
@@ -55,7 +55,7 @@ def _latent_down(model: Model) -> float:
     )
 
 
-def _mixer(model: Model, kind: Kind, layout: Layout) -> float:
+def _mixer(model: Model, kind: LayerKind, layout: Layout) -> float:
     replicated = _latent_down(model) if kind.plain else 0.0
     return replicated + (kind.mixer_parameters - replicated) / layout.tp + kind.norms * model.norm_parameters()
 
@@ -63,7 +63,7 @@ def _mixer(model: Model, kind: Kind, layout: Layout) -> float:
 def layer_dense(model: Model, layout: Layout) -> float:
     """The mean layer without experts."""
 
-    def parameters(kind: Kind) -> float:
+    def parameters(kind: LayerKind) -> float:
         return _mixer(model, kind, layout) + model.feed_parameters(kind.feed, kind.ffn) / layout.tp
 
     return mean([kind for kind in model.kinds if kind.feed != "experts"] or _plain(model), parameters)
@@ -76,7 +76,7 @@ def layer_moe_dense(model: Model, layout: Layout) -> float:
     return mean(with_experts, lambda kind: _mixer(model, kind, layout) + beside)
 
 
-def _plain(model: Model) -> list[Kind]:
+def _plain(model: Model) -> list[LayerKind]:
     """A layer with the model's heads and width, as a prediction layer is if no other is like it."""
     return [replace(kind, ffn=model.ffn, feed="dense") for kind in model.kinds[:1]]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from railyard.ask.observe.diagnosis.compute import Paces, Slow
     from railyard.ask.observe.diagnosis.network import Guess, Weighed
     from railyard.ask.observe.diagnosis.peers import Routed
-    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
+    from railyard.ask.observe.diagnosis.verdict import HourlyPrice
     from railyard.cluster import Cluster
 
 
@@ -112,7 +112,7 @@ TEMPERATURE = 2.0
 
 
 def diagnose(
-    record: Record, cluster: Cluster | None, price: ClusterPrice = UNPRICED, seeds: Iterable[int] = ()
+    record: Record, cluster: Cluster | None, price: HourlyPrice = UNPRICED, seeds: Iterable[int] = ()
 ) -> Diagnosis:
     """Finds the guilty part.
 
@@ -179,7 +179,7 @@ def _computing(one: Slow, found: Paces, usd: float | None) -> Suspect:
     return Suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
 
 
-def _networking(found: Weighed, paths: Routed, record: Record, price: ClusterPrice, answer: Diagnosis) -> None:
+def _networking(found: Weighed, paths: Routed, record: Record, price: HourlyPrice, answer: Diagnosis) -> None:
     if not paths.known:
         answer.notes.append(
             f"{paths.astray:.0%} of the bytes that switches counted lie on other cables than the file's paths:"
@@ -209,7 +209,7 @@ def _enough(best: Guess) -> float:
     return EXPLAINED[best.pointed_at >= POINTED]
 
 
-def _suspect(best: Guess, confidence: float, slower: float, price: ClusterPrice) -> Suspect:
+def _suspect(best: Guess, confidence: float, slower: float, price: HourlyPrice) -> Suspect:
     words = (
         f"communications are late as if it carried {best.factor:.0%} of its rate, which explains {best.explained:.0%}"
         f" of that; the step is {slower:.4f} times as long"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.ask.observe.diagnosis.episodes import TracedGroup
-    from railyard.ask.observe.diagnosis.verdict import ClusterPrice
+    from railyard.ask.observe.diagnosis.verdict import HourlyPrice
     from railyard.ask.observe.diagnosis.work import KernelTimes
     from railyard.graph import Record
 
@@ -70,7 +70,7 @@ def diagnose(
     record: Record,
     figures: dict[str, Any],
     per_host: int = 0,
-    price: ClusterPrice = UNPRICED,
+    price: HourlyPrice = UNPRICED,
     missing: Sequence[int] = (),
 ) -> Diagnosis:
     """Finds the guilty part.
@@ -249,7 +249,7 @@ class _Trace:
         """Two ranks say that one is slower, and not which of them is as it should be."""
         return confidence if len(self.ranks) > PEERS else confidence / 2
 
-    def suspect(self, one: _Slow, price: ClusterPrice) -> Suspect:
+    def suspect(self, one: _Slow, price: HourlyPrice) -> Suspect:
         usd, several = price.of(one.cost), len(one.ranks) > 1
         if not several:
             return self.named(f"rank {one.ranks[0]}", one.kind, one.episode, one.words, one.sure, usd)
@@ -264,7 +264,7 @@ class _Trace:
         pattern: Literal["constant", "intermittent"] = "constant" if len(slow) == len(self.steps) else "intermittent"
         return Suspect(part, kind, round(confidence, 3), f"{words}, {_when(slow, self.steps)}", usd, pattern, slow)
 
-    def uneven(self, slow: Sequence[_Slow], price: ClusterPrice) -> Iterator[Suspect]:
+    def uneven(self, slow: Sequence[_Slow], price: HourlyPrice) -> Iterator[Suspect]:
         """Work of one kind that is spread unevenly, on other ranks in every step, so that no rank is to blame."""
         usual, named = self.series.get(GEMM), {one.kind for one in slow}
         if len(self.steps) < STEPS:
@@ -285,7 +285,7 @@ class _Trace:
             every = Episode(lost >= LEAST, 0.0, spreads)
             yield self.named(ALL_RANKS, cause, every, words, sure(spreads, SPREADS), price.of(float(lost.mean())))
 
-    def network(self, groups: Sequence[TracedGroup], crowded: set[int], price: ClusterPrice, answer: Diagnosis) -> None:
+    def network(self, groups: Sequence[TracedGroup], crowded: set[int], price: HourlyPrice, answer: Diagnosis) -> None:
         """Names the rank whose way into the network is slow, or says which groups are slow."""
         for one in networks(groups, self.per_host, LEAST * self.step_ps, crowded):
             words = f"{one.words}, {_when(self._numbers(one.episode), self.steps)}"

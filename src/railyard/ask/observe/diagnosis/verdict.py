@@ -39,7 +39,7 @@ def sure(spreads: float, least: float) -> float:
 
 
 @dataclass(frozen=True)
-class ClusterPrice:
+class HourlyPrice:
     """Price of the cluster.
 
     Attributes:
@@ -53,7 +53,7 @@ class ClusterPrice:
         return None if self.usd_per_hour is None else self.usd_per_hour * max(share, 0.0)
 
 
-UNPRICED = ClusterPrice()
+UNPRICED = HourlyPrice()
 
 
 @dataclass
