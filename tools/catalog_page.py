@@ -31,6 +31,7 @@ TITLES = {
     "devices": "Devices at the edge",
     "access-links": "Access links",
     "models": "Models",
+    "drafters": "Drafters of speculative decoding",
     "prices": "Prices and the rest of the world",
 }
 HEAD = """# Catalogue

@@ -11,6 +11,7 @@ from railyard.catalog.types import (
     AccessLink,
     Cable,
     Device,
+    Drafter,
     Entry,
     MemoryPool,
     Server,
@@ -99,6 +100,11 @@ def _memory_pool(entry: Entry) -> Iterator[Finding]:
     )
     if (entry.attachment == "cxl") != (entry.servers > 0):
         yield "servers", "must be more than zero for CXL, and 0 where a network leads to the unit"
+
+
+def _drafter(entry: Entry) -> Iterator[Finding]:
+    if isinstance(entry, Drafter) and entry.length > entry.tokens + 1:
+        yield "length", "must not be more than one for each guess and one for the model's own token"
 
 
 # More than any model has: what is beyond is a slip of the pen, and would be looked at layer by layer.
@@ -192,6 +198,7 @@ _RULES = {
     Cable: _cable,
     Storage: _storage,
     MemoryPool: _memory_pool,
+    Drafter: _drafter,
     Device: _device,
     AccessLink: _access_link,
     Model: _model,

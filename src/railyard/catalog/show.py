@@ -12,6 +12,7 @@ from railyard.catalog.types import (
     Appliance,
     Cable,
     Device,
+    Drafter,
     Entry,
     MemoryPool,
     Nic,
@@ -203,6 +204,13 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "port": _column(MemoryPool, lambda it: quantities.format_byte_rate(it.port_bps)),
         "capacity": _column(MemoryPool, lambda it: _value_text(it, "capacity_bytes")),
         "price a TB": _column(MemoryPool, lambda it: _money(it.price_usd_per_tb)),
+    },
+    Drafter: {
+        "drafts": _column(Drafter, lambda it: str(it.tokens)),
+        "tokens of a pass": _column(Drafter, lambda it: f"{it.length:g}"),
+        "parameters": _column(
+            Drafter, lambda it: f"{it.parameters / 1e9:g}B" if it.parameters else "the model's layer"
+        ),
     },
     Device: {
         "vendor": _column(Device, lambda it: it.vendor),

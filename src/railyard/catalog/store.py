@@ -17,6 +17,7 @@ from railyard.catalog.types import (
     Appliance,
     Cable,
     Device,
+    Drafter,
     Entry,
     MemoryPool,
     Nic,
@@ -47,6 +48,7 @@ KINDS: dict[str, type[Entry]] = {
     "devices": Device,
     "access-links": AccessLink,
     "models": Model,
+    "drafters": Drafter,
     "prices": Price,
 }
 SINGULAR = {kind: kind.removesuffix("es") if kind == "switches" else kind.removesuffix("s") for kind in KINDS}
@@ -130,6 +132,10 @@ class Catalog:
         """The model of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Model, "models", name)
 
+    def drafter(self, name: str) -> Drafter:
+        """The drafter of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(Drafter, "drafters", name)
+
     def price(self, name: str) -> Price:
         """The price or other number of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Price, "prices", name)
@@ -139,7 +145,8 @@ class Catalog:
 
         Args:
             kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`,
-                `appliances`, `devices`, `access-links`, `models` or `prices`; the singular is understood too.
+                `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular is understood
+                too.
 
         Raises:
             InputError: No such kind.

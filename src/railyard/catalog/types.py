@@ -412,6 +412,24 @@ class MemoryPool(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Drafter(Entry):
+    """What guesses tokens ahead for one model or family; its name is its method and the model's."""
+
+    tokens: int = field(
+        metadata=f.count("tokens", "Guessed ahead in a chain where its length was measured", bounds=limits(1, 1024))
+    )
+    length: float = field(
+        metadata=f.spread(
+            "length", "Tokens of a pass of the model in the mean, its own included", bounds=limits(1.0, 1025.0)
+        )
+    )
+    parameters: int = field(
+        default=0,
+        metadata=f.count("parameters", "Weights of its own, in 16 bits; 0: it is a layer of the model's checkpoint"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Appliance(Part):
     """A box that a cluster needs and no job runs on: fabric manager, management server, power distribution, rack."""
 

@@ -259,6 +259,17 @@ def _unpriced(planned: PlannedDesigns, point: int) -> DesignChoice:
     return DesignChoice(point, name, (), layouts, outcomes, (), (), figures)
 
 
+def reason_behind(planned: PlannedDesigns, point: int) -> str:
+    """Why a point is worse than the best design, in one line; empty for the best."""
+    best = planned.choices[0]
+    if point == best.point:
+        return ""
+    other = next((one for one in planned.choices if one.point == point), None)
+    if other is None:
+        other = _choice(planned, DesignBench(planned.space), point) if best.priced else _unpriced(planned, point)
+    return why(best, other, planned.objectives, planned.shares)
+
+
 def _choice(planned: PlannedDesigns, bench: DesignBench, point: int) -> DesignChoice:
     """A design with everything that chances are worked out of."""
     kind, seen = plan_kinds.get(planned.space.base.kind), []

@@ -11,7 +11,8 @@ import numpy as np
 
 from railyard.ask.plan.objectives import BuildableDesign, measured_by, regrets, shown
 from railyard.ask.plan.outcome import Unverified
-from railyard.work.scenario import override
+from railyard.ask.plan.space import keys_in_words
+from railyard.work.scenario import override, variants
 from railyard.work.scenario.load import dump
 from railyard.work.study.folder import digest_of, digests_of, key_of
 from railyard.work.study.provenance import version
@@ -243,11 +244,13 @@ def looked(planned: PlannedDesigns, point: int) -> BuildableDesign:
     return BuildableDesign(planned.space.name(point), tuple(planned.rows(point) or ()), parts(planned, point), value)
 
 
+_POOLS = ("workload", "serving", "pools")
+
 _KEYS = (
     ("cluster", "server"),
     ("cluster", "back_end", "fabric"),
     ("cluster", "back_end", "topology"),
-    ("workload", "serving", "pools"),
+    _POOLS,
 )
 """Keys whose values are of a kind by themselves; all others are more or less of the same."""
 
@@ -267,10 +270,50 @@ def family_of(space: DesignSpace, point: int) -> tuple[str, ...]:
 
 
 def _kind(value: Any) -> str:
-    """A topology by its kind, pools by what they do, anything else as it is."""
-    if isinstance(value, dict):
-        return str(value.get("kind", " and ".join(sorted(value))))
-    return str(value)
+    """A topology by its kind, pools by their mechanisms, anything else as it is."""
+    if not isinstance(value, dict):
+        return str(value)
+    if "kind" in value:
+        return str(value["kind"])
+    parts = [" and ".join(sorted(value))]
+    if any(pool.get("ffn") for pool in value.values()):
+        parts.append("separate FFNs")
+    if guess := _guess(value):
+        parts.append(guess.get("method") or "speculative decoding")
+    return ", ".join(parts)
+
+
+def _guess(pools: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the pool that answers guesses tokens; empty where it does not."""
+    return next((pool["speculative"] for pool in pools.values() if pool.get("speculative")), {})
+
+
+def axes_of(space: DesignSpace, point: int) -> dict[str, str]:
+    """What was chosen of a point, in words by axis: keys of the space, of layouts of pools their mechanisms."""
+    found: dict[str, str] = {}
+    for key, value in space.settings(point).items():
+        if override.full_path(key) != _POOLS:
+            found[key] = variants.name_of({key: value}).removeprefix(f"{key} ")
+            continue
+        guess = _guess(value)
+        found["prefill and decode"] = "one pool" if set(value) == {"both"} else "separate pools"
+        found["attention and FFN"] = "separate" if any(pool.get("ffn") for pool in value.values()) else "together"
+        found["speculative decoding"] = keys_in_words(guess) if guess else "none"
+    return found
+
+
+def best_by_axis(planned: PlannedDesigns) -> Iterator[tuple[str, str, int]]:
+    """Of each axis with several values: the axis, each value, and the best point that may be chosen with it."""
+    points = good(planned)
+    ran = [point for point in points if planned.ran(point)] or points
+    order = np.lexsort(values(planned, points).T[::-1]).tolist()
+    found: dict[str, dict[str, int]] = {}
+    for point in sorted((points[at] for at in order), key=lambda point: point not in ran):
+        for axis, value in axes_of(planned.space, point).items():
+            found.setdefault(axis, {}).setdefault(value, point)
+    for axis, chosen in found.items():
+        if len(chosen) > 1:
+            yield from ((axis, value, point) for value, point in chosen.items())
 
 
 def rivals_of(planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.float64]) -> list[Unverified]:

@@ -22,6 +22,7 @@ from railyard.measure.model_error import serving_error
 from railyard.measure.serving.journeys import DONE, Served, quantiles
 from railyard.measure.serving.objective import goodput
 from railyard.work.scenario.variants import Variant
+from railyard.work.serving.afd import ffn_share
 from railyard.work.serving.figures import drawn_w, idle_of, parts_of_bill, uses_of
 from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of
 from railyard.work.serving.prepare import job_of
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
     from railyard.ask.plan.build import DesignBench
     from railyard.ask.plan.price import DesignPrice
+    from railyard.catalog import Accelerator
     from railyard.engine.serving.closed_form import ExpectedTimes, PoolTotals
-    from railyard.work.serving.placing import PlacedPool
+    from railyard.work.serving.placing import Ffn, PlacedPool
     from railyard.work.serving.prepare import ServingJob
 
 
@@ -68,15 +70,16 @@ def _look(
 def replica(bench: DesignBench, point: int, demand: int) -> tuple[int, int]:
     """Accelerators of one replica of each pool together, and the most replicas of a pool."""
     pools = _job(bench, point, demand).pools
-    return sum(int(pool.ranks.size) // pool.replicas for pool in pools), max(pool.replicas for pool in pools)
+    return sum(pool.accelerators // pool.replicas for pool in pools), max(pool.replicas for pool in pools)
 
 
 def words(pools: Sequence[PlacedPool]) -> str:
-    """Pools in words: `8 x tp 4`, `prefill 6 x tp 4 and decode 5 x tp 8`."""
+    """Pools in words: `8 x tp 4`, `prefill 6 x tp 4 and decode 5 x attention tp 4 with FFNs ep 8`."""
     found = []
     for pool in pools:
         role = "" if pool.role == "both" else f"{pool.role} "
-        found.append(f"{role}{pool.replicas} x {pool.layout}")
+        layout = str(pool.layout) if pool.ffn is None else f"attention {pool.layout} with FFNs {pool.ffn.layout}"
+        found.append(f"{role}{pool.replicas} x {layout}")
     return " and ".join(found)
 
 
@@ -126,15 +129,27 @@ def _seen(job: ServingJob, found: ExpectedTimes) -> Served:
 
 def _uses(job: ServingJob, pools: Sequence[PoolTotals], span_s: float) -> list[Use]:
     """How accelerators spend their time by the totals of the closed form; the law of power is the engine's."""
-    uses = []
+    uses, apart = [], []
     for pool, made, did in zip(job.pools, job.deployment.pools, pools, strict=True):
         cost = made.cost
         energy = cost.idle_w * span_s * pool.replicas + cost.busy_w * did.busy_s + cost.joule_per_token * did.tokens
         energy += cost.joule_per_kv_token * did.kv_tokens + cost.joule_per_pair * did.pairs
-        device, total_s, count = pool.cluster.accelerator, span_s * pool.replicas, int(pool.ranks.size)
+        device, total_s, count, other = _device(pool), span_s * pool.replicas, int(pool.ranks.size), ffn_share(pool)
         shares = did.prompt_s / total_s, max(did.busy_s - did.prompt_s, 0.0) / total_s
-        uses.append(Use(device, count, drawn_w(device, energy, count, span_s), *shares))
-    return [*uses, *_idle(job)]
+        uses.append(Use(device, count, drawn_w(device, energy * (1 - other), count, span_s), *shares))
+        if pool.ffn is not None:
+            device, count = _device(pool.ffn), int(pool.ffn.ranks.size)
+            apart.append(Use(device, count, drawn_w(device, energy * other, count, span_s), *shares))
+    return [*uses, *apart, *_idle(job)]
+
+
+def _device(side: PlacedPool | Ffn) -> Accelerator:
+    return side.cluster.accelerator
+
+
+def _sides(job: ServingJob) -> list[PlacedPool | Ffn]:
+    """What draws power: the pools, and behind them the FFNs that are on other accelerators."""
+    return [*job.pools, *(pool.ffn for pool in job.pools if pool.ffn is not None)]
 
 
 def _judged(
@@ -167,7 +182,7 @@ def _judged(
         tried=1,
         figures=figures_of(service, "serving"),
         kept=service.kept,
-        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(job.pools)]),
+        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(_sides(job))]),
     )
 
 
@@ -193,8 +208,8 @@ def _service(
 def _again(bench: DesignBench, pair: tuple[int, int], job: ServingJob, outcome: DesignOutcome) -> ServicePrice:
     """The money of a design whose requests are known already: nothing is simulated again."""
     uses = []
-    for pool, watts in zip(job.pools, outcome.drawn_w, strict=True):
-        device, count = pool.cluster.accelerator, int(pool.ranks.size)
+    for side, watts in zip(_sides(job), outcome.drawn_w, strict=True):
+        device, count = _device(side), int(side.ranks.size)
         uses.append(Use(device, count, drawn_w(device, watts * count, count, 1.0)))
     names = {"tokens_per_s": "tokens_per_s", "attainment": "attainment", "goodput_per_s": "goodput"}
     came = {field: outcome.figures[name] for field, name in names.items()}
@@ -210,7 +225,7 @@ def _missed(job: ServingJob) -> tuple[TimeError, ...]:
     """What the model may miss of a service: its iterations, and how layouts differ in that."""
     error = serving_error("tpot", **judged_as(job))
     bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
-    devices = " and ".join(dict.fromkeys(pool.cluster.accelerator.name for pool in job.pools))
+    devices = " and ".join(dict.fromkeys(_device(side).name for side in _sides(job)))
     layout = math.log1p(error.between) / math.sqrt(2)
     return (
         TimeError(modelled(f"iterations of {job.model.name} on {devices}", bias, error.scatter)),

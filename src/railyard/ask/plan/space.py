@@ -239,10 +239,18 @@ def _layout_words(pools: Mapping[str, Any]) -> str:
     """Pools of a layout with all that is chosen of them: `prefill 6 x tp 2 and decode tp 4`."""
     found = []
     for role, section in pools.items():
-        rest = " ".join(f"{key} {value}" for key, value in section.items() if key != "replicas")
         count = [f"{section['replicas']} x"] if "replicas" in section else []
-        found.append(" ".join([role, *count, rest]).strip())
+        found.append(" ".join([role, *count, keys_in_words(section, "replicas")]).strip())
     return " and ".join(found)
+
+
+def keys_in_words(section: Mapping[str, Any], *but: str) -> str:
+    """Keys and values of a pool but some: `tp 4 ffn (ep 8)`; what is null is not there."""
+    return " ".join(
+        f"{key} ({keys_in_words(value)})" if isinstance(value, dict) else f"{key} {value}"
+        for key, value in section.items()
+        if key not in but and value is not None
+    )
 
 
 def _combinations(node: Node) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.judgement import able, best_bound, dominator, ended, products
+from railyard.ask.plan.judgement import able, best_bound, best_by_axis, dominator, ended, products
 from railyard.ask.plan.objectives import measured_by
 from railyard.ask.plan.planned import begin
 from railyard.ask.trials import journal_of
@@ -62,6 +62,7 @@ def _plain_answer(planned: PlannedDesigns) -> dict[str, Any]:
         "bound": _bound(planned),
         "front": [row for row in rows if row["front"]],
         "runners_up": [row for row in rows if not row["front"]],
+        "axes": _axes(planned),
         "constraints": _constraints(planned),
         "tornado": [_plain(vars(one)) for one in (planned.sure.tornado if planned.sure else ())[:20]],
         "measure_first": [_plain(vars(one)) for one in (planned.sure.measure if planned.sure else ())[:10]],
@@ -110,6 +111,26 @@ def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:
         "why_not": reason,
         "beaten_by": beaten,
     }
+
+
+def _axes(planned: PlannedDesigns) -> list[dict[str, Any]]:
+    """The best design with each value of each axis, and why it is behind the best of all."""
+    from railyard.ask.plan.conclusion import reason_behind  # with all engines, which a refused plan does not need
+
+    if not planned.choices:
+        return []
+    what = planned.objectives[0]
+    return [
+        {
+            "axis": axis,
+            "value": value,
+            "variant": planned.space.name(point),
+            "engine": planned.engine if planned.ran(point) else "analytic",
+            "objective": _finite((planned.figures(point) or {})[what.name]),
+            "why_not": reason_behind(planned, point),
+        }
+        for axis, value, point in best_by_axis(planned)
+    ]
 
 
 def _band(values: Any) -> dict[str, float]:

@@ -11,8 +11,7 @@ computed together, up to an iteration's budget. Where sequences or keys fill a r
 one ends. Routers by load deal each request to the replica that then has the fewest.
 
 Left out: preemption, prefixes that are cached, what `prefix` and `session` routers see next to load, links shared by
-transfers beyond the mean load of each. Autoscaling, outages, tiers of caches, three pools, and FFNs on accelerators of
-their own have no closed form here.
+transfers beyond the mean load of each. Autoscaling, outages, tiers of caches, and three pools have no closed form here.
 """
 
 from __future__ import annotations
@@ -94,8 +93,6 @@ def unknown_of(deployment: Deployment) -> str:
     """What of a deployment has no closed form; empty where all has."""
     if any(pool.autoscale is not None for pool in deployment.pools):
         return "autoscaling"
-    if any(len(pool.cost.overlapped_s) for pool in deployment.pools):
-        return "FFNs on accelerators of their own"
     if len(deployment.outages.replica):
         return "outages"
     if deployment.store.capacity_bytes or any(pool.host_kv_bytes for pool in deployment.pools):
@@ -183,10 +180,13 @@ class _IterationLaw:
 
     def decode_s(self, batch: F, keys: F) -> F:
         """Time of an iteration of sequences that decode, with the keys of all of them."""
-        cost = self.cost
+        cost, tokens = self.cost, batch * (1 + self.drafts)
         attention = cost.attention_per_sequence_s * batch + cost.attention_per_kv_token_s * keys
-        seconds = cost.host_s + cost.host_per_seq_s * batch + self.of(batch * (1 + self.drafts)) + self.draft_s
-        return np.asarray(seconds + np.maximum(cost.attention_floor_s, attention))
+        attention = np.maximum(cost.attention_floor_s, attention)
+        for each, hidden in zip(cost.overlapped_per_kv_token_s, cost.overlapped_s, strict=True):
+            attention = np.maximum(attention, each * keys - np.interp(tokens, cost.tokens, hidden))
+        seconds = cost.host_s + cost.host_per_seq_s * batch + self.of(tokens) + self.draft_s
+        return np.asarray(seconds + attention)
 
     def prompts_s(self, prompt: F, pairs: F, batch: F, waiting: F) -> tuple[F, F]:
         """How much a prompt lengthens iterations in which sequences decode, and how many of these it takes.

@@ -131,6 +131,21 @@ def accepted_tokens(acceptance: Any, drafts: Any) -> Any:
     return (1 - share ** (drafts + 1)) / (1 - share)
 
 
+def acceptance_of(length: float, drafts: int) -> float:
+    """The chance of each draft with which an iteration yields `length` tokens of a sequence in the mean.
+
+    The inverse of `accepted_tokens`: each later draft is as likely as the first, where those before it were right.
+
+    Args:
+        length: Of the model's own token and the drafts that are right, from 1 to `drafts + 1`.
+        drafts: Guessed ahead.
+    """
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if accepted_tokens(middle, drafts) < length else (low, middle)
+    return 0.0 if length <= 1.0 else high
+
+
 @dataclass(frozen=True)
 class Speculative:
     """Speculative decoding: `draft_tokens` are guessed before each iteration, which checks them all at once.

@@ -33,8 +33,8 @@ def show(finished: FinishedPlan, *, quiet: bool) -> None:
     _front(planned, result)
     emit("")
     _lost(planned, result)
-    tables = (_rivals(planned, result), _unverified(planned, result), _constraints(result), _tornado(result))
-    for table in (*tables, _measure(result), _even(result), _ports(result)):
+    tables = (_rivals(planned, result), _unverified(planned, result), _axes(planned, result), _constraints(result))
+    for table in (*tables, _tornado(result), _measure(result), _even(result), _ports(result)):
         if table is not None:
             emit("")
             table.print()
@@ -103,6 +103,19 @@ def _unverified(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None
         table.add(row["variant"], shown(first, row["value"]), f"{row['ahead']:.1%}")
     if len(result["unverified"]) > _ROWS:
         table.add(f"{len(result['unverified']) - _ROWS} more kinds: `--json` has all", "", "")
+    return table
+
+
+def _axes(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
+    """Which value of each axis won, and why the best design with another one is behind."""
+    if not result["axes"]:
+        return None
+    first = planned.objectives[0]
+    table = Table(("axis", "value", first.name, "by", "why not"), (2,))
+    for row in result["axes"]:
+        value = "without end" if row["objective"] is None else shown(first, row["objective"])
+        by = "closed form" if row["engine"] == "analytic" else row["engine"]
+        table.add(row["axis"], row["value"], value, by, row["why_not"] or "chosen")
     return table
 
 

@@ -199,6 +199,17 @@ class PlanVerified(Figures):
     )
 
 
+class PlanAxisValue(Figures):
+    """The best design that was found with one value of an axis."""
+
+    axis: str = Field(description="key of the space; of pools their mechanism, such as `speculative decoding`")
+    value: str = Field(description="in words")
+    variant: str = Field(description="the best design with it")
+    engine: str = Field(description="that gave its figures")
+    objective: float | None = Field(description="its first objective; null: without end")
+    why_not: str = Field(description="why it is worse than the best design; empty where the best has this value")
+
+
 class PlanAnswer(Figures):
     """The cluster to build, how sure that is, and what would change it."""
 
@@ -211,6 +222,9 @@ class PlanAnswer(Figures):
     bound: PlanBound | None = Field(description="bound that no product reaches; null if the space has none")
     front: tuple[PlanDesign, ...] = Field(description="designs that nothing beats in every objective, the best first")
     runners_up: tuple[PlanDesign, ...] = Field(description="further designs that were looked at closely")
+    axes: tuple[PlanAxisValue, ...] = Field(
+        default=(), description="the best design with each value of each key of the space that has several"
+    )
     constraints: tuple[PlanConstraint, ...] = Field(description="the most expensive first")
     tornado: tuple[PlanSwing, ...] = Field(description="what the choice depends on, the strongest first")
     measure_first: tuple[PlanMeasure, ...] = Field(description="what to measure before choosing, the most first")

@@ -21,6 +21,7 @@ from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.serving.afd import Side, apart_cost, exchange_of
 from railyard.work.serving.cost import iteration_cost
+from railyard.work.serving.drafting import with_drafter
 from railyard.work.serving.iteration import IterationLoad, parts
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.links import rates
@@ -133,14 +134,15 @@ def costs_of(
                 replica = (model, pool.cluster, pool.layout, constants)
                 most = pool.section.max_batched_tokens
                 prompt = float(np.mean(requests.input_tokens))
-                found.append(cost_of(*replica, most=most, prompt=prompt, memo=memo, role=pool.role))
+                cost = cost_of(*replica, most=most, prompt=prompt, memo=memo, role=pool.role)
+                found.append(with_drafter(pool, cost, model))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, profiles)
             skew = sides[1].software.skew if model.experts else 1.0
             cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
             rate = rates(networks, pools)[start : start + len(cluster.links)]
             exchange = exchange_of(cluster, (pool.ranks, pool.ffn.ranks), rate, _weights(sides[1], skew))
-            found.append(_separate_ffn(model, pool, sides, exchange, requests))
+            found.append(with_drafter(pool, _separate_ffn(model, pool, sides, exchange, requests), model))
         except InputError as error:
             raise InputError.many(
                 replace(problem, key=".".join(filter(None, ("pools", pool.role, _key(problem.key)))))

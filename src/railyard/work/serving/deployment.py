@@ -16,7 +16,6 @@ from railyard.engine.serving import (
     Outages,
     Pool,
     Router,
-    Speculative,
     Store,
     Transfers,
 )
@@ -24,6 +23,7 @@ from railyard.engine.serving.deployment import LOADS
 from railyard.kit.errors import InputError
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import build, fault_of
+from railyard.work.serving.drafting import speculative
 from railyard.work.serving.memory import CacheRoom, divide
 from railyard.work.study.deaths import cut_off, words
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from railyard.engine.serving.deployment import LoadFrom
     from railyard.graph.request_table import RequestTable
     from railyard.work.scenario.load import Draft
-    from railyard.work.serving.cost import IterationCost
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.section import RouterSection, ServingSection
 
@@ -129,37 +128,6 @@ def _replicas(dead: set[int], pools: Sequence[PlacedPool], cluster: Cluster, *, 
             number += 1
 
 
-def pass_share(model: Model) -> float:
-    """Share of one pass of a layer for multi-token prediction, head included, of all layers with the head.
-
-    Raises:
-        InputError: The model has no such layer.
-    """
-    if not model.mtp_layers:
-        raise InputError(
-            f"{model.name} has no layer that guesses tokens: say how long a pass of the draft model takes",
-            key="speculative.draft",
-        )
-    head = float(model.vocab * model.hidden)
-    layers = model.parameters() - model.embedding_parameters() - model.head_parameters()
-    return (model.mtp_parameters() / model.mtp_layers + head) / (layers + head)
-
-
-def pass_s(model: Model, cost: IterationCost, sequences: int) -> float:
-    """Time in which a model's own layer guesses one token for each of so many sequences, seconds.
-
-    Args:
-        model: That guesses for itself.
-        cost: An iteration of its replica.
-        sequences: Of a full batch.
-
-    Raises:
-        InputError: The model has no such layer.
-    """
-    times = np.interp(float(sequences), cost.tokens, cost.compute_s + cost.network_s)
-    return float(times) * pass_share(model)
-
-
 _PS = 1e12
 _DISK_BPS = 5e10
 _LOADS: dict[str | None, LoadFrom] = {None: "none", "disk": "none", "storage": "storage", "peer": "peer"}
@@ -235,7 +203,7 @@ def _pool(serving: ServingSection, pool: PlacedPool, cost: Any, model: Model, re
         host_kv_bytes=float(cache.host),
         swap_bps=cache.host_rate,
         host_latency_s=cache.host_latency,
-        speculative=_speculative(pool, cost, model),
+        speculative=speculative(pool, cost, model),
         autoscale=None if scale is None else _autoscale(pool, cost),
         weight_bytes=float(cost.weight_bytes),
         load_s=_disk_s(pool, cost, _DISK_BPS if scale is None else scale.load_rate),
@@ -252,17 +220,6 @@ def _room(pool: PlacedPool, cost: Any, requests: RequestTable) -> CacheRoom:
         context=float(requests.input_tokens.mean()) + answers / 2.0,
         most=pool.section.max_sequences,
     )
-
-
-def _speculative(pool: PlacedPool, cost: Any, model: Model) -> Speculative | None:
-    guess = pool.section.speculative
-    if guess is None:
-        return None
-    try:
-        draft = pass_s(model, cost, pool.section.max_sequences) if guess.draft is None else guess.draft
-    except InputError as error:
-        raise error.located(key=f"pools.{pool.role}") from None
-    return Speculative(guess.tokens, guess.acceptance, draft)
 
 
 def _disk_s(pool: PlacedPool, cost: Any, rate_bps: float) -> float:

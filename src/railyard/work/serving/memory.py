@@ -140,6 +140,20 @@ def _token_bytes_of_rank(deployments: Deployments) -> F:
     return np.maximum(each, 1.0)
 
 
+def beside(deployments: Deployments, capacity: float, held_bytes: float, layers: int) -> float:
+    """Cached tokens that are left of a replica's when its ranks hold more than the model.
+
+    Args:
+        deployments: One row.
+        capacity: Cached tokens without it.
+        held_bytes: That each rank holds more.
+        layers: By which the cache is deeper: each keeps as much of a token as the model's mean layer.
+    """
+    layout = deployments.layout
+    lost = held_bytes / _token_bytes_of_rank(deployments) * layout.dp * layout.cp
+    return float(np.maximum(capacity - lost, 0.0)[0] / (1.0 + layers / deployments.model.layers[0]))
+
+
 @dataclass(frozen=True)
 class CacheRoom:
     """How the memory of a replica is divided between tokens and the states of sequences.

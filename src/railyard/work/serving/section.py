@@ -123,15 +123,40 @@ class RequestsSection(Section):
 
 
 class SpeculativeSection(Section):
-    """Speculative decoding."""
+    """Speculative decoding: how often guesses are right by `acceptance`, by `length`, or as measured of `method`."""
 
     tokens: Annotated[Whole, limits(1, 1024)] = Field(description="Tokens that a draft guesses ahead.")
-    acceptance: Share = Field(description="Chance that a guessed token is accepted.", examples=["70 %"])
+    method: Text | None = Field(
+        default=None,
+        description="Drafter of the catalogue by its method: `mtp`, the model's own prediction layer, or `eagle-3`.",
+        examples=["mtp"],
+    )
+    acceptance: Share | None = Field(
+        default=None, description="Chance that a guessed token is accepted.", examples=["70 %"]
+    )
+    length: Annotated[float, Strict(), limits(1, 1025)] | None = Field(
+        default=None,
+        description="In its place: tokens of a pass in the mean, the model's own included (the acceptance length).",
+        examples=[2.3],
+    )
     draft: Span | None = Field(
         default=None,
-        description="Time of one pass of the draft model over the batch; that of the model's own layer for multi-token"
-        " prediction when left out, and needed where it has none.",
+        description="Time of one pass of the draft model over the batch; that of the drafter of `method`, or of the"
+        " model's own layer for multi-token prediction when left out, and needed where there is none.",
     )
+
+    @model_validator(mode="after")
+    def _one_chance(self) -> "SpeculativeSection":
+        said = (self.acceptance is not None) + (self.length is not None)
+        if said > 1 or (not said and self.method is None):
+            raise PydanticCustomError(
+                "drafts", "expected either `acceptance` or `length`, or a `method` whose length is in the catalogue"
+            )
+        if self.length is not None and self.length > self.tokens + 1:
+            raise PydanticCustomError(
+                "drafts", "a pass yields at most its {tokens} guesses and a token of the model", {"tokens": self.tokens}
+            )
+        return self
 
 
 class AutoscaleSection(Section):
