@@ -103,8 +103,12 @@ def _memory_pool(entry: Entry) -> Iterator[Finding]:
 
 
 def _drafter(entry: Entry) -> Iterator[Finding]:
-    if isinstance(entry, Drafter) and entry.length > entry.tokens + 1:
-        yield "length", "must not be more than one for each guess and one for the model's own token"
+    if not isinstance(entry, Drafter):
+        return
+    if entry.length > entry.tokens * (entry.first or 1.0) + 1.0:
+        yield "length", "must not be more than the model's own token and each guess, as likely as the first"
+    if entry.length < 1.0 + entry.first:
+        yield "length", "must not be less than the model's own token and the first guess"
 
 
 # More than any model has: what is beyond is a slip of the pen, and would be looked at layer by layer.

@@ -423,6 +423,10 @@ class Drafter(Entry):
             "length", "Tokens of a pass of the model in the mean, its own included", bounds=limits(1.0, 1025.0)
         )
     )
+    first: float = field(
+        default=0.0,
+        metadata=f.fraction("first", "Chance that the first guess is right; 0: that of each later one"),
+    )
     parameters: int = field(
         default=0,
         metadata=f.count("parameters", "Weights of its own, in 16 bits; 0: it is a layer of the model's checkpoint"),

@@ -70,11 +70,13 @@ class Side:
         layout: Attention: `tp` of each of `dp_attention` copies. FFN: `tp` of each of `ep` groups of experts, with
             `dp_attention` as many: dense FFNs and shared experts are there once in each group.
         software: Constants of the engine on that device.
+        queries: Of each sequence that decodes: its own token, and guesses that are checked with it.
     """
 
     machine: Machine
     layout: ServingLayout
     software: ServingSoftware
+    queries: float = 1.0
 
 
 def attention_half(model: ModelColumns) -> ModelColumns:
@@ -128,7 +130,7 @@ class Half:
     @cached_property
     def slopes(self) -> IterationSlopes:
         """What sequences, cached tokens and pairs add to an iteration."""
-        return slopes(self.rows, self._software)
+        return slopes(self.rows, self._software, self.side.queries)
 
     def law(self, tokens: float, sequences: float = 0.0, kv_tokens: float = 0.0, pairs: float = 0.0) -> IterationTimes:
         """Parts of an iteration of this half."""

@@ -104,19 +104,24 @@ class IterationSlopes:
     logits_s: F
 
 
-def slopes(rows: Deployments, software: ServingSoftwareColumns) -> IterationSlopes:
+def slopes(rows: Deployments, software: ServingSoftwareColumns, queries: float = 1.0) -> IterationSlopes:
     """Slopes of an iteration of each replica.
 
     Args:
         rows: The replicas.
         software: Constants, as many rows.
+        queries: Of each sequence that decodes.
     """
     none, one = np.zeros_like(rows.layout.tp), np.ones_like(rows.layout.tp)
     first, second = (
-        parts(rows, software, IterationLoad(one, one, count * one, none)).cache for count in (_MANY, 2.0 * _MANY)
+        parts(rows, software, IterationLoad(one, one, count * one, none, queries=queries)).cache
+        for count in (_MANY, 2.0 * _MANY)
     )
     each = (second - first) / _MANY
-    bare, full = (parts(rows, software, IterationLoad(one, n * one, none, none)).matrices for n in (0.0, _SEQUENCES))
+    bare, full = (
+        parts(rows, software, IterationLoad(one, n * one, none, none, queries=queries)).matrices
+        for n in (0.0, _SEQUENCES)
+    )
     return IterationSlopes(
         kv_token_s=each,
         sequence_s=np.maximum(first - each * _MANY, 0.0),

@@ -135,14 +135,14 @@ def costs_of(
                 most = pool.section.max_batched_tokens
                 prompt = float(np.mean(requests.input_tokens))
                 cost = cost_of(*replica, most=most, prompt=prompt, memo=memo, role=pool.role)
-                found.append(with_drafter(pool, cost, model))
+                found.append(with_drafter(pool, cost, model, constants))
                 continue
             sides = _sides(model, pool, pool.ffn, constants, profiles)
             skew = sides[1].software.skew if model.experts else 1.0
             cluster, start = networks.clusters[pool.home], networks.offsets[pool.home]
             rate = rates(networks, pools)[start : start + len(cluster.links)]
             exchange = exchange_of(cluster, (pool.ranks, pool.ffn.ranks), rate, _weights(sides[1], skew))
-            found.append(with_drafter(pool, _separate_ffn(model, pool, sides, exchange, requests), model))
+            found.append(with_drafter(pool, _separate_ffn(model, pool, sides, exchange, requests), model, constants))
         except InputError as error:
             raise InputError.many(
                 replace(problem, key=".".join(filter(None, ("pools", pool.role, _key(problem.key)))))
@@ -225,7 +225,8 @@ def _sides(
             allowed=f"a divisor of {model.experts}",
         )
     device = ffn.cluster.accelerator
-    one = Side(Machine.of(pool.cluster), pool.layout, software)
+    guess = pool.section.speculative
+    one = Side(Machine.of(pool.cluster), pool.layout, software, 1.0 if guess is None else 1.0 + guess.tokens)
     return one, Side(Machine.of(ffn.cluster), ffn.layout, profile(software.name, device, profiles=profiles))
 
 

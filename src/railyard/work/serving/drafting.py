@@ -1,8 +1,8 @@
 """Drafters of speculative decoding: how often they are right, what a pass of them takes, and what they hold in memory.
 
 A drafter is a layer of the model's own checkpoint for multi-token prediction, a head with weights of its own (EAGLE-3),
-or something elsewhere of which only the time is known. Published acceptance lengths are means over chains of one
-length; in chains of another length each guess is as likely to be right as in the published ones.
+or something elsewhere of which only the time is known. The model checks all guesses of a sequence at once: keys and
+values are read once, and looked at by one query for each guess and one for the model's own token.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.serving import Speculative
-from railyard.engine.serving.deployment import acceptance_of
+from railyard.engine.serving.deployment import acceptance_of, accepted_tokens
 from railyard.kit.errors import InputError, keyed
 from railyard.model.machine import Machine
+from railyard.work.serving.cost import slopes
 from railyard.work.serving.layout import Deployments
 from railyard.work.serving.memory import beside, state_tokens, weight_bytes
+from railyard.work.serving.software import ServingSoftwareColumns
 
 if TYPE_CHECKING:
     from railyard.catalog import Drafter, Model
     from railyard.work.serving.cost import IterationCost
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.section import SpeculativeSection
+    from railyard.work.serving.software import ServingSoftware
 
 _OWN_BYTES = 2.0
 """Of a weight of a drafter with weights of its own: published heads are in 16 bits."""
@@ -42,6 +45,22 @@ def drafter_of(guess: SpeculativeSection, pool: PlacedPool, model: Model) -> Dra
         return None
     with keyed("speculative.method"):
         return pool.cluster.catalog.drafter(f"{guess.method}-{model.name}")
+
+
+def length_at(drafter: Drafter, tokens: int) -> float:
+    """Tokens of a pass in the mean when a drafter guesses so many ahead.
+
+    With p the chance of the first guess and r that by which each later one is less likely to be right than the one
+    before it, 1 + p (1 + r + ... + r^(k - 1)); p = r where the first one's chance was not published.
+
+    Args:
+        drafter: Of the catalogue, measured at one length of its chains.
+        tokens: Guessed ahead, k.
+    """
+    if not drafter.first:
+        return float(accepted_tokens(acceptance_of(drafter.length, drafter.tokens), tokens))
+    less = acceptance_of((drafter.length - 1.0) / drafter.first, drafter.tokens - 1)
+    return 1.0 + drafter.first * float(accepted_tokens(less, tokens - 1))
 
 
 def pass_share(model: Model) -> float:
@@ -75,11 +94,10 @@ def speculative(pool: PlacedPool, cost: IterationCost, model: Model) -> Speculat
     with keyed(f"pools.{pool.role}"):
         drafter = drafter_of(guess, pool, model)
         draft_s = _pass_s(guess, drafter, pool, cost, model)
-    acceptance = guess.acceptance
-    if guess.length is not None:
-        acceptance = acceptance_of(guess.length, guess.tokens)
-    elif acceptance is None and drafter is not None:
-        acceptance = acceptance_of(drafter.length, drafter.tokens)
+    length = guess.length
+    if length is None and guess.acceptance is None and drafter is not None:
+        length = length_at(drafter, guess.tokens)
+    acceptance = guess.acceptance if length is None else acceptance_of(length, guess.tokens)
     return Speculative(guess.tokens, acceptance or 0.0, draft_s)
 
 
@@ -108,27 +126,39 @@ def _held_bytes(drafter: Drafter | None, rows: Deployments, model: Model) -> flo
     return float(((dense + routed * layout.expert_bits / (layout.expert_tp * layout.ep)) / 8.0)[0])
 
 
-def with_drafter(pool: PlacedPool, cost: IterationCost, model: Model) -> IterationCost:
-    """The cost of a replica that holds a drafter too: its weights, and its layers of the cache.
+def with_drafter(pool: PlacedPool, cost: IterationCost, model: Model, software: ServingSoftware) -> IterationCost:
+    """The cost of a replica that guesses: more queries of each sequence, and what the drafter holds in memory.
 
-    Of a replica whose FFNs are on other accelerators the drafter is on those of attention. A drafter of which only the
-    time is known (`draft` without a `method`) is elsewhere.
+    The drafter's weights and its layer of the cache take room; of a replica whose FFNs are on other accelerators they
+    are on those of attention. A drafter of which only the time is known (`draft` without a `method`) is elsewhere.
 
     Args:
         pool: On the cluster.
-        cost: Of a replica without the drafter.
+        cost: Of a replica that does not guess; with separate FFNs its attention has the queries already.
         model: That answers.
+        software: Constants of the engine on the pool's accelerators.
 
     Raises:
         InputError: The drafter leaves no room for a sequence.
     """
     guess = pool.section.speculative
-    if guess is None or (guess.method is None and guess.draft is not None):
+    if guess is None or pool.role == "prefill":
+        return cost
+    rows = Deployments.of((model, pool.layout, Machine.of(pool.cluster)))
+    if pool.ffn is None:
+        constants = ServingSoftwareColumns([software])
+        one, checked = (slopes(rows, constants, queries) for queries in (1.0, 1.0 + guess.tokens))
+        cost = replace(
+            cost,
+            attention_per_kv_token_s=float(checked.kv_token_s[0]),
+            attention_per_sequence_s=float(checked.sequence_s[0]),
+            host_per_seq_s=cost.host_per_seq_s + float((checked.logits_s - one.logits_s)[0]),
+        )
+    if guess.method is None and guess.draft is not None:
         return cost
     drafter = drafter_of(guess, pool, model)
     if drafter is None or not drafter.parameters:
         pass_share(model)
-    rows = Deployments.of((model, pool.layout, Machine.of(pool.cluster)))
     held = _held_bytes(drafter, rows, model)
     left = beside(rows, cost.kv_capacity_tokens, held, 1)
     if left - float(state_tokens(rows)[0]) < _LEAST_CONTEXT:

@@ -68,6 +68,7 @@ class IterationLoad:
             query and key pairs of prompts.
         copy_tokens, copy_pairs: Of the copy of attention that has most of them, for which the others wait; None where
             all have alike.
+        queries: Of each sequence that decodes: its own token, and guesses that are checked with it.
     """
 
     tokens: F
@@ -76,6 +77,7 @@ class IterationLoad:
     pairs: F
     copy_tokens: F | None = None
     copy_pairs: F | None = None
+    queries: float = 1.0
 
     def over(self, turns: F, ranks: F) -> IterationLoad:
         """What is left of it for one of so many turns, on one of so many ranks that split every sequence."""
@@ -87,6 +89,7 @@ class IterationLoad:
             self.pairs / ranks,
             None if self.copy_tokens is None else self.copy_tokens / parted,
             None if self.copy_pairs is None else self.copy_pairs / ranks,
+            self.queries,
         )
 
     def most_tokens(self, copies: F) -> F:
@@ -250,7 +253,8 @@ def _matrices(deployments: Deployments, software: ServingSoftwareColumns, load: 
     rate = device.best_flops_s(layout.dense_math) * software.gemm_fraction
     layers = longer(weights * layout.dense_bits / 8.0 / (memory * narrow), 2.0 * weights * tokens / rate)
     head = model.head_bytes / layout.tp
-    logits = longer(head / memory, head * load.sequences / layout.dp / (device.gemm16 * software.gemm_fraction))
+    rows = load.sequences * load.queries / layout.dp
+    logits = longer(head / memory, head * rows / (device.gemm16 * software.gemm_fraction))
     return layers + logits + np.where(layout.dense_math == 4, model.layers * _QUANTIZED * _QUANTIZE_S, 0.0)
 
 
@@ -303,7 +307,7 @@ def _cache(deployments: Deployments, software: ServingSoftwareColumns, load: Ite
     seen = _seen(deployments, load) / layout.dp
     index = model.indexed * model.cored * load.kv_tokens / layout.dp * _INDEX_BYTES
     memory = device.hbm_bytes_s * software.kv_fraction
-    flops = 2.0 * seen * model.cored * model.heads / layout.tp * model.decode_dim
+    flops = 2.0 * seen * load.queries * model.cored * model.heads / layout.tp * model.decode_dim
     states = 2.0 * load.sequences / layout.dp * state_bytes(deployments)
     math = np.where(model.latent > 0, flops / (device.gemm16 * software.latent_fraction), 0.0)
     return model.layers * (longer(seen * cache_bytes(deployments) / memory, math) + (index + states) / memory)
