@@ -289,6 +289,7 @@ def test_what_is_written_runs_with_the_figures_of_the_plan(tmp_path: Path) -> No
     [
         ({"anser": {}}, "did you mean"),
         ({"rank": {"layouts": ["apart"]}}, "only models have layouts"),
+        ({"rank": {"speculative": [None]}}, "only models guess tokens"),
         ({"answer": {"servers": ["hgx-h100"], "tp": [3]}}, "can be none of what the plan names"),
     ],
 )

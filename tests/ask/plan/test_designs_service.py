@@ -223,3 +223,50 @@ def test_why_not_names_the_tokens_in_time():
     theirs = {**other.figures, "cpmt": 1.09, "tokens_per_s": 100.0}
     line = why(replace(best, figures=mine), replace(other, figures=theirs), found.objectives[:1], (1.0,))
     assert "tokens in time +9.0%" in line
+
+
+SPLIT = [
+    {"both": {"tp": 8, "speculative": [None, {"tokens": 2, "length": 2.3, "draft": "1 ms"}]}},
+    {
+        "prefill": {"replicas": 1, "tp": 8},
+        "decode": {"replicas": 1, "attention": {"copies": 8}, "ffn": {"ep": 8}, "micro_batches": [1, 3]},
+    },
+]
+
+
+def split_values(**section: Any) -> dict[str, Any]:
+    found = values({"pools": SPLIT, "rate": [4, 12]}, **section)
+    found["cluster"]["accelerators"] = 24
+    serving = found["workload"]["serving"]
+    serving |= {"model": "mixtral-8x22b", "slo": {"ttft": "3 s", "tpot": "100 ms"}}
+    serving["requests"] = {"synthetic": {"rate": 4, "input": 200, "output": 200, "count": 300}}
+    return found
+
+
+def test_separate_attention_and_ffns_in_closed_form_are_what_the_engine_finds():
+    bench = DesignBench(space_of(load.from_values(split_values())))
+    points = [point for point in range(bench.space.size) if "ffn" in bench.space.name(point)]
+    assert len(points) == 4
+    for closed in service.sweep(bench, [(point, 0) for point in points], frozenset()):
+        run = simulated(bench, closed.point, 0, "serving", {})
+        for name in ("tpot_p50", "tpot_p90", "cpmt", "power"):
+            assert closed.figures[name] == pytest.approx(run.figures[name], rel=0.03), name
+        again = service._again(bench, (closed.point, 0), service._job(bench, closed.point, 0), run)
+        assert again.usd_per_h == pytest.approx(run.figures["usd_per_h"], rel=1e-9)
+        assert len(run.drawn_w) == 3  # prefill, attention, FFNs
+
+
+def test_every_axis_says_which_value_won_and_why_not_the_others():
+    found = planned(load.from_values(split_values(effort={"serving": 8, "rivals": 0, "draws": 100})))
+    rows = json.loads(answer_of(found).text())["axes"]
+    by_axis = {}
+    for row in rows:
+        by_axis.setdefault(row["axis"], {})[row["value"]] = row
+    assert set(by_axis) == {"rate", "prefill and decode", "attention and FFN", "speculative decoding"}
+    assert set(by_axis["speculative decoding"]) == {"none", "tokens 2 length 2.3 draft 1 ms"}
+    for values_of in by_axis.values():
+        chosen = [row for row in values_of.values() if not row["why_not"]]
+        assert [row["variant"] for row in chosen] == [found.choices[0].name]
+        for row in values_of.values():
+            assert row["objective"] >= chosen[0]["objective"]
+            assert not row["why_not"] or row["why_not"].startswith("cpmt +")

@@ -80,6 +80,37 @@ def test_guesses_that_are_accepted_shorten_answers():
     assert found.tpot_s[0] == pytest.approx(each / 1.5, rel=1e-6)
 
 
+SPLIT = replace(
+    COST,
+    attention_per_kv_token_s=0.0,
+    attention_floor_s=0.0,
+    overlapped_per_kv_token_s=np.array([2e-6, 8e-6]),
+    overlapped_s=np.array([[1e-3, 1e-3, 2e-3], [4e-3, 6e-3, 8e-3]]),
+)
+"""Attention elsewhere hides behind other work: 1 ms of 2 us a key, or 4 ms (6 of 100 tokens) of 8 us a key."""
+
+
+def test_attention_that_other_work_hides_is_the_longest_line():
+    """600 keys: 1.2 - 1 = 0.2 ms and 4.8 - 4.02 = 0.78 ms, with 4.02 ms of one token; of 300 keys nothing is left."""
+    for keys, longest in ((600, 0.78e-3), (300, 0.0)):
+        asked = requests([0.0], [keys - 1], [2])
+        found = expected(asked, Deployment((closed_form_pool(cost=SPLIT),)))
+        seconds = 0.002 + 0.011 + 0.0001 * 0.1 + 1e-5 + longest + 0.5 * 8e-6 * (longest > 0)
+        assert found.tpot_s[0] == pytest.approx(seconds, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_agrees_with_the_engine_on_attention_elsewhere(seed):
+    asked, deployment = drawn(seed)
+    lines = {name: 0.1 * getattr(SPLIT, name) for name in ("overlapped_per_kv_token_s", "overlapped_s")}
+    pools = tuple(replace(one, cost=replace(SPLIT, **lines)) for one in deployment.pools)
+    deployment = replace(deployment, pools=pools)
+    found, run = expected(asked, deployment), simulate(asked, deployment)
+    tpot = (run.end_ps - run.column("first_token_ps")) * 1e-12 / (asked.output_tokens - 1)
+    assert found.tpot_s.mean() == pytest.approx(tpot.mean(), rel=0.05)
+    assert np.percentile(found.tpot_s, 90) == pytest.approx(np.percentile(tpot, 90), rel=0.1)
+
+
 def drawn(seed: int, count: int = 1500) -> tuple[RequestTable, Deployment]:
     """A load that replicas can carry, and pools that answer it together or apart."""
     random = np.random.Generator(np.random.PCG64(seed))

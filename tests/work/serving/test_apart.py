@@ -16,7 +16,7 @@ from railyard.engine.serving import Deployment, Pool, Router, simulate
 from railyard.face import api
 from railyard.model.machine import Machine
 from railyard.work.scenario import load
-from railyard.work.serving.afd import MicroBatchSeconds, Side, SideExchange, apart_cost, halves
+from railyard.work.serving.afd import MicroBatchSeconds, Side, SideExchange, apart_cost, exchange_of, halves
 from railyard.work.serving.cost import iteration_cost
 from railyard.work.serving.layout import Deployments, ServingLayout
 from railyard.work.serving.memory import weight_bytes
@@ -252,6 +252,43 @@ def run(**changes):
     decode = "workload.serving.pools.decode."
     named = {(decode + key if key in KEYS else key): value for key, value in changes.items()}
     return api.run(BASE, overrides=named, out=None).result.plain()["variants"][0]["serving"]
+
+
+@pytest.mark.parametrize(("here", "there", "skew"), [(3, 5, 1.0), (3, 5, 1.25), (5, 3, 1.0), (5, 3, 1.25)])
+def test_three_servers_and_five_on_a_network_that_blocks_nothing(here, there, skew):
+    """24 NICs send, 40 take, or 40 and 24: the side with fewer bounds both directions, its busiest group by `skew`.
+
+    Of a byte each of 24 senders has 1/24; of 40 that take it the busiest has 1.25/40 = 1/32, of 24 it has 1.25/24.
+    """
+    network = {"topology": "leaf-spine", "fabric": "ideal"}
+    values = {**BASE, "cluster": {"accelerators": 64, "server": "hgx-h100", "back_end": network}}
+    cluster = prepare(load.from_values(values))[0].cluster
+    one, other = np.arange(8 * here)[None, :], np.arange(8 * here, 64)[None, :]
+    weights = np.full(8 * there, (1 - skew / (8 * there)) / (8 * there - 1))
+    weights[0] = skew / (8 * there)
+    rate = np.full(len(cluster.links), 4e11)
+    found = exchange_of(cluster, (one, other), rate, weights)
+    most = max(1 / (8 * here), skew / (8 * there))
+    wire = 8 / cluster.fabric.payload_efficiency / 4e11
+    assert found.dispatch_s_per_byte == pytest.approx(most * wire, rel=1e-3)
+    assert found.combine_s_per_byte == pytest.approx(most * wire, rel=1e-3)
+    assert found.far
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from(["mixtral-8x22b", "deepseek-v3", "llama-3-70b", "gpt-oss-120b"]), st.data())
+def test_a_split_needs_at_least_the_memory_of_the_whole(name, data):
+    """However attention and FFNs are divided, both sides hold every weight once at least: no split makes room."""
+    model = KNOWN.model(name)
+    tp, copies, ep = (data.draw(st.sampled_from(degrees)) for degrees in ([1, 2, 4, 8], [1, 2, 3], [1, 2, 4]))
+    attention = side("h800-sxm", 4e11, tp=tp, dp_attention=copies, precision="fp8")
+    ffn = side("h800-sxm", 4e11, tp=tp, dp_attention=ep, ep=ep if model.experts else 1, precision="fp8")
+    one, other = halves(model, attention, ffn)
+    whole = Deployments.of((model, ServingLayout(precision="fp8"), attention.machine))
+    assert one.weight_bytes + other.weight_bytes >= float(weight_bytes(whole)[0]) * (1 - 1e-2)
+    ranks = attention.layout.ranks + ffn.layout.ranks
+    if one.cache_tokens > 0 and other.cache_tokens > 0:
+        assert ranks * attention.machine.accelerator.memory_bytes > float(weight_bytes(whole)[0])
 
 
 def test_two_kinds_do_not_share_a_server():

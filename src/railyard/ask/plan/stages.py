@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.ask.plan.space import keys_in_words
 from railyard.engine.stages import Batched
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.serving.journeys import quantiles
@@ -92,6 +93,8 @@ def options(scenario: Scenario) -> dict[str, tuple[StageOption, ...]]:
             )
         if stages[name].kind != "model" and set(choices.layouts) != {"together"}:
             raise InputError("only models have layouts", key=f"plan.stages.{name}.layouts")
+        if stages[name].kind != "model" and choices.speculative:
+            raise InputError("only models guess tokens", key=f"plan.stages.{name}.speculative")
     return {name: _of(name, stage, plan.stages.get(name), scenario) for name, stage in stages.items()}
 
 
@@ -117,13 +120,14 @@ def _models(name: str, stage: ModelStage, choices: ChoicesSection, scenario: Sce
     servers = choices.servers or (stage.server or scenario.cluster.server,)
     degrees = choices.tp or (template.get("tp", 1),)
     routers = choices.routers or (stage.router.kind,)
-    plain = {key: value for key, value in template.items() if key not in {"replicas", "server", "tp"}}
+    left = {"replicas", "server", "tp", *(("speculative",) if choices.speculative else ())}
+    plain = {key: value for key, value in template.items() if key not in left}
     sides = {
         "both": (servers, degrees),
         "prefill": (choices.prefill.servers or servers, choices.prefill.tp or degrees),
         "decode": (choices.decode.servers or servers, choices.decode.tp or degrees),
     }
-    for layout, router in itertools.product(choices.layouts, routers):
+    for layout, router, guess in itertools.product(choices.layouts, routers, choices.speculative or (None,)):
         roles = ROLES[layout]
         for built in itertools.product(*(itertools.product(*sides[role]) for role in roles)):
             if layout == "hybrid" and built[2] not in built[:2]:
@@ -132,8 +136,13 @@ def _models(name: str, stage: ModelStage, choices: ChoicesSection, scenario: Sce
                 role: {**plain, "tp": tp, **({} if server == built[0][0] else {"server": server})}
                 for role, (server, tp) in zip(roles, built, strict=True)
             }
+            if guess is not None:
+                pools |= {role: {**pool, "speculative": guess} for role, pool in pools.items() if role != "prefill"}
             keys = {"server": built[0][0], "router": {"kind": router}, "pools": pools}
-            words = _words(layout, roles, built, router if len(routers) > 1 else "")
+            more = [router] if len(routers) > 1 else []
+            if len(choices.speculative) > 1:
+                more.append(f"speculative ({keys_in_words(guess)})" if guess else "no guesses")
+            words = ", ".join([_words(layout, roles, built), *more])
             yield StageOption(name, words, tuple(keys.items()), roles, choices.most, split=layout != "together")
 
 
@@ -144,13 +153,11 @@ def _template(stage: ModelStage) -> dict[str, Any]:
     return {} if written is None else written.model_dump(mode="json", exclude_none=True, exclude_unset=True)
 
 
-def _words(layout: str, roles: Sequence[str], built: Sequence[tuple[str, int]], router: str) -> str:
+def _words(layout: str, roles: Sequence[str], built: Sequence[tuple[str, int]]) -> str:
     sides = [f"{server} tp {tp}" for server, tp in built]
     if layout == "together":
-        router_words = sides[0]
-    else:
-        router_words = ", ".join(f"{role} {side}" for role, side in zip(roles, sides, strict=True))
-    return f"{router_words}, {router}" if router else router_words
+        return sides[0]
+    return ", ".join(f"{role} {side}" for role, side in zip(roles, sides, strict=True))
 
 
 _SLACK = 0.9

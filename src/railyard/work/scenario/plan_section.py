@@ -123,6 +123,11 @@ class ChoicesSection(Section):
     prefill: SideSection = Field(default_factory=SideSection, description="Prefill, if separate.")
     decode: SideSection = Field(default_factory=SideSection, description="Decode, if separate.")
     routers: tuple[RouterName, ...] = Field(default=(), description="Routers of a model.")
+    speculative: tuple[dict[Text, Any] | None, ...] = Field(
+        default=(),
+        description="Of a model, how the pool that answers guesses tokens: its `speculative`, or null for no guesses.",
+        examples=[[None, {"method": "mtp", "tokens": 1}]],
+    )
     most: Positive = Field(default=32, description="Replicas of a pool at most.")
 
 
