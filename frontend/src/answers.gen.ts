@@ -226,6 +226,8 @@ export interface PlanAnswer {
   front: PlanDesign[];
   /** further designs that were looked at closely */
   runners_up: PlanDesign[];
+  /** the best design with each value of each key of the space that has several */
+  axes: PlanAxisValue[];
   /** the most expensive first */
   constraints: PlanConstraint[];
   /** what the choice depends on, the strongest first */
@@ -250,6 +252,22 @@ export interface PlanAnswer {
   points: PlanPoint[];
   /** whether it was stopped before its end */
   stopped: boolean;
+}
+
+/** The best design that was found with one value of an axis. */
+export interface PlanAxisValue {
+  /** key of the space; of pools their mechanism, such as `speculative decoding` */
+  axis: string;
+  /** in words */
+  value: string;
+  /** the best design with it */
+  variant: string;
+  /** that gave its figures */
+  engine: string;
+  /** its first objective; null: without end */
+  objective: number | null;
+  /** why it is worse than the best design; empty where the best has this value */
+  why_not: string;
 }
 
 /** A design on a network that blocks nothing: what no product reaches, and what is left to gain. */

@@ -223,7 +223,7 @@ class PlanAnswer(Figures):
     front: tuple[PlanDesign, ...] = Field(description="designs that nothing beats in every objective, the best first")
     runners_up: tuple[PlanDesign, ...] = Field(description="further designs that were looked at closely")
     axes: tuple[PlanAxisValue, ...] = Field(
-        default=(), description="the best design with each value of each key of the space that has several"
+        description="the best design with each value of each key of the space that has several"
     )
     constraints: tuple[PlanConstraint, ...] = Field(description="the most expensive first")
     tornado: tuple[PlanSwing, ...] = Field(description="what the choice depends on, the strongest first")

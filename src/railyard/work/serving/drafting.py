@@ -18,7 +18,7 @@ from railyard.kit.errors import InputError, keyed
 from railyard.model.machine import Machine
 from railyard.work.serving.cost import slopes
 from railyard.work.serving.layout import Deployments
-from railyard.work.serving.memory import beside, state_tokens, weight_bytes
+from railyard.work.serving.memory import state_tokens, tokens_left, weight_bytes
 from railyard.work.serving.software import ServingSoftwareColumns
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def with_drafter(pool: PlacedPool, cost: IterationCost, model: Model, software: 
     if drafter is None or not drafter.parameters:
         pass_share(model)
     held = _held_bytes(drafter, rows, model)
-    left = beside(rows, cost.kv_capacity_tokens, held, 1)
+    left = tokens_left(rows, cost.kv_capacity_tokens, held, 1)
     if left - float(state_tokens(rows)[0]) < _LEAST_CONTEXT:
         raise InputError(
             f"the drafter of {model.name} takes {held / 2**30:.1f} GiB of a rank and leaves room for {left:,.0f} cached"

@@ -77,7 +77,7 @@ class IterationLoad:
     pairs: F
     copy_tokens: F | None = None
     copy_pairs: F | None = None
-    queries: float = 1.0
+    queries: F | float = 1.0
 
     def over(self, turns: F, ranks: F) -> IterationLoad:
         """What is left of it for one of so many turns, on one of so many ranks that split every sequence."""

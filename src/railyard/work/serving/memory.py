@@ -140,7 +140,7 @@ def _token_bytes_of_rank(deployments: Deployments) -> F:
     return np.maximum(each, 1.0)
 
 
-def beside(deployments: Deployments, capacity: float, held_bytes: float, layers: int) -> float:
+def tokens_left(deployments: Deployments, capacity: float, held_bytes: float, layers: int) -> float:
     """Cached tokens that are left of a replica's when its ranks hold more than the model.
 
     Args:
