@@ -89,12 +89,15 @@ def test_the_engine_yields_the_length():
 @given(
     st.integers(1, 8),
     st.floats(0.0, 0.01),
-    st.lists(st.tuples(st.integers(1, 300), st.integers(2, 60)), min_size=1, max_size=20),
-    st.floats(1.0, 40.0),
+    st.lists(st.tuples(st.integers(1, 40), st.integers(2, 60)), min_size=1, max_size=20),
 )
-def test_guesses_of_which_none_is_right_never_help(drafts, draft_s, lengths, rate):
-    """An acceptance length of 1: the same tokens take at least as long, in closed form and request by request."""
-    asked = requests(np.arange(len(lengths)) / rate, *zip(*lengths, strict=True))
+def test_guesses_of_which_none_is_right_never_help(drafts, draft_s, lengths):
+    """An acceptance length of 1: the same tokens take at least as long, in closed form and request by request.
+
+    All come at once and all prompts fit the first iteration: else who comes a moment before a longer iteration ends is
+    served sooner.
+    """
+    asked = requests(np.zeros(len(lengths)), *zip(*lengths, strict=True))
     without, guessing = (
         Deployment((replica(speculative=guess),))
         for guess in (None, Speculative(drafts, acceptance_of(1.0, drafts), draft_s))
