@@ -23,7 +23,7 @@ from railyard.collective import (
     lower_transfers,
 )
 from railyard.collective.choice import choose_many, predicted_us
-from railyard.collective.chunks import tree_chunk_bytes
+from railyard.collective.chunks import tree_chunk_bytes, window_s
 from railyard.collective.curves import Curves, Library
 from railyard.collective.machine import Shape, machine_of
 from railyard.collective.timing import timing
@@ -206,6 +206,13 @@ def test_a_tree_over_four_servers_is_filled(build, size, measured_us):
     """32 A100 on four servers, published twice (DGX A100 with HDR200; CoreWeave 2023); unfilled 110, 205, 320 us."""
     time_us = _us(build(32, "dgx-a100", "infiniband"), Kind.ALL_REDUCE, size, Shape.grid(4, 8))
     assert measured_us[0] * 0.8 <= time_us <= measured_us[1] * 1.2
+
+
+def test_a_barrier_crosses_a_long_edge_once_without_bytes(build):
+    """A ring's only window need not come back; a tree's comes back: 20 ms one way."""
+    case = Case(machine_of(build(32, "dgx-a100", "infiniband")), Shape.grid(4, 8), Kind.ALL_REDUCE)
+    ring, tree = (window_s(case, name, "simple", np.zeros(1), np.array([0.02]))[0] for name in ("ring", "tree"))
+    assert (ring, tree) == (0.02, 0.04)
 
 
 def test_in_switch_reduction_speeds_up_as_its_chunk_grows(build):

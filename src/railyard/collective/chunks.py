@@ -330,7 +330,9 @@ def window_s(
     """
     if algorithm not in _edges.known:
         return np.zeros(len(size))
-    chunks = _edges.get(algorithm)(case, algorithm, protocol, size)
+    chunks = np.maximum(
+        _edges.get(algorithm)(case, algorithm, protocol, size), 1
+    )  # a barrier has no bytes and one chunk
     trips = np.ceil(chunks / steps_in_flight(algorithm, protocol))
     ways = 2 * trips - (1 if algorithm in RINGS else 0)
     port_bytes = size * load_of(algorithm, case.kind, case.shape).port
