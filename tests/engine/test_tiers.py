@@ -37,10 +37,10 @@ def tiers(ratio=4.0, *, fabric="roce-untuned", ranks=128, place="packed", load=0
     return Tiers.of(cluster.build(spec, catalog.load(), Placement(place, 0)))
 
 
-def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0, beside=1.0, hidden=1.0, lockstep=False):
+def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0, contended=1.0, hidden=1.0, lockstep=False):
     """Rows (pattern, domains, hop, inside s, outside s); of all the same share moves in aggregated trees.
 
-    `beside` and `hidden` are of the second queue.
+    `contended` and `hidden` are of the second queue.
     """
     column = [np.array([[float(row[place]) for row in rows]]) for place in range(1, 5)]
     kinds = np.arange(len(rows)) if queues is None else np.array(queues)
@@ -48,7 +48,7 @@ def classes(*rows, queues=None, paced=None, ranks=128.0, local=8, trees=0.0, bes
     domains, hop, inside_s, outside_s = column
     near = np.full_like(domains, float(local))
     names = tuple(row[0] for row in rows)
-    share = [np.where(kinds[None, :] > 0, each, 1.0) for each in (beside, hidden)]
+    share = [np.where(kinds[None, :] > 0, each, 1.0) for each in (contended, hidden)]
     same = np.full_like(domains, trees)
     return Classes(
         *(names, drift, kinds, domains, hop, near, inside_s, outside_s, np.array([ranks]), same, *share),
@@ -213,13 +213,13 @@ def test_classes_of_one_queue_meet_between_switches_where_stages_differ():
 
 
 @pytest.mark.parametrize(
-    ("beside", "hidden", "met_share"),
+    ("contended", "hidden", "met_share"),
     [(1.0, 1.0, 1.0), (1.0, 0.4, 0.4), (0.1, 1.0, 0.1 / (0.05 * 4 / 0.95)), (0.1, 0.4, 0.4)],
 )
-def test_what_is_sent_once_a_step_meets_others_where_it_is_hidden(beside, hidden, met_share):
+def test_what_is_sent_once_a_step_meets_others_where_it_is_hidden(contended, hidden, met_share):
     rows = ("ring", 4, 4, 0, 0.1), ("ring", 4, 4, 0, 0.05)
     full, fabric = 4 / 0.95, tiers(fabric="spectrum-x")
-    found = met(fabric, classes(*rows, queues=[0, 1], beside=beside, hidden=hidden, lockstep=True)).outside[0]
+    found = met(fabric, classes(*rows, queues=[0, 1], contended=contended, hidden=hidden, lockstep=True)).outside[0]
     assert found.tolist() == pytest.approx([full * (1 + 0.05 * full * met_share), full * (1 + 0.1 * full * met_share)])
 
 
@@ -241,7 +241,7 @@ def test_rows_know_nothing_of_each_other():
             for name in ("domains", "hop", "local", "inside_s", "outside_s")
         ),
         np.array([128.0, 1024.0, 64.0]),
-        *(np.concatenate([getattr(each, name) for each in work]) for name in ("aggregated", "beside", "hidden")),
+        *(np.concatenate([getattr(each, name) for each in work]) for name in ("aggregated", "contended", "hidden")),
         lockstep=np.zeros(3, np.bool_),
     )
     found = contention(DesignNetworks.of(networks, np.arange(3)), together, np.ones(3))

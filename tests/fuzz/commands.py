@@ -39,6 +39,7 @@ VERBS = {
     "compare": "compare FILE --vary engine=flow,analytic --out OUT --json",
     "place": "place FILE --nodes FILE --json",
     "topology": "topology FILE --as slurm-tree",
+    "scale": f"scale {ROOT / 'examples' / 'traces' / 'resnet-ddp.json.gz'} --cluster FILE --json",
     "synthesize": "synthesize --cluster FILE --most-sends 2000 --json",
     "tune": "tune FILE --json",
     "diagnose": "diagnose --symptom slow --cluster FILE --json",
@@ -70,7 +71,7 @@ MEANT = {
     "bring-up": ("bring-up", "run"),
     "pipeline": ("plan serving", "run"),
     "operate": ("operate scenario", "run"),
-    "training": ("run", "place", "topology", "diagnose", "accept", "deploy", "synthesize"),
+    "training": ("run", "place", "topology", "scale", "diagnose", "accept", "deploy", "synthesize"),
 }
 """What most cases of a base are asked; the others are run and compared."""
 SHARE_OF_ANY = 0.1

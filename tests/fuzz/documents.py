@@ -112,7 +112,11 @@ class Document:
         path = tuple(re.sub(r"\[\d+\]", "", key).split(".")) if self.free is not None else tuple(key.split("."))
         if self.model is not None:
             return any(known(path, model) == path for model in (self.model, ClusterSection))
-        return any(self._alike(path, spot.path) for spot in self.spots)
+        paths = [path]
+        if self.free is not None:  # a name of a user's may have dots
+            dots = range(2, len(path) - self.free + 1)
+            paths += [(*path[: self.free], ".".join(path[self.free :][:n]), *path[self.free + n :]) for n in dots]
+        return any(self._alike(one, spot.path) for one in paths for spot in self.spots)
 
     def _alike(self, path: tuple[str, ...], schema: Path_) -> bool:
         """Whether a path leads to a key of the schema, or to a section around it, or to a part of its value."""

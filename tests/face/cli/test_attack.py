@@ -258,6 +258,7 @@ COMMANDS = [
     "ui BAD --no-open", "ui --tokens BAD --no-open", "ui --certificate BAD --key plain.yaml --no-open",
     "ui --certificate plain.yaml --key BAD --no-open", "serve-api BAD", "serve-api --certificate BAD --key plain.yaml",
     "serve-api --certificate plain.yaml --key BAD", "catalog server host.xml --catalog BAD", "lab exec BAD true",
+    "scale BAD --cluster plain.yaml", "scale sampled.pcap --cluster BAD",
     *(f"run {name}.yaml" for name in DOCUMENTS),
 ]  # fmt: skip
 

@@ -235,7 +235,7 @@ def check_placeable(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
             where += f" on {request.switches} leafs" if request.switches else ""
             where += owned_words(tree, int(owner[row]))
             spared = rules.recovery.spares if owner[row] == NOBODY else 0
-            kept = f" next to {spared} spares" if spared else ""
+            kept = f" that keeps {spared} as spares" if spared else ""
             raise jobs.refuse(
                 row,
                 f"`{rules.policy}` cannot place {nodes} nodes of {each} accelerators{where} even on an empty cluster"
