@@ -3,4 +3,9 @@
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser()], patterns=["*.md"], fixtures=[]).pytest()
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser()],
+    patterns=["*.md"],
+    fixtures=[],
+    teardown=dict.clear,  # pytest keeps name spaces until the interpreter ends, and with them runs of the core
+).pytest()

@@ -23,7 +23,8 @@ def _write(folder: Path, run: EdgeRun, _found: object) -> None:
 
     tables = [
         pl.DataFrame(
-            {"place": [one.name] * len(one.e2e_s), "ttft_s": one.ttft_s, "e2e_s": one.e2e_s, "done": one.answered}
+            {"place": [one.name] * len(one.e2e_s), "ttft_s": one.ttft_s, "e2e_s": one.e2e_s, "done": one.answered},
+            schema_overrides={"place": pl.String},  # a place may have no answers
         )
         for one in run.answers
     ]

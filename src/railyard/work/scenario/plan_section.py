@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
@@ -148,6 +149,13 @@ class RangeSection(Section):
     def _begins(cls, value: object) -> object:
         if value is None:
             raise PydanticCustomError("range", "expected the first value, got nothing")
+        return value
+
+    @field_validator("start", "to", "step")
+    @classmethod
+    def _finite(cls, value: object) -> object:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise PydanticCustomError("range", "expected a finite number, got {found}", {"found": str(value)})
         return value
 
 
