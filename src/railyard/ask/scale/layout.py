@@ -69,7 +69,7 @@ class GroupKind:
 
     Attributes:
         axes: Places of its axes in the grid.
-        order: Which of several groups along the same axes.
+        order: Number of the group among those along the same axes.
         step: Of messages between two ranks, the places along the axes of the sender and of the receiver; else empty.
     """
 

@@ -73,7 +73,7 @@ def other_layout(
     """The traced job with other values of `parallelism`; each accelerator has as many tokens a step as in the trace.
 
     Args:
-        traced: What was read.
+        traced: The traces that were read.
         file: Of the cluster, whose `workload.training` may describe the traced job.
         draft: The target.
         catalog: Its catalog, in which a recognized model is looked for.

@@ -43,7 +43,7 @@ class Unscaled:
 
     Attributes:
         why: Why they are not run on the network.
-        times: In a step of one rank.
+        times: Number of them in a step of one rank.
         seconds: Their measured time in a step, mean over traced ranks.
     """
 

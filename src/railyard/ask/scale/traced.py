@@ -49,7 +49,7 @@ class Traced:
         steps: The chosen step of every traced rank.
         spread: Own time of the other steps over it.
         grid: Ranks of the job.
-        shapes: Of the first trace.
+        shapes: Recorded shapes of operators in the first trace.
     """
 
     found: Gathered

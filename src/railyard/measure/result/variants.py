@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
@@ -102,24 +103,24 @@ class ComparedVariant(BaseVariant):
     bound: bool = Field(description="whether nobody sells its network (`ideal`): a bound of what products reach")
 
     @property
+    @abstractmethod
     def reach(self) -> float:
         """Output of its accelerators, more is better: tokens/s of one, steps/s, requests/s in time."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def rank_value(self) -> float:
         """The figure `by`, inverted where more is better: the lowest is best."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def price(self) -> Band | None:
         """USD per million tokens."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def felt(self) -> tuple[float, ...]:
         """Durations that the work notices: of steps, or of answers."""
-        raise NotImplementedError
 
     @property
     def may_win(self) -> bool:

@@ -53,8 +53,8 @@ class BgpSession(NamedTuple):
     """An exchange of routes between two tables, in one direction.
 
     Attributes:
-        target: Who hears them, and by whose port packets come back.
-        cable: Its number in the network.
+        target: The table that hears them; packets come back by its port.
+        cable: Number of the cable in the network.
     """
 
     source: RouteNode
