@@ -221,6 +221,7 @@ LOSSES = {
     "kernels slowed by communication over the scale-up network": "kernels slowed by scale-up communication",
     "waiting for stragglers": "stragglers",
     "the pipeline's bubble": "pipeline bubble",
+    "checkpoints": "checkpoints",
 }
 
 
