@@ -5,26 +5,29 @@
 'h100-sxm'
 """
 
-from railyard.catalog.model import MLA, Model
-from railyard.catalog.show import Listing, Row
-from railyard.catalog.store import KINDS, Catalog, load
-from railyard.catalog.types import (
-    Accelerator,
-    AccessLink,
-    Appliance,
-    Cable,
-    Device,
-    Drafter,
-    Entry,
-    MemoryPool,
-    Nic,
-    Price,
-    Range,
-    Server,
-    Storage,
-    Switch,
-)
-from railyard.kit.schema.bounds import Provenance
+from railyard.kit import lazily
+
+with lazily(globals()):
+    from railyard.catalog.model import MLA, Model
+    from railyard.catalog.show import Listing, Row
+    from railyard.catalog.store import KINDS, Catalog, load
+    from railyard.catalog.types import (
+        Accelerator,
+        AccessLink,
+        Appliance,
+        Cable,
+        Device,
+        Drafter,
+        Entry,
+        MemoryPool,
+        Nic,
+        Price,
+        Range,
+        Server,
+        Storage,
+        Switch,
+    )
+    from railyard.kit.schema.bounds import Provenance
 
 __all__ = [
     "KINDS",

@@ -1,21 +1,22 @@
 """Collectives: which rank sends how much to which, the algorithm that a library chooses, and its cost on links."""
 
-from __future__ import annotations
+from railyard.kit import lazily
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.choice import Choice, Choices, choose, choose_many
-from railyard.collective.lowering import (
-    EntityTable,
-    Requests,
-    lower_collectives,
-    lower_pool,
-    lower_storage,
-    lower_transfers,
-)
-from railyard.collective.lowering.paths import shape_of
-from railyard.collective.machine import Case, CollectiveMachine, Shape, machine_of
-from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, domain_switch
-from railyard.collective.policy import CollectivePolicy
+with lazily(globals()):
+    from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+    from railyard.collective.choice import Choice, Choices, choose, choose_many
+    from railyard.collective.lowering import (
+        EntityTable,
+        Requests,
+        lower_collectives,
+        lower_pool,
+        lower_storage,
+        lower_transfers,
+    )
+    from railyard.collective.lowering.paths import shape_of
+    from railyard.collective.machine import Case, CollectiveMachine, Shape, machine_of
+    from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, domain_switch
+    from railyard.collective.policy import CollectivePolicy
 
 __all__ = [
     "ALGORITHMS",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from pkgutil import iter_modules
 from threading import RLock
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -147,11 +146,17 @@ class Registry(Generic[T]):
     def _files(self) -> list[str]:
         if self._package is None:
             return []
-        files = list(iter_modules(getattr(import_module(self._package), "__path__", ())))
+        places = getattr(import_module(self._package), "__path__", ())
+        files = list(iter_modules(places))
         if not self._part:
             return [file.name for file in files]
-        named = [f"{file.name}.{self._part}" for file in files if file.ispkg]
-        return [name for name in named if find_spec(f"{self._package}.{name}") is not None]
+        folders = {file.name: [f"{place}/{file.name}" for place in places] for file in files if file.ispkg}
+        # The folders are listed and not imported: a look-up of one record must not load the packages of the others.
+        return [
+            f"{name}.{self._part}"
+            for name, inside in folders.items()
+            if any(file.name == self._part for file in iter_modules(inside))
+        ]
 
     def _load(self) -> None:
         self._import_package()

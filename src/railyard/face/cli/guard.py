@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import gc
 import io
 import os
 import sys
@@ -72,6 +73,7 @@ def run(arguments: Sequence[str]) -> int:
 
         completion.completion_init()
     letters(sys.stdout, sys.stderr)
+    gc.set_threshold(100_000)  # imports make many objects and no garbage: by default a tenth of a command looks for it
     try:
         if list(arguments[:1]) != ["plan"]:  # which has an answer at any moment
             signals.ready()

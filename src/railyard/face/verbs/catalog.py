@@ -93,11 +93,11 @@ def catalog_show(
 
 def _found(shelf: catalog.Catalog, name: str) -> tuple[str, Entry]:
     """The entry of a name, or the model of a `config.json`."""
-    from railyard.work.scenario.section import model_file
+    if ".json" not in name and "/" not in name:  # reading a file needs what a scenario needs
+        return shelf.find(name)
     from railyard.work.study.compose import model_of
 
-    here = Path()
-    return shelf.find(name) if model_file(here, name) is None else ("models", model_of(here, name, shelf))
+    return "models", model_of(Path(), name, shelf)
 
 
 def as_plain(kind: str, entry: Entry) -> dict[str, object]:

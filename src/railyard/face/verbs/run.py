@@ -15,6 +15,7 @@ from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
     from railyard.face.api import Run
+    from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
 
 
@@ -222,7 +223,6 @@ def packet(
     ] = None,
 ) -> Reply:
     """Run given flows over a fat tree packet by packet and print their completion times."""
-    from railyard.face.report import write_report
     from railyard.face.words import packet as words
     from railyard.work.scenario.packet import chosen
     from railyard.work.study import study
@@ -233,14 +233,13 @@ def packet(
     given = TrafficRun(
         traffic, topology, preset, settings, seed=seed, threads=threads, probe=bool(report or out), faults=faults
     )
-    faces = [lambda result, folder: write_report(result, folder / "report.html")]
-    finished = study.run(given, out=out, faces=faces, progress=request.progress)
+    finished = study.run(given, out=out, faces=[_page], progress=request.progress)
     found = finished.measured[0].report
     if fct is not None:
         found.write_flows(fct)
     if report is not None:
         try:
-            write_report(finished.result, report)
+            _page(finished.result, report)
         except InputError as error:
             raise error.located(key="--report") from None
 
@@ -251,6 +250,13 @@ def packet(
                 say(f"wrote {path}")
 
     return Reply(found, show, found.to_json, notes=() if request.quiet else words.unfinished(found))
+
+
+def _page(result: Result, path: Path) -> None:
+    """Writes the report into a folder, or as a file."""
+    from railyard.face.report import write_report
+
+    write_report(result, path / "report.html" if path.is_dir() else path)
 
 
 @verb("export", "Write what happened in a run in a format for another program.", quiet=True, order=5)

@@ -15,18 +15,17 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from railyard.graph import parquet, perfetto
 from railyard.kit.errors import InputError, OutputError, did_you_mean
 from railyard.kit.files import FULL, MOST_STREAMED, copy_file, opened, read_bytes, read_text, write_text
 from railyard.kit.schema import yaml
 from railyard.kit.table import left_behind, refuse_changed, restore, take_place
-from railyard.measure.result.reading import Result, result_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from railyard.graph import Record
+    from railyard.measure.result.reading import Result
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
 
@@ -101,6 +100,8 @@ class Journal:
 
 def write_timeline(folder: Path, record: Record, ranks: Sequence[int]) -> None:
     """Writes `timeline.parquet`, and `trace.json` of the given ranks."""
+    from railyard.graph import parquet, perfetto
+
     parquet.write_record(record, folder / "timeline.parquet")
     perfetto.write(record, folder / "trace.json", ranks=ranks)
 
@@ -294,6 +295,8 @@ def read_result(file: Path) -> Result:
     Raises:
         InputError: The file is not a complete result of a run.
     """
+    from railyard.measure.result.reading import result_from
+
     text = read_text(file)
     if file.suffix in {".yaml", ".yml"}:
         hint = f"run it first: `railyard run {file}` names the folder of the run, which `explain` takes"

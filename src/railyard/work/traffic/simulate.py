@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.graph import parquet, perfetto
 from railyard.kit.errors import InputError
-from railyard.measure.cost.assumptions import Source
 from railyard.work.trace.importer import format_of, importers, read
 from railyard.work.traffic import htsim_topology
 from railyard.work.traffic.htsim_wiring import LINK_TIERS, wire
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from railyard.engine.packet import Settings as EngineSettings
     from railyard.graph import Record
     from railyard.graph.record import Table
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.network import Probed
     from railyard.measure.result.network import PacketFigures
     from railyard.measure.result.variants import TrafficVariant
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
 def write_files(folder: Path, report: PacketReport) -> None:
     """Writes every flow as Parquet and as CSV, and a trace for Perfetto."""
+    from railyard.graph import parquet, perfetto
+
     sent = report.sent
     parquet.write_record(with_figures(sent), folder / "flows.parquet")
     report.write_flows(folder / "fct.csv")
@@ -91,6 +92,8 @@ class MeasuredTraffic:
     @property
     def sources(self) -> tuple[Source, ...]:
         """Sources of the fabric's rules and constants."""
+        from railyard.measure.cost.assumptions import Source
+
         preset = self.traffic.preset
         return tuple(Source(preset.name, "rules and constants", "", text, "", "published") for text in preset.sources)
 

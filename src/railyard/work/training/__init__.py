@@ -5,12 +5,15 @@ of
 task graphs; `estimate` gives whole steps in closed form; `memory` and `layout` find what fits and what is fastest.
 """
 
-from railyard.model.machine import Machine
-from railyard.work.training.designs import Estimate, estimate
-from railyard.work.training.graphs import build
-from railyard.work.training.layout import auto, check, check_fit, layouts
-from railyard.work.training.memory import LayoutError, MemoryTable, memory
-from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
+from railyard.kit import lazily
+
+with lazily(globals()):
+    from railyard.model.machine import Machine
+    from railyard.work.training.designs import Estimate, estimate
+    from railyard.work.training.graphs import build
+    from railyard.work.training.layout import auto, check, check_fit, layouts
+    from railyard.work.training.memory import LayoutError, MemoryTable, memory
+    from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, SoftwareProfile, Training
 
 __all__ = [
     "Checkpoint",
