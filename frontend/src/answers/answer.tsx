@@ -6,6 +6,7 @@ import { CheckView } from "./check";
 import { DiagnosisView } from "./diagnosis";
 import { PlacementView } from "./placement";
 import { PlanView } from "./plan";
+import { ScaleView } from "./scale";
 import { TuneView } from "./tune";
 import "./answers.css";
 import type { Hall } from "./hall";
@@ -17,6 +18,7 @@ const TITLES: Record<Answer["format"], string> = {
   "railyard-audit/1": "Audit",
   "railyard-check/1": "Check",
   "railyard-placement/1": "Placement",
+  "railyard-scale/1": "Scaled trace",
 };
 
 export const titleOf = (answer: Answer): string => `${TITLES[answer.format]}: ${answer.name}`;
@@ -28,6 +30,7 @@ export function AnswerView({ answer, hall }: { answer: Answer; hall: Hall }) {
     case "railyard-tune/1": return <TuneView answer={answer} />;
     case "railyard-check/1": return <CheckView answer={answer} />;
     case "railyard-placement/1": return <PlacementView answer={answer} />;
+    case "railyard-scale/1": return <ScaleView answer={answer} />;
     case "railyard-audit/1": return <AuditView answer={answer} hall={hall} />;
   }
 }

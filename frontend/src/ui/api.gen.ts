@@ -4,7 +4,7 @@
 export interface AnswerRow {
   /** Name of its folder. */
   answer: string;
-  /** plan, diagnosis, tune, audit, check or placement. */
+  /** plan, diagnosis, tune, audit, check, placement or scale. */
   kind: string;
   /** Of what it is about. */
   name: string;
@@ -198,7 +198,7 @@ export interface OptionSpec {
   about: string;
   /** Default value. */
   default: string;
-  /** The choices there are. */
+  /** The choices there are; empty: any text. */
   allowed: string[];
 }
 

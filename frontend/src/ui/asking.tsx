@@ -18,9 +18,11 @@ export function Choices({ options, chosen, choose }: { options: readonly OptionS
       {options.map((option) => (
         <label class="name" title={option.about}>
           {option.title}{" "}
-          <select value={chosen[option.name] ?? option.default} onChange={(event) => choose(option.name, event.currentTarget.value)}>
-            {option.allowed.map((value) => <option value={value}>{value}</option>)}
-          </select>
+          {option.allowed.length === 0 ? <Words value={chosen[option.name] ?? option.default} put={(words) => choose(option.name, words)} /> : (
+            <select value={chosen[option.name] ?? option.default} onChange={(event) => choose(option.name, event.currentTarget.value)}>
+              {option.allowed.map((value) => <option value={value}>{value}</option>)}
+            </select>
+          )}
         </label>
       ))}
     </>
@@ -70,16 +72,31 @@ export function Pick({ verb, input, rows, given, give, arrived }: {
         <label class="upload">Upload<input type="file" aria-label={`upload ${input.title}`} multiple={input.several || input.takes !== "file"} onChange={(event) => void upload([...(event.currentTarget.files ?? [])])} /></label>
         {busy && <span class="muted" role="status">uploading</span>}
       </p>
+      {input.takes === "file" && !input.several && <Paste title={input.title} put={(text) => void upload([new File([text], `pasted-${input.name}-${stamp()}.txt`)])} />}
       {trouble && <p class="fault" role="alert">{trouble}</p>}
       {!busy && given.filter((file) => !stored.includes(file) && !fitting.some((row) => row.file === file)).map((file) => <p class="fault" role="alert">Nothing that is listed is called {file}.</p>)}
     </div>
   );
 }
 
+/** A text in place of a file. */
+function Paste({ title, put }: { title: string; put: (text: string) => void }) {
+  const [text, set] = useState("");
+  return (
+    <details class="paste">
+      <summary>or paste its text</summary>
+      <textarea aria-label={`text of ${title}`} rows={8} spellcheck={false} value={text} onInput={(event) => set(event.currentTarget.value)} />
+      <p class="tools"><button type="button" disabled={text.trim() === ""} onClick={() => put(text)}>Take it</button></p>
+    </details>
+  );
+}
+
+const stamp = (): string => new Date().toISOString().replace(/\D/g, "").slice(0, 14);
+
 /** Names below the folder of what was uploaded: several files for one input go into a folder of their own. */
 async function uploaded(prefix: string, files: readonly File[], input: InputSpec): Promise<string[]> {
   const together = input.takes === "folder" || (input.takes === "either" && !input.several && files.length > 1);
-  const folder = `${prefix}-${new Date().toISOString().replace(/\D/g, "").slice(0, 14)}`;
+  const folder = `${prefix}-${stamp()}`;
   const names: string[] = [];
   for (const file of files) names.push((await api.upload(together ? `${folder}/${file.name}` : file.name, file)).file);
   return together && names.length > 0 ? [`uploads/${folder}`] : names;

@@ -45,6 +45,20 @@ def looser(word: str) -> Iterator[str]:
             yield short
 
 
+def device_spellings(name: str, memory_gib: float) -> list[str]:
+    """Names under which the catalogue may know a device, the most exact first."""
+    plain = re.sub(r"^(NVIDIA|AMD|Tesla|Instinct|GeForce)\s+", "", re.sub(r"^(NVIDIA|AMD)\s+", "", name)).strip()
+    chip = re.match(r"[A-Za-z]+\d+[A-Za-z]*", plain)
+    if chip is None:
+        return [name, plain]
+    short = chip.group(0)
+    # Words of size, memory and socket leave the chip what it is; any other word (PCIe, NVL) makes it another device.
+    rest = re.sub(r"\b(\d+ ?GB|HBM\w*|SXM\d*|AC|OAM)\b", "", plain[len(short) :], flags=re.IGNORECASE)
+    last = [short] if not re.search(r"\w", rest) else []
+    sized = [f"{short} {round(memory_gib)}GB"] if memory_gib and last else []
+    return [name, plain, re.sub(r"\s*HBM\w*$", "", plain), *sized, *last]
+
+
 def folded(word: str) -> str:
     """The part of a name that its spellings share: letters, digits, points and plus signs."""
     return _BETWEEN.sub("", word.lower())

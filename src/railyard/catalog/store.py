@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from railyard.catalog.index import NameIndex, key_of
+from railyard.catalog.index import NameIndex, device_spellings, key_of
 from railyard.catalog.model import Model
 from railyard.catalog.parse import Parser
 from railyard.catalog.show import Listing, Row, describe, listing
@@ -170,6 +170,11 @@ class Catalog:
                 hint=index.suggestion(name),
             )
         return found
+
+    def accelerator_called(self, device: str, memory_gib: float) -> str | None:
+        """The accelerator that its driver calls so, by the name of its entry; None: the catalogue has none."""
+        index = self._index("accelerators")
+        return next((name for one in device_spellings(device, memory_gib) if (name := index.find(one))), None)
 
     def entry(self, kind: str, name: str) -> Entry:
         """The entry of that kind and name or alias.

@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from typer.models import ParameterInfo
 
@@ -40,21 +40,21 @@ Part = Literal["scenario", "engine", "vary", "ray"]
 
 @dataclass(frozen=True)
 class FormField:
-    """Puts an argument on the page's form, as one of its annotations.
+    """Puts an argument on the page's form, as one of its annotations: a path as a file, another one as a choice.
 
     Attributes:
         title: Label of the field.
         takes: Whether a path is of a file or a folder.
         about: A sentence that replaces the argument's help.
         needed: Whether the form requires it although the command does not.
-        allowed: The choices of a text.
+        allowed: The choices of a text; none: it is typed.
     """
 
     title: str
     takes: Takes = "file"
     about: str = ""
     needed: bool = False
-    allowed: Callable[[], Sequence[str]] | None = None
+    allowed: Callable[[], Sequence[str]] = tuple
 
 
 @dataclass(frozen=True)
@@ -210,19 +210,19 @@ class Verb:
         return tuple(
             Input(
                 name.rstrip("_"), form.title, form.about or info.help, form.takes,
-                form.needed or one.default is inspect.Parameter.empty, _is_list(kind), name,
+                form.needed or one.default is inspect.Parameter.empty, list in _kinds(kind), name,
             )
             for name, one, kind, info, form in self._fields()
-            if form.allowed is None
+            if Path in _kinds(kind)
         )  # fmt: skip
 
     @cached_property
     def choices(self) -> tuple[VerbOption, ...]:
         """Choices that the form offers."""
         return tuple(
-            VerbOption(name.rstrip("_"), form.title, form.about or info.help, one.default, form.allowed)
-            for name, one, _kind, info, form in self._fields()
-            if form.allowed is not None
+            VerbOption(name.rstrip("_"), form.title, form.about or info.help, one.default or "", form.allowed)
+            for name, one, kind, info, form in self._fields()
+            if Path not in _kinds(kind)
         )
 
     def _fields(self) -> list[tuple[str, inspect.Parameter, Any, Any, FormField]]:
@@ -236,14 +236,41 @@ class Verb:
         return found
 
     def __call__(self, request: Request, **arguments: Any) -> Any:
-        """Calls the verb; omitted arguments have their defaults."""
+        """Calls the verb; omitted arguments have their defaults, and texts become paths and numbers.
+
+        Raises:
+            InputError: A text is no number, or the verb refuses.
+        """
+        given = {name: self.typed(name, value) for name, value in arguments.items()}
         if "request" in inspect.signature(self.ask).parameters:
-            return self.ask(request, **arguments)
-        return self.ask(**arguments)
+            return self.ask(request, **given)
+        return self.ask(**given)
+
+    def typed(self, name: str, value: Any) -> Any:
+        """The value of an argument, a text as the path or number that is due.
+
+        Raises:
+            InputError: It is no number.
+        """
+        if isinstance(value, list | tuple):
+            return [self.typed(name, one) for one in value]
+        kinds = _kinds(self.arguments[name][1]) if name in self.arguments else frozenset()
+        if not isinstance(value, str) or str in kinds:
+            return value
+        if Path in kinds:
+            return Path(value)
+        if int not in kinds:
+            return value
+        try:
+            return int(value)
+        except ValueError:
+            raise InputError("this is no whole number", key=name, found=value) from None
 
 
-def _is_list(kind: Any) -> bool:
-    return any(get_origin(one) is list for one in (kind, *get_args(kind)))
+def _kinds(hint: Any) -> frozenset[Any]:
+    """Types that an annotation names, its own and those inside."""
+    inside = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return frozenset({get_origin(hint) or hint}).union(*map(_kinds, inside))
 
 
 verbs: Registry[Verb] = Registry("verb", package="railyard.face.verbs")

@@ -10,7 +10,6 @@ from railyard import catalog as catalogue
 from railyard.ask.calibrate import plan
 from railyard.ask.calibrate.calibration import SHARES, calibrate, overlay, write
 from railyard.ask.calibrate.device import Facts, NumpyDevice
-from railyard.ask.calibrate.torch_device import _spellings
 from railyard.face.cli import guard
 from railyard.kit.errors import InputError
 
@@ -271,14 +270,7 @@ def test_without_an_accelerator_the_way_out_is_said(capsys):
     ],
 )
 def test_names_of_drivers_lead_to_entries(known, said, memory_gib, entry):
-    found = None
-    for spelling in _spellings(said, memory_gib):
-        try:
-            found = known.resolve("accelerators", spelling)
-            break
-        except InputError:
-            continue
-    assert found == entry
+    assert known.accelerator_called(said, memory_gib) == entry
 
 
 def test_the_same_operators_through_pytorch(known):

@@ -11,29 +11,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.ask.scale.traces import CLUSTER, call, kernel, message, wait, write
+from tests.ask.scale.traces import CLUSTER, call, kernel, message, simulated, wait, write
 
 from railyard.ask.scale.forecast import scaled_step as scale
 from railyard.ask.scale.layout import Axis, grid_of
 from railyard.ask.scale.steps import CommCall, TracedStep
 from railyard.ask.scale.traced import read_traced as read
 from railyard.face.cli import guard
-from railyard.graph import Job
+from railyard.face.verb import command
 from railyard.graph.exporters.kineto import write_archive as export
 from railyard.kit.errors import InputError
-from railyard.work.scenario import load
-from railyard.work.scenario.variants import Variant
-from railyard.work.training.prepare import prepare
+from railyard.measure.result.answers import answer_from
 
 MIB = 1 << 20
 PAIR = [0, 1]
-
-
-@pytest.fixture
-def mine(tmp_path):
-    path = tmp_path / "mine.yaml"
-    path.write_text(CLUSTER)
-    return path
 
 
 def ddp(size=64 * MIB, group=PAIR):
@@ -288,18 +279,6 @@ def test_what_cannot_be_forecast_is_refused(tmp_path, mine):
         scale(alone, tmp_path / "wrong.yaml")
 
 
-def simulated(ranks, model, parallelism, batch):
-    layout = {"micro_batch": 1, "recompute": "full", "bucket": "160 MB", **parallelism}
-    layout["dp"] = ranks // (layout.get("tp", 1) * layout.get("pp", 1))
-    training = {"model": model, "tokens": "1 T", "global_batch": batch * layout["dp"], "sequence": 4096,
-                "precision": "bf16", "parallelism": layout}  # fmt: skip
-    cluster = {"accelerators": ranks, "server": "hgx-h100"}
-    cluster["back_end"] = {"topology": "rail-optimized", "fabric": "roce"}
-    draft = load.from_values({"cluster": cluster, "workload": {"training": training}})
-    job = prepare([Variant("one", {}, draft)])[0]
-    return job.engine.simulate([Job(job.graphs.of(job.training, job.cluster))], job.cluster, seed=0, policy=job.policy)
-
-
 @pytest.mark.parametrize(
     ("job", "within"),
     [
@@ -414,3 +393,13 @@ def test_the_command_prints_json_and_words(tmp_path, mine, capsys):
     printed = capsys.readouterr()
     assert printed.out.startswith("a step takes ")
     assert "not recognized: the shape of the model" in printed.err
+
+
+def test_from_python_paths_may_be_texts(tmp_path, mine):
+    path = write(tmp_path / "rank-0.json", 0, 2, ddp(), period=900)
+    texts = command("scale", path=str(path), cluster=str(mine), accelerators="8", out=str(tmp_path / "runs"))
+    assert texts == command("scale", path=path, cluster=mine, accelerators=8)
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert answer_from((kept / "scale.json").read_bytes()) == texts
+    with pytest.raises(InputError, match=r"no whole number(?s:.)*found: eight"):
+        command("scale", path=str(path), cluster=str(mine), accelerators="eight")

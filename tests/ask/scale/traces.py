@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from railyard.graph import Job
+from railyard.work.scenario import load
+from railyard.work.scenario.variants import Variant
+from railyard.work.training.prepare import prepare
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from railyard.graph import Record
+    from railyard.work.training.prepare import Prepared
 
 CLUSTER = "cluster: {accelerators: 16, server: hgx-h100, back_end: {topology: rail-optimized, fabric: roce}}\n"
 KINDS = {"allreduce": "AllReduce", "_allgather_base": "AllGather", "_reduce_scatter_base": "ReduceScatter",
@@ -39,8 +47,19 @@ def wait(stream: int, other: int, start: float = 0.0) -> dict[str, Any]:
             "args": {"stream": stream, "wait_on_stream": other}}  # fmt: skip
 
 
-def write(path: Path, rank: int, world: int, events: Sequence[dict[str, Any]], *, period: float) -> Path:
-    """A trace of three equal steps; launch numbers follow the order of the events."""
+def memory(reserved: int) -> dict[str, Any]:
+    """What PyTorch had reserved on the accelerator."""
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 1, "s": "t",
+            "args": {"Total Reserved": reserved, "Device Type": 1, "Device Id": 0}}  # fmt: skip
+
+
+def devices(name: str, memory_bytes: int, count: int = 8) -> dict[str, Any]:
+    """The accelerators of a host, as the profiler lists them."""
+    return {"deviceProperties": [{"id": at, "name": name, "totalGlobalMem": memory_bytes} for at in range(count)]}
+
+
+def write(path: Path, rank: int, world: int, events: Sequence[dict[str, Any]], *, period: float, **more: Any) -> Path:
+    """A trace of three equal steps; launch numbers follow the order of the events, and `more` stands before them."""
     rows: list[dict[str, Any]] = []
     launch = 0
     for step in range(3):
@@ -53,5 +72,22 @@ def write(path: Path, rank: int, world: int, events: Sequence[dict[str, Any]], *
                 args["wait_on_cuda_event_record_corr_id"] = launch
             rows.append({"ph": "X", "pid": 0, "tid": 0, **one, "ts": one["ts"] + step * period, "args": args})
     about = {"rank": rank, "world_size": world, "backend": "nccl"}
-    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": about, "traceEvents": rows}))
+    path.write_text(json.dumps({"schemaVersion": 1, "distributedInfo": about, **more, "traceEvents": rows}))
     return path
+
+
+def job_of(ranks: int, model: str, parallelism: dict[str, Any], batch: int, server: str = "hgx-h100") -> Prepared:
+    """A job on so many accelerators, with so many sequences of each replica in a step."""
+    layout = {"micro_batch": 1, "recompute": "full", "bucket": "160 MB", **parallelism}
+    layout["dp"] = ranks // (layout.get("tp", 1) * layout.get("pp", 1))
+    training = {"model": model, "tokens": "1 T", "global_batch": batch * layout["dp"], "sequence": 4096,
+                "precision": "bf16", "parallelism": {key: one for key, one in layout.items() if one is not None}}  # fmt: skip
+    back_end = {"topology": "rail-optimized", "fabric": "roce"}
+    cluster = {"accelerators": ranks, "server": server, "back_end": back_end}
+    return prepare([Variant("one", {}, load.from_values({"cluster": cluster, "workload": {"training": training}}))])[0]
+
+
+def simulated(*job: Any) -> Record:
+    """A step of `job_of`."""
+    one = job_of(*job)
+    return one.engine.simulate([Job(one.graphs.of(one.training, one.cluster))], one.cluster, seed=0, policy=one.policy)

@@ -65,7 +65,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
   );
 }
 
-const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit", check: "check", placement: "placement" };
+const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit", check: "check", placement: "placement", scale: "scaled trace" };
 
 function Answers({ turn }: { turn: number }) {
   const [answers] = useLoaded(api.answers, [], [turn]);

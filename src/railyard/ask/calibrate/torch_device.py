@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -178,11 +177,9 @@ class TorchDevice:
         if name is not None:
             return catalog.resolve("accelerators", name), ""
         device_name = self.torch.cuda.get_device_name(0) if self.gpu else "cpu"
-        for spelling in _spellings(device_name, self._memory_gib()):
-            try:
-                return catalog.resolve("accelerators", spelling), ""
-            except InputError:
-                continue
+        found = catalog.accelerator_called(device_name, self._memory_gib())
+        if found is not None:
+            return found, ""
         raise InputError(
             f"the catalogue has no accelerator `{device_name}`",
             key="entry",
@@ -317,20 +314,6 @@ class TorchDevice:
         if count < 2 or not sizes_bytes or not self.torch.distributed.is_available():
             return {}
         return run_collectives(count, "nccl", sizes_bytes)
-
-
-def _spellings(name: str, memory_gib: float) -> list[str]:
-    """Names under which the catalogue may know a device, the most exact first."""
-    plain = re.sub(r"^(NVIDIA|AMD|Tesla|Instinct|GeForce)\s+", "", re.sub(r"^(NVIDIA|AMD)\s+", "", name)).strip()
-    chip = re.match(r"[A-Za-z]+\d+[A-Za-z]*", plain)
-    if chip is None:
-        return [name, plain]
-    short = chip.group(0)
-    # Words of size, memory and socket leave the chip what it is; any other word (PCIe, NVL) makes it another device.
-    rest = re.sub(r"\b(\d+ ?GB|HBM\w*|SXM\d*|AC|OAM)\b", "", plain[len(short) :], flags=re.IGNORECASE)
-    last = [short] if not re.search(r"\w", rest) else []
-    sized = [f"{short} {round(memory_gib)}GB"] if memory_gib and last else []
-    return [name, plain, re.sub(r"\s*HBM\w*$", "", plain), *sized, *last]
 
 
 def run_collectives(count: int, backend: str, sizes_bytes: tuple[int, ...]) -> dict[tuple[str, int], float]:

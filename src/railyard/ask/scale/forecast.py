@@ -12,6 +12,7 @@ import numpy as np
 import railyard
 from railyard.ask.scale.relayout import other_layout, recognized
 from railyard.ask.scale.rescale import rescaled
+from railyard.ask.scale.target import checked_target
 from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, slowed_kernels, traced_figures, unrecognized
 from railyard.cluster.bill import bill_of
 from railyard.collective.policy import kind_word
@@ -45,8 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from railyard.ask.scale.layout import Grid
     from railyard.ask.scale.relayout import OtherLayout
     from railyard.ask.scale.rescale import Unscaled
+    from railyard.ask.scale.target import Target
     from railyard.ask.scale.traced import Traced
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
@@ -61,7 +64,6 @@ LEFT_OUT = (
     "kernels keep their measured times: how communication slows them, clocks and stragglers are those of the trace",
     "the host's idle time stays what it was, also where it hid behind communication or would come to light",
     "which ranks are slow repeats: more ranks have rarer stragglers than a few traced ones show",
-    "memory: whether the job fits is not checked",
 )
 
 
@@ -118,10 +120,12 @@ def scaled_step(
     traced = read_traced(path, gradients=gradients, world=world)
     known = recognized(traced, catalog)
     refuse_unknown(traced, draft.scenario.cluster.accelerators)
-    if parallelism:
-        found = _relaid(traced, other_layout(traced, cluster, draft, catalog, parallelism))
+    grid = None if parallelism else traced.grid.grown(machine.ranks)
+    target = checked_target(traced, grid, machine, cluster, draft)
+    if grid is None:
+        found = _relaid(traced, other_layout(traced, cluster, draft, catalog, parallelism or {}))
     else:
-        found = _grown(traced, machine)
+        found = _grown(target, grid, machine)
     job = _prepared(draft, catalog, found.cluster, found.graph)
     simulations = iter(range(1, 9))
     bench = TraceBench(job, Event(), lambda _name: report("simulating", next(simulations, 8) / 9))
@@ -151,6 +155,7 @@ def scaled_step(
         band=ScaledBand(low=max(step_s - low, 0.0), high=step_s + high, parts=parts),
         measured_share=found.measured_share,
         traced=traced_figures(traced, known),
+        target=target.rows,
         layout=found.layout,
         tax=tax,
         cost=cost.section(),
@@ -167,6 +172,7 @@ class _Target:
     Attributes:
         kernels_s, own_s: Kernels of a rank, and these with the host's idle time, mean, s.
         free: The graph without waits that nothing shows; None if there are none.
+        same: Whether the traced step would take as long on as many ranks of it, but for the network.
     """
 
     graph: TaskGraph
@@ -178,11 +184,12 @@ class _Target:
     unscaled: tuple[Unscaled, ...] = ()
     free: TaskGraph | None = None
     parts: tuple[BandPart, ...] = ()
+    same: bool = True
 
 
-def _grown(traced: Traced, cluster: Cluster) -> _Target:
+def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
     """The traced layout with more or fewer replicas."""
-    target = traced.grid.grown(cluster.ranks)
+    traced = on.traced
     scaled = rescaled(traced.steps, traced.grid, target)
     free = None
     if any(step.assumed for step in traced.steps.values()):
@@ -197,7 +204,13 @@ def _grown(traced: Traced, cluster: Cluster) -> _Target:
         AxisRow(role=old.role or "?", traced=old.size, target=new.size, stride=old.stride, known_by=old.how)
         for old, new in zip(traced.grid.axes, target.axes, strict=True)
     )
-    return _Target(scaled.graph, cluster, kernels_s, own_s, layout, unscaled=scaled.unscaled, free=free)
+    low, high = on.error
+    words = "kernels of another accelerator: errors of steps that the model had not seen, on both"
+    part = BandPart(source=words, low_s=low * kernels_s, high_s=high * kernels_s)
+    return _Target(
+        scaled.graph, cluster, kernels_s, own_s, layout, measured_share=0.0 if high else 1.0,
+        unscaled=scaled.unscaled, free=free, parts=(part,) if high else (), same=not high,
+    )  # fmt: skip
 
 
 def _relaid(traced: Traced, other: OtherLayout) -> _Target:
@@ -270,7 +283,7 @@ def _band(
         without_s = _run(bench, found.free).makespan_ps * 1e-12
         words = "waits that nothing in the trace shows: the step without them"
         yield BandPart(source=words, low_s=max(step_s - without_s, 0.0), high_s=0.0)
-    if traced.grid.ranks <= found.graph.ranks:
+    if traced.grid.ranks <= found.graph.ranks and found.same:
         yield _itself(traced, bench)
     yield from found.parts
 

@@ -82,14 +82,14 @@ def other_layout(
     Raises:
         InputError: The traced job is not known well enough, or the new layout does not fit.
     """
-    job = _traced_job(traced, file, catalog)
+    job = traced_job(traced, file, catalog)
     ranks, world = draft.scenario.cluster.accelerators, traced.grid.ranks
     batch = job["global_batch"] * ranks
     if batch % world:
         raise InputError("the global batch does not grow to so many accelerators", key="--accelerators", found=ranks)
     wanted = {**{key: value for key, value in job["parallelism"].items() if key != "dp"}, **given}
-    old = _prepared(draft, job, world)
-    new = _prepared(draft, {**job, "global_batch": batch // world, "parallelism": wanted}, ranks)
+    old = prepared(draft, job, world)
+    new = prepared(draft, {**job, "global_batch": batch // world, "parallelism": wanted}, ranks)
     modelled_s = _computing_s(graphs.build(old.training, old.cluster))
     own_s = mean_s([step.own_ns for step in traced.steps.values()])
     ratio = own_s / modelled_s
@@ -122,7 +122,7 @@ def other_layout(
     )  # fmt: skip
 
 
-def _traced_job(traced: Traced, file: Path, catalog: Catalog) -> dict[str, Any]:
+def traced_job(traced: Traced, file: Path, catalog: Catalog) -> dict[str, Any]:
     """The section `training` of the traced job.
 
     Raises:
@@ -189,7 +189,17 @@ def recognized(traced: Traced, catalog: Catalog) -> dict[str, Any] | None:
     return None
 
 
-def _prepared(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Prepared:
+def prepared(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Prepared:
+    """A job on so many ranks of the target.
+
+    Args:
+        draft: The target, without work.
+        training: The section `training`.
+        ranks: Of the job.
+
+    Raises:
+        InputError: It does not fit.
+    """
     tree, mark = draft.tree, yaml.Mark("railyard scale")
     tree = replace(tree, value={key: node for key, node in tree.value.items() if key != "workload"})
     for key, value in (("workload", {"training": dict(training)}), ("cluster.accelerators", ranks)):
@@ -205,23 +215,36 @@ def _computing_s(graph: TaskGraph) -> float:
 
 def _equal_share(old: Prepared, new: Prepared) -> float:
     """Share of the new layout's compute time in operators whose work on a rank is that of the old one."""
-    before, after = _operators(old), _operators(new)
-    equal = sum(seconds for key, seconds in after.items() if key in before)
-    return equal / sum(after.values())
+    before, after = (operators(job.training, job.cluster.accelerator) for job in (old, new))
+    known = {one.key for one in before}
+    return sum(one.seconds for one in after if one.key in known) / sum(one.seconds for one in after)
 
 
-def _operators(job: Prepared) -> dict[tuple[object, ...], float]:
-    """Seconds of a micro-batch over all layers by name, FLOPs and times of one operator."""
-    training = job.training
-    columns, model = Columns.of([training], [job.cluster.accelerator]), training.model
+@dataclass(frozen=True)
+class OperatorTime:
+    """An operator of a kind of block.
+
+    Attributes:
+        key: Its name, FLOPs and times of one, as far as they tell it from others.
+        seconds: Of a micro-batch over all layers.
+    """
+
+    key: tuple[object, ...]
+    flops: float
+    seconds: float
+
+
+def operators(training: Training, accelerator: Accelerator) -> list[OperatorTime]:
+    """Operators of all blocks on a rank."""
+    columns, model = Columns.of([training], [accelerator]), training.model
     routed = sum(model.has_experts(layer) for layer in range(model.layers))
     parts = ((blocks.attention_block, model.layers), (blocks.mlp_block, model.layers - routed),
              (blocks.moe_block, routed), (blocks.embedding, 1), (blocks.head, 1))  # fmt: skip
-    found: dict[tuple[object, ...], float] = {}
+    found = []
     for block, count in parts:
         for one in block(columns) if count else ():
             columns_of = (one.flops, one.forward, one.backward_input, one.backward_weight)
-            numbers = tuple(float(np.ravel(column)[0]) for column in columns_of)
-            key = (one.name, *(f"{number:.9g}" for number in numbers))
-            found[key] = found.get(key, 0.0) + count * sum(numbers[1:])
+            flops, *times = (float(np.ravel(column)[0]) for column in columns_of)
+            key = (one.name, *(f"{number:.9g}" for number in (flops, *times)))
+            found.append(OperatorTime(key, flops, count * sum(times)))
     return found

@@ -17,7 +17,7 @@ import numpy as np
 from railyard.ask.observe.gather import EventFile
 from railyard.ask.observe.kernels import kind_of
 from railyard.ask.observe.reader import sources
-from railyard.ask.observe.readers.kineto import TYPE_BYTES
+from railyard.ask.observe.readers.kineto import TYPE_BYTES, whole
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_grouped_mm", "aten::_scaled_mm")
 _WANTED = re.compile(
-    rb'"(?:aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm|_scaled_dot_product_\w+)|nccl:\w+)"|"ProfilerStep#'
+    rb'"(?:aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm|_scaled_dot_product_\w+)|nccl:\w+|\[memory\])"|"ProfilerStep#'
 )
 _ATTENTION = "aten::_scaled_dot_product_"
+_GPU = 1
+"""`Device Type` of an accelerator's memory (c10::DeviceType)."""
 _SHOWN = 24
 
 
@@ -42,11 +44,19 @@ class Shapes:
         products: How often a step calls each matrix product, by rows, depth and columns; of a batch each one counts.
         attention: How often each pair of batch and sequence length is attended to.
         calls: Start (us), kind and bytes of each call of NCCL; 0 bytes where its size does not follow from its input.
+        device: The accelerator as its driver calls it; empty where the trace does not say.
+        device_bytes: Its memory.
+        devices: Accelerators that the process sees on its host.
+        reserved_bytes: The most memory that PyTorch reserved; 0: not recorded.
     """
 
     products: Counter[tuple[int, int, int]] = field(default_factory=Counter)
     attention: Counter[tuple[int, int]] = field(default_factory=Counter)
     calls: list[tuple[float, str, int]] = field(default_factory=list)
+    device: str = ""
+    device_bytes: int = 0
+    devices: int = 0
+    reserved_bytes: int = 0
 
     def in_words(self) -> tuple[str, ...]:
         """The most frequent matrix products."""
@@ -58,15 +68,17 @@ def shapes_of(path: Path) -> dict[str, Shapes]:
     """Shapes by the name of the source; Chakra traces have none."""
     found: dict[str, Shapes] = {}
     for source in sources(path):
-        shapes, marks = Shapes(), set()
+        shapes, marks, file = Shapes(), set(), EventFile(source, _WANTED)
         try:
-            for event in EventFile(source, _WANTED).events():
+            for event in file.events():
                 name, args = str(event.get("name", "")), event.get("args")
                 dims = args.get("Input Dims") if isinstance(args, dict) else None
                 if event.get("cat") == "user_annotation" and name.startswith("ProfilerStep#"):
                     marks.add(name)
                 elif event.get("cat") == "user_annotation" and name.startswith("nccl:"):
                     shapes.calls.append(_call(event, name, dims))
+                elif name == "[memory]" and isinstance(args, dict) and args.get("Device Type") == _GPU:
+                    shapes.reserved_bytes = max(shapes.reserved_bytes, whole(args.get("Total Reserved"), 0))
                 elif name.startswith(_ATTENTION) and _is_shape(dims) and len(dims[0]) == 4:
                     shapes.attention[dims[0][0], dims[0][2]] += 1
                 elif name in _PRODUCTS and (sizes := _product(dims)):
@@ -75,8 +87,16 @@ def shapes_of(path: Path) -> dict[str, Shapes]:
             continue
         each = max(len(marks), 1)
         shapes.products = Counter({sizes: -(-times // each) for sizes, times in shapes.products.items()})
+        _device(shapes, file.about.get("deviceProperties"))
         found[source.name] = shapes
     return found
+
+
+def _device(shapes: Shapes, listed: Any) -> None:
+    found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if found:
+        shapes.device, shapes.devices = str(found[0].get("name", "")), len(found)
+        shapes.device_bytes = whole(found[0].get("totalGlobalMem"), 0)
 
 
 def _call(event: dict[str, Any], name: str, dims: Any) -> tuple[float, str, int]:

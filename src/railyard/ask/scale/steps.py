@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.observe.kernels import OPTIMIZER, PHASES, kind_of_kernel
+from railyard.ask.observe.kernels import COMPUTE_BOUND, COPY, OPTIMIZER, PHASES, kind_of_kernel
 from railyard.ask.observe.measured import Launched, steps_of
 from railyard.kit.errors import InputError
 
@@ -69,6 +69,7 @@ class TracedStep:
         number: Number of the step as the profiler marked it.
         period_ns: From its first kernel to that of the next step.
         duration_ns: Of each task, kernels and the idle time of the host between them; 0 of a communication.
+        busy_ns: The part of it in kernels whose time follows the FLOP/s, and in those whose time follows the memory.
         main: Whether each task is on the compute stream that is busy longest.
         calls: The communication of each task; None of a computation.
         waits: Pairs (task, earlier task that it waits for).
@@ -83,6 +84,7 @@ class TracedStep:
     number: int
     period_ns: int
     duration_ns: list[int] = field(default_factory=list)
+    busy_ns: list[tuple[int, int]] = field(default_factory=list)
     main: list[bool] = field(default_factory=list)
     calls: list[CommCall | None] = field(default_factory=list)
     waits: list[tuple[int, int]] = field(default_factory=list)
@@ -98,6 +100,7 @@ class TracedStep:
         return replace(
             self,
             duration_ns=[*self.duration_ns, 0],
+            busy_ns=[*self.busy_ns, (0, 0)],
             main=[*self.main, False],
             calls=[*self.calls, call],
             waits=[*self.waits, (last, last - 1)],
@@ -106,6 +109,15 @@ class TracedStep:
     def without_assumed(self) -> TracedStep:
         """The step without the waits that nothing shows."""
         return replace(self, waits=[one for one in self.waits if one not in set(self.assumed)])
+
+    def on_other(self, products: float, traffic: float) -> TracedStep:
+        """The step on another accelerator: factors on times of products and of kernels that memory bounds."""
+        more = [round(one * (products - 1) + other * (traffic - 1)) for one, other in self.busy_ns]
+        return replace(
+            self,
+            duration_ns=[one + longer for one, longer in zip(self.duration_ns, more, strict=True)],
+            kernels_ns=self.kernels_ns + sum(one for one, main in zip(more, self.main, strict=True) if main),
+        )
 
     @property
     def own_ns(self) -> int:
@@ -320,13 +332,17 @@ class _Reading:
             queue = int(self.queue[k])
             before = latest.get(queue, -1)
             joins = before >= 0 and not self.moves[k] and k not in self.waits and not self._cut(k, queue, waited)
+            busy = self._busy(k)
             if joins:
                 found.duration_ns[before] += int(max(self.end[k] - self.free[k], 0))
+                products, traffic = found.busy_ns[before]
+                found.busy_ns[before] = products + busy[0], traffic + busy[1]
                 task[k] = before
                 continue
             ready = max([int(self.free[k]), *(int(self.end[j]) for j in self.waits.get(k, ()))])
             task[k] = latest[queue] = len(found.duration_ns)
             found.duration_ns.append(0 if self.moves[k] else int(max(self.end[k] - min(ready, self.start[k]), 0)))
+            found.busy_ns.append(busy)
             found.main.append(queue == self.main)
             found.calls.append(self._call(k) if self.moves[k] else None)
             found.assumed += [(task[k], task[j]) for j, how in self.waits.get(k, {}).items() if how == ASSUMED]
@@ -334,8 +350,15 @@ class _Reading:
         last = int(self.end.max())
         found.waits += [(len(found.duration_ns), one) for one in latest.values()]
         found.duration_ns.append(max(until - last, 0))
+        found.busy_ns.append((0, 0))
         found.main.append(True)
         found.calls.append(None)
+
+    def _busy(self, k: int) -> tuple[int, int]:
+        """Time of a kernel that adds to its stream's: of a product, or of another one."""
+        kind = kind_of_kernel(self._word("name", k))
+        own = 0 if self.moves[k] or kind == COPY else int(max(self.end[k] - max(self.start[k], self.free[k]), 0))
+        return (own, 0) if kind in COMPUTE_BOUND else (0, own)
 
     def _cut(self, k: int, queue: int, waited: set[int]) -> bool:
         those = self.on[queue]

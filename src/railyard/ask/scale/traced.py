@@ -94,7 +94,9 @@ def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> 
         grid = grid.with_replicas(steps)
         call = CommCall(GRADIENTS, "all_reduce", gradients, 0)
         steps = {rank: step.with_last(call) for rank, step in steps.items()}
-    return Traced(found, number, every, steps, spread_of(every, number), grid, next(iter(shapes.values()), Shapes()))
+    first = next(iter(shapes.values()), Shapes())
+    first.reserved_bytes = max((one.reserved_bytes for one in shapes.values()), default=0)
+    return Traced(found, number, every, steps, spread_of(every, number), grid, first)
 
 
 def refuse_unknown(traced: Traced, ranks: int) -> None:
@@ -209,6 +211,9 @@ def unrecognized(
     elif job is None:
         why = "its layout is not known, or no dense model of the catalogue has its shapes"
         yield UnrecognizedRow(what="the model", why=why, seconds=0.0)
+    if not traced.shapes.device:
+        why = "the trace has no deviceProperties"
+        yield UnrecognizedRow(what="the traced accelerator: taken for the target's", why=why, seconds=0.0)
     for remark in traced.found.remarks:
         yield UnrecognizedRow(what=remark, why="a remark of the reader", seconds=0.0)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from railyard.face.terminal import Table, emit, say
-from railyard.face.verb import Reply, Request, verb
+from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
 
 if TYPE_CHECKING:
@@ -23,31 +23,46 @@ SHOWN = 12
     parts=["engine"],
     json=True,
     quiet=True,
+    out="keep",
     order=32,
+    page=Page(
+        "Scale a trace",
+        "From one node's trace to a cluster: step, network tax and cost at another scale, with a band.",
+        order=9,
+    ),
 )
 def scale(
     request: Request,
     path: Annotated[
-        Path, typer.Argument(metavar="TRACE", help="Kineto or Chakra traces of some ranks: a file, folder or archive.")
+        Path,
+        typer.Argument(metavar="TRACE", help="Kineto or Chakra traces of some ranks: a file, folder or archive."),
+        FormField("Traces", takes="either"),
     ],
     *,
     cluster: Annotated[
-        Path, typer.Option("--cluster", metavar="FILE", help="A scenario: its cluster, collectives and prices.")
+        Path,
+        typer.Option("--cluster", metavar="FILE", help="A scenario: its cluster, collectives and prices."),
+        FormField("The cluster"),
     ],
     accelerators: Annotated[
-        int | None, typer.Option("--accelerators", min=1, help="Of the target, in place of the cluster's.")
+        int | None,
+        typer.Option("--accelerators", min=1, help="Of the target, in place of the cluster's."),
+        FormField("Accelerators"),
     ] = None,
     gradients: Annotated[
         str | None,
         typer.Option("--gradients", metavar="SIZE", help="Gradients of a rank, if the trace is of one replica: 4 GB."),
+        FormField("Gradients"),
     ] = None,
     world: Annotated[
         int | None,
         typer.Option("--world", min=1, help="Ranks of the traced job; all take part where no group is named."),
+        FormField("Ranks traced"),
     ] = None,
     parallelism: Annotated[
         str | None,
         typer.Option("--parallelism", metavar="KEYS", help="Another layout than the traced one: `{tp: 8, pp: 2}`."),
+        FormField("Parallelism"),
     ] = None,
 ) -> Reply:
     """Keep the measured time of every kernel, run the collectives on another cluster at another scale."""
@@ -61,7 +76,7 @@ def scale(
         path, cluster, accelerators=accelerators, gradients=more, world=world, parallelism=keys,
         engine=request.engine, report=request.progress,
     )  # fmt: skip
-    return Reply(answer, lambda: _print(answer))
+    return Reply(answer, lambda: _print(answer), keep=answer)
 
 
 def _print(answer: ScaleAnswer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.verb import of_page
@@ -48,7 +49,12 @@ def _options(request: NewJob, verb: Verb) -> Iterator[Problem]:
     yield from _unknown(request.options, known, request.verb, "options")
     for name, option in known.items():
         value, allowed = request.options.get(name, option.default), option.allowed()
-        if value not in allowed:
+        if value and not allowed:
+            try:
+                verb.typed(name, value)
+            except InputError as error:
+                yield from (replace(problem, key=f"options.{name}") for problem in error.problems)
+        elif allowed and value not in allowed:
             hint = did_you_mean(value, allowed)
             yield Problem(
                 f"this is no choice of `{name}`",

@@ -79,7 +79,7 @@ class OptionSpec(ApiBody):
     title: str = Field(description="For people.")
     about: str = Field(description="What it decides.")
     default: str = Field(description="Default value.")
-    allowed: list[str] = Field(description="The choices there are.")
+    allowed: list[str] = Field(description="The choices there are; empty: any text.")
 
 
 class VerbSpec(ApiBody):
@@ -169,7 +169,7 @@ class AnswerRow(ApiBody):
     """Stored answer of a command other than `run`."""
 
     answer: str = Field(description="Name of its folder.")
-    kind: str = Field(description="plan, diagnosis, tune, audit, check or placement.")
+    kind: str = Field(description="plan, diagnosis, tune, audit, check, placement or scale.")
     name: str = Field(description="Of what it is about.")
     sentence: str = Field(description="What it says.")
     changed: float = Field(description="Seconds since 1970.")

@@ -87,7 +87,8 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         for one in verb.inputs
         if files.get(one.name)
     }
-    reply = verb(wanted, **given, **request["options"], **page.given(wanted))
+    chosen = {name: value for name, value in request["options"].items() if value}
+    reply = verb(wanted, **given, **chosen, **page.given(wanted))
     if reply.folder is None and reply.keep is None:  # stopped before anything was found
         raise KeyboardInterrupt
     place = reply.folder if reply.folder is not None else keep(reply, folder / RUNS)

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationEr
 from railyard.kit.errors import InputError, Problem
 from railyard.measure.result.choices import PlacementAnswer, PlanAnswer, TuneAnswer
 from railyard.measure.result.network import Picture
+from railyard.measure.result.scale import ScaleAnswer
 from railyard.measure.result.section import Count, Figures, Share, Values
 
 
@@ -182,7 +183,7 @@ class CheckAnswer(Figures):
         return f"{early}{len(failed)} of {judged} do not hold: {failed[0].assertion} ({failed[0].found})"
 
 
-Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer
+Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer | ScaleAnswer
 
 NAMES: dict[type[Answer], str] = {
     PlanAnswer: "plan",
@@ -191,6 +192,7 @@ NAMES: dict[type[Answer], str] = {
     AuditAnswer: "audit",
     CheckAnswer: "check",
     PlacementAnswer: "placement",
+    ScaleAnswer: "scale",
 }
 """File names of answers: `plan.json`, and its page `plan.html`."""
 

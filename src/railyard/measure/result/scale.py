@@ -80,6 +80,16 @@ class TracedFigures(Figures):
     micro_batches: Count | None = Field(description="of a step and replica")
 
 
+class TargetRow(Figures):
+    """A property of the traced machine that the target should have."""
+
+    what: str = Field(description="accelerator, accelerators of a server, memory")
+    traced: str = Field(description="in words")
+    target: str = Field(description="in words")
+    fits: bool | None = Field(description="whether the forecast rests on it; null: the trace does not say")
+    means: str = Field(description="what follows for the forecast; empty: nothing")
+
+
 class UnrecognizedRow(Figures):
     """Something of the trace that was not recognized."""
 
@@ -100,6 +110,7 @@ class ScaleAnswer(Figures):
     band: ScaledBand = Field(description="around it")
     measured_share: Share = Field(description="share of compute time that was measured; the rest is modelled")
     traced: TracedFigures = Field(description="what the forecast rests on")
+    target: tuple[TargetRow, ...] = Field(description="the traced machine against that of the forecast")
     layout: tuple[AxisRow, ...] = Field(description="the innermost first")
     tax: TaxFigures = Field(description="what networks cost")
     cost: HourlyCost = Field(description="of the cluster by the hour, and of one step")

@@ -54,7 +54,7 @@ def read(source: TraceSource) -> Piece:
     if not file.count:
         raise InputError(f"the file has no events: {file.damage or 'its list is empty'}", file=source.name)
     _about(piece, file)
-    found.settle(_whole(file.about.get("baseTimeNanoseconds"), 0))
+    found.settle(whole(file.about.get("baseTimeNanoseconds"), 0))
     if found.annotated and piece.kernels is not None and not piece.kernels.communicates.any():
         piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host and none of their kernels")
     if found.timeless:
@@ -96,7 +96,7 @@ class _Found:
         """Notes that a stream waits for what another one has been given so far."""
         args = noted if isinstance(noted, dict) else {}
         names = ("stream", "correlation", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
-        stream, launch, other, record = (_whole(args.get(name), -1) for name in names)
+        stream, launch, other, record = (whole(args.get(name), -1) for name in names)
         if min(stream, launch, other, record) >= 0:
             self.piece.waits.append((stream, launch, other, record))
 
@@ -122,8 +122,8 @@ class _Found:
             noted = event.get("args")
             args = noted if isinstance(noted, dict) else {}
             common: dict[str, Any] = {
-                "stream": _whole(args.get("stream", event.get("tid")), 0),
-                "launch": _whole(args.get("correlation"), -1),
+                "stream": whole(args.get("stream", event.get("tid")), 0),
+                "launch": whole(args.get("correlation"), -1),
             }
             if phase == COMMUNICATION:
                 common |= self._communication(name, args)
@@ -133,20 +133,20 @@ class _Found:
         except (KeyError, TypeError, ValueError, OverflowError):
             return False
         if self.piece.device < 0:
-            self.piece.device = _whole(args.get("device"), -1)
+            self.piece.device = whole(args.get("device"), -1)
         return True
 
     def _communication(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         called, group = str(args.get("Collective name", "")), str(args.get("Process Group Name", ""))
         kind = (kind_of(called) if called else "") or kind_of(name)
         self._members(group, args)
-        peer = _whole(args.get("Dst Rank", args.get("Src Rank")), -1)
+        peer = whole(args.get("Dst Rank", args.get("Src Rank")), -1)
         if kind in ("send", "recv") and peer >= 0:
             receives = "Dst Rank" in args
             word = f"{group} {'to' if receives else 'from'} {peer}"
             self.messages[word] = peer, receives
             kind, group = "send_recv", word
-        return {"kind": kind, "group": group, "sequence": _whole(args.get("Seq"), -1), "size_bytes": _size(args)}
+        return {"kind": kind, "group": group, "sequence": whole(args.get("Seq"), -1), "size_bytes": _size(args)}
 
     def _members(self, group: str, args: dict[str, Any]) -> None:
         """Notes who is in a process group; the profiler lists up to 30 ranks, then only the first and the last."""
@@ -156,7 +156,7 @@ class _Found:
         if not isinstance(listed, str) or group in self.piece.groups:
             return
         ranks = tuple(int(rank) for rank in _NUMBER.findall(listed))
-        self.piece.world = max(self.piece.world, _whole(args.get("Group size"), 0), *(rank + 1 for rank in ranks), 0)
+        self.piece.world = max(self.piece.world, whole(args.get("Group size"), 0), *(rank + 1 for rank in ranks), 0)
         self.piece.groups[group] = () if "..." in listed else ranks
 
     def settle(self, base_ns: int) -> None:
@@ -192,7 +192,7 @@ def _blocks(grid: Any) -> int:
     """Thread blocks of a grid; 0 where the profiler noted none."""
     if not isinstance(grid, list):
         return 0
-    sizes = [_whole(one, 0) for one in grid]
+    sizes = [whole(one, 0) for one in grid]
     found = math.prod(sizes) if sizes else 0
     return found if 0 < found < 1 << 62 else 0
 
@@ -207,7 +207,8 @@ def _ns(microseconds: Any) -> int:
     return int(number) * 1000 + round((number - int(number)) * 1000)
 
 
-def _whole(value: Any, otherwise: int) -> int:
+def whole(value: Any, otherwise: int) -> int:
+    """A whole number of less than 2^62; another value for anything else."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -216,7 +217,7 @@ def _whole(value: Any, otherwise: int) -> int:
 
 
 def _size(args: dict[str, Any]) -> int:
-    elements = max(_whole(args.get("In msg nelems"), 0), _whole(args.get("Out msg nelems"), 0))
+    elements = max(whole(args.get("In msg nelems"), 0), whole(args.get("Out msg nelems"), 0))
     size = elements * TYPE_BYTES.get(str(args.get("dtype", "")).lower(), 0)
     return size if 0 <= size < 1 << 62 else 0
 
@@ -224,7 +225,7 @@ def _size(args: dict[str, Any]) -> int:
 def _about(piece: Piece, file: EventFile) -> None:
     about = file.about.get("distributedInfo")
     info = about if isinstance(about, dict) else {}
-    rank = _whole(info.get("rank"), -1)
+    rank = whole(info.get("rank"), -1)
     named = _RANK.search(PurePath(piece.source).name)
     piece.rank = rank if rank >= 0 else int(named[1]) if named else None
     groups = info.get("pg_config")
@@ -234,7 +235,7 @@ def _about(piece: Piece, file: EventFile) -> None:
             piece.groups[name] = _ranks(group.get("ranks")) or piece.groups.get(name, ())
             piece.purposes.setdefault(name, str(group.get("pg_desc", "")))
     members = [one for ranks in piece.groups.values() for one in ranks]
-    world = _whole(info.get("world_size"), 0)
+    world = whole(info.get("world_size"), 0)
     piece.world = world if world > 0 else max([piece.world, *(one + 1 for one in members)])
 
 
@@ -243,7 +244,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
         listed = json.loads(found) if isinstance(found, str) else found
     except ValueError:
         return ()
-    return tuple(_whole(rank, -1) for rank in listed) if isinstance(listed, list) else ()
+    return tuple(whole(rank, -1) for rank in listed) if isinstance(listed, list) else ()
 
 
 readers.add("kineto", Reader("kineto", "PyTorch profiler: Chrome trace JSON of a rank", recognises, read))
