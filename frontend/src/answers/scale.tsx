@@ -6,10 +6,12 @@ import { BandBar, Figure, List, Section, Spelt, Table } from "../parts";
 
 /** Rows that are listed; a trace may have hundreds of collectives. */
 const MOST = 12;
+/** Of a kernel's name; templates make them long. */
+const LETTERS = 80;
 
 export function ScaleView({ answer }: { answer: ScaleAnswer }) {
   return (
-    <>
+    <div class="wraps">
       <Conclusion answer={answer} />
       <Unrecognized rows={answer.unrecognized} />
       <Where answer={answer} />
@@ -19,7 +21,7 @@ export function ScaleView({ answer }: { answer: ScaleAnswer }) {
       <Collectives answer={answer} />
       <Traced answer={answer} />
       <List title="What the forecast does not model" items={answer.left_out} />
-    </>
+    </div>
   );
 }
 
@@ -154,7 +156,7 @@ function Traced({ answer: { traced } }: { answer: ScaleAnswer }) {
     ["waits", `${count(traced.exact_waits)} by events, ${count(traced.seen_waits)} by idle time, ${count(traced.assumed_waits)} assumed`],
     ["kernels while a communication ran", `${percent(traced.overlapped_share)} of kernel time`],
     ["model", traced.model === null ? "not recognized" : `${traced.model}, ${traced.micro_batches} micro-batches of ${traced.micro_batch} x ${traced.sequence} tokens`],
-    ...traced.slowed.slice(0, 3).map((row): [string, string] => [`slowed ${row.factor.toFixed(2)} times by communication`, row.kernel]),
+    ...traced.slowed.slice(0, 3).map((row): [string, string] => [`slowed ${row.factor.toFixed(2)} times by communication`, row.kernel.slice(0, LETTERS)]),
   ];
   return (
     <Section title="What the trace holds">

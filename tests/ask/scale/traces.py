@@ -81,7 +81,7 @@ def job_of(ranks: int, model: str, parallelism: dict[str, Any], batch: int, serv
     layout = {"micro_batch": 1, "recompute": "full", "bucket": "160 MB", **parallelism}
     layout["dp"] = ranks // (layout.get("tp", 1) * layout.get("pp", 1))
     training = {"model": model, "tokens": "1 T", "global_batch": batch * layout["dp"], "sequence": 4096,
-                "precision": "bf16", "parallelism": {key: one for key, one in layout.items() if one is not None}}  # fmt: skip
+                "precision": "bf16", "parallelism": layout}  # fmt: skip
     back_end = {"topology": "rail-optimized", "fabric": "roce"}
     cluster = {"accelerators": ranks, "server": server, "back_end": back_end}
     return prepare([Variant("one", {}, load.from_values({"cluster": cluster, "workload": {"training": training}}))])[0]

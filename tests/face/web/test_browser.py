@@ -19,7 +19,7 @@ from railyard.work.study import compose
 from .conftest import LONG, SMALL
 from .server import running, until
 from .test_api import SERVED
-from .test_verbs import DESIGNS
+from .test_verbs import DESIGNS, EXAMPLES
 
 pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 if CHROMIUM is None:
@@ -356,6 +356,21 @@ def test_a_check_and_a_placement_are_read(other, page):
     expect(page.get_by_role("heading", name="1 of 2 jobs are placed by slurm-tree")).to_be_visible()
 
 
+def test_a_trace_is_uploaded_and_scaled_to_a_pasted_cluster(other, page):
+    page.goto(f"{other.address}/#/ask?verb=scale")
+    page.get_by_label("upload Traces").set_input_files(EXAMPLES / "resnet-ddp.json.gz")
+    page.get_by_text("or paste its text").click()
+    page.get_by_label("text of The cluster").fill((EXAMPLES / "scale.yaml").read_text())
+    expect(page.get_by_role("button", name="Scale a trace")).to_be_disabled()
+    page.get_by_role("button", name="Take it").click()
+    expect(page.get_by_role("combobox", name="The cluster")).to_have_value(re.compile("uploads/pasted-cluster"))
+    page.get_by_label("Accelerators").fill("64")
+    page.get_by_role("button", name="Scale a trace").click()
+    page.get_by_role("link", name="open the result").first.click()
+    expect(page.get_by_role("heading", name="on 64 accelerators")).to_be_visible()
+    expect(page.get_by_text("Of 2 ranks 1 have a trace; missing: 1")).to_be_visible()
+
+
 def test_requests_are_read_one_by_one(other, served, page):
     page.goto(f"{other.address}/#/run/{served}")
     page.get_by_role("link", name="Every request").click()
@@ -439,7 +454,7 @@ def test_a_phone_needs_no_sideways_scrolling(other, answers, served, page):
 def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served, browser, scheme):
     """Axe's rules, best practices too, in light and dark."""
     run = finished(other)
-    (written := other.folder / "deployments" / "hall").mkdir(parents=True)
+    (written := other.folder / "deployments" / "hall").mkdir(parents=True, exist_ok=True)
     (written / "index.html").write_text("<!doctype html><title>hall</title><h1>hall</h1>")
     views = {
         "/": "Runs and scenarios", "/ask": "What can be asked", "/ask?verb=audit": "Audit", "/ask?verb=plan": "Plan",
@@ -449,7 +464,8 @@ def test_every_view_is_clean_for_those_who_cannot_see_it(other, answers, served,
         f"/floor?answer={answers['audit']}&finding=1": "The hall",
         f"/decide?runs={run}": "At other prices", f"/requests?runs={served}": "Requests",
         f"/answer/{answers['plan']}": "Plan", f"/answer/{answers['diagnosis']}": "Diagnosis",
-        f"/answer/{answers['tune']}": "Tuning", f"/answer/{answers['audit']}?finding=2": "Audit",
+        f"/answer/{answers['tune']}": "Tuning", f"/answer/{answers['scale']}": "Scaled trace",
+        "/ask?verb=scale": "Scale a trace", f"/answer/{answers['audit']}?finding=2": "Audit",
         "/page?file=deployments/hall/index.html": "Page",
     }  # fmt: skip
     wrong = []

@@ -27,6 +27,7 @@ plan:
   space: {fabric: [roce, infiniband]}
   effort: {flow: 1, layouts: 0, draws: 100}
 """
+EXAMPLES = Path(__file__).parents[3] / "examples" / "traces"
 TUNED = SMALL + "tune: {space: {qps: [2, 4]}, seeds: 1, unseen_seeds: 2, unseen_loads: [0], unseen_jobs: 1}\n"
 
 
@@ -42,12 +43,15 @@ def put(client, name, data=b"x"):
 
 def test_verbs_say_what_they_are_given(client):
     rows = {row["name"]: row for row in client.get("/api/v1/verbs").json()}
-    assert list(rows) == ["run", "plan", "tune", "check", "diagnose", "audit", "operate", "deploy", "place"]
+    assert list(rows) == ["run", "plan", "tune", "check", "diagnose", "audit", "operate", "deploy", "place", "scale"]
     assert rows["run"]["scenario"]
     assert not rows["audit"]["scenario"]
     assert [(one["name"], one["needed"], one["takes"]) for one in rows["diagnose"]["inputs"]] == [
         ("path", True, "either"),
         ("cluster", False, "file"),
+    ]
+    assert [(one["name"], one["default"], one["allowed"]) for one in rows["scale"]["options"]] == [
+        (name, "", []) for name in ("accelerators", "gradients", "world", "parallelism")
     ]
     (system,) = rows["deploy"]["options"]
     assert (system["default"], system["allowed"]) == ("sonic", ["frr", "sonic", "eos", "junos"])
@@ -80,6 +84,10 @@ def test_what_cannot_be_carried_out_never_waits(client, settings):
     ]
     assert faults(client, verb="deploy", text=CABLED, options={"os": "sonik"}) == [
         ("options.os", "this is no choice of `os`", "did you mean `sonic`?")
+    ]
+    given = {"path": ["there.txt"], "cluster": ["there.txt"]}
+    assert faults(client, verb="scale", files=given, options={"accelerators": "many"}) == [
+        ("options.accelerators", "this is no whole number", None)
     ]
     assert client.get("/api/v1/jobs").json() == []
 
@@ -145,6 +153,8 @@ def test_every_verb_gives_what_its_view_opens(settings):
     """All at once, as each has its process."""
     with serving(replace(settings, limits=replace(settings.limits, runs=4))) as client:
         (settings.folder / "cabled.yaml").write_text(CABLED)
+        put(client, "trace.json.gz", (EXAMPLES / "resnet-ddp.json.gz").read_bytes())
+        put(client, "target.txt", (EXAMPLES / "scale.yaml").read_bytes())
         put(client, "jobs.csv", b"job,nodes\nfirst,4\nsecond,3\nthird,2\n")
         run = ended(client, client.post("/api/v1/jobs", json={"text": SMALL}).json()["id"])["outcome"]["name"]
         asked = {
@@ -157,8 +167,12 @@ def test_every_verb_gives_what_its_view_opens(settings):
                 "options": {"policy": "worst"},
             },
             "diagnose": {"files": {"path": [f"runs/{run}"]}},
+            "scale": {
+                "files": {"path": ["uploads/trace.json.gz"], "cluster": ["uploads/target.txt"]},
+                "options": {"accelerators": "64", "world": ""}, "engine": "analytic",
+            },
             "operate": {"text": SMALL},
-        }
+        }  # fmt: skip
         jobs = {verb: client.post("/api/v1/jobs", json={"verb": verb, **body}).json() for verb, body in asked.items()}
         done = {verb: ended(client, job["id"]) for verb, job in jobs.items()}
         assert done["operate"]["faults"][0]["message"] == "the scenario is not of many jobs for months"
@@ -182,8 +196,9 @@ def test_every_verb_gives_what_its_view_opens(settings):
         assert answers["place"].idle == 1
         assert done["place"]["file"] == "uploads/jobs.csv"
         assert answers["diagnose"].name == run
+        assert (answers["scale"].accelerators, answers["scale"].engine) == (64, "analytic")
         kinds = {row["kind"] for row in client.get("/api/v1/answers").json()}
-        assert kinds == {"plan", "tune", "check", "placement", "diagnosis"}
+        assert kinds == {"plan", "tune", "check", "placement", "diagnosis", "scale"}
 
 
 def test_a_worker_that_is_told_to_end_is_begun_again(client):

@@ -148,7 +148,7 @@ def _memory(traced: Traced, grid: Grid, cluster: Cluster) -> TargetRow:
         )  # fmt: skip
     sure = 0 < need <= have and min(shards, default=1) >= 1
     how = "reserved" if shapes.reserved_bytes else "of the accelerator" if need else ""
-    open_because = "shards have another size" if need and shards else "not known: record with profile_memory=True"
+    open_because = "shards have another size" if need and shards else "record with profile_memory=True"
     return TargetRow(
         what="memory", traced=f"{format_memory(need)} {how}" if need else "not recorded", target=format_memory(have),
         fits=True if sure else None, means="" if sure else open_because,
