@@ -35,16 +35,19 @@ class EventFile:
     """The events of a file, and its other keys.
 
     Attributes:
-        wanted: What the text of an event must hold to be worth decoding.
+        wanted: What the text of an event must hold to be worth decoding; None: every event is decoded, and counted
+            with its line.
         about: Keys other than `traceEvents`; complete when all events have been read.
         count: Events so far, those that were not decoded included.
+        line: Of the latest event, if every one is decoded.
         damage: Why the rest of the file could not be read; empty where all of it was.
     """
 
     source: TraceSource
-    wanted: re.Pattern[bytes]
+    wanted: re.Pattern[bytes] | None
     about: dict[str, Any] = field(default_factory=dict)
     count: int = 0
+    line: int = 1
     damage: str = ""
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -58,9 +61,12 @@ class EventFile:
             if not self._begin(buffer):
                 raise InputError("the file has no list `traceEvents`", file=self.source.name)
             key = _FIRST_KEY.match(buffer.data)
-            if key is not None:
-                yield from self._pieces(buffer, re.compile(rb"\}\s*,\s*(?=\{\s*" + key[1] + rb")"))
+            if key is not None and self.wanted is not None:
+                cut = re.compile(rb"\}\s*,\s*(?=\{\s*" + key[1] + rb")")
+                yield from self._pieces(buffer, cut, self.wanted)
             yield from self._rest(buffer)
+            if buffer.why and not self.damage:
+                self.damage = f"the file is damaged: {buffer.why[0]}"
 
     def _begin(self, buffer: _Buffer) -> bool:
         while (found := _START.search(buffer.data)) is None:
@@ -71,16 +77,17 @@ class EventFile:
             buffer.drop(buffer.data.find(b"[") + 1)
             return bare
         before = buffer.data[: found.start()].decode("utf-8", errors="replace")
+        self.line += buffer.data.count(b"\n", 0, found.end())
         self._note("{" + before.strip().lstrip("{").rstrip(",\n\r\t ") + "}")
         buffer.drop(found.end())
         return True
 
-    def _pieces(self, buffer: _Buffer, cut: re.Pattern[bytes]) -> Iterator[dict[str, Any]]:
+    def _pieces(self, buffer: _Buffer, cut: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> Iterator[dict[str, Any]]:
         while not self.damage:
             pieces = cut.split(buffer.data)
             if len(pieces) > 1:
                 rest = len(pieces.pop())
-                chosen = [piece + b"}" for piece in pieces if self.wanted.search(piece)]
+                chosen = [piece + b"}" for piece in pieces if wanted.search(piece)]
                 try:
                     decoded = json.loads(b"[" + b",".join(chosen) + b"]")
                 except (ValueError, RecursionError):
@@ -96,10 +103,12 @@ class EventFile:
         text, at = buffer.text(), 0
         while True:
             found = _BETWEEN.match(text, at)
+            self.line += text.count("\n", at, found.end() if found else at)
             at = found.end() if found else at
             if text[at : at + 1] == "]":
                 self._finish(buffer, text[at + 1 :])
                 return
+            begins = at
             try:
                 event, at = decode(text, at)
             except (ValueError, RecursionError) as error:
@@ -116,6 +125,7 @@ class EventFile:
             self.count += 1
             if isinstance(event, dict):
                 yield event
+            self.line += text.count("\n", begins, at)
 
     def _finish(self, buffer: _Buffer, rest: str) -> None:
         while len(rest) < _LONGEST_HEAD and buffer.more():
@@ -140,12 +150,13 @@ class _Buffer:
     stream: IO[bytes]
     data: bytes = b""
     over: bool = False
+    why: list[str] = field(default_factory=list)
 
     def more(self) -> bool:
         """Reads on; False where there is no more."""
         if self.over:
             return False
-        chunk = upto(self.stream, _CHUNK)
+        chunk = upto(self.stream, _CHUNK, self.why)
         self.over = len(chunk) < _CHUNK
         self.data += chunk
         return bool(chunk)

@@ -103,14 +103,16 @@ class TraceSource:
         return found
 
 
-def upto(stream: IO[bytes], size: int) -> bytes:
-    """Reads so many bytes; fewer if the file ends, or if a compressed one is damaged."""
+def upto(stream: IO[bytes], size: int, why: list[str] | None = None) -> bytes:
+    """Reads so many bytes; fewer if the file ends, or if a compressed one is damaged, which is added to `why`."""
     pieces: list[bytes] = []
     left = size
     while left > 0:
         try:
             piece = stream.read1(left)  # type: ignore[attr-defined]
-        except DAMAGED:
+        except DAMAGED as error:
+            if why is not None:
+                why.append(str(error))
             break
         if not piece:
             break
@@ -306,6 +308,7 @@ class Piece:
         device: Number of the accelerator on its host; -1 where it does not say.
         cabling: Devices and cables, of a discovery of the network; None where the file is none.
         timed: Whether it is a trace of times, of which there is one a rank.
+        faulty: Whether a part of the trace was left out or guessed because it is damaged or contradicts itself.
     """
 
     source: str
@@ -328,6 +331,7 @@ class Piece:
     cabling: NetworkTable | None = None
     remarks: list[str] = field(default_factory=list)
     timed: bool = False
+    faulty: bool = False
 
 
 @dataclass(frozen=True)

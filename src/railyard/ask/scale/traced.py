@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.ask.observe.gather import gather
 from railyard.ask.observe.kernels import COMPUTE, PHASES
+from railyard.ask.observe.reader import sources
+from railyard.ask.observe.readers import chakra, kineto
 from railyard.ask.scale.layout import EXPERTS_ONCE, GRADIENTS, ODD, grid_of
 from railyard.ask.scale.rescale import why_kept
 from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
 from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, covered, measured_steps, spread_of, union_of
-from railyard.kit.errors import InputError
+from railyard.kit.errors import InputError, Problem
 from railyard.measure.result.scale import SlowedKernelRow, TracedFigures, UnrecognizedRow
 
 if TYPE_CHECKING:
@@ -70,9 +73,10 @@ def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> 
         world: Ranks of the traced job, among all of which communications are whose group the trace does not list.
 
     Raises:
-        InputError: There is no trace of a step.
+        InputError: There is no trace of a step, or a trace is damaged or contradicts itself or another one.
     """
     found, shapes = gather(path), shapes_of(path)
+    _refuse_faulty(path, found)
     found.pieces = [with_sizes(piece, shapes.get(piece.source)) for piece in found.pieces]
     number, every = measured_steps(found.pieces)
     steps = {rank: those[number] for rank, those in every.items()}
@@ -97,6 +101,26 @@ def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> 
     first = next(iter(shapes.values()), Shapes())
     first.reserved_bytes = max((one.reserved_bytes for one in shapes.values()), default=0)
     return Traced(found, number, every, steps, spread_of(every, number), grid, first)
+
+
+def _refuse_faulty(path: Path, found: Gathered) -> None:
+    """Refuses traces of which a part was left out: a diagnosis may rest on the rest, a forecast may not.
+
+    Raises:
+        InputError: Says what is wrong, with file, line and key.
+    """
+    doubtful = {piece.source for piece in found.pieces if piece.faulty} | found.skipped.keys()
+    for source in sources(path):
+        why, head = found.skipped.get(source.name), source.head() if source.name in doubtful else b""
+        if not head.strip():
+            continue
+        problems: list[Problem] = []
+        if kineto.recognises(source.name, head):
+            problems = list(islice(kineto.faults(source), _SHOWN))
+        if not problems and why is not None and any(one.recognises(source.name, head) for one in (kineto, chakra)):
+            problems = [Problem(why, file=source.name)]
+        if problems:
+            raise InputError.many(problems)
 
 
 def refuse_unknown(traced: Traced, ranks: int) -> None:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from railyard.ask.observe.gather import EventFile
 from railyard.ask.observe.kernels import COMMUNICATION, COMPUTE, COPY_PHASE, KernelRows, is_communication, kind_of
 from railyard.ask.observe.reader import Piece, Reader, readers
-from railyard.kit.errors import InputError
+from railyard.kit.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from railyard.ask.observe.reader import TraceSource
 
 _RANK = re.compile(r"rank[-_ ]?(\d+)", re.IGNORECASE)
@@ -48,7 +50,7 @@ def read(source: TraceSource) -> Piece:
     """
     file = EventFile(source, _WANTED)
     piece = Piece(source.name, timed=True)
-    found = _Found(piece)
+    found = _Found(piece, file.about)
     for event in file.events():
         found.take(event)
     if not file.count:
@@ -57,6 +59,7 @@ def read(source: TraceSource) -> Piece:
     found.settle(whole(file.about.get("baseTimeNanoseconds"), 0))
     if found.annotated and piece.kernels is not None and not piece.kernels.communicates.any():
         piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host and none of their kernels")
+    piece.faulty = bool(found.odd or file.damage or _odd_about(file.about))
     if found.timeless:
         piece.remarks.append(f"{found.timeless} kernels have no usable time and were left out")
     if file.damage:
@@ -69,14 +72,17 @@ class _Found:
     """Findings of a file so far.
 
     Attributes:
+        odd: Events with something that cannot be, see `fault_of`.
         messages: Of messages between two ranks, by the word for their group, the other rank and whether it receives.
         marks: Start and end of each step by number, on the host and on the device, ns.
     """
 
     piece: Piece
+    about: dict[str, Any]
     rows: KernelRows = field(default_factory=KernelRows)
     annotated: int = 0
     timeless: int = 0
+    odd: int = 0
     messages: dict[str, tuple[int, bool]] = field(default_factory=dict)
     marks: dict[bool, dict[int, tuple[int, int]]] = field(default_factory=lambda: {False: {}, True: {}})
 
@@ -85,7 +91,10 @@ class _Found:
         category, name = str(event.get("cat", "")).lower(), str(event.get("name", ""))
         phase = _phase(category, name)
         if phase:
-            self.timeless += not self._note(event, phase, name)
+            noted = self._note(event, phase, name)
+            self.timeless += not noted
+            usual = noted and phase != COMMUNICATION and _is_usual(event.get("args"))
+            self.odd += not usual and fault_of(event, self.about) is not None
         elif category.endswith("user_annotation"):
             self.annotated += name.startswith("nccl:")
             self._mark(event, name, device=category.startswith("gpu"))
@@ -110,7 +119,9 @@ class _Found:
             end = start + _ns(event["dur"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return
-        known = self.marks[device].get(int(step[1]), (start, end))
+        known = self.marks[device].get(int(step[1]))
+        self.odd += known is not None and not device and (start >= known[1] or end <= known[0])
+        known = known or (start, end)
         self.marks[device][int(step[1])] = min(start, known[0]), max(end, known[1])
 
     def _note(self, event: dict[str, Any], phase: str, name: str) -> bool:
@@ -216,6 +227,74 @@ def whole(value: Any, otherwise: int) -> int:
     return number if abs(number) < 1 << 62 else otherwise
 
 
+_NEVER = 1 << 62
+_COUNTS = ("In msg nelems", "Out msg nelems", "Group size")
+
+
+def _is_usual(args: Any) -> bool:
+    """Whether a kernel says its stream and launch as nearly all do: quicker than `fault_of`."""
+    return type(args) is dict and type(args.get("stream", 0)) is type(args.get("correlation", 0)) is int
+
+
+def fault_of(event: dict[str, Any], about: dict[str, Any]) -> tuple[str, object, str] | None:
+    """What of a kernel cannot be: its key, what stands there, and what may; None: nothing."""
+    for key in ("ts", "dur"):
+        try:
+            number = _ns(event[key])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return key, event.get(key), "microseconds"
+        if not -_NEVER < number < _NEVER or (key == "dur" and number < 0):
+            return key, event[key], "microseconds, of a duration at least 0"
+    args = event.get("args", {})
+    if not isinstance(args, dict):
+        return "args", args, "an object"
+    for key in ("stream", "correlation", *_COUNTS):
+        if key in args and (whole(args[key], _NEVER) == _NEVER or (key in _COUNTS and whole(args[key], 0) < 0)):
+            return f"args.{key}", args[key], "a whole number"
+    listed = args.get("Process Group Ranks", "")
+    ranks = _NUMBER.findall(listed) if isinstance(listed, str) else []
+    most = whole(_part(about, "distributedInfo").get("world_size"), 0) or _NEVER
+    if len(set(ranks)) < len(ranks) or any(int(rank) >= most for rank in ranks):
+        return "args.Process Group Ranks", listed, "each rank of the job once"
+    return None
+
+
+def faults(source: TraceSource) -> Iterator[Problem]:
+    """What is wrong with a trace, event by event, with key and line; lines of packed files nobody can look up."""
+    file = EventFile(source, None)
+    plain = bool(source.size_bytes) and not source.name.endswith(".gz")
+    steps: dict[int, int] = {}
+    for event in file.events():
+        line, at = file.line if plain else None, file.count - 1
+        category, name = str(event.get("cat", "")).lower(), str(event.get("name", ""))
+        step = _STEP.fullmatch(name) if category == "user_annotation" else None
+        first = at if step is None else steps.setdefault(int(step[1]), at)
+        if first != at:
+            words, key = f"traceEvents[{first}] has the same number of a step", f"traceEvents[{at}].name"
+            yield Problem(words, file=source.name, line=line, key=key, found=name)
+        wrong = fault_of(event, file.about) if _phase(category, name) else None
+        if wrong is not None:
+            words, key = f"a kernel has an unusable `{wrong[0].removeprefix('args.')}`", f"traceEvents[{at}].{wrong[0]}"
+            yield Problem(words, source.name, line, key=key, found=str(wrong[1]), allowed=wrong[2])
+    if file.damage:
+        yield Problem(f"{file.damage}, behind {file.count:,} events", file=source.name)
+    if odd := _odd_about(file.about):
+        found = str(_part(file.about, "distributedInfo").get(odd))
+        words, key = "this is no whole number of at least 0", f"distributedInfo.{odd}"
+        yield Problem(words, file=source.name, key=key, found=found)
+
+
+def _odd_about(about: dict[str, Any]) -> str:
+    """The key of `distributedInfo` that should be a count and is none; empty: neither."""
+    info = _part(about, "distributedInfo")
+    return next((key for key in ("rank", "world_size") if key in info and whole(info[key], -1) < 0), "")
+
+
+def _part(about: dict[str, Any], key: str) -> dict[str, Any]:
+    found = about.get(key)
+    return found if isinstance(found, dict) else {}
+
+
 def _size(args: dict[str, Any]) -> int:
     elements = max(whole(args.get("In msg nelems"), 0), whole(args.get("Out msg nelems"), 0))
     size = elements * TYPE_BYTES.get(str(args.get("dtype", "")).lower(), 0)
@@ -223,8 +302,7 @@ def _size(args: dict[str, Any]) -> int:
 
 
 def _about(piece: Piece, file: EventFile) -> None:
-    about = file.about.get("distributedInfo")
-    info = about if isinstance(about, dict) else {}
+    info = _part(file.about, "distributedInfo")
     rank = whole(info.get("rank"), -1)
     named = _RANK.search(PurePath(piece.source).name)
     piece.rank = rank if rank >= 0 else int(named[1]) if named else None
