@@ -110,8 +110,10 @@ def choose_many(
     if shape.ranks < 2:
         return Choices((NOTHING,), np.zeros(len(size_bytes), np.int64), np.zeros(len(size_bytes)))
     candidates = _allowed(case, policy, group)
-    time = np.stack([predicted_us(case, name, spoken, size_bytes, policy) for name, spoken in candidates])
     considered = _considered(case, size_bytes, candidates) if policy.selector == "library" else None
+    time = np.full((len(candidates), len(size_bytes)), np.inf)
+    for row in range(len(candidates)) if considered is None else np.flatnonzero(considered.any(axis=1)):
+        time[row] = predicted_us(case, *candidates[row], size_bytes, policy)
     index = np.argmin(time if considered is None else np.where(considered, time, np.inf), axis=0)
     return Choices(tuple(candidates), index, np.take_along_axis(time, index[None], axis=0)[0])
 

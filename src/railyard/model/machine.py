@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -126,6 +126,24 @@ F = NDArray[np.float64]
 Item = TypeVar("Item")
 
 
+def distinct(items: Sequence[Item]) -> tuple[tuple[Item, ...], NDArray[np.int64]]:
+    """The different objects among some, and int64[items], which of them each is."""
+    known = {id(item): item for item in items}
+    number = dict(zip(known, range(len(known)), strict=True))
+    return tuple(known.values()), np.array([number[id(item)] for item in items], np.int64)
+
+
+def taken(columns: Any, rows: NDArray[np.int64]) -> Any:
+    """Rows, by number, of an array (on its last axis), of all arrays of a record, or of what takes rows by itself."""
+    if isinstance(columns, np.ndarray):
+        return columns[..., rows]
+    if hasattr(columns, "take"):
+        return columns.take(rows)
+    if not is_dataclass(columns) or isinstance(columns, type):
+        return columns
+    return replace(columns, **{each.name: taken(getattr(columns, each.name), rows) for each in fields(columns)})
+
+
 class RecordColumns:
     """Numbers of records as columns: attribute `name` is float64[records], what each record has under that name.
 
@@ -137,16 +155,17 @@ class RecordColumns:
     """
 
     def __init__(self, records: Sequence[Any], derive: Callable[[Any], Mapping[str, float]] | None = None) -> None:
-        distinct = {id(record): record for record in records}
-        number = {key: row for row, key in enumerate(distinct)}
-        self._rows = [(record, {} if derive is None else derive(record)) for record in distinct.values()]
-        self._order = np.array([number[id(record)] for record in records], np.int64)
+        known, self._order = distinct(records)
+        self._rows = [(record, {} if derive is None else derive(record)) for record in known]
+        self._made: dict[str, F] = {}  # of the distinct records; copies share it
 
     def __getattr__(self, name: str) -> F:
         if name.startswith("_"):
             raise AttributeError(name)
-        values = [derived[name] if name in derived else getattr(record, name) for record, derived in self._rows]
-        column: F = np.array([np.nan if value is None else value for value in values], np.float64)[self._order]
+        if name not in self._made:
+            values = [derived[name] if name in derived else getattr(record, name) for record, derived in self._rows]
+            self._made[name] = np.array([np.nan if value is None else value for value in values], np.float64)
+        column: F = self._made[name][self._order]
         self.__dict__[name] = column
         return column
 
@@ -352,19 +371,20 @@ class MachineColumns:
     @classmethod
     def of(cls, machines: Sequence[Machine], slowed: Slowdowns | None = None) -> MachineColumns:
         """Columns of many machines."""
+        known, of_row = distinct(machines)
         rows = np.array(
             [
                 (
                     *(m.scale_up_bps / 8.0, m.scale_out_bps / 8.0 * m.share),
                     *(m.scale_up_domain, m.scale_up_peers, m.nvls, m.scale_out_latency, m.host_bps / 8.0),
                 )
-                for m in machines
+                for m in known
             ],
             dtype=np.float64,
-        ).reshape(len(machines), 7)
+        ).reshape(len(known), 7)[of_row]
         up, out, domain, peers, nvls, crossing, host = (np.ascontiguousarray(rows[:, column]) for column in range(7))
-        libraries = [m.library for m in machines if m.library is not None]
-        curves = Curves.of(libraries) if len(libraries) == len(machines) else None
+        libraries = [m.library for m in known if m.library is not None]
+        curves = taken(Curves.of(libraries), of_row) if len(libraries) == len(known) else None
         return cls(up, out, domain, peers, nvls, crossing, host, slowed, curves)
 
     def seen_by(self, name: str) -> MachineColumns:

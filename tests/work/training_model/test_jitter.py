@@ -73,8 +73,8 @@ def test_the_median_of_many_designs_is_that_of_each(h100) -> None:
     ranks, steps = np.array([8.0, 512.0, 4096.0, 16_384.0]), np.array([0.3, 11.0, 1.6, 5.0])
     steady = JitterLaw("", 0.0, law.interruptions, "")
     wanted = [max(steady.delay_s(0.5, int(n), t, 1), 0.0) for n, t in zip(ranks, steps, strict=True)]
-    assert median_delay_s([h100] * 4, ranks, steps) == pytest.approx(wanted, abs=1e-6)
-    assert median_delay_s([h100], ranks[:1], steps[:1])[0] == 0
+    assert median_delay_s([h100], np.zeros(4, np.int64), ranks, steps) == pytest.approx(wanted, abs=1e-6)
+    assert median_delay_s([h100], np.zeros(1, np.int64), ranks[:1], steps[:1])[0] == 0
 
 
 # p95/p50 of steps on Eos (MLPerf Training v3.1 and v5.0): ranks, step in s, micro-batches, measured. Only those of 512

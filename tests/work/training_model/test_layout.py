@@ -5,8 +5,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from railyard.work.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory
+from railyard import catalog
+from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
+from railyard.cluster.spec import Placement
+from railyard.cluster.topology import LeafSpine, RailOptimized
+from railyard.work.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory, profiles
 from railyard.work.training.columns import Columns
+from railyard.work.training.designs import DesignSite, evaluate, evaluate_fastest, mean_step_s
 from railyard.work.training.layout import Search, domain_use
 from railyard.work.training.passes import layer_passes
 from railyard.work.training.spec import Layout, Training
@@ -206,3 +211,48 @@ def test_a_stage_is_the_sum_of_what_it_holds(h100, job):
     ends = passes.embedding.forward + 0.5 * (passes.head.forward + passes.prediction.forward)
     layers = 7 * passes.attention.forward + 3 * passes.mlp.forward + 4 * passes.experts.forward
     assert np.allclose(found.forward, layers + ends, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "overlap"), [("llama-3-70b", {}), ("mixtral-8x7b", {}), ("mixtral-8x7b", {"zero": 3, "pp": 1})]
+)
+@pytest.mark.parametrize("most", [1, 3, 24])
+def test_fastest_families_are_those_of_the_whole_search(name, overlap, most):
+    """Every layout on four networks, one short of bandwidth: what is left out is slower than what is kept."""
+    known = catalog.load()
+    places = [
+        (LeafSpine(oversubscription=ratio, ports_per_leaf=32), fabric, place)
+        for ratio, fabric, place in ((1.0, "roce", "packed"), (4.0, "roce", "scattered"), (4.0, "uec", "scattered"))
+    ] + [(RailOptimized(), "spectrum-x", "packed")]
+    model, software = known.model(name), profiles.default(known.accelerator("h100-sxm"))
+    search = Search(accelerators=128, domain=8, global_batch=128, seq_len=4096, fixed=overlap)
+    each = [Training(model=model, layout=one, seq_len=4096, software=software) for one in layouts(model, search)]
+    sites = [
+        DesignSite.of(
+            build(ClusterSpec(128, "hgx-h100", NetworkSpec(kind, FabricSpec(fabric))), known, Placement(how, 0))
+        )
+        for kind, fabric, how in places
+    ]
+    jobs, at = each * len(sites), np.repeat(np.arange(len(sites)), len(each))
+    degrees = [(job.layout.tp, job.layout.pp, job.layout.cp, job.layout.ep) for job in jobs]
+    numbers = {one: number for number, one in enumerate(sorted(set(degrees)))}
+    family = np.array([numbers[one] for one in degrees]) + at * len(numbers)
+    owners = [sites[place] for place in at]
+    whole = evaluate(jobs, owners).step
+    step, _ = evaluate_fastest(jobs, owners, family, at, most)
+    left_out = ~np.isfinite(step.step_s)
+    assert np.array_equal(step.step_s[~left_out], whole.step_s[~left_out])
+    assert left_out.mean() > {1: 0.5, 3: 0.3, 24: 0.0}[most]
+    for place in range(len(sites)):
+        assert _first_of_families(step, family, at == place, most) == _first_of_families(
+            whole, family, at == place, most
+        )
+
+
+def _first_of_families(step, family, here, most):
+    """The fastest design of each family of a place, the fastest family first."""
+    order = [at for at in np.argsort(mean_step_s(step), kind="stable").tolist() if here[at]]
+    first = {}
+    for at in order:
+        first.setdefault(family[at], at)
+    return list(first.values())[:most]

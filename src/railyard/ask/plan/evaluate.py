@@ -21,13 +21,13 @@ from railyard.engine.packet.slices import hops_in
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.schema.yaml import Mark, from_plain
 from railyard.measure.decompose import decompose
-from railyard.model.machine import Machine, StorageRates
+from railyard.model.machine import Machine, StorageRates, distinct
 from railyard.work.scenario import load
 from railyard.work.scenario.variants import Variant
 from railyard.work.study.deaths import words
 from railyard.work.training import stored
 from railyard.work.training.collectives import packets_of
-from railyard.work.training.designs import estimate, evaluate
+from railyard.work.training.designs import estimate, evaluate_fastest, mean_step_s
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.losses import FaultSteps, Losses, unsaved_s
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from railyard.work.training.spec import Training
 
 
-AT_ONCE = 16_384
-"""Layouts that are evaluated together: columns of this length stay in the processor's cache."""
+AT_ONCE = 65_536
+"""Layouts that are evaluated together: what networks share of them is worked out once, in half a gigabyte."""
 
 KINDS = 24
 """Layouts of a point that are kept."""
@@ -106,16 +106,23 @@ def _evaluated(
             yield from _ranked(bench, some, exclude, contended=known)
 
 
-def _kept(net_s: NDArray[np.float64], jobs: Sequence[Training], these: range) -> list[int]:
+def _kept(net_s: NDArray[np.float64], kinds: NDArray[np.int64], these: range) -> list[int]:
     """The fastest layout of each kind, the fastest kind first: within a kind the closed form errs alike."""
+    order = these.start + np.argsort(net_s[these.start : these.stop], kind="stable")
+    _, first = np.unique(kinds[order], return_index=True)
+    return [int(at) for at in order[np.sort(first)][:KINDS]]
+
+
+def _kinds(jobs: Sequence[Training]) -> NDArray[np.int64]:
+    """int64[jobs], the kind of each job's layout."""
     found: dict[tuple[int, ...], int] = {}
-    for at in (these.start + np.argsort(net_s[these.start : these.stop], kind="stable")).tolist():
-        layout = jobs[at].layout
-        kind = (layout.tp, layout.pp, layout.cp, layout.ep, int(layout.zero == 3), int(layout.recompute == "full"))
-        found.setdefault(kind, at)
-        if len(found) == KINDS:
-            break
-    return list(found.values())
+    known, of_job = distinct(jobs)
+    layouts = (job.layout for job in known)
+    numbers = [
+        found.setdefault((one.tp, one.pp, one.cp, one.ep, one.zero == 3, one.recompute == "full"), len(found))
+        for one in layouts
+    ]
+    return np.array(numbers, np.int64)[of_job]
 
 
 @dataclass(frozen=True)
@@ -124,11 +131,15 @@ class _Steps:
     alone: Estimate
 
 
-def _steps(jobs: Sequence[Training], designs: Sequence[CandidateDesign], *, contended: bool) -> _Steps:
+def _steps(
+    jobs: Sequence[Training], designs: Sequence[CandidateDesign], kinds: NDArray[np.int64], *, contended: bool
+) -> _Steps:
+    """Steps of designs with their jobs; with contention endless where a layout is none of the fastest kinds'."""
     if contended:
         sites = [design.hardware.site for design in designs]
-        found = evaluate(jobs, [site for site in sites if site is not None])
-        return _Steps(found.step, found.alone)
+        _, place = distinct(designs)
+        families = place * (int(kinds.max()) + 1) + kinds
+        return _Steps(*evaluate_fastest(jobs, [site for site in sites if site is not None], families, place, KINDS))
     machines = [Machine.of(design.hardware.faulty.cluster) for design in designs]
     plain = estimate(jobs, machines)
     return _Steps(plain, plain)
@@ -139,12 +150,13 @@ def _ranked(
 ) -> Iterator[DesignOutcome]:
     jobs = [job for design in designs for job in design.jobs]
     owners = [design for design in designs for _ in design.jobs]
-    steps = _steps(jobs, owners, contended=contended)
-    net_s = steps.step.step_s - steps.step.jitter_s - steps.step.checkpoint_s
+    kinds = _kinds(jobs)
+    steps = _steps(jobs, owners, kinds, contended=contended)
+    net_s = mean_step_s(steps.step)
     begin = 0
     for design in designs:
         end = begin + len(design.jobs)
-        order = _kept(net_s, jobs, range(begin, end))
+        order = _kept(net_s, kinds, range(begin, end))
         found = _outcome(bench, design, jobs, steps, order)
         hardware = design.hardware
         yield replace(found, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
@@ -160,7 +172,7 @@ def _outcome(
     seated = bench.seated(design.point, design.demand, training.layout)
     if seated is not design.hardware:
         design = replace(design, hardware=seated, jobs=(training,))
-        steps, first = _steps([training], [design], contended=seated.site is not None), 0
+        steps, first = _steps([training], [design], np.zeros(1, np.int64), contended=seated.site is not None), 0
     outcome = DesignOutcome(
         design.point,
         design.demand,

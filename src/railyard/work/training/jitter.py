@@ -36,6 +36,8 @@ from railyard.kit.quantities import halved
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from railyard.catalog import Accelerator
     from railyard.model.machine import F
 
@@ -141,20 +143,26 @@ def law_of(accelerator: Accelerator) -> JitterLaw:
     return near[0] if near else laws[0]
 
 
-def median_delay_s(accelerators: Sequence[Accelerator], ranks: F, step_s: F) -> F:
+def median_delay_s(accelerators: Sequence[Accelerator], of_row: NDArray[np.int64], ranks: F, step_s: F) -> F:
     """Delay of the median step by interruptions, of many designs, in s.
 
     Solves N T sum_k rate_k exp(-x / mean_k) = ln 2 by halving; 0 where no such x is positive.
+
+    Args:
+        accelerators: The different ones among the designs'.
+        of_row: int64[d], which of them a design has.
+        ranks: float64[d], N.
+        step_s: float64[d], T.
     """
-    known: dict[int, JitterLaw] = {}
-    laws = [known.setdefault(id(device), law_of(device)) for device in accelerators]
+    laws = [law_of(device) for device in accelerators]
     kinds = max((len(law.interruptions) for law in laws), default=0)
     rate, mean = np.zeros((kinds, len(laws))), np.ones((kinds, len(laws)))
     for column, law in enumerate(laws):
         for row, kind in enumerate(law.interruptions):
             rate[row, column], mean[row, column] = kind.rate_hz, kind.mean_s
+    rate, mean = rate[:, of_row], mean[:, of_row]
     exposed = rate * ranks * step_s / math.log(2.0)
-    low = np.zeros(len(laws))
+    low = np.zeros(len(of_row))
     high = np.max(mean * np.log(np.maximum(exposed * kinds, 1.0)), axis=0, initial=0.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

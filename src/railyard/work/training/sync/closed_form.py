@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,8 @@ from railyard.work.training.sync.wire import KernelWork, Leg, Reduction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.model.machine import F, Machine
     from railyard.work.training.columns import Columns
@@ -78,6 +80,12 @@ class AdaptedDesigns:
             if asked is not None and not asked.plain:
                 found.append(Design(row, job, worker_job(job), asked, machine))
         return cls(tuple(found))
+
+    def take(self, rows: NDArray[np.int64]) -> AdaptedDesigns:
+        """Those of some rows of the table, by number."""
+        known = {design.row: design for design in self.designs}
+        some = ((row, known.get(at)) for row, at in enumerate(rows.tolist()) if known)
+        return AdaptedDesigns(tuple(replace(design, row=row) for row, design in some if design is not None))
 
     def once(self, name: str, parameters: F, layers: F, reduce: F, gather: F) -> tuple[F, F, F]:
         """Seconds to reduce and gather a holding once per step, and to encode it; not overlapped.
