@@ -11,6 +11,7 @@
 #include "packet/context.hpp"
 #include "packet/fabric/link_layer.hpp"
 #include "packet/progress.hpp"
+#include "packet/repeats/episodes.hpp"
 #include "packet/stall.hpp"
 
 namespace railyard::packet {
@@ -29,6 +30,9 @@ class Engine {
       : context_(network, traffic, options, derived, part), links_(context_), fabric_(context_),
         transport_(context_, fabric_),
         progress_(context_.flows.unfinished(), Progress::patience(timeout_of(options, derived))) {
+    if constexpr (kRepeats) {
+      if (may_repeat()) repeats_ = std::make_unique<Repeating>(*this);
+    }
     context_.flows.begin();
     schedule_controls();
   }
@@ -70,6 +74,7 @@ class Engine {
   /// Ends the run.
   Outcome outcome() {
     Outcome& outcome = context_.outcome;
+    if (repeats_ != nullptr) repeats_->episodes.finish();
     // Where the end has come first, ports may not have been touched since; what they had begun by then counts.
     if (until_ != kNever) fabric_.settle(until_ - 1);
     outcome.now_ps = unfinished() == 0 ? last_finish() : context_.now;
@@ -173,7 +178,9 @@ class Engine {
   void start(std::uint32_t flow) {
     const bool sends = context_.flows.start(flow, context_.now);
     progress_.started(sends);
-    if (sends) transport_.start(flow);
+    if (!sends) return;
+    if (repeats_ != nullptr) repeats_->episodes.start(flow);
+    else transport_.start(flow);
   }
 
   void arrive(std::uint32_t index) {
@@ -230,6 +237,7 @@ class Engine {
       context_.wheel.push(context_.now + context_.options.retune_ps, event(Event::control, kRetune));
       return;
     }
+    if ((index & Episodes::kEvent) != 0) return repeats_->episodes.on_event(index);
     const FaultColumns& faults = context_.options.faults;
     const std::uint32_t row = (index - 1) / 2;
     const auto link = static_cast<std::uint32_t>(faults.link[row]);
@@ -289,11 +297,63 @@ class Engine {
       samples.marks.push_back(fabric_.marks(link));
       samples.paused_ps.push_back(fabric_.paused_ps(link));
     }
+    if (repeats_ != nullptr) repeats_->episodes.sampled();
     for (const std::int32_t flow : options.sample_flows) {
       samples.window_bytes.push_back(transport_.window(static_cast<std::uint32_t>(flow)));
       samples.rate_bps.push_back(transport_.rate(static_cast<std::uint32_t>(flow)));
     }
   }
+
+  static constexpr bool kRepeats = requires(Transport& transport, Words& words) {
+    transport.rest(0u, words);
+    requires Fabric::kSeparate;
+  };
+
+  /// Whether what repeats itself can be told: nothing comes from outside while the run goes on, nobody looks into flows, and
+  /// a queue has room for a packet behind the one in service (where it has not, packets are cut without a random number).
+  bool may_repeat() const {
+    const Options& options = context_.options;
+    return options.repeats && context_.exchange == nullptr && options.faults.size() == 0 && options.sample_flows.empty() &&
+           options.retune_ps == 0 && options.end_ps == 0 && !options.telemetry &&
+           context_.derived.queue_bytes >= 2 * std::int64_t{options.mtu_bytes};
+  }
+
+  /// Episodes, and this engine as they see it.
+  struct Repeating final : Stage {
+    explicit Repeating(Engine& of) : engine(of), episodes(of.context_, *this) { of.context_.flows.listen(&episodes); }
+
+    void send(std::uint32_t flow, bool again) override {
+      if constexpr (kRepeats) {
+        if (again) engine.transport_.forget(flow);
+      }
+      engine.transport_.start(flow);
+    }
+    void dispatch(const Due& due) override { engine.dispatch(due); }
+    bool rest(std::uint32_t connection, Words& words) const override {
+      if constexpr (kRepeats) return engine.transport_.rest(connection, words);
+      else return false;
+    }
+    const std::int64_t* put(std::uint32_t connection, const std::int64_t* words) override {
+      if constexpr (kRepeats) return engine.transport_.put(connection, words);
+      else return words;
+    }
+    std::int64_t kind(std::uint32_t link) const override {
+      if constexpr (kRepeats) return static_cast<std::int64_t>(engine.fabric_.kind(link));
+      else return 0;
+    }
+    std::uint64_t drawn(std::uint32_t link) const override {
+      if constexpr (kRepeats) return engine.fabric_.drawn(link);
+      else return 0;
+    }
+    std::int64_t carried(std::uint32_t link) const override { return engine.fabric_.carried(link); }
+    void carry(std::uint32_t link, std::int64_t bytes) override {
+      if constexpr (kRepeats) engine.fabric_.carry(link, bytes);
+    }
+    std::int64_t depth(std::uint32_t link) override { return engine.fabric_.depth(link); }
+
+    Engine& engine;
+    Episodes episodes;
+  };
 
   Ps until_ = 0;
   Ps last_fault_ = -1;  ///< When the last one has happened and routes know of it.
@@ -303,6 +363,7 @@ class Engine {
   Fabric fabric_;
   Transport transport_;
   Progress progress_;
+  std::unique_ptr<Repeating> repeats_;  ///< Null where nothing is to be repeated.
 };
 
 }  // namespace railyard::packet

@@ -33,8 +33,8 @@ void Lifecycle::begin() {
 
 void Lifecycle::finish_local(std::uint32_t flow, Ps now) {
   outcome_.start_ps[flow] = now - traffic_.delay_ps[flow];
-  received(flow, now);
-  sent(flow, now);
+  announce(flow, kAtReceiver, now);
+  announce(flow, kAtSender, now);
 }
 
 void Lifecycle::release(std::uint32_t flow, std::uint8_t at, Ps now) {

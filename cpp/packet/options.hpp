@@ -126,6 +126,7 @@ struct Options : OptionSet {
   FaultColumns faults;
   Ps reroute_ps = 50'000'000;           ///< From a link's end or return to routes that know of it (at time 0 they do); below 0: never.
   bool link_retry = false;              ///< Links send again what arrives wrong; else it is lost.
+  bool repeats = true;                  ///< What repeats itself is not simulated again, on one thread.
   std::uint32_t threads = 1;
   Ps sample_ps = 0;                     ///< Time between samples of queues and flows; 0: none.
   std::span<const std::int32_t> sample_links, sample_flows;
@@ -179,6 +180,16 @@ struct ScheduledCounters {
   std::array<std::uint64_t, 64> reorder{};
 };
 
+/// What of a run repeated something before it (see `Episodes`) and was not simulated.
+struct Repeats {
+  std::uint64_t episodes = 0;  ///< Sets of flows that met nobody else.
+  std::uint64_t repeated = 0;  ///< Of them, those without packets.
+  std::uint64_t checked = 0;   ///< Known, and simulated all the same.
+  std::uint64_t replayed = 0;  ///< Begun without packets, and simulated when something new came to them.
+  std::uint64_t hops = 0;      ///< Of the packets that were not simulated.
+  Ps worst_ps = 0;             ///< By which any of the checked or replayed differed from what was expected.
+};
+
 /// One row a flow; -1 where it has not come to that.
 struct Outcome {
   std::vector<std::int64_t> start_ps, finish_ps, receiver_finish_ps;
@@ -188,6 +199,7 @@ struct Outcome {
   Samples samples;
   ScheduledCounters scheduled;
   Derived derived;
+  Repeats repeats;
   std::uint64_t events = 0;
   Ps now_ps = 0;
   std::uint64_t packets_peak = 0;

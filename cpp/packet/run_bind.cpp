@@ -160,6 +160,13 @@ void bind_reading(nb::module_& m) {
 
 void bind_outcome(nb::module_& m) {
   bind_scheduled_counters(m);
+  nb::class_<Repeats>(m, "PacketRepeats", "What of a run repeated something before it and was not simulated.")
+      .def_ro("episodes", &Repeats::episodes)
+      .def_ro("repeated", &Repeats::repeated)
+      .def_ro("checked", &Repeats::checked)
+      .def_ro("replayed", &Repeats::replayed)
+      .def_ro("hops", &Repeats::hops)
+      .def_ro("worst_ps", &Repeats::worst_ps);
   nb::class_<Outcome>(m, "PacketOutcome", "Columns, one row a flow; the arrays are read-only views.")
       .def_prop_ro("start_ps", column_of<Outcome, &Outcome::start_ps>())
       .def_prop_ro("finish_ps", column_of<Outcome, &Outcome::finish_ps>())
@@ -173,6 +180,7 @@ void bind_outcome(nb::module_& m) {
       .def_prop_ro("flow_victim_ps", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_victim_ps>())
       .def_prop_ro("flow_victim_origin", column_of<Outcome, &Outcome::pauses, &PauseColumns::flow_origin>())
       .def_ro("scheduled", &Outcome::scheduled)
+      .def_ro("repeats", &Outcome::repeats)
       .def_ro("events", &Outcome::events)
       .def_ro("now_ps", &Outcome::now_ps)
       .def_ro("packets_peak", &Outcome::packets_peak)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "core/time.hpp"
 
@@ -63,6 +64,23 @@ struct Nscc {
     base_rtt = c.network_rtt;
     most = static_cast<std::int64_t>(1.5 * static_cast<double>(bdp(c)));
     window = first_window > 0 ? first_window : most;
+  }
+
+  /// Appends all that the future depends on while there is nothing to send: what `resume` clears is not in it, ages beyond a
+  /// round trip are alike, and so are sums that are cleared before they are read.
+  void rest(const NsccConstants& c, Ps now, std::vector<std::int64_t>& words) const {
+    const auto age = [&](Ps at) { return std::min(now - at, c.network_rtt + 1); };
+    words.insert(words.end(), {window, most, base_rtt, mean_delay, received, increase, to_ignore, to_ignore == 0 ? 0 : ignored,
+                               fast ? 1 : 0, fast ? 0 : fast_bytes, age(last_adjust), age(last_decrease)});
+  }
+
+  /// As `rest` had it. Returns what follows its words.
+  const std::int64_t* put(Ps now, const std::int64_t* words) {
+    *this = {.window = words[0], .most = words[1], .base_rtt = words[2], .mean_delay = words[3], .received = words[4],
+             .increase = static_cast<std::uint32_t>(words[5]), .ignored = static_cast<std::uint32_t>(words[7]),
+             .to_ignore = static_cast<std::uint32_t>(words[6]), .fast_bytes = static_cast<std::uint32_t>(words[9]),
+             .last_adjust = now - words[10], .last_decrease = now - words[11], .fast = words[8] != 0};
+    return words + 12;
   }
 
   /// There was nothing to send: that little was achieved in this round trip says nothing of the network.

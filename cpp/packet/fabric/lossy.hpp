@@ -14,6 +14,7 @@ class LossyFabric {
  public:
   static constexpr bool kBackpressure = false;
   static constexpr bool kParts = true;
+  static constexpr bool kSeparate = true;  ///< Egresses have nothing in common.
 
   explicit LossyFabric(Context& context)
       : context_(context), adaptive_(switches_choose(context.options)), ports_(context),
@@ -88,6 +89,9 @@ class LossyFabric {
 
   std::int64_t depth(std::uint32_t link) { return ports_.depth(link, context_.now); }
   std::int64_t carried(std::uint32_t link) const { return ports_.carried(link); }
+  void carry(std::uint32_t link, std::int64_t bytes) { ports_.carry(link, bytes); }
+  std::size_t kind(std::uint32_t link) const { return ports_.kind(link); }
+  std::uint64_t drawn(std::uint32_t link) const { return ports_.drawn(link); }
   std::int64_t marks(std::uint32_t link) const { return ports_.marks(link); }
   void set_rate(std::uint32_t link, double factor) { ports_.set_rate(link, factor, context_.now); }
   Ps paused_ps(std::uint32_t) const { return 0; }

@@ -118,6 +118,10 @@ class Ports {
     if (!ports_[link].low.empty()) ports_[link].low.prefetch(lines_);
   }
   std::int64_t carried(std::uint32_t link) const { return carried_[link]; }
+  void carry(std::uint32_t link, std::int64_t bytes) { carried_[link] += bytes; }
+  std::size_t kind(std::uint32_t link) const { return ports_[link].klass(); }
+  /// Random numbers drawn and packets marked so far: where none is, the link has acted without chance.
+  std::uint64_t drawn(std::uint32_t link) const { return draws_[link] + static_cast<std::uint64_t>(marks_[link]); }
   std::int64_t marks(std::uint32_t link) const { return marks_[link]; }
   std::size_t size() const { return ports_.size(); }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "packet/control/nscc.hpp"
 #include "packet/transport/credit.hpp"
@@ -56,6 +57,13 @@ struct FixedWindow {
     window = first_window > 0 ? first_window : most;
   }
   void resume() {}
+  void rest(const NsccConstants&, Ps, std::vector<std::int64_t>& words) const {
+    words.insert(words.end(), {window, most, base_rtt, mean_delay});
+  }
+  const std::int64_t* put(Ps, const std::int64_t* words) {
+    *this = {.window = words[0], .most = words[1], .base_rtt = words[2], .mean_delay = words[3]};
+    return words + 4;
+  }
   void see_rtt(const NsccConstants&, Ps) {}
   void see_delay(const NsccConstants&, Ps, bool) {}
   void on_received(std::int64_t) {}

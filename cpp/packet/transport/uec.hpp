@@ -35,6 +35,36 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
     return sender_of(flow).account.credit();
   }
   double rate(std::uint32_t) const { return 0; }
+
+  /// Appends all that the future of a connection at rest depends on, on a single path; false: it is not at rest. Neither
+  /// numbers and sums that both ends count from nor what is known of paths is in it.
+  bool rest(std::uint32_t connection, std::vector<std::int64_t>& words) const
+    requires(!Control::kCredit)
+  {
+    const Sender& sender = senders_[connection];
+    const Receiver& receiver = receivers_[connection];
+    words.insert(words.end(), {receiver.arrived == 0 ? 1 : 0, receiver.unacknowledged, receiver.ack_requested ? 1 : 0});
+    sender.state.rest(constants_, context_.now, words);
+    return sender.idle() && !sender.place.taken && sender.in_flight == 0 && sender.again == 0 && sender.unheard == 0 &&
+           sender.silence == 0 && sender.last_request == 0 && sender.received == receiver.arrived &&
+           sender.window.first() == sender.window.next() && receiver.expected == sender.window.next() &&
+           receiver.out_of_order == 0;
+  }
+
+  /// The connection is as `rest` had it. Returns what follows its words. PRE: it is at rest.
+  const std::int64_t* put(std::uint32_t connection, const std::int64_t* words)
+    requires(!Control::kCredit)
+  {
+    Sender& sender = senders_[connection];
+    Receiver& receiver = receivers_[connection];
+    sender.received = receiver.arrived = words[0] != 0 ? 0 : 1;
+    receiver.unacknowledged = words[1];
+    receiver.ack_requested = words[2] != 0;
+    return sender.state.put(context_.now, words + 3);
+  }
+
+  /// What has been sent of a flow is forgotten.
+  void forget(std::uint32_t flow) { messages_[flow] = {}; }
   /// Of the flow's payload, what the sender knows to have arrived in order.
   std::int64_t acknowledged_bytes(std::uint32_t flow) const {
     const Message& message = messages_[flow];
