@@ -130,6 +130,7 @@ void bind_mechanisms(nb::module_& m) {
            "Sets a field; None where it may be left open. Raises ValueError for what is out of range.")
       .def_rw("seed", &Options::seed)
       .def_rw("threads", &Options::threads)
+      .def_rw("repeats", &Options::repeats)
       .def_rw("telemetry", &Options::telemetry)
       .def_prop_ro("user_control", [](Options& options) -> UserControlOptions& { return options.of<UserControlOptions>(); },
                    nb::rv_policy::reference_internal)

@@ -37,7 +37,6 @@ const Registration kEngine{Mechanism
          flag<&Options::link_retry>("link_retry", "Links send again what arrives wrong; else it is lost."),
          field<&Options::end_ps>("end_ps", "ps", kTimeRange,
                "Simulated time at which the run ends whatever has finished.").or_else(std::int64_t{0}, "never"),
-         flag<&Options::repeats>("repeats", "What repeats itself exactly is not simulated again.").named("-"),
          field<&Options::sample_ps>("sample_ps", "ps", kTimeRange,
                "Time between samples of queues and flows.").named("-").or_else(std::int64_t{0}, "none are taken")},
      .prefix = "-",

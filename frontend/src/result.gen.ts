@@ -1222,6 +1222,8 @@ export interface PacketFigures {
   packets: Record<string, number>;
   /** of the run, unit in the name */
   constants: Record<string, number>;
+  /** what was not simulated; absent where all was */
+  repeats?: RepeatFigures;
   /** what the model leaves out */
   left_out: string[];
   /** queues in time */
@@ -1594,6 +1596,22 @@ export interface ReorderFigures {
   depth_p99: number;
   /** greatest, packets */
   depth_max: number;
+}
+
+/** What of a run repeated something before it exactly and was not simulated again. */
+export interface RepeatFigures {
+  /** sets of flows that met nobody else */
+  episodes: number;
+  /** of them, those that were not simulated */
+  repeated: number;
+  /** known, and simulated all the same */
+  checked: number;
+  /** begun without packets, and simulated when something new came to them */
+  replayed: number;
+  /** links that the packets which were not simulated would have crossed */
+  hops: number;
+  /** most by which a time of the checked or replayed differed, ps */
+  worst_ps: number;
 }
 
 /** One death in a serving run, each time that it comes. */

@@ -110,7 +110,7 @@ std::uint32_t Episodes::join(const Way& way) {
   for (Input& input : whole.inputs) {
     enter(id, ways_.of(input.flow), &input);
     place_[input.flow] = place++;
-    if (node != kNone) node = branch(node, input, whole.start, whole.packets);
+    if (node != kNone) node = branch(node, input, whole, whole.packets);
   }
   whole.told = 0;
   if (whole.packets) arrive(id, node);
@@ -187,17 +187,13 @@ const std::int64_t* Episodes::put_host(std::uint32_t host, const std::int64_t* w
 
 // ---------------------------------------------------------------------------------------------------------- the tree
 
-std::uint32_t Episodes::branch(std::uint32_t node, const Input& input, Ps start, bool make) {
+std::uint32_t Episodes::branch(std::uint32_t node, const Input& input, const Episode& episode, bool make) {
   std::map<Words, std::uint32_t>& branches = nodes_[node].branches;
   const auto found = branches.find(input.label);
   if (found != branches.end() || !make) return found == branches.end() ? kNone : found->second;
   const auto fresh = static_cast<std::uint32_t>(nodes_.size());
   branches.emplace(input.label, fresh);
-  Node& one = nodes_.emplace_back();
-  one.above = node;
-  one.flow = input.flow;
-  one.after = one.known = input.time - start;
-  one.own = input.own;
+  nodes_.emplace_back().known = input.time - episode.start;
   return fresh;
 }
 
@@ -235,7 +231,7 @@ void Episodes::proceed(std::uint32_t id) {
   Episode& episode = episodes_[id];
   const Input& input = episode.inputs.back();
   if (!episode.packets) {
-    const std::uint32_t next = episode.node == kNone ? kNone : branch(episode.node, input, episode.start, false);
+    const std::uint32_t next = episode.node == kNone ? kNone : branch(episode.node, input, episode, false);
     const bool known = next != kNone && !nodes_[next].random;
     episode.checked = known && episode.inputs.size() == 1 && mix(input.order) % kCheckEvery == 0;
     if (known && !episode.checked) {
@@ -246,7 +242,7 @@ void Episodes::proceed(std::uint32_t id) {
     play(id, kAfterStarts, episode.inputs.size() - 1);
   }
   leave(id);
-  arrive(id, branch(episode.node, input, episode.start, true));
+  arrive(id, branch(episode.node, input, episode, true));
   episode.told = 0;
   stage_.send(input.flow, false);
 }
@@ -259,7 +255,7 @@ void Episodes::play(std::uint32_t id, std::uint32_t limit, std::size_t inputs) {
   --following_;
   if (episode.node == kNone) {  // joined of several, and not known
     episode.node = 0;
-    for (std::size_t at = 0; at < inputs; ++at) episode.node = branch(episode.node, episode.inputs[at], episode.start, true);
+    for (std::size_t at = 0; at < inputs; ++at) episode.node = branch(episode.node, episode.inputs[at], episode, true);
   }
   if (inputs != 0) {
     const Ps now = context_.now;
@@ -484,40 +480,38 @@ void Episodes::sampled() {
     const auto link = static_cast<std::uint32_t>(options.sample_links[column]);
     const std::uint32_t id = owner_[link];
     if (id == kNone || episodes_[id].packets) continue;
-    gaps_.push_back({row * columns + column, episodes_[id].node, number_[link], context_.now - episodes_[id].start});
+    const Episode& episode = episodes_[id];
+    Gaps& missing = missing_[episode.node];
+    if (missing.gaps.empty()) {
+      missing.start = episode.start;
+      missing.inputs = episode.inputs;
+    }
+    missing.gaps.push_back({row * columns + column, number_[link], context_.now - episode.start});
   }
 }
 
 /// Simulates each episode of which samples are missing once more.
 void Episodes::finish() {
   filling_ = true;
-  std::sort(gaps_.begin(), gaps_.end(), [](const Gap& a, const Gap& b) {
-    return a.node != b.node ? a.node < b.node : a.after < b.after;
-  });
   const Counters counters = context_.outcome.counters;
   const Ps now = context_.now;
-  for (std::size_t from = 0, to = 0; from < gaps_.size(); from = to) {
-    while (to < gaps_.size() && gaps_[to].node == gaps_[from].node) ++to;
-    fill(gaps_, from, to);
-  }
+  Wheel& wheel = context_.wheel;
+  Wheel others(Context::wheel_shift(ways_.links()));
+  std::swap(wheel, others);
+  for (auto& [node, missing] : missing_) fill(missing);
+  std::swap(wheel, others);
   context_.now = now;
   context_.outcome.counters = counters;
 }
 
-void Episodes::fill(const std::vector<Gap>& gaps, std::size_t from, std::size_t to) {
-  Wheel& wheel = context_.wheel;
-  Wheel others(Context::wheel_shift(ways_.links()));
-  std::swap(wheel, others);
-  const Ps start = context_.now + 1;
-  std::vector<std::uint32_t> nodes, parts, connections;
-  for (std::uint32_t at = gaps[from].node; at != 0; at = nodes_[at].above) nodes.push_back(at);
-  std::reverse(nodes.begin(), nodes.end());
+void Episodes::fill(Gaps& missing) {
+  const Ps later = context_.now + 1 - missing.start;
   std::fill(owner_.begin(), owner_.end(), kNone);
-  for (const std::uint32_t at : nodes) {
-    const Node& node = nodes_[at];
-    const Way& way = ways_.of(node.flow);
-    const std::int64_t* words = node.own.data() + 4;
-    context_.now = start + node.after;
+  std::vector<std::uint32_t> parts, connections;
+  for (const Input& input : missing.inputs) {
+    const Way& way = ways_.of(input.flow);
+    const std::int64_t* words = input.own.data() + 4;
+    context_.now = input.time + later;
     for (const std::uint32_t end : {way.parts.front(), way.parts[way.links + 1]})
       if (owner_[end] == kNone) words = put_host(end - ways_.links(), words);
     for (const std::uint32_t part : way.parts) {
@@ -526,26 +520,28 @@ void Episodes::fill(const std::vector<Gap>& gaps, std::size_t from, std::size_t 
       parts.push_back(part);
       if (part < ways_.links()) carried_[part] = stage_.carried(part);
     }
-    const std::uint32_t connection = context_.traffic.connection_of(node.flow);
+    const std::uint32_t connection = context_.traffic.connection_of(input.flow);
     if (std::find(connections.begin(), connections.end(), connection) == connections.end()) {
       connections.push_back(connection);
       stage_.put(connection, words);
     }
-    wheel.push(context_.now, event(Event::start, node.flow), event(Event::start, at));
+    context_.wheel.push(context_.now, event(Event::start, input.flow),
+                        event(Event::start, static_cast<std::uint32_t>(&input - missing.inputs.data())));
   }
   Due due{};
   Samples& samples = context_.outcome.samples;
-  for (std::size_t at = from; at < to; ++at) {
-    while (wheel.pop(due, start + gaps[at].after + 1)) act(due, true);
-    context_.now = start + gaps[at].after;
-    const std::uint32_t link = parts[gaps[at].number];
-    samples.depth_bytes[gaps[at].slot] = stage_.depth(link);
-    samples.carried_bytes[gaps[at].slot] += stage_.carried(link) - carried_[link];
+  std::sort(missing.gaps.begin(), missing.gaps.end(), [](const Gap& a, const Gap& b) { return a.after < b.after; });
+  for (const Gap& gap : missing.gaps) {
+    const Ps at = missing.start + later + gap.after;
+    while (context_.wheel.pop(due, at + 1)) act(due, true);
+    context_.now = at;
+    const std::uint32_t link = parts[gap.number];
+    samples.depth_bytes[gap.slot] = stage_.depth(link);
+    samples.carried_bytes[gap.slot] += stage_.carried(link) - carried_[link];
   }
-  while (wheel.pop(due)) act(due, true);
+  while (context_.wheel.pop(due)) act(due, true);
   for (const std::uint32_t part : parts)
     if (part < ways_.links()) stage_.carry(part, carried_[part] - stage_.carried(part));
-  std::swap(wheel, others);
 }
 
 }  // namespace railyard::packet

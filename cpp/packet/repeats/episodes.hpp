@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "packet/context.hpp"
@@ -71,11 +72,18 @@ class Episodes final : public Listener {
     std::vector<std::uint32_t> parts, sorted, connections;
   };
 
-  /// A sample that is missing.
+  /// A sample that is missing: in which slot of the table, of which part of the episode, how long after its beginning.
   struct Gap {
     std::size_t slot;
-    std::uint32_t node, number;
+    std::uint32_t number;
     Ps after;
+  };
+
+  /// Samples that are missing of episodes at one node, and the flows of one of them.
+  struct Gaps {
+    Ps start = 0;
+    std::vector<Input> inputs;
+    std::vector<Gap> gaps;
   };
 
   // Who is concerned.
@@ -88,7 +96,7 @@ class Episodes final : public Listener {
   bool rest(std::uint32_t host, Words& words) const;
 
   // The tree.
-  std::uint32_t branch(std::uint32_t node, const Input& input, Ps start, bool make);
+  std::uint32_t branch(std::uint32_t node, const Input& input, const Episode& episode, bool make);
   void arrive(std::uint32_t id, std::uint32_t node);
   void leave(std::uint32_t id);
   void call(Node& node);
@@ -109,7 +117,7 @@ class Episodes final : public Listener {
   void restore(std::uint32_t id);
   void conclude(std::uint32_t id);
   const std::int64_t* put_host(std::uint32_t host, const std::int64_t* words);
-  void fill(const std::vector<Gap>& gaps, std::size_t from, std::size_t to);
+  void fill(Gaps& missing);
   void differs(Ps by);
 
   Context& context_;
@@ -124,7 +132,7 @@ class Episodes final : public Listener {
   std::vector<std::uint64_t> drawn_;
   std::vector<std::uint32_t> place_;           ///< By flow: which of its episode's.
   std::vector<std::uint32_t> found_;
-  std::vector<Gap> gaps_;
+  std::map<std::uint32_t, Gaps> missing_;
   std::uint64_t order_ = 0;
   std::uint32_t following_ = 0;  ///< Episodes without packets.
   bool trying_ = true, filling_ = false;

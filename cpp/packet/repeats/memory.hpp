@@ -38,11 +38,6 @@ struct Node {
   Left left;
   std::uint32_t leader = kNone;            ///< The episode that is here as packets.
   std::vector<std::uint32_t> followers;    ///< Episodes that wait for what the leader learns.
-  std::uint32_t above = kNone;
-  // Of the flow that began last, in the episode that came here first.
-  std::uint32_t flow = kNone;
-  Ps after = 0;
-  Words own;
 };
 
 }  // namespace railyard::packet

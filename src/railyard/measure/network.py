@@ -26,6 +26,7 @@ from railyard.measure.result.network import (
     NetworkFigures,
     PacketFigures,
     QueueSeries,
+    RepeatFigures,
     SenderSeries,
     StormFigures,
     TailRow,
@@ -113,6 +114,7 @@ def packet_section(
     packets: Mapping[str, int],
     *,
     constants: Mapping[str, float] | None = None,
+    repeats: Mapping[str, int] | None = None,
     left_out: Sequence[str] = (),
     probed: Probed | None = None,
     name: Callable[[int], str] = host,
@@ -136,6 +138,7 @@ def packet_section(
         background=tuple(background(flows)) or None,
         packets={kind: int(number) for kind, number in packets.items()},
         constants=dict(constants or {}),
+        repeats=RepeatFigures(**repeats) if repeats and repeats["episodes"] else None,
         left_out=tuple(left_out),
         **(probed or {}),
     )

@@ -174,7 +174,11 @@ def flows_of(
         labels=[Label("", name) for name in lowered.labels],
         optional={"target": traffic.target[rows]},
         tables=tables,
-        meta={"engine": "packet", **{key: found.meta[key] for key in ("packets", "constants")}, "hosts": hosts},
+        meta={
+            "engine": "packet",
+            **{key: found.meta[key] for key in ("packets", "constants", "repeats")},
+            "hosts": hosts,
+        },
     )
 
 

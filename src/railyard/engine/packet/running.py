@@ -99,6 +99,16 @@ FATES = {
 }
 """Packet counts of a run, in the order that the digest reads them; the core calls `new` `sent`."""
 
+REPEATS = {
+    "episodes": "Sets of flows that met nobody else.",
+    "repeated": "Of them, those that repeated another exactly and were not simulated.",
+    "checked": "Known, and simulated all the same.",
+    "replayed": "Begun without packets, and simulated when something new came to them.",
+    "hops": "Links that the packets which were not simulated would have crossed; among those of `packets`.",
+    "worst_ps": "Most by which a time of the checked or replayed differed from what was expected.",
+}
+"""What a run counts of its repeats."""
+
 CONSTANTS = ("base_rtt_ps", "queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "window_bytes", "min_rto_ps")
 """What the core derives where the settings leave it open."""
 
@@ -150,6 +160,7 @@ def run(
     settings: Settings,
     *,
     threads: int = 1,
+    repeats: bool = True,
     progress: Callable[[int, int], None] | None = None,
     retuning: Retuning | None = None,
 ) -> Record:
@@ -161,13 +172,14 @@ def run(
         settings: Constants.
         threads: At most so many; the result is the same on any number. One where a flow waits for what ends in another
             part of the network than it begins in.
+        repeats: Whether what repeats itself exactly is not simulated again (on one thread); the result is the same.
         progress: Called about twenty times a second with (events so far, simulated time in ps).
         retuning: What changes settings while the run goes on, on one thread; of RDMA over switches with PFC.
 
     Returns:
         One row a flow. `meta` has `packets` (see `FATES`), `events`, `now_ps` (simulated time at the end),
-        `packets_peak` (most packets that existed at once), `threads`, `constants` (see `CONSTANTS`), and `scheduled`
-        (see `SCHEDULED_COUNTS`) where the fabric is one.
+        `packets_peak` (most packets that existed at once), `threads`, `constants` (see `CONSTANTS`), `repeats`
+        (see `REPEATS`), and `scheduled` (see `SCHEDULED_COUNTS`) where the fabric is one.
 
     Raises:
         InputError: Columns that do not fit together, a flow without a path, flows with a dependency cycle.
@@ -183,7 +195,7 @@ def run(
         parts = split(traffic, settings.rdma_qps, settings.mtu_bytes - settings.header_bytes)
         single = replace(settings, rdma_qps=1, sample_flows=parts.sampled(settings.sample_flows))
         record = parts.joined(
-            run(network, parts.traffic, single, threads=threads, progress=progress, retuning=retuning),
+            run(network, parts.traffic, single, threads=threads, repeats=repeats, progress=progress, retuning=retuning),
             traffic,
             settings,
         )
@@ -194,7 +206,7 @@ def run(
         outcome = _core.run_packets(
             _core.PacketNetwork(**_columns(network, "routes"), **_columns(network.routes)),
             _core.PacketTraffic(**_columns(traffic, "hosts")),
-            core_options(settings, threads),
+            core_options(settings, threads, repeats=repeats),
             failed_links=np.asarray(settings.failed_links, np.int32),
             faults=_core.PacketFaults(at_ps=at_ps, link=link, kind=kind, value=value),
             sample_links=np.asarray(settings.sample_links, np.int32),
@@ -216,6 +228,7 @@ def run(
         "packets_peak": outcome.packets_peak,
         "threads": outcome.threads,
         "constants": {name: int(getattr(outcome, name)) for name in CONSTANTS},
+        "repeats": {name: int(getattr(outcome.repeats, name)) for name in REPEATS},
     }
     if settings.switching == "scheduled":
         scheduled = {name: int(getattr(outcome.scheduled, name)) for name in SCHEDULED_COUNTS}

@@ -267,7 +267,7 @@ def functions_of(name: str, value: Any) -> UserControl | UserBalancer | None:
     return load(value, USER_KINDS[name]) if is_user(value) else REGISTERED[name].get(value)
 
 
-def core_options(settings: Settings, threads: int) -> _core.PacketOptions:
+def core_options(settings: Settings, threads: int, *, repeats: bool) -> _core.PacketOptions:
     """The settings as the core takes them.
 
     Raises:
@@ -275,7 +275,7 @@ def core_options(settings: Settings, threads: int) -> _core.PacketOptions:
     """
     options = _core.PacketOptions()
     options.seed = settings.seed
-    options.threads = threads
+    options.threads, options.repeats = threads, repeats
     functions = {name: functions_of(name, getattr(settings, name)) for name in USER_KINDS}
     for name, constant in CONSTANTS.items():
         value = "user" if functions.get(name) else getattr(settings, name)

@@ -58,6 +58,11 @@ def show(report: PacketReport) -> None:
     emit(f"\nflows     {found['finished']} of {found['flows']} finished, the last at {last}")
     emit("packets   " + ", ".join(f"{number} {kind}" for kind, number in found["packets"].items()))
     emit(f"run       {found['events']} events, {found['cpu_s']:.3f} s of processor, {found['peak_rss_mb']:.0f} MB")
+    repeats = found["repeats"]
+    if repeats["repeated"]:
+        share, known = repeats["hops"] / report.record.meta["packets"]["hops"], repeats["checked"] + repeats["repeated"]
+        checked = f"{repeats['checked']} of {known} repeats were, and differ by {repeats['worst_ps']} ps at most"
+        emit(f"repeats   {100 * share:.1f} % of hops not simulated again; {checked}")
     emit(f"digest    {found['digest']}")
     for text in report.left_out:
         emit(f"left out  {text}")

@@ -117,6 +117,17 @@ class ReorderFigures(Figures):
     depth_max: float = Field(description="greatest, packets")
 
 
+class RepeatFigures(Figures):
+    """What of a run repeated something before it exactly and was not simulated again."""
+
+    episodes: Count = Field(description="sets of flows that met nobody else")
+    repeated: Count = Field(description="of them, those that were not simulated")
+    checked: Count = Field(description="known, and simulated all the same")
+    replayed: Count = Field(description="begun without packets, and simulated when something new came to them")
+    hops: Count = Field(description="links that the packets which were not simulated would have crossed")
+    worst_ps: Count = Field(description="most by which a time of the checked or replayed differed, ps")
+
+
 class PacketFigures(Figures):
     """Flows, packets and queues of a run of the packet engine."""
 
@@ -129,6 +140,7 @@ class PacketFigures(Figures):
     tails: tuple[TailRow, ...] = Field(description="completion times by group")
     packets: dict[str, int] = Field(description="counts by kind")
     constants: dict[str, Number] = Field(description="of the run, unit in the name")
+    repeats: RepeatFigures | None = Field(default=None, description="what was not simulated; absent where all was")
     left_out: tuple[str, ...] = Field(description="what the model leaves out")
     queues: QueueSeries | None = Field(default=None, description="queues in time")
     flows: SenderSeries | None = Field(default=None, description="senders in time")

@@ -124,6 +124,7 @@ class PacketReport:
             "last_finish_us": self.last_finish_us,
             "packets": self.packets,
             "events": self.record.meta["events"],
+            "repeats": self.record.meta["repeats"],
             "cpu_s": round(self.cpu_s, 6),
             "peak_rss_mb": round(self.peak_rss_mb, 3),
             "digest": self.record.digest(),

@@ -126,6 +126,7 @@ def section(report: PacketReport) -> PacketFigures:
         report.sent,
         {**report.packets, **meta["packets"]},
         constants=meta["constants"],
+        repeats=meta["repeats"],
         left_out=report.left_out,
         probed=report.probed,
     )

@@ -92,6 +92,7 @@ def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
         flows,
         flows.meta["packets"],
         constants={**flows.meta["constants"], "slice": float(timeline.meta["slice"])},
+        repeats=flows.meta["repeats"],
         left_out=timeline.meta["left_out"],
         probed=_queues(flows, cluster),
         name=HostNames(**flows.meta["hosts"]),
