@@ -111,7 +111,7 @@ function Machine({ answer }: { answer: ScaleAnswer }) {
 
 function Layout({ answer }: { answer: ScaleAnswer }) {
   return (
-    <Section title="Parallelism" note="Groups next to one another first.">
+    <Section title="Parallelism" note={`Groups next to one another first.${answer.buckets && ` Gradient buckets: ${answer.buckets}.`}`}>
       <Table
         rows={answer.layout}
         columns={[
@@ -155,6 +155,7 @@ function Traced({ answer: { traced } }: { answer: ScaleAnswer }) {
     ["the same replayed with the waits below", duration(traced.replayed_s)],
     ["waits", `${count(traced.exact_waits)} by events, ${count(traced.seen_waits)} by idle time, ${count(traced.assumed_waits)} assumed`],
     ["kernels while a communication ran", `${percent(traced.overlapped_share)} of kernel time`],
+    ["framework", traced.framework ?? "not recognized"],
     ["model", traced.model === null ? "not recognized" : `${traced.model}, ${traced.micro_batches} micro-batches of ${traced.micro_batch} x ${traced.sequence} tokens`],
     ...traced.slowed.slice(0, 3).map((row): [string, string] => [`slowed ${row.factor.toFixed(2)} times by communication`, row.kernel.slice(0, LETTERS)]),
   ];

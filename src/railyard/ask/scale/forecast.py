@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import railyard
+from railyard.ask.scale.buckets import rebucketed
 from railyard.ask.scale.relayout import other_layout, recognized
 from railyard.ask.scale.rescale import rescaled
 from railyard.ask.scale.target import checked_target
@@ -157,6 +158,7 @@ def scaled_step(
         traced=traced_figures(traced, known),
         target=target.rows,
         layout=found.layout,
+        buckets=found.buckets,
         tax=tax,
         cost=cost.section(),
         collectives=rows,
@@ -172,6 +174,7 @@ class _Target:
     Attributes:
         kernels_s, own_s: Kernels of a rank, and these with the host's idle time, mean, s.
         free: The graph without waits that nothing shows; None if there are none.
+        buckets: What the number of ranks makes of gradient buckets.
         same: Whether the traced step would take as long on as many ranks of it, but for the network.
     """
 
@@ -185,15 +188,17 @@ class _Target:
     free: TaskGraph | None = None
     parts: tuple[BandPart, ...] = ()
     same: bool = True
+    buckets: str = ""
 
 
 def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
     """The traced layout with more or fewer replicas."""
     traced = on.traced
-    scaled = rescaled(traced.steps, traced.grid, target)
+    made = rebucketed(traced.steps, traced.grid, target, traced.framework, cluster.accelerator)
+    scaled = rescaled(made.steps, traced.grid, target)
     free = None
-    if any(step.assumed for step in traced.steps.values()):
-        steps = {rank: step.without_assumed() for rank, step in traced.steps.items()}
+    if any(step.assumed for step in made.steps.values()):
+        steps = {rank: step.without_assumed() for rank, step in made.steps.items()}
         free = rescaled(steps, traced.grid, target).graph
     ranks, times = np.unique(scaled.stands_for, return_counts=True)
     kernels_s, own_s = (
@@ -209,7 +214,8 @@ def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
     part = BandPart(source=words, low_s=low * kernels_s, high_s=high * kernels_s)
     return _Target(
         scaled.graph, cluster, kernels_s, own_s, layout, measured_share=0.0 if high else 1.0,
-        unscaled=scaled.unscaled, free=free, parts=(part,) if high else (), same=not high,
+        unscaled=(*scaled.unscaled, *made.kept), free=free, parts=(part,) if high else (), same=not high,
+        buckets=made.words,
     )  # fmt: skip
 
 

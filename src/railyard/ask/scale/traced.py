@@ -14,6 +14,7 @@ from railyard.ask.observe.gather import gather
 from railyard.ask.observe.kernels import COMPUTE, PHASES
 from railyard.ask.observe.reader import sources
 from railyard.ask.observe.readers import chakra, kineto
+from railyard.ask.scale.buckets import UNCUT, framework_of
 from railyard.ask.scale.layout import EXPERTS_ONCE, GRADIENTS, ODD, grid_of
 from railyard.ask.scale.rescale import why_kept
 from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
@@ -53,6 +54,7 @@ class Traced:
         spread: Own time of the other steps over it.
         grid: Ranks of the job.
         shapes: Recorded shapes of operators in the first trace.
+        framework: That made the process groups; empty: not known.
     """
 
     found: Gathered
@@ -62,6 +64,7 @@ class Traced:
     spread: tuple[float, float]
     grid: Grid
     shapes: Shapes
+    framework: str
 
 
 def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> Traced:
@@ -100,7 +103,8 @@ def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> 
         steps = {rank: step.with_last(call) for rank, step in steps.items()}
     first = next(iter(shapes.values()), Shapes())
     first.reserved_bytes = max((one.reserved_bytes for one in shapes.values()), default=0)
-    return Traced(found, number, every, steps, spread_of(every, number), grid, first)
+    framework = framework_of(purposes.values())
+    return Traced(found, number, every, steps, spread_of(every, number), grid, first, framework)
 
 
 def _refuse_faulty(path: Path, found: Gathered) -> None:
@@ -197,6 +201,7 @@ def traced_figures(traced: Traced, job: Mapping[str, Any] | None) -> TracedFigur
         exact_waits=sum(step.known[EXACT] for step in steps),
         seen_waits=sum(step.known[SEEN] for step in steps),
         assumed_waits=sum(step.known[ASSUMED] for step in steps),
+        framework=traced.framework or None,
         gemms=traced.shapes.in_words(),
         model=known.get("model"),
         sequence=known.get("sequence"),
@@ -211,7 +216,7 @@ def unrecognized(
     """All that was not recognized."""
     for one in unscaled:
         group = f" of group `{one.group}`" if one.group else ""
-        fate = "take no time" if one.why == ODD else "keep their measured time"
+        fate = {ODD: "take no time", UNCUT: "keep their size"}.get(one.why, "keep their measured time")
         what = f"{one.times} {one.kind}{group}: they {fate}"
         yield UnrecognizedRow(what=what, why=one.why, seconds=one.seconds)
     for axis in traced.grid.axes:
@@ -228,6 +233,16 @@ def unrecognized(
             why="no event, and no communication that ended just before the idle time did",
             seconds=idle,
         )
+    yield from _unknown(traced, job)
+    for remark in traced.found.remarks:
+        yield UnrecognizedRow(what=remark, why="a remark of the reader", seconds=0.0)
+
+
+def _unknown(traced: Traced, job: Mapping[str, Any] | None) -> Iterator[UnrecognizedRow]:
+    """What of the job, its framework and its machine is not known."""
+    if not traced.framework:
+        why = "its process groups have no names of Megatron-Core or PyTorch"
+        yield UnrecognizedRow(what="the framework: gradient buckets keep their size", why=why, seconds=0.0)
     if not traced.shapes.products:
         yield UnrecognizedRow(
             what="the shape of the model", why="no shapes: record with record_shapes=True", seconds=0.0
@@ -238,8 +253,6 @@ def unrecognized(
     if not traced.shapes.device:
         why = "the trace has no deviceProperties"
         yield UnrecognizedRow(what="the traced accelerator: taken for the target's", why=why, seconds=0.0)
-    for remark in traced.found.remarks:
-        yield UnrecognizedRow(what=remark, why="a remark of the reader", seconds=0.0)
 
 
 def mean_s(nanoseconds: Sequence[int]) -> float:

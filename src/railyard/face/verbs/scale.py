@@ -107,6 +107,11 @@ def _print(answer: ScaleAnswer) -> None:
     if traced.model is not None:
         batches = f"{traced.micro_batches} micro-batches of {traced.micro_batch} x {traced.sequence:,} tokens"
         emit(f"recognized by its shapes: {traced.model}, {batches}")
+    if answer.buckets:
+        emit(f"gradient buckets: {answer.buckets}")
+    for row in answer.target:
+        about = f": {row.means}" if row.means else ""
+        emit(f"{row.what}: traced {row.traced}, here {row.target}{about}")
     emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
     emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
     for slow in traced.slowed[:3]:
