@@ -576,6 +576,8 @@ export interface ScaleAnswer {
   target: TargetRow[];
   /** the innermost first */
   layout: AxisRow[];
+  /** what the number of ranks makes of gradient buckets; empty: they keep their size */
+  buckets: string;
   /** what networks cost */
   tax: TaxFigures;
   /** of the cluster by the hour, and of one step */
@@ -746,6 +748,8 @@ export interface TracedFigures {
   seen_waits: number;
   /** waits that neither shows: the latest that frameworks allow */
   assumed_waits: number;
+  /** that trained, by names of its process groups; null: not recognized */
+  framework: string | null;
   /** shapes of matrix products, most frequent first; empty: not recorded */
   gemms: string[];
   /** of the catalogue, by its shapes; null where not recognized, as below */

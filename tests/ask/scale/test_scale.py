@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.ask.scale.traces import CLUSTER, call, kernel, message, simulated, wait, write
+from tests.ask.scale.traces import CLUSTER, call, kernel, message, shape, simulated, wait, write
 
 from railyard.ask.scale.forecast import scaled_step as scale
 from railyard.ask.scale.layout import Axis, grid_of
@@ -330,16 +330,12 @@ def test_another_layout_keeps_operators_of_equal_shape(tmp_path, mine, keys, dir
         scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
 
 
-def shape(name, *dims, times=1):
-    return [{"cat": "cpu_op", "name": f"aten::{name}", "ts": 1, "dur": 1, "args": {"Input Dims": list(dims)}}] * times
-
-
 def test_a_model_is_recognized_by_recorded_shapes(tmp_path, mine):
     # Llama 3.2 1B: 16 layers of width 2048, MLP of 8192 with a gate, vocabulary 128256; two micro-batches
     shapes = [
-        *shape("mm", [4096, 2048], [2048, 128256], times=2),
-        *shape("mm", [4096, 2048], [2048, 8192], times=64),
-        *shape("_scaled_dot_product_flash_attention", [1, 32, 4096, 64], [1, 32, 4096, 64], times=32),
+        *shape("aten::mm", [4096, 2048], [2048, 128256], times=2),
+        *shape("aten::mm", [4096, 2048], [2048, 8192], times=64),
+        *shape("aten::_scaled_dot_product_flash_attention", [1, 32, 4096, 64], [1, 32, 4096, 64], times=32),
     ]
     path = write(tmp_path / "rank-0.json", 0, 8, [*shapes, *ddp(group=range(8))], period=900)
     found = scale(path, mine)
@@ -352,7 +348,7 @@ def test_a_model_is_recognized_by_recorded_shapes(tmp_path, mine):
     shapes[0]["args"]["Input Dims"] = [[4096, 2048], [2048, 64000]]
     path = write(tmp_path / "rank-0.json", 0, 8, [*shapes[:1], *shapes[2:], *ddp(group=range(8))], period=900)
     assert scale(path, mine).traced.model is None
-    with pytest.raises(InputError, match="no dense model of the catalogue"):
+    with pytest.raises(InputError, match="no model of the catalogue"):
         scale(path, mine, parallelism={"tp": 2})
 
 

@@ -58,6 +58,11 @@ def devices(name: str, memory_bytes: int, count: int = 8) -> dict[str, Any]:
     return {"deviceProperties": [{"id": at, "name": name, "totalGlobalMem": memory_bytes} for at in range(count)]}
 
 
+def shape(name: str, *dims: Any, times: int = 1) -> list[dict[str, Any]]:
+    """Calls on the host with shapes of their operands."""
+    return [{"ph": "X", "cat": "cpu_op", "name": name, "ts": 1, "dur": 1, "args": {"Input Dims": list(dims)}}] * times
+
+
 def write(path: Path, rank: int, world: int, events: Sequence[dict[str, Any]], *, period: float, **more: Any) -> Path:
     """A trace of three equal steps; launch numbers follow the order of the events, and `more` stands before them."""
     rows: list[dict[str, Any]] = []

@@ -58,9 +58,10 @@ def kind_of_kernel(name: str) -> str:
     return next((kind for kind, pattern in _KERNEL_KINDS_KINDS if pattern.search(name)), ELEMENTWISE)
 
 
-_LIBRARY = re.compile(r"nccl|rccl|mscclKernel|msccl_|\bgloo:|\bc10d::", re.IGNORECASE)
+_LIBRARY = re.compile(r"nccl|rccl|mscclKernel|msccl_|\bgloo:|\bc10d::|deep_ep::|hybrid_ep::", re.IGNORECASE)
 """NCCL: ncclKernel_ (to 2.18), ncclDevKernel_ (from 2.19), ncclSymkDevKernel_ (2.27); RCCL: the same, and
-ncclDevKernel_Generic, rccl_main_kernel, mscclKernel_; gloo: annotations of the host."""
+ncclDevKernel_Generic, rccl_main_kernel, mscclKernel_; gloo: annotations of the host; DeepEP and HybridEP: dispatch and
+combination of tokens, `deep_ep::internode::dispatch`."""
 
 _KINDS = (
     ("reduce_scatter", "reducescatter"),
@@ -76,6 +77,8 @@ _KINDS = (
     ("send", "send"),
     ("send", "isend"),
     ("recv", "recv"),
+    ("all_to_all", "dispatch"),
+    ("all_to_all", "combine"),
 )
 
 BUSBW: dict[str, Callable[[int], float]] = {

@@ -11,14 +11,15 @@ import numpy as np
 
 import railyard
 from railyard.ask.scale.buckets import rebucketed
-from railyard.ask.scale.relayout import other_layout, recognized
+from railyard.ask.scale.model import recognized
+from railyard.ask.scale.relayout import other_layout
 from railyard.ask.scale.rescale import rescaled
 from railyard.ask.scale.target import checked_target
 from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, slowed_kernels, traced_figures, unrecognized
 from railyard.cluster.bill import bill_of
 from railyard.collective.policy import kind_word
 from railyard.engine import Jitter
-from railyard.graph import CollectiveKind, Kind
+from railyard.graph import HOST, CollectiveKind, Kind
 from railyard.kit.errors import InputError
 from railyard.kit.schema import yaml
 from railyard.measure.cost.assumptions import Assumptions
@@ -124,7 +125,7 @@ def scaled_step(
     grid = None if parallelism else traced.grid.grown(machine.ranks)
     target = checked_target(traced, grid, machine, cluster, draft)
     if grid is None:
-        found = _relaid(traced, other_layout(traced, cluster, draft, catalog, parallelism or {}))
+        found = _relaid(other_layout(traced, cluster, draft, catalog, parallelism or {}))
     else:
         found = _grown(target, grid, machine)
     job = _prepared(draft, catalog, found.cluster, found.graph)
@@ -135,7 +136,11 @@ def scaled_step(
     tax = trace_tax(replace(bench, seed=draft.scenario.seed), record, shares)
     rows = collective_rows(record, job.cluster, job.policy)
     step_s = record.makespan_ps * 1e-12
+    waits_s = math.fsum(row.seconds for row in shares.rows if row.phase == HOST)
     parts = tuple(_band(traced, found, bench, rows, step_s))
+    if found.idle_s is not None:
+        words = "the host's idle time: as the model of launches has it, or as in the trace"
+        parts += (BandPart(source=words, low_s=0.0, high_s=max(found.idle_s - waits_s, 0.0)),)
     low, high = (math.sqrt(math.fsum(getattr(part, end) ** 2 for part in parts)) for end in ("low_s", "high_s"))
     cost = hourly(shares, job.cluster.accelerator, parts_of_rows(bill_of(job.cluster)), job.assumptions)
     return ScaleAnswer(
@@ -147,7 +152,7 @@ def scaled_step(
         step=ScaledStep(
             seconds=step_s,
             kernels_s=found.kernels_s,
-            host_s=max(found.own_s - found.kernels_s, 0.0),
+            host_s=max(found.own_s - found.kernels_s, 0.0) if found.idle_s is None else waits_s,
             time=tuple(
                 TimeShare(cause=row.cause, group=row.group, phase=row.phase, seconds=row.seconds, share=row.share)
                 for row in shares.rows
@@ -175,6 +180,7 @@ class _Target:
         kernels_s, own_s: Kernels of a rank, and these with the host's idle time, mean, s.
         free: The graph without waits that nothing shows; None if there are none.
         buckets: What the number of ranks makes of gradient buckets.
+        idle_s: The host's idle time in the trace, where that of the model is in the graph; None: it is in `own_s`.
         same: Whether the traced step would take as long on as many ranks of it, but for the network.
     """
 
@@ -189,6 +195,7 @@ class _Target:
     parts: tuple[BandPart, ...] = ()
     same: bool = True
     buckets: str = ""
+    idle_s: float | None = None
 
 
 def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
@@ -219,14 +226,12 @@ def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
     )  # fmt: skip
 
 
-def _relaid(traced: Traced, other: OtherLayout) -> _Target:
-    """Another layout: the host's idle time keeps its share."""
-    steps = traced.steps.values()
-    busy = sum(step.kernels_ns for step in steps) / max(sum(step.own_ns for step in steps), 1)
-    kernels_s = other.own_s * min(busy, 1.0)
+def _relaid(other: OtherLayout) -> _Target:
+    """Another layout."""
     return _Target(
-        other.graph, other.cluster, kernels_s, other.own_s, other.layout, other.measured_share, parts=(other.part,)
-    )
+        other.graph, other.cluster, other.kernels_s, other.kernels_s, other.layout, other.measured_share,
+        parts=(other.part,), idle_s=other.idle_s,
+    )  # fmt: skip
 
 
 def _prepared(draft: Draft, catalog: Catalog, cluster: Cluster, graph: TaskGraph) -> PreparedTrace:

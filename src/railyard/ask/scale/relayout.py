@@ -1,21 +1,21 @@
 """The traced job in another layout: operators of the traced shapes keep their measured time, the rest is modelled.
 
-    r = measured time of the traced step without waiting / its computation by the cost model of `work/training`
+    r = measured time of the traced step's kernels / its computation by the cost model of `work/training`
     time of an operator in the new layout = r x its modelled time
 
 An operator with the shape that it has in the trace keeps its measured time so; the share of these in the new step is
-`measured_share`. What trains comes from `workload.training` of the file, or is recognized by recorded shapes.
+`measured_share`. The host's idle time is as that model has it. What trains comes from `workload.training` of the file,
+or is recognized by recorded shapes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.scale.layout import GROWS
+from railyard.ask.scale.model import traced_job
 from railyard.ask.scale.traced import mean_s
 from railyard.graph import Kind
 from railyard.kit.errors import InputError
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from railyard.work.training.stages import VirtualStage
 
 _ORDER = ("tp", "cp", "ep", "dp", "pp")
-_PADDING = 1024
-"""Most rows by which frameworks pad the vocabulary of a tensor-parallel rank."""
-_RECORD = "record with record_shapes=True, or describe the traced job in `workload.training` of the file"
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,17 @@ class OtherLayout:
 
     Attributes:
         measured_share: Share of compute time in operators of traced shapes.
-        ratio: Measured over modelled time of the traced step.
-        own_s: Computation of a rank, mean, s.
+        ratio: Measured over modelled time of the traced kernels.
+        kernels_s: Computation of a rank, mean, s.
+        idle_s: The host's idle time in the trace, mean, s.
     """
 
     graph: TaskGraph
     cluster: Cluster
     measured_share: float
     ratio: float
-    own_s: float
+    kernels_s: float
+    idle_s: float
     layout: tuple[AxisRow, ...]
     part: BandPart
 
@@ -91,8 +90,10 @@ def other_layout(
     old = prepared(draft, job, world)
     new = prepared(draft, {**job, "global_batch": batch // world, "parallelism": wanted}, ranks)
     modelled_s = _computing_s(graphs.build(old.training, old.cluster))
-    own_s = mean_s([step.own_ns for step in traced.steps.values()])
-    ratio = own_s / modelled_s
+    kernels_s, own_s = (
+        mean_s([getattr(step, name) for step in traced.steps.values()]) for name in ("kernels_ns", "own_ns")
+    )
+    ratio = kernels_s / modelled_s
 
     def times_of(training: Training, accelerator: Accelerator, stage: VirtualStage) -> StageTimes:
         found = compute.stage_times(training, accelerator, stage)
@@ -110,7 +111,8 @@ def other_layout(
         cluster=new.cluster,
         measured_share=share,
         ratio=ratio,
-        own_s=now_s,
+        kernels_s=now_s,
+        idle_s=max(own_s - kernels_s, 0.0),
         layout=tuple(
             AxisRow(role=name, traced=getattr(before, name), target=getattr(after, name), stride=0, known_by=how)
             for name in _ORDER
@@ -120,73 +122,6 @@ def other_layout(
             source=words, low_s=-error.low * (1 - share) * now_s, high_s=error.high * (1 - share) * now_s
         ),
     )  # fmt: skip
-
-
-def traced_job(traced: Traced, file: Path, catalog: Catalog) -> dict[str, Any]:
-    """The section `training` of the traced job.
-
-    Raises:
-        InputError: Neither the file nor the trace describes it, or they contradict each other.
-    """
-    workload = yaml.read(file).plain().get("workload")
-    written = workload.get("training") if isinstance(workload, dict) else None
-    found = _layout(traced)
-    if found is None:
-        raise InputError("the layout of the trace is not known: some ranks are in no process group", hint=_RECORD)
-    if not isinstance(written, dict):
-        job = recognized(traced, catalog)
-        if job is None:
-            shapes = traced.shapes.products and traced.shapes.attention
-            why = "no dense model of the catalogue has its shapes" if shapes else "no shapes were recorded"
-            raise InputError(f"the model of the trace is not recognized: {why}", hint=_RECORD)
-        return job
-    said = written.get("parallelism") or {}
-    for name, size in found.items():
-        if isinstance(said, dict) and said.get(name, size) != size:
-            raise InputError(
-                "the trace has another layout", file=file, key=f"workload.training.parallelism.{name}",
-                found=said[name], allowed=size,
-            )  # fmt: skip
-    return {**written, "parallelism": {**said, **found}}
-
-
-def _layout(traced: Traced) -> dict[str, int] | None:
-    """Degrees of parallelism of the trace; None if some ranks are in no process group."""
-    roles = traced.grid.roles()
-    found = {str(name): roles[name] for name in ("tp", "cp", "pp", "ep") if name in roles}
-    found["dp"] = prod(size for name, size in roles.items() if name in (*GROWS, "ep"))
-    return None if "?" in roles else found
-
-
-def recognized(traced: Traced, catalog: Catalog) -> dict[str, Any] | None:
-    """The section `training` of the job by its recorded shapes: output projection, MLP and attention; None: unknown."""
-    layout = _layout(traced)
-    if layout is None:
-        return None
-    products, attention = traced.shapes.products, traced.shapes.attention
-    tp, pp = layout.get("tp", 1), layout.get("pp", 1)
-    for name in catalog.names("model") if products and attention else ():
-        model = catalog.model(name)
-        width = model.ffn // tp * (2 if model.gated_mlp else 1)
-        for (m, k, n), heads in products.items():
-            vocab = model.vocab / tp
-            if k != model.hidden or not vocab <= n < vocab + _PADDING or model.experts:
-                continue
-            up = products.get((m, k, width), 0) or products.get((m, k, width // 2), 0) // 2
-            (batch, sequence), _ = attention.most_common(1)[0]
-            if (
-                up
-                and m == batch * sequence
-                and up % heads == 0
-                and up // heads * pp in (model.layers, 2 * model.layers)
-            ):
-                again = up // heads * pp == 2 * model.layers
-                calls = [call.kind for step in traced.steps.values() for call in step.calls if call is not None]
-                zero = {"zero": 3} if calls.count("all_gather") > 1.5 * calls.count("reduce_scatter") > 0 else {}
-                keys = {**layout, "micro_batch": batch, "recompute": "full" if again else "none"}
-                size = {"global_batch": batch * heads * layout["dp"], "sequence": sequence * layout.get("cp", 1)}
-                return {"model": name, **size, "precision": "bf16", "parallelism": {**keys, **zero}}
-    return None
 
 
 def prepared(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Prepared:

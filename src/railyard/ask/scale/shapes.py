@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from railyard.ask.observe.kernels import Kernels
     from railyard.ask.observe.reader import Piece
 
-_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_grouped_mm", "aten::_scaled_mm")
+_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm")
+_GROUPED = re.compile(r"(?:^aten::_(?:scaled_)?grouped_mm$|^_GroupedLinear$|^GroupedGemm$)")
+"""Of PyTorch, of Transformer Engine (an operand an expert), and of the package `grouped_gemm`."""
 _WANTED = re.compile(
-    rb'"(?:aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm|_scaled_dot_product_\w+)|nccl:\w+|\[memory\])"|"ProfilerStep#'
+    rb'"(?:_GroupedLinear|GroupedGemm|aten::(?:mm|addmm|bmm|_grouped_mm|_scaled_mm|_scaled_grouped_mm|_scaled_dot_product_\w+)|nccl:\w+|\[memory\])"|"ProfilerStep#'
 )
 _ATTENTION = "aten::_scaled_dot_product_"
 _GPU = 1
@@ -42,6 +44,7 @@ class Shapes:
 
     Attributes:
         products: How often a step calls each matrix product, by rows, depth and columns; of a batch each one counts.
+        grouped: How often a step calls each product over the experts of a rank, by rows, depth, columns, experts.
         attention: How often each pair of batch and sequence length is attended to.
         calls: Start (us), kind and bytes of each call of NCCL; 0 bytes where its size does not follow from its input.
         device: The accelerator as its driver calls it; empty where the trace does not say.
@@ -51,6 +54,7 @@ class Shapes:
     """
 
     products: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+    grouped: Counter[tuple[int, int, int, int]] = field(default_factory=Counter)
     attention: Counter[tuple[int, int]] = field(default_factory=Counter)
     calls: list[tuple[float, str, int]] = field(default_factory=list)
     device: str = ""
@@ -61,7 +65,10 @@ class Shapes:
     def in_words(self) -> tuple[str, ...]:
         """The most frequent matrix products."""
         rows = sorted(self.products.items(), key=lambda one: (-one[1], one[0]))
-        return tuple(f"{m} x {k} x {n}, {times} times" for (m, k, n), times in rows[:_SHOWN])
+        words = [f"{m} x {k} x {n}, {times} times" for (m, k, n), times in rows[:_SHOWN]]
+        more = sorted(self.grouped.items(), key=lambda one: (-one[1], one[0]))
+        return (*words, *(f"{m} x {k} x {n} of {experts} experts, {times} times"
+                          for (m, k, n, experts), times in more[:_SHOWN]))  # fmt: skip
 
 
 def shapes_of(path: Path) -> dict[str, Shapes]:
@@ -71,25 +78,35 @@ def shapes_of(path: Path) -> dict[str, Shapes]:
         shapes, marks, file = Shapes(), set(), EventFile(source, _WANTED)
         try:
             for event in file.events():
-                name, args = str(event.get("name", "")), event.get("args")
-                dims = args.get("Input Dims") if isinstance(args, dict) else None
+                name = str(event.get("name", ""))
                 if event.get("cat") == "user_annotation" and name.startswith("ProfilerStep#"):
                     marks.add(name)
-                elif event.get("cat") == "user_annotation" and name.startswith("nccl:"):
-                    shapes.calls.append(_call(event, name, dims))
-                elif name == "[memory]" and isinstance(args, dict) and args.get("Device Type") == _GPU:
-                    shapes.reserved_bytes = max(shapes.reserved_bytes, whole(args.get("Total Reserved"), 0))
-                elif name.startswith(_ATTENTION) and _is_shape(dims) and len(dims[0]) == 4:
-                    shapes.attention[dims[0][0], dims[0][2]] += 1
-                elif name in _PRODUCTS and (sizes := _product(dims)):
-                    shapes.products[sizes[1:]] += sizes[0]
+                else:
+                    _take(shapes, event, name)
         except InputError:
             continue
         each = max(len(marks), 1)
         shapes.products = Counter({sizes: -(-times // each) for sizes, times in shapes.products.items()})
+        shapes.grouped = Counter({sizes: -(-times // each) for sizes, times in shapes.grouped.items()})
         _device(shapes, file.about.get("deviceProperties"))
         found[source.name] = shapes
     return found
+
+
+def _take(shapes: Shapes, event: dict[str, Any], name: str) -> None:
+    """Notes what an event says of shapes, memory or calls of NCCL."""
+    args = event.get("args")
+    dims = args.get("Input Dims") if isinstance(args, dict) else None
+    if event.get("cat") == "user_annotation" and name.startswith("nccl:"):
+        shapes.calls.append(_call(event, name, dims))
+    elif name == "[memory]" and isinstance(args, dict) and args.get("Device Type") == _GPU:
+        shapes.reserved_bytes = max(shapes.reserved_bytes, whole(args.get("Total Reserved"), 0))
+    elif name.startswith(_ATTENTION) and _is_shape(dims) and len(dims[0]) == 4:
+        shapes.attention[dims[0][0], dims[0][2]] += 1
+    elif _GROUPED.search(name) and (experts := _grouped(dims)) is not None:
+        shapes.grouped[experts] += 1
+    elif name in _PRODUCTS and (sizes := _product(dims)):
+        shapes.products[sizes[1:]] += sizes[0]
 
 
 def _device(shapes: Shapes, listed: Any) -> None:
@@ -121,6 +138,26 @@ def _product(listed: Any) -> tuple[int, int, int, int] | None:
         return None
     left, right = dims[-2:]
     return (left[0] if len(left) == 3 else 1, left[-2], left[-1], right[-1]) if left[-1] == right[-2] else None
+
+
+def _grouped(listed: Any) -> tuple[int, int, int, int] | None:
+    """Rows of all experts, depth, columns and experts of a rank; None where the operands are no such product."""
+    dims = [one for one in listed if _is_sizes(one)] if isinstance(listed, list) else []
+    if not dims or len(dims[0]) != 2:
+        return None
+    rows, depth = dims[0]
+    for one in dims[1:]:
+        if len(one) == 3 and depth in one[1:]:
+            return rows, depth, one[2] if one[1] == depth else one[1], one[0]
+    weights = Counter(tuple(one) for one in dims[1:] if len(one) == 2 and depth in one)
+    if not weights:
+        return None
+    (first, second), experts = weights.most_common(1)[0]
+    return rows, depth, first if second == depth else second, experts
+
+
+def _is_sizes(one: Any) -> TypeGuard[list[int]]:
+    return isinstance(one, list) and all(isinstance(size, int) for size in one)
 
 
 def with_sizes(piece: Piece, shapes: Shapes | None) -> Piece:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.ask.scale.layout import SHARDED
-from railyard.ask.scale.relayout import operators, prepared, traced_job
+from railyard.ask.scale.model import traced_job
+from railyard.ask.scale.relayout import operators, prepared
 from railyard.catalog.index import key_of
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import format_memory

@@ -54,6 +54,7 @@ class Traced:
         spread: Own time of the other steps over it.
         grid: Ranks of the job.
         shapes: Recorded shapes of operators in the first trace.
+        recorded: The same of every trace.
         framework: That made the process groups; empty: not known.
     """
 
@@ -64,6 +65,7 @@ class Traced:
     spread: tuple[float, float]
     grid: Grid
     shapes: Shapes
+    recorded: tuple[Shapes, ...]
     framework: str
 
 
@@ -104,7 +106,7 @@ def read_traced(path: Path, *, gradients: int = 0, world: int | None = None) -> 
     first = next(iter(shapes.values()), Shapes())
     first.reserved_bytes = max((one.reserved_bytes for one in shapes.values()), default=0)
     framework = framework_of(purposes.values())
-    return Traced(found, number, every, steps, spread_of(every, number), grid, first, framework)
+    return Traced(found, number, every, steps, spread_of(every, number), grid, first, tuple(shapes.values()), framework)
 
 
 def _refuse_faulty(path: Path, found: Gathered) -> None:
@@ -248,8 +250,9 @@ def _unknown(traced: Traced, job: Mapping[str, Any] | None) -> Iterator[Unrecogn
             what="the shape of the model", why="no shapes: record with record_shapes=True", seconds=0.0
         )
     elif job is None:
-        why = "its layout is not known, or no dense model of the catalogue has its shapes"
-        yield UnrecognizedRow(what="the model", why=why, seconds=0.0)
+        why = "its layout is not known, or no model of the catalogue has its shapes"
+        more = "" if not traced.shapes.grouped else ", with experts"
+        yield UnrecognizedRow(what=f"the model{more}", why=why, seconds=0.0)
     if not traced.shapes.device:
         why = "the trace has no deviceProperties"
         yield UnrecognizedRow(what="the traced accelerator: taken for the target's", why=why, seconds=0.0)

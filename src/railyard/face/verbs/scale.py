@@ -109,9 +109,9 @@ def _print(answer: ScaleAnswer) -> None:
         emit(f"recognized by its shapes: {traced.model}, {batches}")
     if answer.buckets:
         emit(f"gradient buckets: {answer.buckets}")
-    for row in answer.target:
-        about = f": {row.means}" if row.means else ""
-        emit(f"{row.what}: traced {row.traced}, here {row.target}{about}")
+    for check in answer.target:
+        about = f": {check.means}" if check.means else ""
+        emit(f"{check.what}: traced {check.traced}, here {check.target}{about}")
     emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
     emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
     for slow in traced.slowed[:3]:
