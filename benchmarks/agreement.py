@@ -1,11 +1,13 @@
 """`analytic` against `flow`: step times of examples and of jobs short of network, and what contention costs them.
 
-python benchmarks/agreement.py [NAME ...]; prints a table: both engines, and a run without contention.
+    python benchmarks/agreement.py [NAME ...] [--accelerators N]
+
+Prints a table: both engines, and a run without contention.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
@@ -105,18 +107,23 @@ def row(name: str, seconds: dict[str, list[float]]) -> None:
 
 def main() -> None:
     engines.add("alone", FluidEngine("alone", "everything alone", contention=False, left_out=()))
-    wanted = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=[*JOBS, *EXAMPLES, "jobs"])
+    parser.add_argument("--accelerators", type=int, help="of jobs, with as many sequences a step")
+    given = parser.parse_args()
+    wanted, size = given.names, given.accelerators
+    changed = {"accelerators": size, "global_batch": size} if size else {}
     print("| scenario | flow, s | analytic | without contention |\n|---|---|---|---|")
     for name, more in JOBS.items():
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "job.yaml"
-            file.write_text(JOB.format(**{**PLAIN, **more, "name": "job"}), encoding="utf-8")
-            if not wanted or name in wanted:
+            file.write_text(JOB.format(**{**PLAIN, **more, **changed, "name": "job"}), encoding="utf-8")
+            if name in wanted:
                 row(name, {each: step_s(file, each) for each in ENGINES})
     for name in EXAMPLES:
-        if not wanted or name in wanted:
+        if name in wanted:
             row(name, {each: step_s(ROOT / "examples" / f"{name}.yaml", each) for each in ENGINES})
-    if not wanted or "jobs" in wanted:
+    if "jobs" in wanted:
         row("jobs", jobs_s())
 
 

@@ -1,11 +1,14 @@
 """Predicts thousands of training designs in closed form, and rows of the validation tables; prints seconds and goals.
 
-python benchmarks/analytic.py [TABLE.csv ...], by default the tables of validation/data/training. One configuration is
-the whole command in a fresh interpreter; the estimate of one design must cost the same however many ranks it has.
+    python benchmarks/analytic.py [TABLE.csv ...] [--designs N] [--ranks N]
+
+By default the tables are those of validation/data/training. One configuration is the whole command in a fresh
+interpreter; the estimate of one design must cost the same however many ranks it has.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import subprocess
 import sys
@@ -26,7 +29,6 @@ from railyard.work.training.layout import Search, layouts
 from railyard.work.training.spec import Layout
 from railyard_validation.training.compare import validate_training
 
-DESIGNS = 10_000
 CLUSTERS = (1024, 2048, 4096, 8192, 16384)
 GOALS = {
     "graph_s": 5.0,
@@ -37,10 +39,11 @@ GOALS = {
     "command_s": 1.0,
     "ranks_s": 1.0,
 }
+TABLES = ("runs", "runs_single_node")
 TRAINING = Path(__file__).resolve().parent.parent / "validation" / "data" / "training"
 
 
-def designs() -> tuple[list[Training], list[Machine]]:
+def designs(count: int) -> tuple[list[Training], list[Machine]]:
     """Layouts of Llama 3 70B on 1,024 H100, over networks of different speed."""
     known = catalog.load()
     device, model = known.accelerator("h100-sxm"), known.model("llama-3-70b")
@@ -55,11 +58,11 @@ def designs() -> tuple[list[Training], list[Machine]]:
     software = profiles.default(device)
     trainings = [Training(model=model, layout=x, seq_len=8192, software=software) for x in layouts(model, search)]
     machines = [dataclasses.replace(machine, scale_out_bps=rate * 1e9) for rate in (92, 184, 368, 736)]
-    pairs = [(training, each) for each in machines for training in trainings] * (1 + DESIGNS // (4 * len(trainings)))
-    return [training for training, _ in pairs[:DESIGNS]], [each for _, each in pairs[:DESIGNS]]
+    pairs = [(training, each) for each in machines for training in trainings] * (1 + count // (4 * len(trainings)))
+    return [training for training, _ in pairs[:count]], [each for _, each in pairs[:count]]
 
 
-def networked() -> tuple[list[Training], list[DesignSite]]:
+def networked(count: int) -> tuple[list[Training], list[DesignSite]]:
     """Layouts of a dense and an expert model on clusters of 1,024 to 16,384 H100 over different networks."""
     known = catalog.load()
     software = profiles.default(known.accelerator("h100-sxm"))
@@ -70,21 +73,23 @@ def networked() -> tuple[list[Training], list[DesignSite]]:
                 spec = ClusterSpec(ranks, "hgx-h100", NetworkSpec(topology, FabricSpec(fabric)))
                 site = DesignSite.of(build(spec, known))
                 for model in (known.model("llama-3-70b"), known.model("mixtral-8x7b")):
+                    if len(trainings) >= count:
+                        return trainings, sites
                     search = Search(accelerators=ranks, domain=8, global_batch=ranks, seq_len=8192, fixed={})
-                    found = list(layouts(model, search))
+                    found, each = list(layouts(model, search)), max(count // 80, 20)
                     jobs = [
                         Training(model=model, layout=x, seq_len=8192, software=software)
-                        for x in found[:: max(1, len(found) // (DESIGNS // 80))][: DESIGNS // 80]
+                        for x in found[:: max(1, len(found) // each)][:each]
                     ]
                     trainings += jobs
                     sites += [site] * len(jobs)
     return trainings, sites
 
 
-def contention() -> None:
+def contention(count: int) -> None:
     """Designs with contention; what is built before is reported beside."""
     begun = time.process_time()
-    trainings, sites = networked()
+    trainings, sites = networked(count)
     built_s = time.process_time() - begun
     begun = time.process_time()
     found = evaluate(trainings, sites)
@@ -95,11 +100,19 @@ def contention() -> None:
     )
 
 
-def graph() -> None:
-    """A step of DeepSeek-V3 under DualPipe on 2,048 H800, task by task; exchanges and sends share links."""
+def graph(ranks: int) -> None:
+    """A step of DeepSeek-V3 under DualPipe on H800, task by task; exchanges and sends share links."""
     known = catalog.load()
-    machine = build(ClusterSpec(2048, "hgx-h800", NetworkSpec(RailOptimized(), FabricSpec("infiniband"))), known)
-    layout = Layout(global_batch=15360, pp=16, dp=128, ep=64, zero=1, schedule="dualpipe", overlap_expert=True)
+    machine = build(ClusterSpec(ranks, "hgx-h800", NetworkSpec(RailOptimized(), FabricSpec("infiniband"))), known)
+    layout = Layout(
+        global_batch=120 * ranks // 16,
+        pp=16,
+        dp=ranks // 16,
+        ep=min(ranks // 16, 64),
+        zero=1,
+        schedule="dualpipe",
+        overlap_expert=True,
+    )
     software = profiles.profile("hai-llm-2024", machine.accelerator)
     model = known.model("deepseek-v3")
     job = Training(model=model, layout=layout, seq_len=4096, software=software, precision="fp8")
@@ -141,24 +154,27 @@ def ranks(job: Training, machine: Machine) -> None:
 
 
 def main() -> None:
-    trainings, machines = designs()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", type=Path, default=[TRAINING / f"{name}.csv" for name in TABLES])
+    parser.add_argument("--designs", type=int, default=10_000)
+    parser.add_argument("--ranks", type=int, default=2048, help="of the step that is run task by task")
+    given = parser.parse_args()
+    trainings, machines = designs(given.designs)
     begun = time.perf_counter()
     found = estimate(trainings, machines)
     report("estimate_s", time.perf_counter() - begun, f"{len(found.step_s)} designs")
-    contention()
-    graph()
+    contention(given.designs)
+    graph(given.ranks)
     job, machine = trainings[0], machines[0]
     begun = time.perf_counter()
     best = auto(job.model, machine, 1024, global_batch=1024, seq_len=8192, software=job.software)
     report("auto_s", time.perf_counter() - begun, f"fastest layout that fits: {best}")
     command(TRAINING / "runs.csv")
     ranks(job, machine)
-    for table in sys.argv[1:] or (TRAINING / "runs.csv", TRAINING / "runs_single_node.csv"):
+    for table in given.tables:
         begun = time.perf_counter()
-        rows = validate_training(Path(table), catalog.load())
-        report(
-            "validate_s", time.perf_counter() - begun, f"{len(rows.rows)} rows of {Path(table).name}: {rows.summary()}"
-        )
+        rows = validate_training(table, catalog.load())
+        report("validate_s", time.perf_counter() - begun, f"{len(rows.rows)} rows of {table.name}: {rows.summary()}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """Steps short of network by `flow`, by `analytic` and by the closed form of designs; prints a table.
 
-python benchmarks/designs.py; the mean over 4 draws where flows are hashed, sequences of 4,096, four servers a leaf.
+    python benchmarks/designs.py [JOB ...]
+
+The mean over 4 draws where flows are hashed, sequences of 4,096, four servers a leaf.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -73,7 +77,7 @@ def row(name: str) -> None:
 
 def main() -> None:
     print("| job | flow, s | analytic | no contention | closed form | without contention |\n|---|---|---|---|---|---|")
-    for name in CASES:
+    for name in sys.argv[1:] or CASES:
         row(name)
 
 

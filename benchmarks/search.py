@@ -1,6 +1,8 @@
 """The optimizer of large spaces against looking at all of them, and a learned surrogate in front of it.
 
-python benchmarks/search.py [--seeds 5]: three spaces of 13,000 to 21,000 points are looked at in full, in closed form.
+    python benchmarks/search.py [--seeds 5] [--spaces 3] [--values N]
+
+Three spaces of 13,000 to 21,000 points are looked at in full, in closed form.
 Then each search asks for points: how much of the hypervolume of the true front it has after so many (objectives from
 their best to their worst value on it, reference 1.1), and the CPU that the search itself took. The surrogate fits
 logarithms of objectives by least squares on pairs of values and proposes half of each generation.
@@ -134,10 +136,11 @@ def hypervolume(points: np.ndarray[Any, Any]) -> float:
 
 
 def tried(whole: Whole, search: Search, seed: int, scale: Callable[[Any], Any]) -> list[tuple[float, float]]:
-    """Hypervolume and CPU of the search after each budget."""
-    planned, spent, rows, left = whole.fresh(), 0.0, [], list(BUDGETS)
+    """Hypervolume and CPU of the search after each budget that leaves a part of the space."""
+    planned, spent, rows = whole.fresh(), 0.0, []
+    left = [budget for budget in BUDGETS if budget < 0.7 * len(whole.rows)]
     begun = time.process_time()
-    for points in search(planned, max(BUDGETS), seed):
+    for points in search(planned, left[-1], seed):
         spent += time.process_time() - begun
         whole.add(planned, points)
         while left and len(planned.points) >= left[0]:
@@ -229,9 +232,12 @@ class Surrogate:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--spaces", type=int, default=len(SPACES))
+    parser.add_argument("--values", type=int, help="of each key, at most")
     given = parser.parse_args()
-    for number, space in enumerate(SPACES, 1):
-        whole, learned = Whole.of(space), Surrogate()
+    for number, space in enumerate(SPACES[: given.spaces], 1):
+        fewer = {key: values[: given.values] for key, values in space["space"].items()}
+        whole, learned = Whole.of({**space, "space": fewer}), Surrogate()
         planned = whole.fresh()
         whole.add(planned, list(whole.rows))
         table = values(planned, good(planned))

@@ -1,6 +1,6 @@
 """Times the serving engine: requests of a real trace on many replicas, one core, Python included.
 
-    python benchmarks/serving.py [TRACE.csv]
+    python benchmarks/serving.py [TRACE.csv] [--most REQUESTS]
 
 TRACE.csv is in the format of the Azure LLM inference trace; without it, the hour of coding requests in examples/serving
 (CC-BY-4.0). It is repeated end to end and sped up to the same load of every replica. Counts above a million are
@@ -10,6 +10,7 @@ streamed in chunks. What others take for as many requests on as many replicas wa
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import resource
@@ -101,10 +102,13 @@ def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "--one":
         print(json.dumps(measure(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
         return
-    path = sys.argv[1] if len(sys.argv) > 1 else str(TRACE)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", nargs="?", default=str(TRACE))
+    parser.add_argument("--most", type=int, default=10**9)
+    given = parser.parse_args()
     print(f"{'requests':>10} {'replicas':>8} {'done':>10} {'iterations':>12} {'CPU s':>7} {'us/request':>10} {'MB':>5}")
-    for count, replicas in CASES:
-        command = [sys.executable, __file__, "--one", path, str(count), str(replicas)]
+    for count, replicas in (case for case in CASES if case[0] <= given.most):
+        command = [sys.executable, __file__, "--one", given.trace, str(count), str(replicas)]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         each = 1e6 * found["cpu_s"] / count
         line = f"{count:>10} {replicas:>8} {found['done']:>10} {found['iterations']:>12} {found['cpu_s']:>7.2f}"

@@ -89,6 +89,11 @@ SCENARIOS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         },
         {"model": "mpt-125m", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}},
     ),
+    "smallest": (
+        "flow",
+        {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine", "fabric": "roce"}},
+        {"model": "mpt-125m", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}},
+    ),
 }
 
 SPACES: dict[str, dict[str, list[Any]]] = {
@@ -99,7 +104,8 @@ SPACES: dict[str, dict[str, list[Any]]] = {
         "packet.set.dcqcn_additive": ["4 Gb/s", "20 Gb/s"],
         "packet.set.rdma_cnp_interval": ["50 us"],
         "packet.set.pfc_alpha": ["0.125", "8"],
-    }
+    },
+    "smallest": {"qps": [2, 8]},
 }
 """What is tried where all that `railyard tune` tries would take too long."""
 
