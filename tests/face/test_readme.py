@@ -1,7 +1,10 @@
-"""The README: its Python and scenarios run, its commands take their options, its transcripts are what is printed."""
+"""The README: its Python, scenarios and commands run as printed, its transcripts are what is printed."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^railyard .*", README, re.MULTILINE)
 TRANSCRIPTS = re.findall(r"<!-- \$ (railyard .*) -->\n```text\n(.*?)```", README, re.DOTALL)
 
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
 
 def test_its_python_runs(monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -30,6 +35,38 @@ def test_its_python_runs(monkeypatch) -> None:
 def test_its_commands_take_their_options(line) -> None:
     verb, *words = shlex.split(line, comments=True)[1:]
     assert verb in EXTRAS or get_command(app).commands[verb].make_context(verb, words)
+
+
+SLOW = ("run mine", "compare", "operate", "plan", "run examples/slow-nic", "diagnose")
+"""Commands of a minute or more, and what reads what they wrote."""
+
+
+def test_its_quick_commands_run_in_order_as_printed(copy) -> None:
+    run = [line for line in COMMANDS if not line.startswith(tuple(f"railyard {begin}" for begin in SLOW))]
+    assert len(run) > 9
+    for line in run:
+        fails_not(line, copy)
+
+
+@pytest.mark.slow
+def test_all_its_commands_run_in_order_as_printed(copy) -> None:
+    for line in COMMANDS:
+        fails_not(line, copy)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A folder like a fresh clone: what is written into it does not reach the project."""
+    for name in ("examples", "validation"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def fails_not(line, folder) -> None:
+    found = subprocess.run(
+        ["bash", "-c", line], check=False, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert found.returncode == 0, f"{line}\n{found.stdout}\n{found.stderr}"
 
 
 def cells(text):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from railyard.work.study.study import prepare
 from .fabrics import leaf_spine, three_tier
 from .scenarios import draft, planned
 
-DGX = Path(__file__).parent / "data" / "ibnetdiscover-dgx.out.gz"
+DGX = Path(__file__).parents[3] / "examples" / "network" / "ibnetdiscover.out"
 
 
 def audited(drawn):
@@ -39,7 +38,7 @@ def kinds(found):
 
 @pytest.fixture(scope="module")
 def dgx():
-    return audit(ibnetdiscover.read(gzip.decompress(DGX.read_bytes()).decode(), DGX.name))
+    return audit(ibnetdiscover.read(DGX.read_text(encoding="utf-8"), DGX.name))
 
 
 def test_the_public_fabric_lacks_26_cables_in_16_pairs(dgx):

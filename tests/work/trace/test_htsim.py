@@ -12,7 +12,7 @@ from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.kit.errors import InputError
 from railyard.work.trace.builder import Failure
 from railyard.work.trace.htsim_matrix import read
-from railyard.work.traffic.htsim_topology import HtsimTree, k_ary
+from railyard.work.traffic.htsim_topology import HtsimTree, enough, k_ary
 from railyard.work.traffic.htsim_topology import read as htsim_topology_read
 from railyard.work.traffic.htsim_wiring import TreeNetwork, wire
 
@@ -196,6 +196,14 @@ def all_paths(network: TreeNetwork, source: int, target: int) -> list[list[int]]
             assert network.source[link] == here
             paths.append([*path, link])
     return done
+
+
+@pytest.mark.parametrize(
+    ("hosts", "tiers", "found"), [(1, 3, 2), (16, 3, 16), (17, 3, 54), (33, 2, 50), (10**9, 3, 10**9)]
+)
+def test_the_default_tree_is_the_smallest_with_room(hosts, tiers, found):
+    # K^3/4 hosts of three tiers: 2, 16, 54; K^2/2 of two: 2, 8, 18, 32, 50
+    assert enough(hosts, tiers) == found
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,11 @@ def show(report: PacketReport) -> None:
     table.add("flow completion, us", *("-" if time is None else f"{time:.2f}" for time in times))
     table.print()
     last = "-" if found["last_finish_us"] is None else f"{found['last_finish_us']:.2f} us"
-    emit(f"\nflows     {found['finished']} of {found['flows']} finished, the last at {last}")
+    tree = report.tree
+    emit(
+        f"\nnetwork   {len(tree.tiers)}-tier fat tree of {tree.hosts} hosts, {tree.tiers[0].rate_bps / 1e9:g} Gb/s each"
+    )
+    emit(f"flows     {found['finished']} of {found['flows']} finished, the last at {last}")
     emit("packets   " + ", ".join(f"{number} {kind}" for kind, number in found["packets"].items()))
     emit(f"run       {found['events']} events, {found['cpu_s']:.3f} s of processor, {found['peak_rss_mb']:.0f} MB")
     repeats = found["repeats"]

@@ -292,5 +292,10 @@ def k_ary(
     return shape(hosts, half * half, (switch, switch, top))
 
 
+def enough(hosts: int, tiers: int) -> int:
+    """Hosts of the smallest K-ary tree with at least so many; the number itself where no tree is that large."""
+    return next((size for k in range(2, 256, 2) if (size := _k_ary_hosts(k, tiers)) >= hosts), hosts)
+
+
 def _k_ary_hosts(k: int, tiers: int) -> int:
     return k**3 // 4 if tiers == 3 else k**2 // 2

@@ -48,6 +48,7 @@ class PacketReport:
     """Figures of a run.
 
     Attributes:
+        tree: The fat tree that it crossed.
         flows: The traffic; its local work is no flow and is left out of all figures.
         never: Lines of the flows that nothing could start.
         record: What happened, a row of the traffic each.
@@ -58,6 +59,7 @@ class PacketReport:
         probed: What was sampled: `queues`, `flows`, `storm`, `reorder` as the report draws them.
     """
 
+    tree: HtsimTree
     flows: Traffic
     never: tuple[int, ...]
     record: Record
@@ -118,6 +120,7 @@ class PacketReport:
     def to_dict(self) -> dict[str, Any]:
         """The object that `railyard packet --json` prints."""
         return {
+            "hosts": self.tree.hosts,
             "flows": self.total,
             "finished": int(self.ended.sum()),
             "fct_us": self.fct_us(),

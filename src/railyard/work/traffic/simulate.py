@@ -209,6 +209,7 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     played = PacketRun(play, links, sent.traffic, settings, result, names)
     probed, tables = _probed(played) if given.probe else ({}, {})
     return PacketReport(
+        tree=tree,
         flows=sent.traffic,
         never=trace.never,
         record=_recorded(result, sent, trace, tables),
@@ -258,12 +259,12 @@ def _cpu_s() -> float:
 
 
 def _tree(given: TrafficRun, hosts: int) -> HtsimTree:
-    """The tree of the topology file, or the default one for the hosts of the traffic.
+    """The tree of the topology file, or the smallest default one that has the hosts of the traffic.
 
     Raises:
         InputError: The file is wrong, or holds another number of hosts than the traffic.
     """
-    wanted = given.settings.hosts or hosts
+    wanted = given.settings.hosts or htsim_topology.enough(hosts, given.settings.tiers)
     if given.topology is not None:
         tree = htsim_topology.read(given.topology)
         if tree.hosts < hosts:

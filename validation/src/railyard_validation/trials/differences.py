@@ -77,7 +77,7 @@ def _changed(draw: np.random.Generator, folder: Path) -> Case:
         found = [f"exit {output.code}: {output.words[:100]}" for output in outputs if output.code]
         answer, words = outputs[2].data, outputs[3].text.splitlines()
         causes = [one["what"] for one in answer["causes"] if one["kind"] == "scenario"]
-        if not any(cause == key for cause in causes):
+        if not {key, f"{key}.name"}.intersection(causes):  # `fabric: roce` is read as `fabric: {name: roce}`
             found.append(f"{key} was changed, and the causes are {causes}")
         found += _figure_problems(answer, _result(folder, "old"), _result(folder, "new"))
         if words[0] != answer["conclusion"]:
