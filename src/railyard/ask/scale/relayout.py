@@ -87,8 +87,8 @@ def other_layout(
     if batch % world:
         raise InputError("the global batch does not grow to so many accelerators", key="--accelerators", found=ranks)
     wanted = {**{key: value for key, value in job["parallelism"].items() if key != "dp"}, **given}
-    old = prepared(draft, job, world)
-    new = prepared(draft, {**job, "global_batch": batch // world, "parallelism": wanted}, ranks)
+    old = target_job(draft, job, world)
+    new = target_job(draft, {**job, "global_batch": batch // world, "parallelism": wanted}, ranks)
     modelled_s = _computing_s(graphs.build(old.training, old.cluster))
     kernels_s, own_s = (
         mean_s([getattr(step, name) for step in traced.steps.values()]) for name in ("kernels_ns", "own_ns")
@@ -124,7 +124,7 @@ def other_layout(
     )  # fmt: skip
 
 
-def prepared(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Prepared:
+def target_job(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Prepared:
     """A job on so many ranks of the target.
 
     Args:

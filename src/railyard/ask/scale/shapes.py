@@ -17,7 +17,7 @@ import numpy as np
 from railyard.ask.observe.gather import EventFile
 from railyard.ask.observe.kernels import kind_of
 from railyard.ask.observe.reader import sources
-from railyard.ask.observe.readers.kineto import TYPE_BYTES, whole
+from railyard.ask.observe.readers.kineto import TYPE_BYTES, whole_number
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _take(shapes: Shapes, event: dict[str, Any], name: str) -> None:
     if event.get("cat") == "user_annotation" and name.startswith("nccl:"):
         shapes.calls.append(_call(event, name, dims))
     elif name == "[memory]" and isinstance(args, dict) and args.get("Device Type") == _GPU:
-        shapes.reserved_bytes = max(shapes.reserved_bytes, whole(args.get("Total Reserved"), 0))
+        shapes.reserved_bytes = max(shapes.reserved_bytes, whole_number(args.get("Total Reserved"), 0))
     elif name.startswith(_ATTENTION) and _is_shape(dims) and len(dims[0]) == 4:
         shapes.attention[dims[0][0], dims[0][2]] += 1
     elif _GROUPED.search(name) and (experts := _grouped(dims)) is not None:
@@ -113,7 +113,7 @@ def _device(shapes: Shapes, listed: Any) -> None:
     found = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     if found:
         shapes.device, shapes.devices = str(found[0].get("name", "")), len(found)
-        shapes.device_bytes = whole(found[0].get("totalGlobalMem"), 0)
+        shapes.device_bytes = whole_number(found[0].get("totalGlobalMem"), 0)
 
 
 def _call(event: dict[str, Any], name: str, dims: Any) -> tuple[float, str, int]:

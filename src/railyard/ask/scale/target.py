@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from railyard.ask.scale.layout import SHARDED
 from railyard.ask.scale.model import traced_job
-from railyard.ask.scale.relayout import operators, prepared
+from railyard.ask.scale.relayout import operators, target_job
 from railyard.catalog.index import key_of
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import format_memory
@@ -69,7 +69,7 @@ def checked_target(traced: Traced, grid: Grid | None, cluster: Cluster, file: Pa
         job = traced_job(traced, file, cluster.catalog)
         keys = {key: value for key, value in job["parallelism"].items() if key != "dp"}
         batch = job["global_batch"] * grid.ranks // traced.grid.ranks
-        training = prepared(draft, {**job, "global_batch": batch, "parallelism": keys}, grid.ranks)
+        training = target_job(draft, {**job, "global_batch": batch, "parallelism": keys}, grid.ranks)
     except InputError as error:
         raise InputError(
             f"the trace is of {old}: its kernels cannot be taken to {cluster.accelerator.name}",

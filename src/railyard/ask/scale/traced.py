@@ -15,7 +15,7 @@ from railyard.ask.observe.kernels import COMPUTE, PHASES
 from railyard.ask.observe.reader import sources
 from railyard.ask.observe.readers import chakra, kineto
 from railyard.ask.scale.buckets import UNCUT, framework_of
-from railyard.ask.scale.layout import EXPERTS_ONCE, GRADIENTS, ODD, grid_of
+from railyard.ask.scale.layout import EXPERTS_ONCE, GRADIENTS, GROWS, ODD, grid_of
 from railyard.ask.scale.rescale import why_kept
 from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
 from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, covered, measured_steps, spread_of, union_of
@@ -122,7 +122,7 @@ def _refuse_faulty(path: Path, found: Gathered) -> None:
             continue
         problems: list[Problem] = []
         if kineto.recognises(source.name, head):
-            problems = list(islice(kineto.faults(source), _SHOWN))
+            problems = list(islice(kineto.trace_faults(source), _SHOWN))
         if not problems and why is not None and any(one.recognises(source.name, head) for one in (kineto, chakra)):
             problems = [Problem(why, file=source.name)]
         if problems:
@@ -242,6 +242,18 @@ def unrecognized(
 
 def _unknown(traced: Traced, job: Mapping[str, Any] | None) -> Iterator[UnrecognizedRow]:
     """What of the job, its framework and its machine is not known."""
+    grid = traced.grid
+    exchanged = {
+        (step.rank, call.group)
+        for step in traced.steps.values()
+        for call in step.calls
+        if call is not None and call.kind == "all_to_all"
+    }
+    along = [grid.groups[key].axes for key in exchanged if key in grid.groups]
+    if any(grid.axes[at].role in GROWS and grid.axes[at].size > 1 for axes in along for at in axes):
+        what = "all-to-alls among ranks that grow in number: a rank keeps the bytes that it exchanges"
+        why = "whether tables or experts are split over more ranks is not in the trace"
+        yield UnrecognizedRow(what=what, why=why, seconds=0.0)
     if not traced.framework:
         why = "its process groups have no names of Megatron-Core or PyTorch"
         yield UnrecognizedRow(what="the framework: gradient buckets keep their size", why=why, seconds=0.0)

@@ -56,7 +56,7 @@ def read(source: TraceSource) -> Piece:
     if not file.count:
         raise InputError(f"the file has no events: {file.damage or 'its list is empty'}", file=source.name)
     _about(piece, file)
-    found.settle(whole(file.about.get("baseTimeNanoseconds"), 0))
+    found.settle(whole_number(file.about.get("baseTimeNanoseconds"), 0))
     if found.annotated and piece.kernels is not None and not piece.kernels.communicates.any():
         piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host and none of their kernels")
     piece.faulty = bool(found.odd or file.damage or _odd_about(file.about))
@@ -72,7 +72,7 @@ class _Found:
     """Findings of a file so far.
 
     Attributes:
-        odd: Events with something that cannot be, see `fault_of`.
+        odd: Events with something that cannot be, see `kernel_fault`.
         messages: Of messages between two ranks, by the word for their group, the other rank and whether it receives.
         marks: Start and end of each step by number, on the host and on the device, ns.
     """
@@ -94,7 +94,7 @@ class _Found:
             noted = self._note(event, phase, name)
             self.timeless += not noted
             usual = noted and phase != COMMUNICATION and _is_usual(event.get("args"))
-            self.odd += not usual and fault_of(event, self.about) is not None
+            self.odd += not usual and kernel_fault(event, self.about) is not None
         elif category.endswith("user_annotation"):
             self.annotated += name.startswith("nccl:")
             self._mark(event, name, device=category.startswith("gpu"))
@@ -105,7 +105,7 @@ class _Found:
         """Notes that a stream waits for what another one has been given so far."""
         args = noted if isinstance(noted, dict) else {}
         names = ("stream", "correlation", "wait_on_stream", "wait_on_cuda_event_record_corr_id")
-        stream, launch, other, record = (whole(args.get(name), -1) for name in names)
+        stream, launch, other, record = (whole_number(args.get(name), -1) for name in names)
         if min(stream, launch, other, record) >= 0:
             self.piece.waits.append((stream, launch, other, record))
 
@@ -133,8 +133,8 @@ class _Found:
             noted = event.get("args")
             args = noted if isinstance(noted, dict) else {}
             common: dict[str, Any] = {
-                "stream": whole(args.get("stream", event.get("tid")), 0),
-                "launch": whole(args.get("correlation"), -1),
+                "stream": whole_number(args.get("stream", event.get("tid")), 0),
+                "launch": whole_number(args.get("correlation"), -1),
             }
             if phase == COMMUNICATION:
                 common |= self._communication(name, args)
@@ -144,20 +144,20 @@ class _Found:
         except (KeyError, TypeError, ValueError, OverflowError):
             return False
         if self.piece.device < 0:
-            self.piece.device = whole(args.get("device"), -1)
+            self.piece.device = whole_number(args.get("device"), -1)
         return True
 
     def _communication(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         called, group = str(args.get("Collective name", "")), str(args.get("Process Group Name", ""))
         kind = (kind_of(called) if called else "") or kind_of(name)
         self._members(group, args)
-        peer = whole(args.get("Dst Rank", args.get("Src Rank")), -1)
+        peer = whole_number(args.get("Dst Rank", args.get("Src Rank")), -1)
         if kind in ("send", "recv") and peer >= 0:
             receives = "Dst Rank" in args
             word = f"{group} {'to' if receives else 'from'} {peer}"
             self.messages[word] = peer, receives
             kind, group = "send_recv", word
-        return {"kind": kind, "group": group, "sequence": whole(args.get("Seq"), -1), "size_bytes": _size(args)}
+        return {"kind": kind, "group": group, "sequence": whole_number(args.get("Seq"), -1), "size_bytes": _size(args)}
 
     def _members(self, group: str, args: dict[str, Any]) -> None:
         """Notes who is in a process group; the profiler lists up to 30 ranks, then only the first and the last."""
@@ -167,7 +167,9 @@ class _Found:
         if not isinstance(listed, str) or group in self.piece.groups:
             return
         ranks = tuple(int(rank) for rank in _NUMBER.findall(listed))
-        self.piece.world = max(self.piece.world, whole(args.get("Group size"), 0), *(rank + 1 for rank in ranks), 0)
+        self.piece.world = max(
+            self.piece.world, whole_number(args.get("Group size"), 0), *(rank + 1 for rank in ranks), 0
+        )
         self.piece.groups[group] = () if "..." in listed else ranks
 
     def settle(self, base_ns: int) -> None:
@@ -203,7 +205,7 @@ def _blocks(grid: Any) -> int:
     """Thread blocks of a grid; 0 where the profiler noted none."""
     if not isinstance(grid, list):
         return 0
-    sizes = [whole(one, 0) for one in grid]
+    sizes = [whole_number(one, 0) for one in grid]
     found = math.prod(sizes) if sizes else 0
     return found if 0 < found < 1 << 62 else 0
 
@@ -218,7 +220,7 @@ def _ns(microseconds: Any) -> int:
     return int(number) * 1000 + round((number - int(number)) * 1000)
 
 
-def whole(value: Any, otherwise: int) -> int:
+def whole_number(value: Any, otherwise: int) -> int:
     """A whole number of less than 2^62; another value for anything else."""
     try:
         number = int(value)
@@ -232,11 +234,11 @@ _COUNTS = ("In msg nelems", "Out msg nelems", "Group size")
 
 
 def _is_usual(args: Any) -> bool:
-    """Whether a kernel says its stream and launch as nearly all do: quicker than `fault_of`."""
+    """Whether a kernel says its stream and launch as nearly all do: quicker than `kernel_fault`."""
     return type(args) is dict and type(args.get("stream", 0)) is type(args.get("correlation", 0)) is int
 
 
-def fault_of(event: dict[str, Any], about: dict[str, Any]) -> tuple[str, object, str] | None:
+def kernel_fault(event: dict[str, Any], about: dict[str, Any]) -> tuple[str, object, str] | None:
     """What of a kernel cannot be: its key, what stands there, and what may; None: nothing."""
     for key in ("ts", "dur"):
         try:
@@ -249,17 +251,19 @@ def fault_of(event: dict[str, Any], about: dict[str, Any]) -> tuple[str, object,
     if not isinstance(args, dict):
         return "args", args, "an object"
     for key in ("stream", "correlation", *_COUNTS):
-        if key in args and (whole(args[key], _NEVER) == _NEVER or (key in _COUNTS and whole(args[key], 0) < 0)):
+        if key in args and (
+            whole_number(args[key], _NEVER) == _NEVER or (key in _COUNTS and whole_number(args[key], 0) < 0)
+        ):
             return f"args.{key}", args[key], "a whole number"
     listed = args.get("Process Group Ranks", "")
     ranks = _NUMBER.findall(listed) if isinstance(listed, str) else []
-    most = whole(_part(about, "distributedInfo").get("world_size"), 0) or _NEVER
+    most = whole_number(_part(about, "distributedInfo").get("world_size"), 0) or _NEVER
     if len(set(ranks)) < len(ranks) or any(int(rank) >= most for rank in ranks):
         return "args.Process Group Ranks", listed, "each rank of the job once"
     return None
 
 
-def faults(source: TraceSource) -> Iterator[Problem]:
+def trace_faults(source: TraceSource) -> Iterator[Problem]:
     """What is wrong with a trace, event by event, with key and line; lines of packed files nobody can look up."""
     file = EventFile(source, None)
     plain = bool(source.size_bytes) and not source.name.endswith(".gz")
@@ -272,7 +276,7 @@ def faults(source: TraceSource) -> Iterator[Problem]:
         if first != at:
             words, key = f"traceEvents[{first}] has the same number of a step", f"traceEvents[{at}].name"
             yield Problem(words, file=source.name, line=line, key=key, found=name)
-        wrong = fault_of(event, file.about) if _phase(category, name) else None
+        wrong = kernel_fault(event, file.about) if _phase(category, name) else None
         if wrong is not None:
             words, key = f"a kernel has an unusable `{wrong[0].removeprefix('args.')}`", f"traceEvents[{at}].{wrong[0]}"
             yield Problem(words, source.name, line, key=key, found=str(wrong[1]), allowed=wrong[2])
@@ -287,7 +291,7 @@ def faults(source: TraceSource) -> Iterator[Problem]:
 def _odd_about(about: dict[str, Any]) -> str:
     """The key of `distributedInfo` that should be a count and is none; empty: neither."""
     info = _part(about, "distributedInfo")
-    return next((key for key in ("rank", "world_size") if key in info and whole(info[key], -1) < 0), "")
+    return next((key for key in ("rank", "world_size") if key in info and whole_number(info[key], -1) < 0), "")
 
 
 def _part(about: dict[str, Any], key: str) -> dict[str, Any]:
@@ -296,14 +300,14 @@ def _part(about: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _size(args: dict[str, Any]) -> int:
-    elements = max(whole(args.get("In msg nelems"), 0), whole(args.get("Out msg nelems"), 0))
+    elements = max(whole_number(args.get("In msg nelems"), 0), whole_number(args.get("Out msg nelems"), 0))
     size = elements * TYPE_BYTES.get(str(args.get("dtype", "")).lower(), 0)
     return size if 0 <= size < 1 << 62 else 0
 
 
 def _about(piece: Piece, file: EventFile) -> None:
     info = _part(file.about, "distributedInfo")
-    rank = whole(info.get("rank"), -1)
+    rank = whole_number(info.get("rank"), -1)
     named = _RANK.search(PurePath(piece.source).name)
     piece.rank = rank if rank >= 0 else int(named[1]) if named else None
     groups = info.get("pg_config")
@@ -313,7 +317,7 @@ def _about(piece: Piece, file: EventFile) -> None:
             piece.groups[name] = _ranks(group.get("ranks")) or piece.groups.get(name, ())
             piece.purposes.setdefault(name, str(group.get("pg_desc", "")))
     members = [one for ranks in piece.groups.values() for one in ranks]
-    world = whole(info.get("world_size"), 0)
+    world = whole_number(info.get("world_size"), 0)
     piece.world = world if world > 0 else max([piece.world, *(one + 1 for one in members)])
 
 
@@ -322,7 +326,7 @@ def _ranks(found: Any) -> tuple[int, ...]:
         listed = json.loads(found) if isinstance(found, str) else found
     except ValueError:
         return ()
-    return tuple(whole(rank, -1) for rank in listed) if isinstance(listed, list) else ()
+    return tuple(whole_number(rank, -1) for rank in listed) if isinstance(listed, list) else ()
 
 
 readers.add("kineto", Reader("kineto", "PyTorch profiler: Chrome trace JSON of a rank", recognises, read))
