@@ -387,7 +387,7 @@ def test_the_command_prints_json_and_words(tmp_path, mine, capsys):
     assert any("record_shapes=True" in row["why"] for row in document["unrecognized"])
     assert guard.run(("scale", str(path), "--cluster", str(mine))) == 0
     printed = capsys.readouterr()
-    assert printed.out.startswith("a step takes ")
+    assert printed.out.startswith("A step takes ")
     assert "not recognized: the shape of the model" in printed.err
 
 

@@ -269,7 +269,7 @@ def _band(
         yield BandPart(
             source="collectives: eight of ten measured ones, published after all that the model rests on (all of them"
             " off in the same direction)",
-            low_s=max(-ends[0], 0.0),
+            low_s=max(0.0, -ends[0]),
             high_s=max(ends[1], 0.0),
         )
     replayed = mean_s([abs(step.replayed_ns - step.period_ns) for step in traced.steps.values()])

@@ -80,7 +80,8 @@ def scale(
 
 
 def _print(answer: ScaleAnswer) -> None:
-    emit(answer.sentence())
+    sentence = answer.sentence()
+    emit(sentence[0].upper() + sentence[1:])
     emit("")
     table = Table(("parallelism", "traced", "forecast", "known by"), (1, 2))
     for axis in answer.layout:
@@ -91,6 +92,8 @@ def _print(answer: ScaleAnswer) -> None:
     for row in answer.step.time[:SHOWN]:
         where.add(row.cause, row.group, numbers.seconds(row.seconds), numbers.percent(row.share))
     where.print()
+    kernels, idle = (numbers.seconds(one) for one in (answer.step.kernels_s, answer.step.host_s))
+    emit(f"computation of a rank: kernels {kernels}, idle time that the host causes {idle}")
     emit("")
     heads = ("collective", "group", "ranks", "bytes", "times", "algorithm", "alone", "as it was")
     ran = Table(heads, (2, 3, 4, 6, 7), turn=True)
