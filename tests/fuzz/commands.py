@@ -39,7 +39,7 @@ VERBS = {
     "compare": "compare FILE --vary engine=flow,analytic --out OUT --json",
     "place": "place FILE --nodes FILE --json",
     "topology": "topology FILE --as slurm-tree",
-    "scale": f"scale {ROOT / 'examples' / 'traces' / 'resnet-ddp.json.gz'} --cluster FILE --json",
+    "scale": f"scale {ROOT / 'examples' / 'traces' / 'mlcommons-pytorch.tar.gz'} --world 2 --cluster FILE --json",
     "synthesize": "synthesize --cluster FILE --most-sends 2000 --json",
     "tune": "tune FILE --json",
     "diagnose": "diagnose --symptom slow --cluster FILE --json",

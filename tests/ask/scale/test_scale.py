@@ -360,6 +360,7 @@ BUCKETS = {8196000, 9724160, 26255360, 26550272, 31502336}
 @pytest.mark.parametrize(("name", "world"), [("resnet-ddp.json.gz", None), ("mlcommons-pytorch.tar.gz", 2)])
 def test_public_traces_of_resnet(mine, name, world):
     pytest.importorskip("google.protobuf")
+    mine.write_text(CLUSTER.replace("hgx-h100", "dgx-a100"))
     found = scale(TRACES / name, mine, world=world)
     reduced = {row.size_bytes for row in found.collectives if row.kind == "all-reduce"}
     assert reduced == BUCKETS

@@ -63,6 +63,7 @@ def test_help_and_version(railyard):
                 "--gradients",
                 "--world",
                 "--parallelism",
+                "--out",
                 "--engine",
                 "--json",
                 "--quiet",
