@@ -73,8 +73,9 @@ another scale has been compared. Written by `validation/tools/scale_page.py`.
 """
 END = """
 The largest error by events is {worst:.1%} ({where}). Kernels keep the time that they had next to the communication of
-the trace, which lasts longer on more ranks; FSDP, which overlaps the most, shows it. Buckets of the trace are joined
-whole, so that a joined one is larger than Megatron-Core's by up to a bucket of the trace: experts show that.
+the trace, which lasts longer on more ranks; FSDP, which overlaps the most, shows it. With
+own buckets experts show another thing: the simulator lets a share of the buckets wait for the end of the backward pass
+or the start of the step, every second one or so, and a joined bucket waits if one of its parts does.
 
 ## Public traces
 
