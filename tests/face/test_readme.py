@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.tables import command
-from typer.main import get_command
 
 from railyard.face import api
-from railyard.face.cli.commands import EXTRAS, app
+from railyard.face.cli.commands import EXTRAS
+from railyard.face.cli.commands import command as command_line
 from railyard.work.scenario.load import load
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def test_its_python_runs(monkeypatch) -> None:
 @pytest.mark.parametrize("line", COMMANDS)
 def test_its_commands_take_their_options(line) -> None:
     verb, *words = shlex.split(line, comments=True)[1:]
-    assert verb in EXTRAS or get_command(app).commands[verb].make_context(verb, words)
+    assert verb in EXTRAS or command_line().commands[verb].make_context(verb, words)
 
 
 SLOW = ("run mine", "compare", "operate", "plan", "run examples/slow-nic", "diagnose")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import io
 import os
@@ -36,6 +35,8 @@ def die_with_parent(parent: int | None = None, number: int = signal.SIGKILL) -> 
         parent: Its process number, where it could have ended before this call: then this process ends now.
         number: The signal that ends this process.
     """
+    import ctypes
+
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)

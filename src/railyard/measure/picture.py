@@ -13,8 +13,15 @@ import numpy as np
 from railyard.cluster.names import ports_of
 from railyard.graph.job import track_name, tracks_of
 from railyard.graph.record import tasks_of
-from railyard.measure.result.answers import PicturePlace
-from railyard.measure.result.network import Picture, PictureBox, PictureEdge, PictureTier, SwitchRow, TopologyFigures
+from railyard.measure.result.network import (
+    Picture,
+    PictureBox,
+    PictureEdge,
+    PicturePlace,
+    PictureTier,
+    SwitchRow,
+    TopologyFigures,
+)
 from railyard.measure.result.step import Task, TimelineFigures, Track, TrackLabel
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -258,11 +259,19 @@ def test_ctrl_c_is_code_130(railyard, monkeypatch):
 
 TRAINING = {"model": "llama-3.2-1b", "global_batch": 8, "sequence": 2048, "parallelism": {"tp": 8}}
 STEP = {"name": "a", "cluster": {"accelerators": 8, "server": "hgx-h100"}, "workload": {"training": TRAINING}}
+RESULT = "railyard.measure.result"
+ANSWERS = f"railyard.face.report {RESULT}.reading {RESULT}.variants {RESULT}.answers"
+ROOMS = "railyard.work.training.designs railyard.work.training.spec railyard.work.serving.section railyard.engine.flow"
+ONE_FLOW = ["packet", "--traffic", str(Path(__file__).parents[2] / "engine/packet/data/one.cm")]
 HEAVY = {
-    "cli import guard; guard.run(['--help'])": "numpy polars pydantic yaml rich scipy",
+    "cli import guard; guard.run(['--help'])": "numpy polars pydantic yaml rich scipy statistics",
     "cli import guard; guard.run(['catalog', 'list'])": "numpy polars scipy",
-    f"api import run; run({STEP}, out=None)": "railyard.engine.packet railyard.engine.lab railyard.work.jobs.prepare",
+    "cli import guard; guard.run(['catalog', 'show', 'h100'])": f"numpy polars scipy railyard.work {RESULT}",
+    f"cli import guard; guard.run({ONE_FLOW})": f"polars scipy yaml railyard.cluster.build {ANSWERS} {ROOMS}",
+    f"api import run; run({STEP}, out=None)": "railyard.engine.packet railyard.engine.lab railyard.work.jobs.prepare"
+    " railyard.measure.result.answers",
 }
+"""What a command does not need, by the command: each takes some hundredths to tenths of a second to import."""
 
 
 @pytest.mark.parametrize("does", HEAVY)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from railyard.graph import Record
     from railyard.measure.cost.power import StepShares
     from railyard.measure.picture import Drawing
-    from railyard.measure.result.answers import PicturePlace
+    from railyard.measure.result.network import PicturePlace
 
 
 def cluster_of(path: Path) -> Cluster:

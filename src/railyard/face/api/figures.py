@@ -14,7 +14,6 @@ from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.measure import numbers
 from railyard.measure.causes import NETWORK_CAUSES
-from railyard.measure.result.answers import NAMES
 from railyard.measure.result.section import flatten
 from railyard.work.study.folder import result_file
 
@@ -441,6 +440,8 @@ def read(path: Path) -> Document:
 
 def _file(path: Path) -> Path:
     """The document in a folder: a run's result, or another command's answer."""
+    from railyard.measure.result.answers import NAMES
+
     answers = [path / f"{name}.json" for name in NAMES.values()]
     kept = next((answer for answer in answers if answer.is_file()), None)
     return result_file(path) if kept is None or (path / "result.json").is_file() else kept

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_frame, read_text
-from railyard.measure.result.answers import NAMES, answer_from
-from railyard.measure.result.reading import result_from
 from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
@@ -56,6 +54,8 @@ def view(path: str | Path, *, height: int = 800) -> View:
         InputError: There is none.
     """
     from railyard.face.report import answer_html, report_html
+    from railyard.measure.result.answers import answer_from
+    from railyard.measure.result.reading import result_from
 
     file = _document(Path(path))
     if file.name == RESULT:
@@ -66,6 +66,8 @@ def view(path: str | Path, *, height: int = 800) -> View:
 def _document(path: Path) -> Path:
     if path.is_file():
         return path
+    from railyard.measure.result.answers import NAMES
+
     names = [RESULT, *(f"{name}.json" for name in NAMES.values())]
     found = next((path / name for name in names if (path / name).is_file()), None)
     if found is None:
@@ -151,7 +153,6 @@ class Run:
         Args:
             height: Of the frame, pixels.
         """
-        pass
         from railyard.face.report import report_html
 
         return View(report_html(self.result), height)

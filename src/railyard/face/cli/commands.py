@@ -20,7 +20,7 @@ from railyard.face.verb import RUNS, Reply, Request, keep, verbs
 from railyard.kit.errors import InputError, RailyardError, SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from importlib.metadata import EntryPoint
 
     from railyard.face.verb import Verb
@@ -45,9 +45,24 @@ EXTRAS = {"validate": "validation"}
 """Commands of Railyard that come with an extra."""
 
 
-def command_of(verb: Verb) -> Callable[..., None]:
-    """The function of a command, with the options of the verb in its signature."""
+def command_of(verb: Verb, *, whole: bool = True) -> Callable[..., None]:
+    """The function of a command, with the options of the verb in its signature where it is to be `whole`."""
+    rows = _options(verb) if whole else []
+
+    def command(**given: Any) -> None:
+        raise typer.Exit(_carry_out(verb, given))
+
+    command.__doc__ = inspect.cleandoc(verb.ask.__doc__ or "").partition("\n\nRaises:")[0]
     named = inspect.Parameter.KEYWORD_ONLY
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, named, default=default, annotation=hint) for name, hint, default in rows]
+    )
+    command.__annotations__ = {name: hint for name, hint, _ in rows}
+    return command
+
+
+def _options(verb: Verb) -> list[tuple[str, Any, Any]]:
+    """Name, annotation and default of each option and argument."""
     rows: list[tuple[str, Any, Any]] = []
     if "scenario" in verb.parts:
         rows.append(("scenario", Scenario, inspect.Parameter.empty))
@@ -59,16 +74,7 @@ def command_of(verb: Verb) -> Callable[..., None]:
         rows.append(("out", Out, RUNS) if verb.out == "runs" else ("out", Keep, None))
     rows += [("json", Json, False)] if verb.json else []
     rows += [("quiet", Quiet, False)] if verb.quiet else []
-
-    def command(**given: Any) -> None:
-        raise typer.Exit(_carry_out(verb, given))
-
-    command.__doc__ = inspect.cleandoc(verb.ask.__doc__ or "").partition("\n\nRaises:")[0]
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, named, default=default, annotation=hint) for name, hint, default in rows]
-    )
-    command.__annotations__ = {name: hint for name, hint, _ in rows}
-    return command
+    return rows
 
 
 def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
@@ -191,21 +197,6 @@ def load(entry: EntryPoint) -> Any:
     return typer.main.get_command(found) if isinstance(found, typer.Typer) else found
 
 
-app = typer.Typer(
-    name="railyard",
-    cls=_Commands,
-    help="How long do the GPUs of a cluster wait on the network, why, and what does it cost?",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-groups = {
-    name: typer.Typer(cls=_Group, help=words, no_args_is_help=True, rich_markup_mode=None)
-    for name, words in GROUPS.items()
-}
-
-
 def _version(asked: bool) -> None:
     if asked:
         from railyard import __version__
@@ -214,7 +205,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -223,21 +213,40 @@ def _root(
     del version
 
 
-def _add(to: typer.Typer, verb: Verb, name: str) -> None:
-    to.command(name, short_help=verb.short or None)(command_of(verb))
+def _add(to: typer.Typer, verb: Verb, name: str, *, whole: bool = True) -> None:
+    to.command(name, short_help=verb.short or None)(command_of(verb, whole=whole))
 
 
-def _fill() -> None:
+def applications(words: Sequence[str] | None = None) -> dict[str, typer.Typer]:
+    """The command line, under "", and its groups by name.
+
+    Args:
+        words: Of the command that runs; commands with other names get no options, which takes a fifth of
+            `railyard --help`. None: all commands are complete.
+    """
+    app = typer.Typer(
+        name="railyard",
+        cls=_Commands,
+        help="How long do the GPUs of a cluster wait on the network, why, and what does it cost?",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    groups = {
+        name: typer.Typer(cls=_Group, help=about, no_args_is_help=True, rich_markup_mode=None)
+        for name, about in GROUPS.items()
+    }
+    found = {"": app, **groups}
     for _, verb in sorted(verbs.shipped(), key=lambda row: row[1].order):
         group, _, name = verb.name.rpartition(" ")
-        _add(groups[group] if group else app, verb, name)
+        _add(found[group], verb, name, whole=words is None or not {*verb.name.split()}.isdisjoint(words))
     for name, group_app in groups.items():
         app.add_typer(group_app, name=name)
+    return found
 
 
-_fill()
-
-
-def command() -> Any:
-    """The whole command line as one command."""
-    return typer.main.get_command(app)
+def command(words: Sequence[str] | None = None) -> Any:
+    """The whole command line as one command; `words` as in `applications`."""
+    return typer.main.get_command(applications(words)[""])

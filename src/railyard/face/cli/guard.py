@@ -8,7 +8,6 @@ import gc
 import io
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +79,8 @@ def run(arguments: Sequence[str]) -> int:
         from railyard.face.cli.commands import command
 
         signals.prepare()
-        outcome = command().main(args=list(arguments), prog_name="railyard", standalone_mode=False)
+        named = None if COMPLETING in os.environ else arguments
+        outcome = command(named).main(args=list(arguments), prog_name="railyard", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit:
         raise
@@ -165,6 +165,7 @@ def _exhausted(error: BaseException) -> int:
 
 
 def _fault(error: BaseException) -> int:
+    import tempfile
     import traceback
 
     if signals.came() and Interrupted.__name__ in "".join(traceback.format_exception(error)):

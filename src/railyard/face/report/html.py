@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from railyard.kit.files import write_text
-from railyard.measure.result.answers import NAMES
 from railyard.work.study import folder as folders
 
 if TYPE_CHECKING:
@@ -62,6 +61,8 @@ def answer_html(answer: Answer) -> str:
 
 def answer_page(answer: Answer, folder: Path) -> None:
     """Writes the page of an answer into a folder; the file appears whole or not at all."""
+    from railyard.measure.result.answers import NAMES
+
     write_text(folder / f"{NAMES[type(answer)]}.html", answer_html(answer))
 
 
@@ -76,6 +77,8 @@ def keep_answer(answer: Answer, out: Path, scenario: str | None = None) -> Path:
     Raises:
         InputError: It cannot be written.
     """
+    from railyard.measure.result.answers import NAMES
+
     text, kind = answer.text(), NAMES[type(answer)]
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     name = f"{kind}-{folders.slug(answer.name)}-{digest}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import tempfile
 from dataclasses import asdict
 from json import dumps, loads
@@ -184,13 +183,15 @@ def _constants_table(found: Calibrated) -> None:
 
 
 def _judged_table(found: Calibrated) -> None:
+    from statistics import fmean, median
+
     unit = found.unit
     table = Table(("row", f"measured, {unit}", "shipped", "yours", "without this row"), right=(1, 2, 3, 4))
     for row in found.rows:
         errors = [row.before, row.after, row.left_out]
         signed = [f"{100.0 * (value / row.measured - 1.0):+.1f} %" if math.isfinite(value) else "" for value in errors]
         table.add(row.name, f"{row.measured:.4g}", *signed)
-    for name, of in (("mean |error|", statistics.fmean), ("median |error|", statistics.median)):
+    for name, of in (("mean |error|", fmean), ("median |error|", median)):
         cells = []
         for column in ("before", "after", "left_out"):
             misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]

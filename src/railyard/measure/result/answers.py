@@ -8,16 +8,9 @@ from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationEr
 
 from railyard.kit.errors import InputError, Problem
 from railyard.measure.result.choices import PlacementAnswer, PlanAnswer, TuneAnswer
-from railyard.measure.result.network import Picture
+from railyard.measure.result.network import Picture, PicturePlace
 from railyard.measure.result.scale import ScaleAnswer
 from railyard.measure.result.section import Count, Figures, Share, Values
-
-
-class PicturePlace(Figures):
-    """Boxes and edges of a `Picture`; both empty if it is not shown."""
-
-    boxes: tuple[tuple[Count, Count], ...] = Field(description="tier and box")
-    edges: tuple[Count, ...] = Field(description="numbers of edges")
 
 
 class CableEnds(Figures):

@@ -286,6 +286,13 @@ class Picture(Figures):
     edges: tuple[PictureEdge, ...] = Field(description="between boxes")
 
 
+class PicturePlace(Figures):
+    """Boxes and edges of a `Picture`; both empty if it is not shown."""
+
+    boxes: tuple[tuple[Count, Count], ...] = Field(description="tier and box")
+    edges: tuple[Count, ...] = Field(description="numbers of edges")
+
+
 class SwitchRow(Figures):
     """Switches of one role: what of their ports is used."""
 
