@@ -32,6 +32,7 @@ def count(
     names: Annotated[Path | None, typer.Option("--names", help="A list."), FormField("Names")] = None,
 ) -> Reply:
     """Count the accelerators of a scenario."""
+    assert names is None or isinstance(names, Path)
     found = times * request.draft().scenario.cluster.accelerators
     return Reply(found, lambda: emit(f"{found} accelerators"), lambda: {"count": found})
 '''
@@ -40,7 +41,7 @@ PYTHON = """
 import railyard
 from railyard.face.verb import on_page
 verb, page = on_page()["count"]
-print(railyard.command("count", "mine.yaml", times=3), page.title, [one.title for one in verb.inputs])
+print(railyard.command("count", "mine.yaml", times="3", names="list"), page.title, [one.title for one in verb.inputs])
 """
 
 

@@ -1,7 +1,7 @@
 /** A step on another cluster, forecast from a trace: how long, how sure, where it goes, and what was not recognized. */
 
 import type { ScaleAnswer, UnrecognizedRow } from "../answers.gen";
-import { capital, count, dollars, duration, percent, whole } from "../format";
+import { bytes, capital, count, dollars, duration, percent, whole } from "../format";
 import { BandBar, Figure, List, Section, Spelt, Table } from "../parts";
 
 /** Rows that are listed; a trace may have hundreds of collectives. */
@@ -99,10 +99,10 @@ function Machine({ answer }: { answer: ScaleAnswer }) {
         rows={answer.target}
         mark={(row) => row.fits === false}
         columns={[
-          { head: "what", text: true, cell: (row) => row.what },
+          { head: "what", text: true, cell: (row) => <>{row.what}{row.means && <><br /><span class="source"><Spelt words={row.means} /></span></>}</> },
           { head: "traced", text: true, cell: (row) => row.traced },
           { head: "target", text: true, cell: (row) => row.target },
-          { head: "fits", text: true, cell: (row) => <>{FITS.get(row.fits)}{row.means && <><br /><span class="source"><Spelt words={row.means} /></span></>}</> },
+          { head: "fits", text: true, cell: (row) => FITS.get(row.fits) },
         ]}
       />
     </Section>
@@ -136,7 +136,7 @@ function Collectives({ answer }: { answer: ScaleAnswer }) {
           { head: "collective", text: true, cell: (row) => row.kind },
           { head: "group", text: true, cell: (row) => row.group },
           { head: "ranks", cell: (row) => whole(row.ranks) },
-          { head: "bytes", cell: (row) => whole(row.size_bytes) },
+          { head: "size", cell: (row) => bytes(row.size_bytes) },
           { head: "times", cell: (row) => whole(row.times), wide: true },
           { head: "algorithm", text: true, cell: (row) => row.algorithm, wide: true },
           { head: "alone", cell: (row) => duration(row.alone_s), wide: true },

@@ -239,7 +239,7 @@ class Verb:
         """Calls the verb; omitted arguments have their defaults, and texts become paths and numbers.
 
         Raises:
-            InputError: A text is no number, or the verb refuses.
+            InputError: An argument is no number or too small, or the verb refuses.
         """
         given = {name: self.typed(name, value) for name, value in arguments.items()}
         if "request" in inspect.signature(self.ask).parameters:
@@ -250,21 +250,25 @@ class Verb:
         """The value of an argument, a text as the path or number that is due.
 
         Raises:
-            InputError: It is no number.
+            InputError: It is no number, or too small.
         """
         if isinstance(value, list | tuple):
             return [self.typed(name, one) for one in value]
-        kinds = _kinds(self.arguments[name][1]) if name in self.arguments else frozenset()
-        if not isinstance(value, str) or str in kinds:
-            return value
-        if Path in kinds:
+        hint = self.arguments[name][1] if name in self.arguments else str
+        kinds = _kinds(hint)
+        if isinstance(value, str) and str not in kinds and Path in kinds:
             return Path(value)
-        if int not in kinds:
+        if value is None or int not in kinds or str in kinds:
             return value
+        infos = (one for one in get_args(hint) if isinstance(one, ParameterInfo))
+        least = next((one.min for one in infos if one.min is not None), None)
         try:
-            return int(value)
+            number = int(value)
         except ValueError:
             raise InputError("this is no whole number", key=name, found=value) from None
+        if least is not None and number < least:
+            raise InputError("the number is too small", key=name, found=number, allowed=f"at least {least:g}")
+        return number
 
 
 def _kinds(hint: Any) -> frozenset[Any]:
@@ -319,13 +323,13 @@ def command(
     """Asks what a command asks, from Python: `railyard.command("check", "scenario.yaml")`.
 
     Args:
-        name: A command that answers in a document, such as `check`, `tune`, `audit`, `diagnose` or `place`.
+        name: A command that answers in a document, such as `check`, `tune`, `audit`, `diagnose`, `place` or `scale`.
         scenario: A file, a mapping as in a file, or a `Scenario`, for questions about one.
         overrides: Other values of the scenario by dotted key.
         engine: In place of the scenario's.
         out: Folder in which the answer is stored with its page; None writes nothing.
         progress: Called with the current activity and the share done, from 0 to 1.
-        arguments: As the options of the command, with `_` in place of `-`.
+        arguments: As the options of the command, with `_` in place of `-`; a path may be a text, and so may a number.
 
     Returns:
         The typed answer: what `--json` prints, as attributes.

@@ -400,3 +400,6 @@ def test_from_python_paths_may_be_texts(tmp_path, mine):
     assert answer_from((kept / "scale.json").read_bytes()) == texts
     with pytest.raises(InputError, match=r"no whole number(?s:.)*found: eight"):
         command("scale", path=str(path), cluster=str(mine), accelerators="eight")
+    for few in (0, "0", "-8"):
+        with pytest.raises(InputError, match=r"the number is too small(?s:.)*allowed: at least 1"):
+            command("scale", path=path, cluster=mine, accelerators=few)
