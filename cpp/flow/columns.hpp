@@ -58,6 +58,9 @@ struct EntityColumns {
   std::span<const std::int64_t> latency_ps;  ///< Fixed part before the volume flows.
   std::span<const double> rate_cap_bps;      ///< Bits of volume per second; infinity where none.
   std::span<const double> fair_weight;       ///< Rates grow in proportion to it, > 0.
+  /// Bits of volume per second with the network to itself; empty: what its cap and its links allow. WHY: a row may stand
+  /// for several entities that do the same, and then puts on a link what all of them do.
+  std::span<const double> alone_bps = {};
   std::size_t size() const { return volume_bytes.size(); }
 };
 

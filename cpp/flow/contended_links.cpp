@@ -78,6 +78,7 @@ class Census {
 }  // namespace
 
 double alone_rate(const EntityColumns& entities, std::uint32_t entity, std::span<const double> capacity_bps) {
+  if (!entities.alone_bps.empty()) return entities.alone_bps[entity];
   double rate = entities.rate_cap_bps[entity];
   for (auto k = entities.link_ptr[entity]; k < entities.link_ptr[entity + 1]; ++k) {
     const auto pair = static_cast<std::size_t>(k);

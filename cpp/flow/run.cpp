@@ -1,6 +1,7 @@
 #include "flow/run.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "flow/contended_links.hpp"
@@ -240,6 +241,7 @@ void Run::write_link_bytes() {
 Result simulate(const GraphColumns& graph, const EntityColumns& entities, std::span<const double> capacity_bps,
                 const FaultColumns& faults, const Options& options, const Poll& poll) {
   check_entities(entities, capacity_bps);
+  if (!entities.alone_bps.empty() && faults.size() > 0) throw std::invalid_argument("faults change the rates alone");
   check_faults(faults, capacity_bps.size(), static_cast<std::size_t>(std::max(graph.ranks, 0)), entities.size());
   return Run(graph, entities, capacity_bps, faults, options, poll).finish();
 }

@@ -25,7 +25,8 @@ void check_entities(const EntityColumns& entities, std::span<const double> capac
     if (!(std::isfinite(bps) && bps >= 0)) throw std::invalid_argument("capacity of a link is not a finite number");
   }
   if (entities.link_ptr.size() != m + 1 || entities.link_share.size() != pairs || entities.latency_ps.size() != m ||
-      entities.rate_cap_bps.size() != m || entities.fair_weight.size() != m) {
+      entities.rate_cap_bps.size() != m || entities.fair_weight.size() != m ||
+      (!entities.alone_bps.empty() && entities.alone_bps.size() != m)) {
     throw std::invalid_argument("entity columns differ in length");
   }
   if (entities.link_ptr.front() != 0 || entities.link_ptr.back() != static_cast<std::int64_t>(pairs) ||
@@ -37,6 +38,7 @@ void check_entities(const EntityColumns& entities, std::span<const double> capac
     require(entities.volume_bytes[e] >= 0 && entities.volume_bytes[e] < 1e18, "volume out of range", e);
     require(entities.latency_ps[e] >= 0, "negative latency", e);
     require(entities.rate_cap_bps[e] > 0, "rate cap not positive", e);
+    require(entities.alone_bps.empty() || entities.alone_bps[e] >= 0, "negative rate", e);
     require(entities.fair_weight[e] > 0 && std::isfinite(entities.fair_weight[e]), "weight not positive", e);
     for (auto k = entities.link_ptr[e]; k < entities.link_ptr[e + 1]; ++k) {
       const double share = entities.link_share[static_cast<std::size_t>(k)];

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "core/arrays_bind.hpp"
+#include "flow/contended_links.hpp"
 #include "flow/simulation.hpp"
 #include "flow/stretches.hpp"
 #include "flow/unique_requests.hpp"
@@ -23,10 +24,13 @@ struct Entities {
   Column<double> link_share, volume_bytes;
   Column<std::int64_t> latency_ps;
   Column<double> rate_cap_bps, fair_weight;
+  std::optional<Column<double>> alone_bps;
 
   EntityColumns columns() const {
-    return {view(link_ptr), view(link_idx), view(link_share), view(volume_bytes),
-            view(latency_ps), view(rate_cap_bps), view(fair_weight)};
+    EntityColumns found{view(link_ptr),   view(link_idx),     view(link_share), view(volume_bytes),
+                        view(latency_ps), view(rate_cap_bps), view(fair_weight)};
+    if (alone_bps) found.alone_bps = view(*alone_bps);
+    return found;
   }
 };
 
@@ -86,6 +90,10 @@ Result run(const Graph& graph, const Entities& entities, const Column<double>& c
   return simulate(graph.columns(), entities.columns(), view(capacity_bps), faults.columns(), options, poll);
 }
 
+struct Crowded {
+  std::vector<std::uint8_t> flag;
+};
+
 struct Rates {
   std::vector<double> rate_bps;
 };
@@ -97,9 +105,9 @@ struct Stretches {
 void bind_inputs(nb::module_& m) {
   nb::class_<Entities>(m, "Entities", "Columns of fluid entities; holds the arrays, copies nothing.")
       .def(nb::init<Column<std::int64_t>, Column<std::int32_t>, Column<double>, Column<double>, Column<std::int64_t>,
-                    Column<double>, Column<double>>(),
+                    Column<double>, Column<double>, std::optional<Column<double>>>(),
            nb::kw_only(), "link_ptr"_a, "link_idx"_a, "link_share"_a, "volume_bytes"_a, "latency_ps"_a,
-           "rate_cap_bps"_a, "fair_weight"_a);
+           "rate_cap_bps"_a, "fair_weight"_a, "alone_bps"_a = nb::none());
   nb::class_<Graph>(m, "Graph", "Columns of tasks; holds the arrays, copies nothing.")
       .def(nb::init<std::int32_t, Column<std::uint8_t>, Column<std::int32_t>, Column<std::int64_t>,
                     Column<std::uint8_t>, Column<std::int64_t>, Column<std::int32_t>, Column<std::int64_t>,
@@ -138,6 +146,8 @@ void bind_results(nb::module_& m) {
   nb::class_<Requests>(m, "Requests", "Which communications are the same.")
       .def_prop_ro("request", column_of<Requests, &Requests::request>())
       .def_prop_ro("first", column_of<Requests, &Requests::first>());
+  nb::class_<Crowded>(m, "Crowded", "Links on which communications could meet.")
+      .def_prop_ro("flag", column_of<Crowded, &Crowded::flag>());
   nb::class_<Rates>(m, "Rates", "Rates of entities that all flow at once.")
       .def_prop_ro("rate_bps", column_of<Rates, &Rates::rate_bps>());
   nb::class_<Stretches>(m, "Stretches", "How many times longer entities take than with the network to themselves.")
@@ -153,6 +163,14 @@ void bind_flow(nb::module_& m) {
         "task_sigma"_a, "rank_sigma"_a, "contention"_a, "probe_links"_a, "probe_samples"_a, "count_full"_a = false,
         "progress"_a = nb::none(),
         "Runs a graph to its end with the GIL released; progress is called with (tasks ended, simulated time in ps).");
+  m.def(
+      "crowded_links",
+      [](const Graph& graph, const Entities& entities, const Column<double>& capacity_bps) {
+        check_entities(entities.columns(), view(capacity_bps));
+        nb::gil_scoped_release nogil;
+        return Crowded{crowded_links(graph.columns(), entities.columns(), view(capacity_bps), {})};
+      },
+      "graph"_a, "entities"_a, "capacity_bps"_a, "1 for every link on which communications could slow one another.");
   m.def(
       "max_min",
       [](const Entities& entities, const Column<double>& capacity_bps) {

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import railyard._core as _core
 from railyard.cluster.fault import DegradeLink, Late, LinkDown, LinkRate, SwitchDown
 from railyard.cluster.fault.cluster_places import ClusterPlaces, LinkPlaces
-from railyard.engine import probing
+from railyard.engine import probing, symmetric
 from railyard.engine.background import Bursts, foreground, prioritized, until, with_background
 from railyard.engine.contract import Jitter, Probes, Progress, jitter_keys, joint
 from railyard.engine.faults import FaultColumns, effects_of, expand, outages_of, placed, slowed
-from railyard.engine.lowering import Free, Lowered, core_of, freed, lower
+from railyard.engine.lowering import Free, Lowered, core_graph, core_of, freed, lower
 from railyard.engine.probing import Rerouted, rerouted
 from railyard.graph import Kind, Record, Stream
 from railyard.graph.record import fingerprint
+from railyard.graph.symmetry import copies_of
 from railyard.kit.errors import Hung, InputError, SimulationError
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.background import Bursts
-    from railyard.engine.contract import Keys
     from railyard.engine.faults import Row
     from railyard.graph import Job, Merged, TaskGraph
     from railyard.graph.record import Table
@@ -212,6 +212,12 @@ class FluidEngine:
     ) -> Record:
         """Runs all jobs to their end; see `Engine.simulate`."""
         merged, arranged = joint(jobs, cluster)
+        if not (faults or self.background) and jitter == Jitter():
+            timeline = self._of_copies(merged, arranged, seed, probes, policy, progress)
+            if timeline is not None:
+                timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
+                timeline.meta["warnings"] += [*cluster.remarks, *doubts(arranged, faults, self.background)]
+                return timeline
         there = placed(faults, merged.every_rank)
         effects = effects_of(there, ClusterPlaces.of(arranged))
         outages = outages_of(effects, arranged)
@@ -238,6 +244,35 @@ class FluidEngine:
         timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
         timeline.meta["warnings"] += [*cluster.remarks, *doubts(arranged, faults, self.background)]
         return timeline
+
+    def _of_copies(  # noqa: PLR0917 - what `simulate` takes
+        self,
+        merged: Merged,
+        cluster: Cluster,
+        seed: int,
+        probes: Probes,
+        policy: CollectivePolicy | None,
+        progress: Progress | None,
+    ) -> Record | None:
+        """Runs a job whose copies all do the same; None where they do not."""
+        graph, links = merged.graph, cluster.links
+        symmetry = copies_of(graph)
+        if not self.contention or symmetry is None:
+            return None
+
+        def reported(done: int, now_ps: int) -> None:
+            if progress is not None:
+                progress(done * len(graph) // len(symmetry.graph), len(graph), now_ps)
+
+        lowered = freed(lower(symmetry.requests, cluster, policy), symmetry.requests, links, self.free)
+        asked = replace(symmetry, graph=replace(symmetry.graph, loss=graph.loss))
+        found = symmetric.first_copy(asked, lowered, links, probes=probes, progress=reported)
+        if found is None:
+            return None
+        result = symmetric.CopiesRun.of(found, symmetry, probing.wanted(probes, links))
+        rows = found.quotient.lowered
+        each = replace(rows, entity=rows.entity[symmetry.tasks])
+        return self._recorded(merged, each, result, links, FaultChanges((), ()), seed, probes, Jitter())
 
     def run(
         self,
@@ -280,9 +315,10 @@ class FluidEngine:
         """Runs a graph with the changes of state that faults make."""
         graph, columns = merged.graph, FaultColumns.of(changes.rows)
         probed = probing.wanted(probes, links)
+        keys = jitter_keys(merged)
         try:
             result = _core.simulate(
-                _core_graph(swung(merged, jitter, seed), lowered, jitter_keys(merged)),
+                core_graph(swung(merged, jitter, seed), lowered, keys.task, keys.rank),
                 core_of(lowered.entities),
                 links.rate_bps,
                 faults=columns.core(),
@@ -300,6 +336,20 @@ class FluidEngine:
         _raise_if_stuck(result, graph, columns)
         if progress is not None:
             progress(len(graph), len(graph), int(result.end_ps.max(initial=0)))
+        return self._recorded(merged, lowered, result, links, changes, seed, probes, jitter)
+
+    def _recorded(  # noqa: PLR0917 - what ran, and how
+        self,
+        merged: Merged,
+        lowered: Lowered,
+        result: _core.Result | symmetric.CopiesRun,
+        links: LinkTable,
+        changes: FaultChanges,
+        seed: int,
+        probes: Probes,
+        jitter: Jitter,
+    ) -> Record:
+        columns = FaultColumns.of(changes.rows)
         meta = {
             "engine": self.name,
             **_about(seed, changes.faults, jitter, columns, result),
@@ -310,7 +360,11 @@ class FluidEngine:
 
 
 def _record(
-    merged: Merged, lowered: Lowered, result: _core.Result, meta: dict[str, object], tables: dict[str, Table]
+    merged: Merged,
+    lowered: Lowered,
+    result: _core.Result | symmetric.CopiesRun,
+    meta: dict[str, object],
+    tables: dict[str, Table],
 ) -> Record:
     optional = {
         "blocker": result.blocker,
@@ -333,35 +387,6 @@ def _record(
     )
 
 
-def _core_graph(graph: TaskGraph, lowered: Lowered, keys: Keys) -> _core.Graph:
-    return _core.Graph(
-        ranks=graph.ranks,
-        kind=graph.kind,
-        rank=graph.rank,
-        duration_ps=graph.duration_ps,
-        stream=graph.stream,
-        dep_ptr=graph.dep_ptr,
-        dep_idx=graph.dep_idx,
-        comm_ptr=graph.communicators.ptr,
-        comm_ranks=graph.communicators.ranks,
-        entity=lowered.entity,
-        release_ps=graph.release_ps,
-        delay_ps=graph.delay_ps,
-        need=graph.need,
-        task_key=keys.task,
-        rank_key=keys.rank,
-        **_contention(graph),
-    )
-
-
-def _contention(graph: TaskGraph) -> dict[str, Any]:
-    """Slowdowns of computations by communications, for the core; empty without any."""
-    if graph.loss_index is None or graph.loss is None:
-        return {}
-    loss = np.ascontiguousarray(graph.loss, np.float64)
-    return {"loss_index": graph.loss_index, "loss": loss.ravel(), "contenders": loss.shape[1]}
-
-
 def _seed(seed: int) -> int:
     if not 0 <= seed < 1 << 64:
         raise InputError("expected an integer seed", key="seed", found=seed, allowed="0 to 2^64 - 1")
@@ -369,7 +394,11 @@ def _seed(seed: int) -> int:
 
 
 def _about(
-    seed: int, faults: Sequence[Fault], jitter: Jitter, changes: FaultColumns, result: _core.Result
+    seed: int,
+    faults: Sequence[Fault],
+    jitter: Jitter,
+    changes: FaultColumns,
+    result: _core.Result | symmetric.CopiesRun,
 ) -> dict[str, object]:
     origins = [int(changes.origin[row]) for row in result.idle_faults]
     idle = [fault for origin in origins if 0 <= origin < len(faults) and isinstance(fault := faults[origin], Late)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from railyard.graph import TaskGraph
 
 
-def core_of(entities: Entities) -> _core.Entities:
-    """The same for the core, which copies nothing."""
+def core_of(entities: Entities, alone_bps: NDArray[np.float64] | None = None) -> _core.Entities:
+    """The same for the core, which copies nothing.
+
+    Args:
+        entities: The rows.
+        alone_bps: float64[m], rates with the network to itself; None: what caps and links allow.
+    """
     names = ("link_ptr", "link_idx", "link_share", "volume_bytes", "latency_ps", "rate_cap_bps", "fair_weight")
-    return _core.Entities(**{name: getattr(entities, name) for name in names})
+    return _core.Entities(**{name: getattr(entities, name) for name in names}, alone_bps=alone_bps)
 
 
 YIELDING = 1e-4
@@ -51,6 +56,41 @@ class Lowered:
     entity: NDArray[np.int32]
     algorithm: NDArray[np.str_] = field(default_factory=_no_words)
     protocol: NDArray[np.str_] = field(default_factory=_no_words)
+
+
+def core_graph(
+    graph: TaskGraph,
+    lowered: Lowered,
+    task_key: NDArray[np.int64] | None = None,
+    rank_key: NDArray[np.int64] | None = None,
+) -> _core.Graph:
+    """The tasks for the core, which copies nothing; for the keys see `contract.Keys`."""
+    return _core.Graph(
+        ranks=graph.ranks,
+        kind=graph.kind,
+        rank=graph.rank,
+        duration_ps=graph.duration_ps,
+        stream=graph.stream,
+        dep_ptr=graph.dep_ptr,
+        dep_idx=graph.dep_idx,
+        comm_ptr=graph.communicators.ptr,
+        comm_ranks=graph.communicators.ranks,
+        entity=lowered.entity,
+        release_ps=graph.release_ps,
+        delay_ps=graph.delay_ps,
+        need=graph.need,
+        task_key=task_key,
+        rank_key=rank_key,
+        **_contention(graph),
+    )
+
+
+def _contention(graph: TaskGraph) -> dict[str, Any]:
+    """Slowdowns of computations by communications, for the core; empty without any."""
+    if graph.loss_index is None or graph.loss is None:
+        return {}
+    loss = np.ascontiguousarray(graph.loss, np.float64)
+    return {"loss_index": graph.loss_index, "loss": loss.ravel(), "contenders": loss.shape[1]}
 
 
 Free = Literal["nothing", "scale-out", "all"]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from railyard.engine.contract import Probes
     from railyard.engine.faults import FaultColumns, Outage, Row
     from railyard.engine.lowering import Lowered
+    from railyard.engine.symmetric import CopiesRun
     from railyard.graph import Job, TaskGraph
     from railyard.graph.record import Table
 
@@ -143,7 +144,7 @@ def wanted(probes: Probes, links: LinkTable) -> NDArray[np.int32]:
     return np.unique(np.concatenate([link, bundle[bundle >= 0]])).astype(np.int32)
 
 
-def counters(result: _core.Result, changes: FaultColumns, links: LinkTable) -> Table:
+def counters(result: _core.Result | CopiesRun, changes: FaultColumns, links: LinkTable) -> Table:
     """Counters of ports over the run: bytes and, if asked for, the time for which a link was full.
 
     Of a bundle those members are full that are slower than the others, for these have room; all where none is slower.
@@ -165,7 +166,7 @@ def counters(result: _core.Result, changes: FaultColumns, links: LinkTable) -> T
     return {**table, "full_ps": spread}
 
 
-def series(result: _core.Result, probes: Probes, links: LinkTable) -> dict[str, Table]:
+def series(result: _core.Result | CopiesRun, probes: Probes, links: LinkTable) -> dict[str, Table]:
     """Utilization of the chosen links as tables: their own load and their part of their bundle's, over their rate."""
     if probes.samples == 0 and probes.windows == 0:
         return {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from railyard.graph.symmetry import SymmetricGraph
 from railyard.kit.errors import InputError, Problem
 from railyard.model.machine import Machine, MachineColumns
 from railyard.work.training import compute as costs
@@ -20,7 +21,7 @@ from railyard.work.training.parallel.parts import StageParts, alike, parts_of, r
 from railyard.work.training.parallel.pieces import StepBuilder, compute, cut, launch, loss_table
 from railyard.work.training.parameters import check_precision
 from railyard.work.training.passes import CONTENDERS, concurrent_passes
-from railyard.work.training.program import Lattice, StepProgram, expand
+from railyard.work.training.program import Lattice, StepProgram, copies_in, expand
 from railyard.work.training.schedule import Emission, PipelineSchedule, emit, schedules
 from railyard.work.training.storage import read_samples, save_state, wait_for_storage
 from railyard.work.training.sync.check import check_communication
@@ -67,6 +68,20 @@ def build(
         InputError: The layout does not fit the cluster or the schedule, the device has no units for the precision, or
             the graph is too large for 32-bit indices.
     """
+    program = program_of(training, cluster, times_of=times_of, checkpoint=checkpoint, meeting=meeting)
+    whole, symmetry = expand(program), copies_in(program)
+    return whole if symmetry is None else SymmetricGraph.joined(whole, symmetry)
+
+
+def program_of(
+    training: Training,
+    cluster: Cluster,
+    *,
+    times_of: TimesOf | None = None,
+    checkpoint: bool = False,
+    meeting: bool = False,
+) -> StepProgram:
+    """The same before it is replicated over ranks; see `build`."""
     _check(training.layout, cluster.ranks)
     check_precision(training.precision, cluster.accelerator)
     check_communication(training)
@@ -89,7 +104,7 @@ def build(
         program.loss = _loss(training, cluster.accelerator, Machine.of(cluster), parts.rows)
     step = StepBuilder(training, cluster, parts, emission, plan, pieces, program)
     _fill(step, checkpoint=checkpoint, meeting=meeting)
-    return expand(program)
+    return program
 
 
 def losses(training: Training, accelerator: Accelerator, machine: Machine) -> NDArray[np.float64]:

@@ -27,7 +27,7 @@ _LARGEST = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True)
-class _Placed:
+class Placed:
     """Slots in order, and the positions of their tasks.
 
     Attributes:
@@ -64,8 +64,12 @@ class _Edges:
     per_task: NDArray[np.int64]
 
 
-def expand(program: StepProgram) -> TaskGraph:
+def expand(program: StepProgram, lattice: Lattice | None = None) -> TaskGraph:
     """The task graph of a program.
+
+    Args:
+        program: The slots.
+        lattice: Over whose spaces they are replicated; None: the program's.
 
     Raises:
         InputError: The step has more tasks or dependencies than 32-bit indices can number.
@@ -74,16 +78,17 @@ def expand(program: StepProgram) -> TaskGraph:
     order = np.argsort(slots.order, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    placed = _placed(program.lattice, slots.take(order))
-    slots, widths = placed.slots, placed.widths
+    lattice = lattice or program.lattice
+    there = replicated(lattice, slots.take(order))
+    slots, widths = there.slots, there.widths
     waiting, awaited = (place[side] for side in program.edges())
-    dep_ptr, dep_idx = _dependencies(placed, _related(placed, waiting, awaited))
-    communicators, base = _communicators(placed)
+    dep_ptr, dep_idx = _dependencies(there, _related(there, waiting, awaited))
+    communicators, base = groups_in_use(there)
     codes, label = np.unique(slots.label, return_inverse=True)
-    rank, peer = _ranks(placed, base)
+    rank, peer = _ranks(there, base)
     loss_index, loss = _loss_index(slots, widths, program.loss)
     return TaskGraph(
-        ranks=program.lattice.width * program.lattice.stages,
+        ranks=lattice.width * lattice.stages,
         kind=np.repeat(slots.kind, widths),
         rank=rank,
         peer=peer,
@@ -111,13 +116,18 @@ def _loss_index(
     return np.repeat(slots.loss_index, widths), loss
 
 
-def _placed(lattice: Lattice, slots: Slots) -> _Placed:
+def replicated(lattice: Lattice, slots: Slots) -> Placed:
+    """Slots in order, replicated over the spaces of a lattice.
+
+    Raises:
+        InputError: They are more tasks than 32-bit indices can number.
+    """
     names = list(lattice.spaces)
     widths = np.array([lattice.spaces[name].groups for name in names], np.int64)[slots.space]
     first = np.zeros(len(slots) + 1, np.int64)
     np.cumsum(widths, out=first[1:])
     _check_size("tasks", int(first[-1]))
-    return _Placed(lattice, names, slots, widths, first)
+    return Placed(lattice, names, slots, widths, first)
 
 
 def _check_size(what: str, found: int) -> None:
@@ -130,7 +140,7 @@ def _check_size(what: str, found: int) -> None:
         )
 
 
-def _communicators(placed: _Placed) -> tuple[Communicators, NDArray[np.int64]]:
+def groups_in_use(placed: Placed) -> tuple[Communicators, NDArray[np.int64]]:
     """The communicators in use, and the number of the first one of every space (and of stage 0)."""
     lattice, names, slots = placed.lattice, placed.names, placed.slots
     base = np.zeros(len(names), np.int64)
@@ -146,7 +156,7 @@ def _communicators(placed: _Placed) -> tuple[Communicators, NDArray[np.int64]]:
     return Communicators(np.concatenate(sizes).cumsum(), np.concatenate(ranks), groups), base
 
 
-def _ranks(placed: _Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _ranks(placed: Placed, base: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Columns `rank` and `peer`: the rank of each task of a slot, and the receiver of its send."""
     slots, widths, width = placed.slots, placed.widths, placed.lattice.width
     collective = slots.kind == Kind.COLLECTIVE
@@ -185,7 +195,7 @@ def _leader_strides(lattice: Lattice) -> NDArray[np.int64]:
     return np.array([int(places[1] - places[0]) if len(places) > 1 else 1 for places in first], np.int64)
 
 
-def _related(placed: _Placed, waiting: NDArray[np.int64], awaited: NDArray[np.int64]) -> _Edges:
+def _related(placed: Placed, waiting: NDArray[np.int64], awaited: NDArray[np.int64]) -> _Edges:
     """The edges, each with the relation of its two spaces."""
     sort = np.lexsort((awaited, waiting))
     waiting, awaited = waiting[sort], awaited[sort]
@@ -203,7 +213,7 @@ def _related(placed: _Placed, waiting: NDArray[np.int64], awaited: NDArray[np.in
     return _Edges(waiting, awaited, table, before - of_slot[waiting], tables, per_task)
 
 
-def _dependencies(placed: _Placed, edges: _Edges) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def _dependencies(placed: Placed, edges: _Edges) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Columns `dep_ptr` and `dep_idx`: every edge between slots, replicated along the relation of their spaces."""
     total = int((edges.per_task * placed.widths).sum())
     _check_size("dependencies", total)
