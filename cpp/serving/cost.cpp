@@ -1,6 +1,7 @@
 #include "serving/cost.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 namespace railyard::serving {
@@ -93,24 +94,33 @@ Fine Cost::envelope(const std::vector<Line>& lines, std::int64_t count) {
   return total;
 }
 
+Cost::Growth Cost::growth(const Load& load) const {
+  Growth found{.base = base(load), .floor = floor_,
+               .line = {.first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens,
+                        .step = static_cast<Fine>(per_kv_) * load.decodes}};
+  const Line& line = found.line;
+  if (line.first < floor_) found.flat = line.step > 0 ? (floor_ - line.first + line.step - 1) / line.step : std::numeric_limits<std::int64_t>::max();
+  return found;
+}
+
+Fine Cost::Growth::time(std::int64_t count) const {
+  const Fine level = std::min<Fine>(count, flat), growing = count - level;
+  return base * count + floor * level + growing * line.at(static_cast<std::int64_t>(level)) +
+         line.step * (growing * (growing - 1) / 2);
+}
+
 Fine Cost::run_time(const Load& load, std::int64_t count) const {
   if (!overlapped_.empty()) return base(load) * count + envelope(lines(load), count);
-  const Fine first = static_cast<Fine>(per_decode_) * load.decodes + static_cast<Fine>(per_kv_) * load.kv_tokens;
-  const Fine step = static_cast<Fine>(per_kv_) * load.decodes;
-  std::int64_t flat = 0;  // iterations in which the floor is more than what grows
-  if (first < floor_) {
-    flat = step > 0 ? static_cast<std::int64_t>(std::min<Fine>(count, (floor_ - first + step - 1) / step)) : count;
-  }
-  const Fine growing = count - flat;
-  const Fine series = growing * (first + step * flat) + step * (growing * (growing - 1) / 2);
-  return base(load) * count + static_cast<Fine>(floor_) * flat + series;
+  return growth(load).time(count);
 }
 
 std::int64_t Cost::run_within(const Load& load, Fine span, std::int64_t limit, Fine more) const {
   std::int64_t low = 0, high = limit;
+  const Growth plain = growth(load);  // found once: dividing takes as long as the rest
+  const auto time = [&](std::int64_t count) { return overlapped_.empty() ? plain.time(count) : run_time(load, count); };
   while (low < high) {
     const std::int64_t middle = low + (high - low + 1) / 2;
-    if (run_time(load, middle) + more * middle < span) {
+    if (time(middle) + more * middle < span) {
       low = middle;
     } else {
       high = middle - 1;

@@ -47,6 +47,15 @@ class Cost {
     Fine at(std::int64_t k) const { return first + step * k; }
   };
 
+  /// Times of a run of decodes where attention waits for nothing else.
+  struct Growth {
+    Fine base = 0, floor = 0;
+    Line line;      ///< Attention, where it takes longer than the floor, ...
+    Fine flat = 0;  ///< ... which is after so many iterations.
+    Fine time(std::int64_t count) const;
+  };
+
+  Growth growth(const Load& load) const;
   Fine base(const Load& load) const;
   std::vector<Line> lines(const Load& load) const;
   static Fine envelope(const std::vector<Line>& lines, std::int64_t count);

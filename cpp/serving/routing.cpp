@@ -25,9 +25,21 @@ void Simulation::State::route_backlog() {
 }
 
 bool Simulation::State::less_loaded(ReplicaId a, ReplicaId b) const {
-  const Replica &first = replicas_[a], &second = replicas_[b];
-  if (first.requests != second.requests) return first.requests < second.requests;
-  return first.pending_tokens != second.pending_tokens ? first.pending_tokens < second.pending_tokens : a < b;
+  const i128 first = doors_[a].load(), second = doors_[b].load();
+  return first != second ? first < second : a < b;
+}
+
+/// WHY by one number and without branches: which replica has least is anybody's guess, and guesses cost more than all else.
+ReplicaId Simulation::State::least_loaded(std::span<const ReplicaId> some) const {
+  ReplicaId best = some.front();
+  i128 least = doors_[best].load();
+  for (const ReplicaId id : some.subspan(1)) {
+    const i128 load = doors_[id].load();
+    const bool less = load < least || (load == least && id < best);
+    best = less ? id : best;
+    least = less ? load : least;
+  }
+  return best;
 }
 
 /// kNobody when no replica that could hold it accepts requests.
@@ -37,17 +49,15 @@ ReplicaId Simulation::State::choose(const Request& request, const RouterSpec& ro
   std::uint32_t pool = kNobody;  // of the replica before: those of a pool follow one another
   bool holds = false;
   for (const ReplicaId id : from) {
-    if (replicas_[id].pool != pool) {
-      pool = replicas_[id].pool;
+    const Door& door = doors_[id];
+    if (door.pool != pool) {
+      pool = door.pool;
       holds = fits(request, pools_[pool].spec);
     }
-    if (holds && replicas_[id].mode == Replica::Mode::up) open_.push_back(id);
+    if (holds && door.open) open_.push_back(id);
   }
   if (open_.empty()) return kNobody;
   const std::uint64_t draw = mix(mix(mix(options_.seed) ^ (stream + 1)) ^ static_cast<std::uint64_t>(request.id));
-  const auto least = [this] {
-    return *std::min_element(open_.begin(), open_.end(), [this](ReplicaId a, ReplicaId b) { return less_loaded(a, b); });
-  };
   switch (router.kind) {
     case RouterKind::round_robin: return open_[turn_[stream]++ % open_.size()];
     case RouterKind::random: return open_[draw % open_.size()];
@@ -57,14 +67,14 @@ ReplicaId Simulation::State::choose(const Request& request, const RouterSpec& ro
     }
     case RouterKind::prefix: return choose_prefix(request, router, open_);
     case RouterKind::session: {
-      if (request.session < 0) return least();
+      if (request.session < 0) return least_loaded(open_);
       // The highest of hashes of (session, replica): when a replica goes, only its own sessions move.
       const auto weight = [&](ReplicaId id) { return mix(mix(static_cast<std::uint64_t>(request.session)) ^ id); };
       return *std::max_element(open_.begin(), open_.end(), [&](ReplicaId a, ReplicaId b) { return weight(a) < weight(b); });
     }
     case RouterKind::least_loaded: break;
   }
-  return least();
+  return least_loaded(open_);
 }
 
 /// The replica on which prefilling it costs least, queue included, with a price for each request that is there already.
@@ -85,8 +95,8 @@ ReplicaId Simulation::State::choose_prefix(const Request& request, const RouterS
 
 /// A prefix that comes from another replica costs as many tokens as could be computed meanwhile.
 double Simulation::State::price(const Request& request, const RouterSpec& router, ReplicaId id, std::size_t own) {
-  const Replica& replica = replicas_[id];
-  auto tokens = static_cast<double>(request.target() - tokens_of(own) + replica.pending_tokens);
+  const Door& door = doors_[id];
+  auto tokens = static_cast<double>(request.target() - tokens_of(own) + door.pending_tokens);
   if (router.move && transfers.any()) {
     const Giver giver = giver_for(id, own);
     const std::int64_t more = giver.id == kNobody ? 0 : tokens_of(giver.units - own);
@@ -99,7 +109,7 @@ double Simulation::State::price(const Request& request, const RouterSpec& router
       }
     }
   }
-  return router.prefix_weight * tokens + router.load_weight * static_cast<double>(replica.requests);
+  return router.prefix_weight * tokens + router.load_weight * static_cast<double>(door.requests);
 }
 
 }  // namespace railyard::serving

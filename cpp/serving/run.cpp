@@ -45,6 +45,7 @@ Simulation::State::State(const Deployment& deployment, const Options& options)
       replica.host = LruSet(tier_capacity(spec.host_kv_bytes, spec, deployment_.hash_tokens));
       const auto running = static_cast<ReplicaId>(spec.autoscale.first_replicas);
       if (spec.autoscale.on && id - pool.first >= running) replica.mode = Replica::Mode::down;
+      doors_.push_back({.pool = replica.pool, .open = replica.mode == Replica::Mode::up});
       (spec.role == Role::decode ? back_ : front_).push_back(id);
     }
     if (spec.autoscale.on) {
@@ -227,7 +228,7 @@ void Simulation::State::place(Request& request, Request::Where where) {
 }
 
 void Simulation::State::set_pending(Request& request, std::int64_t tokens) {
-  if (request.replica != kNobody) replicas_[request.replica].pending_tokens += tokens - request.pending;
+  if (request.replica != kNobody) doors_[request.replica].pending_tokens += tokens - request.pending;
   request.pending = tokens;
 }
 
@@ -241,7 +242,7 @@ void Simulation::State::enqueue(Slot slot, ReplicaId id, bool front) {
   Request& request = requests_[slot];
   if (request.replica != id) {
     request.replica = id;
-    ++replicas_[id].requests;
+    ++doors_[id].requests;
   }
   set_pending(request, request.decodes() ? 0 : request.target() - request.computed);
   place(request, Request::Where::waiting);
@@ -256,7 +257,7 @@ void Simulation::State::unqueue(Slot slot) {
   Request& request = requests_[slot];
   if (request.replica == kNobody) return;
   set_pending(request, 0);
-  --replicas_[request.replica].requests;
+  --doors_[request.replica].requests;
   request.replica = kNobody;
 }
 

@@ -10,6 +10,7 @@ void Simulation::State::set_mode(ReplicaId id, Replica::Mode mode) {
   Replica& replica = replicas_[id];
   if (replica.mode != Replica::Mode::down) replica.up_ps += now - replica.mode_since;
   replica.mode = mode;
+  doors_[id].open = mode == Replica::Mode::up;
   replica.mode_since = now;
 }
 
@@ -80,7 +81,7 @@ void Simulation::State::scatter(ReplicaId id) {
 void Simulation::State::if_empty(ReplicaId id) {
   Replica& replica = replicas_[id];
   const bool draining = replica.mode == Replica::Mode::draining;
-  if ((!draining && replica.mode != Replica::Mode::leaving) || replica.requests + replica.readers + replica.coming > 0) {
+  if ((!draining && replica.mode != Replica::Mode::leaving) || doors_[id].requests + replica.readers + replica.coming > 0) {
     return;
   }
   set_mode(id, Replica::Mode::down);
@@ -121,7 +122,7 @@ void Simulation::State::tick(std::uint32_t index) {
     const Replica& replica = replicas_[id];
     const bool counts = replica.mode == Replica::Mode::up || replica.mode == Replica::Mode::starting;
     there += counts ? 1 : 0;
-    requests += counts ? replica.requests : 0;
+    requests += counts ? doors_[id].requests : 0;
     waiting += counts ? static_cast<std::int64_t>(replica.waiting.size()) : 0;
   }
   const auto left = static_cast<std::int64_t>(pool.spec.role == Role::decode ? stranded_.size() : backlog_.size());

@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "core/arrays_bind.hpp"
+#include "serving/dealing.hpp"
 #include "serving/simulation.hpp"
 
 namespace nb = nanobind;
@@ -206,6 +207,12 @@ void bind_serving(nb::module_& m) {
   bind_network(m);
   bind_deployment(m);
   bind_results(m);
+  m.def(
+      "serving_dealt",
+      [](const Column<double>& asked_s, const Column<double>& there_s, const Column<double>& end_s, std::int64_t replicas) {
+        return dealt(view(asked_s), view(there_s), view(end_s), replicas);
+      },
+      "asked_s"_a, "there_s"_a, "end_s"_a, "replicas"_a, "The replica of each request, that with the fewest at its time.");
   nb::class_<Simulation>(m, "Serving", "A serving run: feed, run, drain, again and again.")
       .def(
           "__init__",

@@ -102,16 +102,23 @@ struct Batch {
   bool empty() const { return items.empty() && ended.empty(); }
 };
 
+/// What routers read of a replica. WHY not in it: they read all replicas for every request.
+struct Door {
+  std::int64_t requests = 0;        ///< That it has.
+  std::int64_t pending_tokens = 0;  ///< Of prompts, not yet computed.
+  std::uint32_t pool = 0;
+  bool open = true;  ///< Requests may come.
+
+  /// Requests count before tokens.
+  i128 load() const { return static_cast<i128>(requests) << 64 | static_cast<std::uint64_t>(pending_tokens); }
+};
+
 struct Replica {
   enum class Mode : std::uint8_t { up, draining, leaving, down, starting };
 
-  // What routers read of every replica lies together.
   std::uint32_t pool = 0;
   Mode mode = Mode::up;
   bool dirty = false;
-  std::int64_t requests = 0;        ///< That it has.
-  std::int64_t pending_tokens = 0;  ///< Of prompts, not yet computed.
-
   std::deque<Slot> waiting;   ///< Those in front whose cache came and has blocks.
   std::vector<Slot> running;  ///< In the order of admission.
   std::vector<Batch> flight;  ///< In the order in which they end, at most one a stage.
@@ -242,6 +249,7 @@ class Simulation::State {
   ReplicaId choose_prefix(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from);
   double price(const Request& request, const RouterSpec& router, ReplicaId id, std::size_t own);
   bool less_loaded(ReplicaId a, ReplicaId b) const;
+  ReplicaId least_loaded(std::span<const ReplicaId> some) const;
   void route_backlog();
 
   // serving_schedule.cpp: an iteration is put together
@@ -367,6 +375,7 @@ class Simulation::State {
   Options options_;
   std::vector<PoolState> pools_;
   std::vector<Replica> replicas_;
+  std::vector<Door> doors_;  ///< By replica.
   std::vector<ReplicaId> front_, back_;  ///< That prefill; that take over from them.
   std::vector<Batch> side_by_side_;      ///< Scratch: of replicas in lockstep.
   std::vector<ReplicaId> open_;          ///< Scratch: those of a list that accept requests.

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+import railyard._core as _core
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -222,20 +222,7 @@ def _dealt(router: Router, asked_s: F, there_s: F, end_s: F, replicas: int) -> N
         return np.arange(count) % replicas
     if router.kind == "random":
         return np.random.Generator(np.random.PCG64(0)).integers(0, replicas, count)
-    found, there, coming = [], [0] * replicas, [(np.inf, 0, 0)]
-    later = bool(np.any(there_s > asked_s))
-    for asked, begin, end in zip(asked_s.tolist(), there_s.tolist(), end_s.tolist(), strict=True):
-        while coming[0][0] <= asked:
-            _, replica, step = heappop(coming)
-            there[replica] += step
-        replica = there.index(min(there))
-        if later:
-            heappush(coming, (begin, replica, 1))
-        else:
-            there[replica] += 1
-        heappush(coming, (end, replica, -1))
-        found.append(replica)
-    return np.array(found, np.int64)
+    return np.asarray(_core.serving_dealt(asked_s, there_s, end_s, replicas))
 
 
 class _ByReplica:
