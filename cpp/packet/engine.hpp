@@ -337,6 +337,16 @@ class Engine {
       if constexpr (kRepeats) return engine.transport_.put(connection, words);
       else return words;
     }
+    void trace(std::uint32_t connection, bool on) override {
+      if constexpr (kRepeats) engine.transport_.trace(connection, on);
+    }
+    bool traced(std::uint32_t connection, Delays& delays) const override {
+      if constexpr (kRepeats) return engine.transport_.traced(connection, delays);
+      else return false;
+    }
+    void see(std::uint32_t connection, const Delays& delays) override {
+      if constexpr (kRepeats) engine.transport_.see(connection, delays);
+    }
     std::int64_t kind(std::uint32_t link) const override {
       if constexpr (kRepeats) return static_cast<std::int64_t>(engine.fabric_.kind(link));
       else return 0;

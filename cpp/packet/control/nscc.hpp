@@ -67,20 +67,21 @@ struct Nscc {
   }
 
   /// Appends all that the future depends on while there is nothing to send: what `resume` clears is not in it, ages beyond a
-  /// round trip are alike, and so are sums that are cleared before they are read.
+  /// round trip are alike, and so are sums that are cleared before they are read. The mean delay is not in it: where
+  /// nothing is marked or lost nobody asks for it, and it follows from the delays (`mean_after`).
   void rest(const NsccConstants& c, Ps now, std::vector<std::int64_t>& words) const {
     const auto age = [&](Ps at) { return std::min(now - at, c.network_rtt + 1); };
-    words.insert(words.end(), {window, most, base_rtt, mean_delay, received, increase, to_ignore, to_ignore == 0 ? 0 : ignored,
+    words.insert(words.end(), {window, most, base_rtt, received, increase, to_ignore, to_ignore == 0 ? 0 : ignored,
                                fast ? 1 : 0, fast ? 0 : fast_bytes, age(last_adjust), age(last_decrease)});
   }
 
   /// As `rest` had it. Returns what follows its words.
   const std::int64_t* put(Ps now, const std::int64_t* words) {
-    *this = {.window = words[0], .most = words[1], .base_rtt = words[2], .mean_delay = words[3], .received = words[4],
-             .increase = static_cast<std::uint32_t>(words[5]), .ignored = static_cast<std::uint32_t>(words[7]),
-             .to_ignore = static_cast<std::uint32_t>(words[6]), .fast_bytes = static_cast<std::uint32_t>(words[9]),
-             .last_adjust = now - words[10], .last_decrease = now - words[11], .fast = words[8] != 0};
-    return words + 12;
+    *this = {.window = words[0], .most = words[1], .base_rtt = words[2], .mean_delay = mean_delay, .received = words[3],
+             .increase = static_cast<std::uint32_t>(words[4]), .ignored = static_cast<std::uint32_t>(words[6]),
+             .to_ignore = static_cast<std::uint32_t>(words[5]), .fast_bytes = static_cast<std::uint32_t>(words[8]),
+             .last_adjust = now - words[9], .last_decrease = now - words[10], .fast = words[7] != 0};
+    return words + 11;
   }
 
   /// There was nothing to send: that little was achieved in this round trip says nothing of the network.
@@ -101,11 +102,18 @@ struct Nscc {
     most = static_cast<std::int64_t>(1.5 * static_cast<double>(bdp(c)));
   }
 
-  void see_delay(const NsccConstants& c, Ps delay, bool marked) {
-    // Above the target and yet unmarked: the delay does not come from this network's queues; the mean drifts down.
-    const double sample = !marked && delay > c.target ? static_cast<double>(base_rtt) * 0.25 : static_cast<double>(delay);
-    mean_delay = static_cast<Ps>(kGain * sample + (1 - kGain) * static_cast<double>(mean_delay));
+  /// What a delay counts as in the mean. Above the target and yet unmarked: it does not come from this network's queues;
+  /// the mean drifts down.
+  double sample(const NsccConstants& c, Ps delay, bool marked) const {
+    return !marked && delay > c.target ? static_cast<double>(base_rtt) * 0.25 : static_cast<double>(delay);
   }
+
+  /// The mean delay after one more sample; it never falls as the mean before rises.
+  static Ps mean_after(Ps mean, double sample) {
+    return static_cast<Ps>(kGain * sample + (1 - kGain) * static_cast<double>(mean));
+  }
+
+  void see_delay(const NsccConstants& c, Ps delay, bool marked) { mean_delay = mean_after(mean_delay, sample(c, delay, marked)); }
 
   void on_received(std::int64_t bytes) {
     achieved += bytes;

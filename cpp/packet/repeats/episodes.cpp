@@ -65,6 +65,7 @@ std::uint32_t Episodes::open() {
 
 void Episodes::release(std::uint32_t id) {
   for (const std::uint32_t part : episodes_[id].parts) owner_[part] = kNone;
+  for (const std::uint32_t connection : episodes_[id].connections) stage_.trace(connection, false);
   episodes_[id] = Episode{};
   free_.push_back(id);
 }
@@ -168,7 +169,9 @@ bool Episodes::describe(std::uint32_t id, const Way& way, Input& input) const {
     if (owner_[end] != id && !rest(end - ways_.links(), input.own)) return false;
   const std::vector<std::uint32_t>& known = episodes_[id].connections;
   const std::uint32_t connection = traffic.connection_of(flow);
-  return std::find(known.begin(), known.end(), connection) != known.end() || stage_.rest(connection, input.own);
+  if (std::find(known.begin(), known.end(), connection) != known.end()) return true;
+  stage_.trace(connection, true);
+  return stage_.rest(connection, input.own);
 }
 
 bool Episodes::rest(std::uint32_t host, Words& words) const {
@@ -292,6 +295,7 @@ void Episodes::forget(std::uint32_t id) {
   if (!episode.packets) play(id, kAfterStarts, episode.inputs.size());
   if (episode.recorded) leave(id);
   episode.recorded = false;
+  for (const std::uint32_t connection : episode.connections) stage_.trace(connection, false);
 }
 
 bool Episodes::heard(std::uint32_t flow, std::uint8_t at, Ps now) {
@@ -316,9 +320,7 @@ void Episodes::note(std::uint32_t id, const Ending& ending) {
   Node& node = nodes_[episode.node];
   if (drawn(episode)) {
     node.random = true;
-    leave(id);
-    episode.recorded = false;
-    return;
+    return forget(id);
   }
   if (episode.told < node.endings.size()) {
     const Ending& known = node.endings[episode.told];
@@ -348,14 +350,17 @@ void Episodes::remember(std::uint32_t id) {
     left.hosts.emplace_back();
     if (part >= ways_.links()) known = rest(part - ways_.links(), left.hosts.back()) && known;
   }
-  for (const std::uint32_t connection : episode.connections)
+  for (const std::uint32_t connection : episode.connections) {
     known = stage_.rest(connection, left.connections.emplace_back()) && known;
+    known = stage_.traced(connection, left.delays.emplace_back()) && known;
+  }
   if (!known) {
     node.random = true;
   } else if (!node.ended) {
     node.left = std::move(left);
     node.ended = true;
-  } else if (left.hosts != node.left.hosts || left.connections != node.left.connections || left.carried != node.left.carried) {
+  } else if (left.hosts != node.left.hosts || left.connections != node.left.connections || left.carried != node.left.carried ||
+             left.delays != node.left.delays) {
     differs(1);
   }
   leave(id);
@@ -458,8 +463,10 @@ void Episodes::restore(std::uint32_t id) {
     if (part < ways_.links()) stage_.carry(part, left.carried[at]);
     else put_host(part - ways_.links(), left.hosts[at].data());
   }
-  for (std::size_t at = 0; at < episode.connections.size(); ++at)
+  for (std::size_t at = 0; at < episode.connections.size(); ++at) {
     stage_.put(episode.connections[at], left.connections[at].data());
+    stage_.see(episode.connections[at], left.delays[at]);
+  }
   Counters& counters = context_.outcome.counters;
   counters.sent += left.sent;
   counters.acks += left.acks;

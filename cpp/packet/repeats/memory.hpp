@@ -20,10 +20,19 @@ struct Ending {
   bool operator==(const Ending&) const = default;
 };
 
+/// Delays that the acknowledgements of a connection told of, in order: the mean before makes with them the mean after.
+struct Delays {
+  std::vector<double> samples;
+  Ps mean = -1;  ///< After them, where it is the same whatever it was before; then there are none.
+
+  bool operator==(const Delays&) const = default;
+};
+
 /// What an episode leaves behind, by the parts and connections in the order in which it came to them.
 struct Left {
   std::vector<Words> hosts;        ///< One a part; empty for links.
   std::vector<Words> connections;
+  std::vector<Delays> delays;      ///< One a connection.
   std::vector<std::int64_t> carried;  ///< Bytes, one a part; 0 for hosts.
   std::uint64_t sent = 0, acks = 0, hops = 0;
 };

@@ -24,6 +24,13 @@ class Stage {
   /// The connection is as `rest` had it. Returns what follows its words.
   virtual const std::int64_t* put(std::uint32_t connection, const std::int64_t* words) = 0;
 
+  /// From now on the connection's delays are kept, or no longer.
+  virtual void trace(std::uint32_t connection, bool on) = 0;
+  /// Those that have been kept; false: somebody asked for their mean.
+  virtual bool traced(std::uint32_t connection, Delays& delays) const = 0;
+  /// The connection has seen these delays.
+  virtual void see(std::uint32_t connection, const Delays& delays) = 0;
+
   virtual std::int64_t kind(std::uint32_t link) const = 0;       ///< Links of one kind act alike.
   virtual std::uint64_t drawn(std::uint32_t link) const = 0;     ///< Random numbers and marks so far.
   virtual std::int64_t carried(std::uint32_t link) const = 0;    ///< Bytes.

@@ -58,12 +58,14 @@ struct FixedWindow {
   }
   void resume() {}
   void rest(const NsccConstants&, Ps, std::vector<std::int64_t>& words) const {
-    words.insert(words.end(), {window, most, base_rtt, mean_delay});
+    words.insert(words.end(), {window, most, base_rtt});
   }
   const std::int64_t* put(Ps, const std::int64_t* words) {
-    *this = {.window = words[0], .most = words[1], .base_rtt = words[2], .mean_delay = words[3]};
-    return words + 4;
+    *this = {.window = words[0], .most = words[1], .base_rtt = words[2]};
+    return words + 3;
   }
+  double sample(const NsccConstants&, Ps, bool) const { return 0; }
+  static Ps mean_after(Ps mean, double) { return mean; }
   void see_rtt(const NsccConstants&, Ps) {}
   void see_delay(const NsccConstants&, Ps, bool) {}
   void on_received(std::int64_t) {}

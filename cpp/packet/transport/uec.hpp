@@ -8,6 +8,7 @@
 
 #include "packet/balance/path_choice.hpp"
 #include "packet/context.hpp"
+#include "packet/repeats/memory.hpp"
 #include "packet/transport/interface.hpp"
 #include "packet/transport/sender.hpp"
 #include "packet/transport/uec_options.hpp"
@@ -63,6 +64,29 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
     return sender.state.put(context_.now, words + 3);
   }
 
+  /// See `Stage`.
+  void trace(std::uint32_t connection, bool on) {
+    if (traces_.empty()) traces_.resize(senders_.size());
+    traces_[connection] = {.on = on, .asked = false, .samples = {}};
+  }
+  bool traced(std::uint32_t connection, Delays& delays) const {
+    using State = typename Control::State;
+    const Trace& trace = traces_[connection];
+    Ps low = 0, high = kMostMean;
+    for (const double sample : trace.samples) {
+      low = State::mean_after(low, sample);
+      high = State::mean_after(high, sample);
+    }
+    if (low == high) delays.mean = low;
+    else delays.samples = trace.samples;
+    return !trace.asked;
+  }
+  void see(std::uint32_t connection, const Delays& delays) {
+    auto& state = senders_[connection].state;
+    if (delays.mean >= 0) state.mean_delay = delays.mean;
+    for (const double sample : delays.samples) state.mean_delay = state.mean_after(state.mean_delay, sample);
+  }
+
   /// What has been sent of a flow is forgotten.
   void forget(std::uint32_t flow) { messages_[flow] = {}; }
   /// Of the flow's payload, what the sender knows to have arrived in order.
@@ -92,6 +116,13 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   using Base::context_;
   using Base::fabric_;
 
+  /// Delays of a connection.
+  struct Trace {
+    bool on = false, asked = false;
+    std::vector<double> samples;
+  };
+  static constexpr Ps kMostMean = Ps{1} << 50;  ///< Above all delays.
+
   using Sender = packet::Sender<typename Control::State, typename Control::Account>;
 
   std::uint32_t connection_of(std::uint32_t flow) const { return context_.traffic.connection_of(flow); }
@@ -120,6 +151,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void queue_again(std::uint32_t connection, std::uint32_t sequence);
   void on_ack(const Packet& ack);
   Ps delay_of(Sender& sender, const Packet& ack);
+  Ps mean_of(const Sender& sender, std::uint32_t flow);
   void on_nack(const Packet& nack);
   void on_pull(const Packet& pull);
   void finish_messages(Sender& sender);
@@ -152,6 +184,7 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   std::vector<typename Control::Pacer> pacers_;
   std::vector<Oversubscription> congestion_;
   std::vector<std::uint32_t> adjustments_;
+  std::vector<Trace> traces_;  ///< Empty: none are kept.
 };
 
 template <class Control, class Fabric>

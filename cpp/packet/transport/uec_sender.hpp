@@ -254,14 +254,26 @@ void Uec<Control, Fabric>::queue_again(std::uint32_t connection, std::uint32_t s
 template <class Control, class Fabric>
 Ps Uec<Control, Fabric>::delay_of(Sender& sender, const Packet& ack) {
   auto& state = sender.state;
-  if (!sender.window.out(sent_, ack.sequence)) return state.mean_delay;
+  if (!sender.window.out(sent_, ack.sequence)) return mean_of(sender, ack.flow);
   const std::uint32_t expected = (ack.flags & kRetransmission) != 0 ? 1 : 0;
-  if (sender.window.again(sent_, ack.sequence) != expected) return state.mean_delay;
+  if (sender.window.again(sent_, ack.sequence) != expected) return mean_of(sender, ack.flow);
   const Ps rtt = context_.now - sender.window.sent_at(sent_, ack.sequence);
   if ((ack.flags & kAnswersRequest) == 0) state.see_rtt(constants_, rtt);
-  if (rtt < state.base_rtt) return state.mean_delay;
-  state.see_delay(constants_, rtt - state.base_rtt, (ack.flags & kMarked) != 0);
-  return rtt - state.base_rtt;
+  if (rtt < state.base_rtt) return mean_of(sender, ack.flow);
+  const Ps delay = rtt - state.base_rtt;
+  const bool marked = (ack.flags & kMarked) != 0;
+  if (!traces_.empty()) {
+    if (Trace& trace = traces_[connection_of(ack.flow)]; trace.on) trace.samples.push_back(state.sample(constants_, delay, marked));
+  }
+  state.see_delay(constants_, delay, marked);
+  return delay;
+}
+
+/// The mean of a connection's delays, for somebody who asks.
+template <class Control, class Fabric>
+Ps Uec<Control, Fabric>::mean_of(const Sender& sender, std::uint32_t flow) {
+  if (!traces_.empty()) traces_[connection_of(flow)].asked = true;
+  return sender.state.mean_delay;
 }
 
 template <class Control, class Fabric>

@@ -141,6 +141,18 @@ def test_repeats_that_a_flow_joins_are_one_from_then_on():
     assert found["repeated"] > 100
 
 
+def test_after_repeats_congestion_finds_connections_as_they_would_be():
+    count = 400
+    number = np.concatenate([np.arange(count) % 8, np.tile(np.arange(8), 3)])
+    start = np.concatenate([np.arange(count), np.full(24, count)]) * ROUND_PS  # one by one, then all at once
+    traffic = Traffic.of(16, number, number + 8, 300_000, start_ps=start)
+    traffic = replace(traffic, connection=number.astype(np.uint32))
+    one_way = leaf_spine(16, leaf_hosts=8, spines=1, rate_bps=G400)
+    found = same(one_way, traffic, Settings())
+    assert found["repeated"] > 200
+    assert run(one_way, traffic, Settings()).meta["packets"]["marked"] > 0
+
+
 def test_what_chance_decides_is_simulated():
     source = np.tile(np.arange(1, 9), 20)
     start = np.repeat(np.arange(20) * 4 * ROUND_PS, 8)
