@@ -43,6 +43,7 @@ def good(tmp_path):
         (('"Out msg nelems": 1048576', '"Out msg nelems": -4'), 4, "traceEvents[2].args.Out msg nelems", "-4"),
         ((GROUP, '"[0, 1, 1]"'), 4, "traceEvents[2].args.Process Group Ranks", r"\[0, 1, 1\]"),
         ((GROUP, '"[0, 2]"'), 4, "traceEvents[2].args.Process Group Ranks", r"\[0, 2\]"),
+        (('"dur": 250', '"dur": 1e30'), 2, "traceEvents[0].dur", "1e\\+30"),
         (("ProfilerStep#6", "ProfilerStep#5"), 6, "traceEvents[4].name", "ProfilerStep#5"),
         (('"rank": 0', '"rank": "zero"'), None, "distributedInfo.rank", "zero"),
         (('"world_size": 2', '"world_size": 1e400'), None, "distributedInfo.world_size", "inf"),

@@ -114,11 +114,11 @@ class _Found:
         step = _STEP.fullmatch(name)
         if step is None:
             return
-        try:
-            start = _ns(event["ts"])
-            end = start + _ns(event["dur"])
-        except (KeyError, TypeError, ValueError, OverflowError):
+        if kernel_fault(event, self.about) is not None:
+            self.odd += 1
             return
+        start = _ns(event["ts"])
+        end = start + _ns(event["dur"])
         known = self.marks[device].get(int(step[1]))
         self.odd += known is not None and not device and (start >= known[1] or end <= known[0])
         known = known or (start, end)
@@ -239,7 +239,7 @@ def _is_usual(args: Any) -> bool:
 
 
 def kernel_fault(event: dict[str, Any], about: dict[str, Any]) -> tuple[str, object, str] | None:
-    """What of a kernel cannot be: its key, what stands there, and what may; None: nothing."""
+    """What of a kernel or a step cannot be: its key, what stands there, and what may; None: nothing."""
     for key in ("ts", "dur"):
         try:
             number = _ns(event[key])
@@ -276,9 +276,12 @@ def trace_faults(source: TraceSource) -> Iterator[Problem]:
         if first != at:
             words, key = f"traceEvents[{first}] has the same number of a step", f"traceEvents[{at}].name"
             yield Problem(words, file=source.name, line=line, key=key, found=name)
-        wrong = kernel_fault(event, file.about) if _phase(category, name) else None
+        wrong = kernel_fault(event, file.about) if step is not None or _phase(category, name) else None
         if wrong is not None:
-            words, key = f"a kernel has an unusable `{wrong[0].removeprefix('args.')}`", f"traceEvents[{at}].{wrong[0]}"
+            words, key = (
+                f"a {'kernel' if step is None else 'step'} has an unusable `{wrong[0].removeprefix('args.')}`",
+                f"traceEvents[{at}].{wrong[0]}",
+            )
             yield Problem(words, source.name, line, key=key, found=str(wrong[1]), allowed=wrong[2])
     if file.damage:
         yield Problem(f"{file.damage}, behind {file.count:,} events", file=source.name)
