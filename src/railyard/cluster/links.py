@@ -101,10 +101,26 @@ class CsrWeighted(Csr):
     ) -> CsrWeighted:
         """From unordered entries: shares of a link in a row are summed, and rows are sorted by link."""
         width = int(link.max()) + 1 if len(link) else 1
-        keys, inverse = np.unique(row * width + link, return_inverse=True)
-        total = np.bincount(inverse.ravel(), weights=share, minlength=len(keys)).astype(np.float64)
-        ptr = np.searchsorted(keys // width, np.arange(flows + 1))
-        return cls(ptr.astype(np.int64), (keys % width).astype(np.int32), total)
+        keys, place = _sorted(row * width + link, flows * width)
+        fresh = np.diff(keys, prepend=-1) != 0
+        total = np.bincount(np.cumsum(fresh) - 1, weights=share[place]).astype(np.float64)
+        row, link = np.divmod(keys[fresh], width)
+        ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=flows))])
+        return cls(ptr.astype(np.int64), link.astype(np.int32), total)
+
+
+def _sorted(keys: NDArray[np.int64], end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Keys from 0 to `end` in ascending order, and the place of each before; equal ones keep their order.
+
+    A sort of plain numbers takes a fraction of the time of a sort of places, so both are one number where they fit.
+    """
+    bits = len(keys).bit_length()
+    if end.bit_length() + bits > 63:
+        place = np.argsort(keys, kind="stable")
+        return keys[place], place
+    both = (keys << bits) | np.arange(len(keys))
+    both.sort()
+    return both >> bits, both & ((1 << bits) - 1)
 
 
 _ENTITY_COLUMNS: dict[str, type[np.generic]] = {

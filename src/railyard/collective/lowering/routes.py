@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.network import Network
 
-BATCH = 1 << 19
+BATCH = 1 << 16
 """Legs that are routed at once; keeps the memory of a large all-to-all in bounds."""
 
 
