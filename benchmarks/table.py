@@ -100,6 +100,10 @@ CASES = {
     "auto, 8,192": Case(auto(8192), None, goal_s=10.0, goal_gb=1.0),
     # Flow and closed form
     "405B, 16,384": Case(file("engine/full_step", "16384"), file("engine/full_step", "128"), 2.0),
+    "405B, 16,384, UEC": Case(
+        file("engine/full_step", "16384", "--fabric", "uec"), file("engine/full_step", "512", "--fabric", "uec"), 2.0
+    ),
+    "405B, 131,072, UEC": Case(file("engine/full_step", "131072", "--fabric", "uec"), None, 30.0, 4.0),
     "405B, 102,400": Case(file("engine/full_step", "102400"), None, 30.0, 4.0),
     "clusters and routes": Case(file("cluster"), file("cluster", "64", "--flows", "1000")),
     "closed form of designs": Case(
