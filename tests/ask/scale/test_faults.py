@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from random import Random
 
 import pytest
 from tests.ask.scale.traces import CLUSTER, call, kernel, write
@@ -115,3 +116,35 @@ def test_a_faulty_chakra_trace_is_refused(tmp_path, mine, change, words):
     (tmp_path / "step.0.json").write_text(text)
     with pytest.raises(InputError, match=rf"{words}(?s:.)*step\.0\.json|step\.0\.json(?s:.)*{words}"):
         scale(tmp_path / "step.0.json", mine)
+
+
+CHANGES = (
+    "1e400",
+    "-1",
+    "null",
+    '"x"',
+    "[]",
+    "{}",
+    "true",
+    "NaN",
+    "1e30",
+    "99999999999999999999",
+    '""',
+    "[[1, 2]]",
+    "0",
+)
+
+
+def test_random_changes_end_in_an_answer_or_a_refusal(tmp_path, mine, good):
+    random, places = Random(1), [one.span() for one in re.finditer(r'(?<=: )(-?[\d.]+|"[^"]*"|\[[^\[\]]*\])', good)]
+    ended = {True: 0, False: 0}
+    for _ in range(60):
+        text = good
+        for begin, end in sorted(random.sample(places, random.choice((1, 1, 3))), reverse=True):
+            text = text[:begin] + random.choice(CHANGES) + text[end:]
+        (tmp_path / "rank-0.json").write_text(text)
+        try:
+            ended[scale(tmp_path / "rank-0.json", mine, accelerators=4, engine="analytic").step.seconds > 0] += 1
+        except InputError:
+            ended[False] += 1
+    assert min(ended.values()) > 10
