@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -268,3 +269,28 @@ def test_free_tasks_and_releases_are_those_of_the_flow_engine():
     assert (packet.end_ps - packet.start_ps)[[2, 4, 5]] == pytest.approx((flow.end_ps - flow.start_ps)[[2, 4, 5]], 0.03)
     sent = np.sort(packet.parts["flows"].start_ps)
     assert sent[1] - sent[0] == pytest.approx(2_000_000_000 - 67_000_000, rel=1e-3)
+
+
+@pytest.mark.parametrize("fabric", ["uec", "ideal", "roce", "infiniband", "spectrum-x", "scheduled"])
+def test_a_step_is_the_same_where_nothing_is_repeated(fabric, monkeypatch):
+    """Layers of eight rings, one a rail, and sends that meet one of them at odd times."""
+    rails = [tuple(range(rail, 64, 8)) for rail in range(8)]
+    rows = [yard.collective(GATHER, 4 * MIB, group) | {"stream": 2} for _ in range(6) for group in range(1, 9)]
+    rows += [compute(1, 234_567_891), yard.transfer(1, 33, 3 * MIB), compute(33, 345_678), yard.transfer(33, 17, MIB)]
+    cluster = yard.machine(64, fabric, RailOptimized())
+    graph = yard.graph(64, rows, [(0, 8), *rails])
+    found = PacketEngine().simulate([Job(graph)], cluster)
+    monkeypatch.setattr("railyard.engine.packet.engine.run", partial(run, repeats=False))
+    whole = PacketEngine().simulate([Job(graph)], cluster)
+    assert found.digest() == whole.digest()
+    ours, theirs = found.parts["flows"], whole.parts["flows"]
+    np.testing.assert_array_equal(ours.end_ps, theirs.end_ps)
+    assert ours.meta["packets"] == theirs.meta["packets"]
+    for name, values in theirs.table("queue_series").items():
+        np.testing.assert_array_equal(ours.table("queue_series")[name], values, err_msg=name)
+    repeats = ours.meta["repeats"]
+    assert repeats["worst_ps"] == 0
+    if fabric in {"uec", "ideal"}:
+        assert repeats["hops"] > 0.6 * ours.meta["packets"]["hops"]
+    else:
+        assert repeats["episodes"] == 0
