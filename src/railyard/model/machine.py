@@ -133,7 +133,7 @@ def distinct(items: Sequence[Item]) -> tuple[tuple[Item, ...], NDArray[np.int64]
     return tuple(known.values()), np.array([number[id(item)] for item in items], np.int64)
 
 
-def taken(columns: Any, rows: NDArray[np.int64]) -> Any:
+def rows_taken(columns: Any, rows: NDArray[np.int64]) -> Any:
     """Rows, by number, of an array (on its last axis), of all arrays of a record, or of what takes rows by itself."""
     if isinstance(columns, np.ndarray):
         return columns[..., rows]
@@ -141,7 +141,7 @@ def taken(columns: Any, rows: NDArray[np.int64]) -> Any:
         return columns.take(rows)
     if not is_dataclass(columns) or isinstance(columns, type):
         return columns
-    return replace(columns, **{each.name: taken(getattr(columns, each.name), rows) for each in fields(columns)})
+    return replace(columns, **{each.name: rows_taken(getattr(columns, each.name), rows) for each in fields(columns)})
 
 
 class RecordColumns:
@@ -384,7 +384,7 @@ class MachineColumns:
         ).reshape(len(known), 7)[of_row]
         up, out, domain, peers, nvls, crossing, host = (np.ascontiguousarray(rows[:, column]) for column in range(7))
         libraries = [m.library for m in known if m.library is not None]
-        curves = taken(Curves.of(libraries), of_row) if len(libraries) == len(known) else None
+        curves = rows_taken(Curves.of(libraries), of_row) if len(libraries) == len(known) else None
         return cls(up, out, domain, peers, nvls, crossing, host, slowed, curves)
 
     def seen_by(self, name: str) -> MachineColumns:

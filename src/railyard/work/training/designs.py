@@ -16,7 +16,7 @@ from railyard.collective.curves import Library
 from railyard.engine.designs import Asked, DesignNetworks, Stretch, contention
 from railyard.engine.tiers import Tiers
 from railyard.model import architecture
-from railyard.model.machine import Machine, MachineColumns, Slowdowns, distinct, table_of, taken
+from railyard.model.machine import Machine, MachineColumns, Slowdowns, distinct, rows_taken, table_of
 from railyard.work.training import stored
 from railyard.work.training.columns import Columns
 from railyard.work.training.jitter import median_delay_s
@@ -125,8 +125,8 @@ class _Rows:
         columns = columns if change is None else change(columns)
         tokens = np.array([float(one.step_tokens) for one in jobs])
         return cls(
-            *(jobs, known, job, at, row, taken(columns, row), taken(MachineColumns.of(known), at)),
-            *(taken(PipelineRanks.of(jobs), job), taken(layer_passes(columns), row)),
+            *(jobs, known, job, at, row, rows_taken(columns, row), rows_taken(MachineColumns.of(known), at)),
+            *(rows_taken(PipelineRanks.of(jobs), job), rows_taken(layer_passes(columns), row)),
             AdaptedDesigns.of(trainings, machines),
             ranks=np.array([float(one.layout.ranks) for one in jobs])[job],
             tokens=tokens[job],
@@ -367,7 +367,7 @@ def evaluate_fastest(
     fastest[:] = np.inf
     while np.any(open_):
         these = np.flatnonzero(open_)
-        designs = _contended(taken(rows, these), [sites[at] for at in these.tolist()])
+        designs = _contended(rows_taken(rows, these), [sites[at] for at in these.tolist()])
         for kept, one in zip(found, (designs.step, designs.alone), strict=True):
             kept[:, these] = [getattr(one, field.name) for field in fields(one)]
         np.minimum.at(fastest, family[these], mean_step_s(designs.step))
@@ -389,9 +389,9 @@ def mean_step_s(step: Estimate) -> F:
 def _undisturbed(rows: _Rows) -> Estimate:
     """Steps without contention and without what communications take of the memory's bandwidth."""
     _, first = np.unique(rows.kind, return_index=True)
-    some = taken(rows.machine, first)
+    some = rows_taken(rows.machine, first)
     silent = replace(some, up_bytes_s=0.0 * some.up_bytes_s, out_bytes_s=0.0 * some.out_bytes_s)
-    return _estimate(rows, concurrent=taken(concurrent_passes(taken(rows.columns, first), silent), rows.kind))
+    return _estimate(rows, concurrent=rows_taken(concurrent_passes(rows_taken(rows.columns, first), silent), rows.kind))
 
 
 def _nth(values: F, places: NDArray[np.int64], number: int) -> F:
