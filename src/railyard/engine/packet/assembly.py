@@ -311,8 +311,13 @@ def assemble(
 def _connections(blocks: Sequence[TaskFlows], tasks: int, ends: int) -> NDArray[np.uint32]:
     """uint32[rows], the number of each row's connection; rows that send nothing have those of the first leg."""
     identity = np.concatenate([np.empty(0, np.uint64), *(block.connection for block in blocks)])
-    number = np.unique(identity, return_inverse=True)[1].astype(np.uint32)
-    return np.concatenate([np.zeros(tasks, np.uint32), number, np.zeros(ends, np.uint32)])
+    _, first, number = np.unique(identity, return_index=True, return_inverse=True)
+    hosts = [np.stack([block.source, block.target]).astype(np.uint64) for block in blocks]
+    between = np.concatenate([np.empty((2, 0), np.uint64), *hosts], axis=1)
+    if np.any(between != between[:, first[number]]):
+        # Keys are symmetric in ports and channel: from port 0 to port 3 in channel 2 is from port 0 to port 2 in channel 3.
+        number = np.unique(np.stack([identity, *between]), axis=1, return_inverse=True)[1]
+    return np.concatenate([np.zeros(tasks, np.uint32), number.ravel().astype(np.uint32), np.zeros(ends, np.uint32)])
 
 
 def _need(graph: TaskGraph, waits: Ints) -> NDArray[np.int32]:
