@@ -275,10 +275,10 @@ def test_free_tasks_and_releases_are_those_of_the_flow_engine():
 def test_a_step_is_the_same_where_nothing_is_repeated(fabric, monkeypatch):
     """Layers of eight rings, one a rail, and sends that meet one of them at odd times."""
     rails = [tuple(range(rail, 64, 8)) for rail in range(8)]
-    rows = [yard.collective(GATHER, 4 * MIB, group) | {"stream": 2} for _ in range(6) for group in range(1, 9)]
+    rows = [yard.collective(GATHER, 4 * MIB, group) | {"stream": 2} for _ in range(6) for group in range(8)]
     rows += [compute(1, 234_567_891), yard.transfer(1, 33, 3 * MIB), compute(33, 345_678), yard.transfer(33, 17, MIB)]
     cluster = yard.machine(64, fabric, RailOptimized())
-    graph = yard.graph(64, rows, [(0, 8), *rails])
+    graph = yard.graph(64, rows, rails)
     found = PacketEngine().simulate([Job(graph)], cluster)
     monkeypatch.setattr("railyard.engine.packet.engine.run", partial(run, repeats=False))
     whole = PacketEngine().simulate([Job(graph)], cluster)
