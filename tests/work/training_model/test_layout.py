@@ -11,7 +11,7 @@ from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.work.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory, profiles
 from railyard.work.training.columns import Columns
-from railyard.work.training.designs import DesignSite, evaluate, evaluate_fastest, mean_step_s
+from railyard.work.training.designs import DesignSite, evaluate, evaluate_fastest, steady_step_s
 from railyard.work.training.layout import Search, domain_use
 from railyard.work.training.passes import layer_passes
 from railyard.work.training.spec import Layout, Training
@@ -251,7 +251,7 @@ def test_fastest_families_are_those_of_the_whole_search(name, overlap, most):
 
 def _first_of_families(step, family, here, most):
     """The fastest design of each family of a place, the fastest family first."""
-    order = [at for at in np.argsort(mean_step_s(step), kind="stable").tolist() if here[at]]
+    order = [at for at in np.argsort(steady_step_s(step), kind="stable").tolist() if here[at]]
     first = {}
     for at in order:
         first.setdefault(family[at], at)

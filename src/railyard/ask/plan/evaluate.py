@@ -27,7 +27,7 @@ from railyard.work.scenario.variants import Variant
 from railyard.work.study.deaths import words
 from railyard.work.training import stored
 from railyard.work.training.collectives import packets_of
-from railyard.work.training.designs import estimate, evaluate_fastest, mean_step_s
+from railyard.work.training.designs import estimate, evaluate_fastest, steady_step_s
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.losses import FaultSteps, Losses, unsaved_s
@@ -152,7 +152,7 @@ def _ranked(
     owners = [design for design in designs for _ in design.jobs]
     kinds = _kinds(jobs)
     steps = _steps(jobs, owners, kinds, contended=contended)
-    net_s = mean_step_s(steps.step)
+    net_s = steady_step_s(steps.step)
     begin = 0
     for design in designs:
         end = begin + len(design.jobs)

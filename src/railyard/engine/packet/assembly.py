@@ -315,7 +315,7 @@ def _connections(blocks: Sequence[TaskFlows], tasks: int, ends: int) -> NDArray[
     hosts = [np.stack([block.source, block.target]).astype(np.uint64) for block in blocks]
     between = np.concatenate([np.empty((2, 0), np.uint64), *hosts], axis=1)
     if np.any(between != between[:, first[number]]):
-        # Keys are symmetric in ports and channel: from port 0 to port 3 in channel 2 is from port 0 to port 2 in channel 3.
+        # Keys are symmetric: port 0 to port 3 in channel 2 is port 0 to port 2 in channel 3, in communicator 0.
         number = np.unique(np.stack([identity, *between]), axis=1, return_inverse=True)[1]
     return np.concatenate([np.zeros(tasks, np.uint32), number.ravel().astype(np.uint32), np.zeros(ends, np.uint32)])
 

@@ -355,7 +355,7 @@ def evaluate_fastest(
         Steps with contention and alone, as `evaluate` finds them; endless where they were not evaluated.
     """
     rows = _Rows.of(trainings, [site.machine for site in sites], _AS_GRAPH)
-    low = _BELOW * mean_step_s(_undisturbed(rows))
+    low = _BELOW * steady_step_s(_undisturbed(rows))
     found = np.zeros((2, len(fields(Estimate)), len(low)))
     found[:, 0] = np.inf  # the first field is the step
     family, of_family = np.unique(families, return_index=True)
@@ -370,7 +370,7 @@ def evaluate_fastest(
         designs = _contended(rows_taken(rows, these), [sites[at] for at in these.tolist()])
         for kept, one in zip(found, (designs.step, designs.alone), strict=True):
             kept[:, these] = [getattr(one, field.name) for field in fields(one)]
-        np.minimum.at(fastest, family[these], mean_step_s(designs.step))
+        np.minimum.at(fastest, family[these], steady_step_s(designs.step))
         limit = np.minimum(fastest[family], _nth(fastest, place, most)[places])
         open_ = (low <= limit) & np.isinf(found[0, 0])
     return Estimate(*found[0]), Estimate(*found[1])
@@ -381,7 +381,7 @@ _BELOW = 0.998
 (10,000 layouts of two models on 40 networks)."""
 
 
-def mean_step_s(step: Estimate) -> F:
+def steady_step_s(step: Estimate) -> F:
     """float64[d], steps without jitter and checkpoints."""
     return step.step_s - step.jitter_s - step.checkpoint_s
 
