@@ -55,9 +55,8 @@ struct Context {
   bool take(Fabric& fabric, Due& due, Ps until, std::uint32_t owners, Owner&& owner) {
     if constexpr (kWindows<Fabric>) {
       while (!wheel.take(due, until)) {
-        if (!wheel.exhausted()) return false;
         fabric.sweep(std::min(wheel.end(), until) - 1);
-        if (!wheel.open(until, fabric.next_departure(), owners, owner)) return false;
+        if (!wheel.exhausted() || !wheel.open(until, fabric.next_departure(), owners, owner)) return false;
       }
       return true;
     } else {
