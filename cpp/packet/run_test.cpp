@@ -84,7 +84,10 @@ struct Bench {
   std::vector<Due> arrivals() {
     std::vector<Due> all;
     Due due;
-    while (context.take(ports, due)) all.push_back(due);
+    while (context.take(ports, due)) {
+      if (kind_of(due.what) == Event::port) ports.serve(index_of(due.what), due.time);
+      else all.push_back(due);
+    }
     return all;
   }
 };
