@@ -189,6 +189,7 @@ struct Pouring {
 
  private:
   void arrive(std::uint32_t index) {
+    if constexpr (requires { fabric.touch(index); }) fabric.touch(index);
     const std::uint32_t host = fabric.arrive(index);
     if (host == kNone) return;
     const Packet packet = context.slab[index];
