@@ -182,7 +182,8 @@ def figures(capsys, *arguments):
 def test_the_object_is_that_of_the_contract(capsys):
     found = figures(capsys, "--traffic", DATA / "bidir.cm", "--fabric", "uec", "--link-rate", "100Gb/s")
     assert list(found) == [
-        "flows", "finished", "fct_us", "last_finish_us", "packets", "events", "cpu_s", "peak_rss_mb", "digest",
+        "hosts", "flows", "finished", "fct_us", "last_finish_us", "packets", "events", "repeats", "cpu_s",
+        "peak_rss_mb", "digest",
     ]  # fmt: skip
     assert list(found["fct_us"]) == ["min", "mean", "p50", "p99", "max"]
     assert list(found["packets"]) == ["new", "retransmitted", "trimmed", "dropped", "marked"]
