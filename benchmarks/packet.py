@@ -3,7 +3,7 @@
     python benchmarks/packet.py [CASE ...] [--threads N]
 
 Each case runs in a process of its own, three times; the least is printed (other work on the machine only ever adds).
-With several threads the time is that of the clock, beside one thread's, and both must give the same digest.
+With several threads the time is that of the clock. One thread is timed too, and both must give the same digest.
 htsim's times are of uet-htsim 40ccb05 on a quiet 2-core AMD EPYC.
 """
 

@@ -1,4 +1,4 @@
-"""Every figure of speed: CPU and peak memory of each command and benchmark, beside its goal, or beside another version.
+"""Every figure of speed: CPU and peak memory of each command and benchmark, against its goal or another version.
 
     benchmarks/run [NAME ...] [--old CHECKOUT] [--pairs N] [--small] [--verbose]
 
