@@ -117,9 +117,7 @@ class Parallel {
     Ps next = kNever;
     for (const State& state : states_) next = std::min(next, state.next);
     if (next >= end) return 0;
-    if (partition_.lookahead > end - next) return end;
-    const Ps span = engines_.front()->window();
-    return std::max(next + 1, (next + partition_.lookahead) / span * span);
+    return partition_.lookahead > end - next ? end : next + partition_.lookahead;
   }
 
   /// Keeps what another thread than the caller's throws.
