@@ -132,7 +132,7 @@ def by_class(symmetry: GraphCopies, lowered: Lowered, links: LinkTable) -> Quoti
     Args:
         symmetry: The copies.
         lowered: Of `symmetry.requests`.
-        links: On which they run.
+        links: Links of the cluster.
     """
     ptr = symmetry.request_ptr
     entities = lowered.entities.take(lowered.entity.astype(np.int64))
@@ -230,8 +230,8 @@ def first_copy(
     Args:
         symmetry: The copies.
         lowered: Of `symmetry.requests`.
-        links: On which they run.
-        probes: What is recorded of links.
+        links: Links of the cluster.
+        probes: Links and quantities to record.
         progress: Called now and then with (tasks ended, simulated ps).
 
     Raises:
@@ -285,7 +285,7 @@ class CopiesRun:
         """Every copy has the times of the first, every link the load of its class.
 
         Args:
-            run: Of the first copy.
+            run: The run of the first copy.
             symmetry: The copies.
             recorded: Links whose load over time is recorded.
         """

@@ -73,7 +73,7 @@ class SymmetricGraph(TaskGraph):
     """A whole graph that knows its copies.
 
     Attributes:
-        symmetry: Its copies.
+        symmetry: Which ranks are copies of which.
         whole: The graph that they are of.
     """
 

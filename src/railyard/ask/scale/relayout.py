@@ -130,7 +130,7 @@ def target_job(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Pr
     Args:
         draft: The target, without work.
         training: The section `training`.
-        ranks: Of the job.
+        ranks: Number of ranks of the job.
 
     Raises:
         InputError: It does not fit.

@@ -48,7 +48,7 @@ class Shapes:
         attention: How often each pair of batch and sequence length is attended to.
         calls: Start (us), kind and bytes of each call of NCCL; 0 bytes where its size does not follow from its input.
         device: The accelerator as its driver calls it; empty where the trace does not say.
-        device_bytes: Its memory.
+        device_bytes: Memory of the accelerator, bytes.
         devices: Accelerators that the process sees on its host.
         reserved_bytes: The most memory that PyTorch reserved; 0: not recorded.
     """

@@ -493,7 +493,7 @@ def sides_of(pool: PlacedPool, cost: Any, tokens: float, kv_tokens: float) -> Ap
     """The two sides in the mean iteration of a run; None where they are together.
 
     Args:
-        pool: On the cluster.
+        pool: The pool as placed on the cluster.
         cost: Of an iteration of its replicas.
         tokens: Of the mean iteration.
         kv_tokens: Cached tokens that it reads.

@@ -110,7 +110,7 @@ def slopes(rows: Deployments, software: ServingSoftwareColumns, queries: float =
     Args:
         rows: The replicas.
         software: Constants, as many rows.
-        queries: Of each sequence that decodes.
+        queries: Queries of each decoding sequence.
     """
     none, one = np.zeros_like(rows.layout.tp), np.ones_like(rows.layout.tp)
     first, second = (

@@ -133,9 +133,9 @@ def with_drafter(pool: PlacedPool, cost: IterationCost, model: Model, software: 
     are on those of attention. A drafter of which only the time is known (`draft` without a `method`) is elsewhere.
 
     Args:
-        pool: On the cluster.
+        pool: The pool as placed on the cluster.
         cost: Of a replica that does not guess; with separate FFNs its attention has the queries already.
-        model: That answers.
+        model: The model that answers.
         software: Constants of the engine on the pool's accelerators.
 
     Raises:

@@ -146,7 +146,7 @@ def tokens_left(deployments: Deployments, capacity: float, held_bytes: float, la
     Args:
         deployments: One row.
         capacity: Cached tokens without it.
-        held_bytes: That each rank holds more.
+        held_bytes: Bytes that each rank keeps in addition.
         layers: By which the cache is deeper: each keeps as much of a token as the model's mean layer.
     """
     layout = deployments.layout
