@@ -9,6 +9,7 @@ that divide its domains.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -197,17 +198,26 @@ def _sizes(domains: int) -> list[int]:
 
 
 def _crossings(units: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> F:
-    """float64[t, 3, 4, k, k], see `Tiers.crossing`; groups that do not fit are like the largest that do."""
-    found = np.zeros((len(units), 3, len(PATTERNS), len(sizes), len(sizes)))
-    for tier, unit in enumerate(units):
-        number = np.unique(unit, return_inverse=True)[1].ravel()
-        for hop, apart in enumerate(sizes):
-            for wide, many in enumerate(sizes):
-                if apart * many <= len(unit):
-                    found[tier, ..., hop, wide] = _shares(number, apart, many)
-                else:
-                    nearest = (hop, wide - 1) if wide > 1 else (hop - 1, wide)
-                    found[tier, ..., hop, wide] = found[tier, ..., nearest[0], nearest[1]]
+    """float64[t, 3, 4, k, k], see `Tiers.crossing`."""
+    numbers = (np.unique(unit, return_inverse=True)[1].ravel().astype(np.int64) for unit in units)
+    return np.array([_crossing(number.tobytes(), tuple(sizes)) for number in numbers])
+
+
+@lru_cache(maxsize=64)
+def _crossing(units: bytes, sizes: tuple[int, ...]) -> F:
+    """float64[3, 4, k, k] of one tier, given the units of its domains; networks that differ in rates share it.
+
+    Groups that do not fit are like the largest that do.
+    """
+    number = np.frombuffer(units, np.int64)
+    found = np.zeros((3, len(PATTERNS), len(sizes), len(sizes)))
+    for hop, apart in enumerate(sizes):
+        for wide, many in enumerate(sizes):
+            if apart * many <= len(number):
+                found[..., hop, wide] = _shares(number, apart, many)
+            else:
+                nearest = (hop, wide - 1) if wide > 1 else (hop - 1, wide)
+                found[..., hop, wide] = found[..., nearest[0], nearest[1]]
     return found
 
 

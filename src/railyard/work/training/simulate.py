@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.engine.lowering import Free
     from railyard.graph import Record, TaskGraph
-    from railyard.measure.bottleneck import Bottleneck, Resource
+    from railyard.measure.bottleneck import Bottleneck, Resource, SimulateVariant
     from railyard.measure.result.network import FaultFigures
     from railyard.measure.result.step import TaxFigures
     from railyard.work.training.prepare import Prepared
@@ -248,47 +248,42 @@ def _searched(stepped: _Stepped, tried: StepRuns, mean_s: float, pool: ThreadPoo
         checkpoints=job.training.checkpoint is not None,
     )
     if about_tasks(job.training) > LARGE:
-        closed = ClosedTrials.of(job, step_s, mean_s, found)
+        closed = _closed(job, step_s, mean_s, found)
         if closed is not None:
             return bottleneck.find(mean_s, found, closed, bounds="none", engine="closed form")
     trials = {resource.name: pool.submit(tried.better, resource, bottleneck.FACTOR) for resource in found}
     return bottleneck.find(mean_s, found, BottleneckTrials(trials, tried.better), engine=tried.job.engine.name)
 
 
-LARGE = 2_000_000
-"""Tasks of a step from which on resources are tried in closed form: ten more simulations would take many minutes."""
+LARGE = trying.TASKS
+"""Tasks of a step from which on resources are tried in closed form; `explain` always simulates them."""
 
 
-@dataclass(frozen=True)
-class ClosedTrials:
-    """Trials of resources in closed form: the simulated step changes by the ratio of two closed forms.
+def _closed(job: Prepared, step_s: float, mean_s: float, found: Sequence[Resource]) -> SimulateVariant | None:
+    """Trials in closed form, all at once; None if a resource or the topology has no closed form.
 
-    Attributes:
+    The simulated step changes by the ratio of two closed forms.
+
+    Args:
+        job: The job.
         step_s: Its simulated step.
         mean_s: Its mean step, with meetings and stalls.
-        closed_s: Its step in closed form.
+        found: The resources.
     """
+    if job.faults or any(one.family in ("storage", "software") for one in found):
+        return None
+    try:
+        sites = [*map(DesignSite.of, (job.cluster, *(one.scaled(job.cluster, bottleneck.FACTOR) for one in found)))]
+    except InputError:  # the topology has none
+        return None
+    closed = evaluate([job.training] * len(sites), sites).step.step_s
+    better = dict(zip((one.name for one in found), closed[1:] / closed[0] - 1.0, strict=True))
 
-    job: Prepared
-    step_s: float
-    mean_s: float
-    closed_s: float
+    def trial(resource: Resource, factor: float) -> float:
+        del factor
+        return mean_s + step_s * float(better[resource.name])
 
-    @classmethod
-    def of(cls, job: Prepared, step_s: float, mean_s: float, found: Sequence[Resource]) -> ClosedTrials | None:
-        """Closed form of resources under conditions, if all have one; else None."""
-        if job.faults or any(one.family in ("storage", "software") for one in found):
-            return None
-        try:
-            site = DesignSite.of(job.cluster)
-        except InputError:  # its topology has none
-            return None
-        return cls(job, step_s, mean_s, float(evaluate([job.training], [site]).step.step_s[0]))
-
-    def __call__(self, resource: Resource, factor: float) -> float:
-        """Step time in seconds when one resource is better by a factor."""
-        better = evaluate([self.job.training], [DesignSite.of(resource.scaled(self.job.cluster, factor))])
-        return self.mean_s + self.step_s * (float(better.step.step_s[0]) / self.closed_s - 1.0)
+    return trial
 
 
 MOST_WINDOWS = 200
