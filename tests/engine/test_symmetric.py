@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.fault import SlowAccelerator
-from railyard.engine import Jitter, Probes, symmetric
+from railyard.engine import Jitter, Probes
+from railyard.engine.analytic import AnalyticEngine
+from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
 from railyard.graph.symmetry import copies_of
 from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
-FLOW = engine.get("flow")
+ENGINES = FLOW, ANALYTIC = engine.get("flow"), engine.get("analytic")
 
 
 def machine_of(ranks, fabric="uec", over=1.0):
@@ -36,20 +38,24 @@ def graph_of(machine, model="llama-2-7b", **layout):
 @pytest.fixture
 def folds(monkeypatch):
     """Whether each run so far was one of the first copy only."""
-    seen, real = [], symmetric.first_copy
+    seen = []
 
-    def spy(*given, **named):
-        found = real(*given, **named)
-        seen.append(found is not None)
-        return found
+    def spied(real):
+        def spy(*given, **named):
+            found = real(*given, **named)
+            seen.append(found is not None)
+            return found
 
-    monkeypatch.setattr(symmetric, "first_copy", spy)
+        return spy
+
+    for engine_class in (FluidEngine, AnalyticEngine):
+        monkeypatch.setattr(engine_class, "first_copy", spied(engine_class.first_copy))
     return seen
 
 
-def both(graph, machine, **how):
+def both(graph, machine, by=FLOW, **how):
     """The record of a graph, and that of every copy simulated by itself."""
-    return tuple(FLOW.simulate([Job(each)], machine, **how) for each in (graph, graph.whole))
+    return tuple(by.simulate([Job(each)], machine, **how) for each in (graph, graph.whole))
 
 
 def assert_same(folded, whole):
@@ -79,30 +85,33 @@ def cases(draw):
     return layout, fabric, draw(st.sampled_from([1.0, 2.0, 4.0]))
 
 
+@pytest.mark.parametrize("by", ENGINES, ids=lambda by: by.name)
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(case=cases())
-def test_a_step_of_copies_is_that_of_all(case):
+def test_a_step_of_copies_is_that_of_all(by, case):
     layout, fabric, over = case
     ranks = layout["tp"] * layout["pp"] * layout["cp"] * layout["dp"]
     assume(ranks >= 64)
     machine = machine_of(ranks, fabric, over)
     graph = graph_of(machine, **layout)
     assert copies_of(graph) is not None
-    assert_same(*both(graph, machine, probes=Probes(full=True, windows=20)))
+    assert_same(*both(graph, machine, by, probes=Probes(full=True, windows=20)))
 
 
+@pytest.mark.parametrize("by", ENGINES, ids=lambda by: by.name)
 @pytest.mark.parametrize(("fabric", "over"), [("uec", 1.0), ("uec", 4.0), ("spectrum-x", 2.0), ("scheduled", 1.0)])
-def test_replicas_that_share_full_uplinks_are_folded(folds, fabric, over):
+def test_replicas_that_share_full_uplinks_are_folded(folds, fabric, over, by):
     machine = machine_of(1024, fabric, over)
     graph = graph_of(machine, tp=8, pp=4, dp=32, global_batch=256, sequence_parallel=True, zero=1)
-    assert_same(*both(graph, machine))
+    assert_same(*both(graph, machine, by))
     assert folds == [True]
 
 
-def test_replicas_that_hashes_tell_apart_are_not_folded(folds):
+@pytest.mark.parametrize("by", ENGINES, ids=lambda by: by.name)
+def test_replicas_that_hashes_tell_apart_are_not_folded(folds, by):
     machine = machine_of(1024, "roce", 4.0)
     graph = graph_of(machine, tp=8, pp=4, dp=32, global_batch=256, sequence_parallel=True, zero=1)
-    assert_same(*both(graph, machine))
+    assert_same(*both(graph, machine, by))
     assert folds == [False]
 
 

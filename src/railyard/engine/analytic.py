@@ -8,8 +8,9 @@ Functions of arrays of any shape. For one graph the core finds slowdowns over ti
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,18 @@ from numpy.typing import NDArray
 import railyard._core as _core
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.fluid import FluidEngine
+from railyard.engine.symmetric import Found, alone_bps, by_class, constant, fingerprints, of_copy, unmet
 from railyard.graph import Kind, Stream
+from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
-    from railyard.cluster.links import LinkTable
+    from collections.abc import Callable
+
+    from railyard.cluster.links import Entities, LinkTable
     from railyard.engine.fluid import FaultChanges
     from railyard.engine.lowering import Lowered
-    from railyard.graph import Merged, Record, TaskGraph
+    from railyard.graph import Merged, Record
+    from railyard.graph.symmetry import GraphCopies
 
 
 F: TypeAlias = NDArray[np.float64]
@@ -165,27 +171,15 @@ class Uses:
         return Uses(numbered, self.entity[chosen], self.demand[chosen], self.weight[chosen])
 
 
-def full_speed_bps(lowered: Lowered, rate_bps: F) -> F:
-    """float64[m], volume rate of each entity with the network to itself."""
-    entities = lowered.entities
-    out = entities.rate_cap_bps.copy()
-    used = np.flatnonzero(np.diff(entities.link_ptr) > 0)
-    if used.size:
-        bound = rate_bps[entities.link_idx] / entities.link_share
-        out[used] = np.minimum(out[used], np.minimum.reduceat(bound, entities.link_ptr[used]))
-    return out
-
-
-def contended(graph: TaskGraph, lowered: Lowered, rate_bps: F) -> Uses:
-    """The uses of links on which communications of this graph may slow each other.
+def contended(entities: Entities, queues: Queues, rate_bps: F) -> Uses:
+    """The uses of links on which communications may slow each other.
 
     Args:
-        graph: The tasks.
-        lowered: Their communications.
+        entities: The communications.
+        queues: Of each.
         rate_bps: float64[links].
     """
-    entities = lowered.entities
-    speed = full_speed_bps(lowered, rate_bps)
+    speed = alone_bps(entities, rate_bps)
     entity = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
     flowing = (entities.volume_bytes > 0) & np.isfinite(speed)
     order = np.argsort(entities.link_idx, kind="stable")
@@ -196,26 +190,102 @@ def contended(graph: TaskGraph, lowered: Lowered, rate_bps: F) -> Uses:
     uses = uses.part(np.arange(len(uses)))
     if not len(uses):
         return uses
-    return uses.part(_may_meet(uses, *_queues(graph, lowered))[uses.link])
+    return uses.part(_may_meet(uses, queues)[uses.link])
 
 
-def _queues(graph: TaskGraph, lowered: Lowered) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each entity, the queue of all its tasks, or one of its own; and how many may run at a time."""
-    tasks = np.flatnonzero(lowered.entity >= 0)
-    entity = lowered.entity[tasks]
-    count = np.bincount(entity, minlength=len(lowered.entities))
-    collective = (graph.kind[tasks] == Kind.COLLECTIVE).astype(np.int64)
-    queue = (graph.rank[tasks] * 2 + collective) * 256 + graph.stream[tasks]
-    free = graph.stream[tasks] == Stream.FREE
-    least, most = np.full(len(count), np.iinfo(np.int64).max), np.full(len(count), -1)
-    np.minimum.at(least, entity, np.where(free, -1, queue))
-    np.maximum.at(most, entity, queue)
-    one = (least == most) & (least >= 0)
-    return np.where(one, most, -2 - np.arange(len(count))), np.where(one, 1, count)
+@dataclass(frozen=True, eq=False)
+class CopyUses:
+    """The contended uses by communications of all copies.
+
+    Attributes:
+        symmetry: The copies.
+        uses: Entities in the order of `symmetry.requests`.
+        request: int64[entities], the different communication of the first copy that each is like.
+    """
+
+    symmetry: GraphCopies
+    uses: Uses
+    request: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, symmetry: GraphCopies, every: Entities, rate_bps: F) -> CopyUses:
+        """The uses of links of the cluster by `every`, the communications of all copies."""
+        counts, task = np.diff(symmetry.request_ptr), np.flatnonzero(symmetry.request >= 0)
+        key = symmetry.request[task].astype(np.int64) * 256 + symmetry.graph.stream[task]
+        pairs, times = np.unique(key, return_counts=True)
+        request, stream = np.divmod(pairs, 256)
+        row, asked = ranges(symmetry.request_ptr[request], counts[request]), symmetry.requests
+        stream, times = (np.repeat(column, counts[request]) for column in (stream, times))
+        queues = Queues.of(len(every), row, kind=asked.kind[row], rank=asked.rank[row], stream=stream, times=times)
+        return cls(symmetry, contended(every, queues, rate_bps), np.repeat(np.arange(len(counts)), counts))
+
+    @property
+    def of_first(self) -> Uses:
+        """The uses of one link of each class, with the communications of the first copy in place of all.
+
+        Links are of one class when equal communications of any copies ask for the same of them.
+        """
+        _, first = np.unique(self._classes(self.uses), return_index=True)
+        one = self.uses.part(np.isin(self.uses.link, first))
+        return replace(one, entity=self.request[one.entity])
+
+    def alike(self, start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]) -> bool:
+        """Whether the communications of every copy meet the same; times by task of `symmetry.graph`.
+
+        What all copies share and ran while none of their own communications did need not be alike: `of_first` has every
+        class of its links.
+        """
+        apart = unmet(self.symmetry, start_ps, end_ps)
+        uses = self.uses.part(~apart[self.request[self.uses.entity]])
+        met = np.zeros(len(self.request), np.uint64)
+        np.add.at(met, uses.entity, fingerprints(self._classes(uses)[uses.link], uses.demand))
+        return constant(met, self.symmetry.request_ptr)
+
+    def _classes(self, uses: Uses) -> NDArray[np.uint64]:
+        """uint64[links], equal for links of one class."""
+        users = fingerprints(fingerprints(self.request[uses.entity], uses.demand), uses.weight)
+        begin = np.flatnonzero(np.diff(uses.link, prepend=-1))
+        found: NDArray[np.uint64] = np.add.reduceat(users, begin) if len(begin) else users
+        return found
 
 
-def _may_meet(uses: Uses, queue: NDArray[np.int64], at_once: NDArray[np.int64]) -> NDArray[np.bool_]:
+@dataclass(frozen=True)
+class Queues:
+    """Queues of communications.
+
+    Attributes:
+        queue: int64[entities], the queue of all tasks of each, or one of its own.
+        at_once: int64[entities], how many of its tasks may run at a time.
+    """
+
+    queue: NDArray[np.int64]
+    at_once: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
+        entities: int,
+        entity: NDArray[np.integer],
+        *,
+        kind: NDArray[np.uint8],
+        rank: NDArray[np.int32],
+        stream: NDArray[np.integer],
+        times: NDArray[np.int64] | None = None,
+    ) -> Queues:
+        """Queues of entities from their tasks; `times`: how many tasks each row stands for, one without it."""
+        count = np.bincount(entity, times, entities).astype(np.int64)
+        queue = (rank.astype(np.int64) * 2 + (kind == Kind.COLLECTIVE)) * 256 + stream
+        free = stream == Stream.FREE
+        least, most = np.full(len(count), np.iinfo(np.int64).max), np.full(len(count), -1)
+        np.minimum.at(least, entity, np.where(free, -1, queue))
+        np.maximum.at(most, entity, queue)
+        one = (least == most) & (least >= 0)
+        return cls(np.where(one, most, -2 - np.arange(len(count))), np.where(one, 1, count))
+
+
+def _may_meet(uses: Uses, queues: Queues) -> NDArray[np.bool_]:
     """bool[links]: users from several queues ask for more than the link has, all at once."""
+    queue, at_once = queues.queue, queues.at_once
     begin = np.flatnonzero(np.concatenate([[True], np.diff(uses.link) != 0]))
     asked = np.add.reduceat(uses.demand * at_once[uses.entity], begin)
     users = queue[uses.entity]
@@ -303,30 +373,77 @@ class AnalyticEngine(FluidEngine):
         progress: Progress | None,
     ) -> Record:
         """Runs a graph with the changes of state that faults make; see `FluidEngine.played`."""
+        play = partial(
+            super().played, merged, links=links, changes=changes, seed=seed, jitter=jitter, progress=progress
+        )
+        communicates = np.flatnonzero(lowered.entity >= 0)
+        kind, rank, stream = (getattr(merged.graph, name)[communicates] for name in ("kind", "rank", "stream"))
+        queues = Queues.of(len(lowered.entities), lowered.entity[communicates], kind=kind, rank=rank, stream=stream)
+        uses = contended(lowered.entities, queues, links.rate_bps)
+        return _settled(
+            uses, lowered, probes, lambda stretch, seen: play(_stretched(lowered, links, stretch), probes=seen)
+        )
 
-        def ran(these: Lowered, probes: Probes = Probes()) -> Record:  # noqa: B008 - frozen
-            play = super(AnalyticEngine, self).played
-            return play(merged, these, links, changes, seed=seed, probes=probes, jitter=jitter, progress=progress)
+    def first_copy(
+        self,
+        symmetry: GraphCopies,
+        lowered: Lowered,
+        links: LinkTable,
+        *,
+        probes: Probes,
+        progress: Callable[[int, int], None],
+    ) -> Found | None:
+        """Runs the first copy; see `symmetric.first_copy`."""
+        found = by_class(symmetry, lowered, links)
+        if found is None:
+            return None
+        met = CopyUses.of(symmetry, found.every.entities, links.rate_bps)
 
-        uses = contended(merged.graph, lowered, links.rate_bps)
-        before: F | None = None
-        this = lowered
-        for _ in range(ROUNDS if len(uses) else 0):
-            record = ran(this)
-            found = stretches(uses, Spans.of(this, record.start_ps, record.end_ps), slowed=before is not None)
-            if np.all(found == 1.0):
-                if not (probes.samples or probes.windows or probes.full):
-                    return record
-                break
-            # Who is delayed out of the way of others comes back into it in the next run: halfway, runs settle.
-            before = stretch = found if before is None else np.sqrt(found * before)
-            this = _stretched(lowered, links.rate_bps, stretch)
-        return ran(this, probes)  # what is recorded of links takes a fifth of a run: of the last alone
+        def play(stretch: F, seen: Probes) -> _core.Result:
+            slower = replace(found, alone_bps=found.alone_bps / stretch)
+            result = of_copy(symmetry, slower, contention=False, probes=seen, progress=progress)
+            if result.cycle or result.stalled or not met.alike(result.start_ps, result.end_ps):
+                raise CopiesDifferError
+            return result
+
+        try:
+            return Found(found, _settled(met.of_first, found.lowered, probes, play))
+        except CopiesDifferError:
+            return None
 
 
-def _stretched(lowered: Lowered, rate_bps: F, stretch: F) -> Lowered:
+class CopiesDifferError(Exception):
+    """Copies do not do the same."""
+
+
+Run = TypeVar("Run", "Record", _core.Result)
+
+
+def _settled(uses: Uses, lowered: Lowered, probes: Probes, play: Callable[[F, Probes], Run]) -> Run:
+    """The run in which communications are as slow as those that they meet make them.
+
+    Args:
+        uses: Contended links.
+        lowered: The communications.
+        probes: What is recorded.
+        play: Runs all with communications that take so many times longer.
+    """
+    stretch, before, nothing = np.ones(len(lowered.entities)), None, Probes()
+    for _ in range(ROUNDS if len(uses) else 0):
+        run = play(stretch, nothing)
+        found = stretches(uses, Spans.of(lowered, run.start_ps, run.end_ps), slowed=before is not None)
+        if np.all(found == 1.0):
+            if not (probes.samples or probes.windows or probes.full):
+                return run
+            break
+        # Who is delayed out of the way of others comes back into it in the next run: halfway, runs settle.
+        before = stretch = found if before is None else np.sqrt(found * before)
+    return play(stretch, probes)  # what is recorded of links takes a fifth of a run: of the last alone
+
+
+def _stretched(lowered: Lowered, links: LinkTable, stretch: F) -> Lowered:
     """The same with entities that cannot go faster than their stretch lets them."""
-    speed = full_speed_bps(lowered, rate_bps) / stretch
+    speed = alone_bps(lowered.entities, links.rate_bps) / stretch
     cap = np.where(stretch > 1.0, speed, lowered.entities.rate_cap_bps)
     return replace(lowered, entities=replace(lowered.entities, rate_cap_bps=cap))
 

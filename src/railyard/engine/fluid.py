@@ -23,7 +23,7 @@ from railyard.graph.symmetry import copies_of
 from railyard.kit.errors import Hung, InputError, SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Effect, Fault
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from railyard.engine.faults import Row
     from railyard.graph import Job, Merged, TaskGraph
     from railyard.graph.record import Table
+    from railyard.graph.symmetry import GraphCopies
 
 
 _STREAM = 0x57A11
@@ -257,7 +258,7 @@ class FluidEngine:
         """Runs a job whose copies all do the same; None where they do not."""
         graph, links = merged.graph, cluster.links
         symmetry = copies_of(graph)
-        if not self.contention or symmetry is None:
+        if symmetry is None:
             return None
 
         def reported(done: int, now_ps: int) -> None:
@@ -266,13 +267,25 @@ class FluidEngine:
 
         lowered = freed(lower(symmetry.requests, cluster, policy), symmetry.requests, links, self.free)
         asked = replace(symmetry, graph=replace(symmetry.graph, loss=graph.loss))
-        found = symmetric.first_copy(asked, lowered, links, probes=probes, progress=reported)
+        found = self.first_copy(asked, lowered, links, probes=probes, progress=reported)
         if found is None:
             return None
         result = symmetric.CopiesRun.of(found, symmetry, probing.wanted(probes, links))
         rows = found.quotient.lowered
         each = replace(rows, entity=rows.entity[symmetry.tasks])
         return self._recorded(merged, each, result, links, FaultChanges((), ()), seed, probes, Jitter())
+
+    def first_copy(
+        self,
+        symmetry: GraphCopies,
+        lowered: Lowered,
+        links: LinkTable,
+        *,
+        probes: Probes,
+        progress: Callable[[int, int], None],
+    ) -> symmetric.Found | None:
+        """Runs the first copy; see `symmetric.first_copy`."""
+        return symmetric.first_copy(symmetry, lowered, links, probes=probes, progress=progress)
 
     def run(
         self,

@@ -72,29 +72,28 @@ class Quotient:
             start_ps: int64[n], by task of `symmetry.graph`.
             end_ps: int64[n].
         """
-        every, own = self.every, np.diff(symmetry.request_ptr) > 1
-        kept = ~_unmet(symmetry.request, own, start_ps, end_ps)[every.kind]
+        every = self.every
+        kept = ~unmet(symmetry, start_ps, end_ps)[every.kind]
         coarse, _ = _classes(every.link[kept], every.kind[kept], every.share[kept], self.link_bps)
         matters = np.zeros(int(coarse.max(initial=0)) + 1, np.bool_)
         matters[coarse[crowded[self.class_of] > 0]] = True
         of = coarse[every.entities.link_idx]
-        met = np.where(matters[of], _print(of, every.entities.link_share), 0)
+        met = np.where(matters[of], fingerprints(of, every.entities.link_share), 0)
         total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(met, dtype=np.uint64)])
-        return _constant(np.diff(total[every.entities.link_ptr]), symmetry.request_ptr)
+        return constant(np.diff(total[every.entities.link_ptr]), symmetry.request_ptr)
 
 
-def _unmet(
-    request: NDArray[np.int32], own: NDArray[np.bool_], start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """bool[kinds]: shared kinds of communication that ran only while none of a copy's own did; `own`: bool[kinds]."""
+def unmet(symmetry: GraphCopies, start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """bool[k]: shared communications that ran only while none of a copy's own did; times by task of the graph."""
+    request, own = symmetry.request, np.diff(symmetry.request_ptr) > 1
     task = np.flatnonzero(request >= 0)
     kind, start, end = request[task], start_ps[task], end_ps[task]
     of_copy = own[kind]
     begun = np.searchsorted(np.sort(start[of_copy]), end, side="left")
     running = begun - np.searchsorted(np.sort(end[of_copy]), start, side="right")
-    unmet = ~own
-    unmet[kind[running > 0]] = False
-    return unmet
+    found = ~own
+    found[kind[running > 0]] = False
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +135,8 @@ def by_class(symmetry: GraphCopies, lowered: Lowered, links: LinkTable) -> Quoti
     """
     ptr = symmetry.request_ptr
     entities = lowered.entities.take(lowered.entity.astype(np.int64))
-    alone = _alone_bps(entities, links.rate_bps)
-    if not all(_constant(column, ptr) for column in (alone, *(getattr(entities, name) for name in _ROWS))):
+    alone = alone_bps(entities, links.rate_bps)
+    if not all(constant(column, ptr) for column in (alone, *(getattr(entities, name) for name in _ROWS))):
         return None
     first = ptr[:-1]
     kind = np.repeat(np.repeat(np.arange(len(first)), np.diff(ptr)), np.diff(entities.link_ptr))
@@ -159,7 +158,7 @@ def by_class(symmetry: GraphCopies, lowered: Lowered, links: LinkTable) -> Quoti
     return Quotient(Lowered(rows, symmetry.request, *words), alone[first], rate_bps, class_of, links.rate_bps, every)
 
 
-def _print(number: NDArray[np.int64], share: NDArray[np.float64]) -> NDArray[np.uint64]:
+def fingerprints(number: NDArray[np.integer], share: NDArray[np.float64]) -> NDArray[np.uint64]:
     """uint64[k]: a hash of each pair, to be summed."""
     found: NDArray[np.uint64] = mix(2 * number.astype(np.uint64) + np.uint64(1)) * (2 * mix(_rounded(share)) + 1)
     return found
@@ -171,14 +170,14 @@ def _rounded(values: NDArray[np.float64]) -> NDArray[np.uint64]:
     return found
 
 
-def _constant(column: NDArray[np.generic], ptr: NDArray[np.int64]) -> bool:
+def constant(column: NDArray[np.generic], ptr: NDArray[np.int64]) -> bool:
     """Whether a column has one value in each stretch, but for rounding."""
     if column.dtype == np.float64:
         column = _rounded(np.ascontiguousarray(column, np.float64))
     return bool((column == np.repeat(column[ptr[:-1]], np.diff(ptr))).all())
 
 
-def _alone_bps(entities: Entities, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
+def alone_bps(entities: Entities, rate_bps: NDArray[np.float64]) -> NDArray[np.float64]:
     """float64[m], as the core finds it."""
     alone, used = entities.rate_cap_bps.copy(), np.diff(entities.link_ptr) > 0
     if used.any():
@@ -198,7 +197,7 @@ def _classes(
     used, begin, count = np.unique(link, return_index=True, return_counts=True)
     print_ = mix(rate_bps[used].view(np.uint64)) * np.uint64(2) + np.uint64(1)
     if len(used):
-        print_ += np.add.reduceat(_print(kind, share), begin)
+        print_ += np.add.reduceat(fingerprints(kind, share), begin)
     _, first, number = np.unique(print_, return_index=True, return_inverse=True)
     class_of = np.full(len(rate_bps), len(first), np.int64)
     class_of[used] = number.ravel()
@@ -240,29 +239,40 @@ def first_copy(
     found = by_class(symmetry, lowered, links)
     if found is None:
         return None
-    graph, classes = core_graph(symmetry.graph, found.lowered), len(found.rate_bps)
-    entities = core_of(found.lowered.entities, found.alone_bps)
-    windows = probes.windows or probes.samples
-    result = _core.simulate(
-        graph,
-        entities,
-        found.rate_bps,
-        faults=FaultColumns.of(()).core(),
-        seed=0,
-        task_sigma=0.0,
-        rank_sigma=0.0,
-        contention=True,
-        probe_links=np.arange(classes if windows else 0, dtype=np.int32),
-        probe_samples=windows,
-        count_full=probes.full,
-        progress=progress,
-    )
+    result = of_copy(symmetry, found, contention=True, probes=probes, progress=progress)
     if result.cycle or result.stalled:
         return None
+    graph, entities = core_graph(symmetry.graph, found.lowered), core_of(found.lowered.entities, found.alone_bps)
     crowded = _core.crowded_links(graph, entities, found.rate_bps).flag
     if not found.alike(symmetry, crowded, result.start_ps, result.end_ps):
         return None
     return Found(found, result)
+
+
+def of_copy(
+    symmetry: GraphCopies,
+    quotient: Quotient,
+    *,
+    contention: bool,
+    probes: Probes,
+    progress: Callable[[int, int], None] | None = None,
+) -> _core.Result:
+    """Runs the first copy on links by class."""
+    windows = probes.windows or probes.samples
+    return _core.simulate(
+        core_graph(symmetry.graph, quotient.lowered),
+        core_of(quotient.lowered.entities, quotient.alone_bps),
+        quotient.rate_bps,
+        faults=FaultColumns.of(()).core(),
+        seed=0,
+        task_sigma=0.0,
+        rank_sigma=0.0,
+        contention=contention,
+        probe_links=np.arange(len(quotient.rate_bps) if windows else 0, dtype=np.int32),
+        probe_samples=windows,
+        count_full=probes.full,
+        progress=progress,
+    )
 
 
 @dataclass(frozen=True, eq=False)
