@@ -17,6 +17,7 @@ from railyard.engine.analytic import AnalyticEngine
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
 from railyard.graph.symmetry import copies_of
+from railyard.measure.decompose import decompose
 from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
@@ -59,6 +60,12 @@ def both(graph, machine, by=FLOW, **how):
 
 
 def assert_same(folded, whole):
+    ours, theirs = decompose(folded), decompose(whole)
+    assert ours.rows == theirs.rows
+    assert np.array_equal(ours.by_rank_ps, theirs.by_rank_ps)
+    assert ours.straggler_events == theirs.straggler_events
+    assert np.array_equal(ours.waited_for_ps, theirs.waited_for_ps)
+
     assert np.array_equal(folded.start_ps, whole.start_ps)
     assert np.array_equal(folded.end_ps, whole.end_ps)
     for name in set(whole.optional) - {"blocker"}:

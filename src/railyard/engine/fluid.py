@@ -19,11 +19,13 @@ from railyard.engine.lowering import Free, Lowered, core_graph, core_of, freed, 
 from railyard.engine.probing import Rerouted, rerouted
 from railyard.graph import Kind, Record, Stream
 from railyard.graph.record import fingerprint
-from railyard.graph.symmetry import copies_of
+from railyard.graph.symmetry import CopiesRecord, copies_of
 from railyard.kit.errors import Hung, InputError, SimulationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Effect, Fault
@@ -271,9 +273,13 @@ class FluidEngine:
         if found is None:
             return None
         result = symmetric.CopiesRun.of(found, symmetry, probing.wanted(probes, links))
-        rows = found.quotient.lowered
-        each = replace(rows, entity=rows.entity[symmetry.tasks])
-        return self._recorded(merged, each, result, links, FaultChanges((), ()), seed, probes, Jitter())
+        optional = _optional(asked.graph, found.quotient.lowered, found.result)
+        first = Record.of_tasks(asked.graph, found.result.start_ps, found.result.end_ps, optional=optional)
+        over = {name: symmetry.over_tasks(values) for name, values in optional.items() if name != "blocker"}
+        every = {"blocker": result.blocker, **over}
+        nothing = FaultChanges((), ())
+        whole = self._recorded(merged, every, result, links, nothing, seed=seed, probes=probes, jitter=Jitter())
+        return CopiesRecord.joined(whole, first)
 
     def first_copy(
         self,
@@ -349,15 +355,17 @@ class FluidEngine:
         _raise_if_stuck(result, graph, columns)
         if progress is not None:
             progress(len(graph), len(graph), int(result.end_ps.max(initial=0)))
-        return self._recorded(merged, lowered, result, links, changes, seed, probes, jitter)
+        optional = _optional(graph, lowered, result)
+        return self._recorded(merged, optional, result, links, changes, seed=seed, probes=probes, jitter=jitter)
 
-    def _recorded(  # noqa: PLR0917 - what ran, and how
+    def _recorded(
         self,
         merged: Merged,
-        lowered: Lowered,
+        optional: dict[str, NDArray[np.integer]],
         result: _core.Result | symmetric.CopiesRun,
         links: LinkTable,
         changes: FaultChanges,
+        *,
         seed: int,
         probes: Probes,
         jitter: Jitter,
@@ -369,25 +377,18 @@ class FluidEngine:
             "left_out": list(self.left_out),
         }
         tables = {"links": probing.counters(result, columns, links), **probing.series(result, probes, links)}
-        return _record(merged, lowered, result, meta, tables)
+        return _record(merged, optional, result, meta, tables)
 
 
 def _record(
     merged: Merged,
-    lowered: Lowered,
+    optional: dict[str, NDArray[np.integer]],
     result: _core.Result | symmetric.CopiesRun,
     meta: dict[str, object],
     tables: dict[str, Table],
 ) -> Record:
-    optional = {
-        "blocker": result.blocker,
-        "alone_ps": np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
-        "latency_ps": np.append(lowered.entities.even_latency_ps, 0)[lowered.entity],
-    }
     if not merged.alone:
         optional["job"] = merged.job
-    if merged.graph.loss_index is not None:
-        optional["slowed_ps"] = result.contention_ps
     meta["digest"] = fingerprint(result.start_ps, result.end_ps, result.blocker, result.link_bytes)
     return Record.of_tasks(
         merged.graph,
@@ -398,6 +399,17 @@ def _record(
         meta=meta,
         jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
     )
+
+
+def _optional(graph: TaskGraph, lowered: Lowered, result: _core.Result) -> dict[str, NDArray[np.integer]]:
+    optional: dict[str, NDArray[np.integer]] = {
+        "blocker": result.blocker,
+        "alone_ps": np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0
+        "latency_ps": np.append(lowered.entities.even_latency_ps, 0)[lowered.entity],
+    }
+    if graph.loss_index is not None:
+        optional["slowed_ps"] = result.contention_ps
+    return optional
 
 
 def _seed(seed: int) -> int:

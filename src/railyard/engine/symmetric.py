@@ -277,12 +277,11 @@ def of_copy(
 
 @dataclass(frozen=True, eq=False)
 class CopiesRun:
-    """What happened, by task and link of the whole job; the fields of the core's `Result`."""
+    """What happened, by task and link of the whole job; fields of the core's `Result`."""
 
     start_ps: NDArray[np.int64]
     end_ps: NDArray[np.int64]
     blocker: NDArray[np.int32]
-    contention_ps: NDArray[np.int64]
     link_bytes: NDArray[np.float64]
     link_full_ps: NDArray[np.int64]
     probe_bytes: NDArray[np.float64]
@@ -299,13 +298,12 @@ class CopiesRun:
             symmetry: The copies.
             recorded: Links whose load over time is recorded.
         """
-        found, class_of, task = run.result, run.quotient.class_of, symmetry.tasks
+        found, class_of, over = run.result, run.quotient.class_of, symmetry.over_tasks
         series = found.probe_bytes.reshape(-1, int(class_of.max(initial=0)) + 1)
         return cls(
-            found.start_ps[task],
-            found.end_ps[task],
-            symmetry.among_copies(found.blocker[task]),
-            found.contention_ps[task] if len(found.contention_ps) else found.contention_ps,
+            over(found.start_ps),
+            over(found.end_ps),
+            symmetry.among_copies(found.blocker),
             run.quotient.every.link_bytes(symmetry, len(class_of)),
             found.link_full_ps[class_of] if len(found.link_full_ps) else found.link_full_ps,
             series[:, class_of[recorded]].ravel(),

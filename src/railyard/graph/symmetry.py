@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from railyard.graph.record import Record
 from railyard.graph.task_graph import TaskGraph
-from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+_T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,7 @@ class GraphCopies:
 
     Attributes:
         count: Number of copies.
+        width: Ranks of a copy that follow one another in the job, before the same ranks of the next copy.
         graph: The tasks of the first copy and the shared ones, on as many ranks as a copy has.
         widths: int64[slots], tasks of each slot in the whole graph.
         own: int64[slots], the same in `graph`.
@@ -33,6 +37,7 @@ class GraphCopies:
     """
 
     count: int
+    width: int
     graph: TaskGraph
     widths: NDArray[np.int64]
     own: NDArray[np.int64]
@@ -41,31 +46,50 @@ class GraphCopies:
     request_ptr: NDArray[np.int64]
     request: NDArray[np.int32]
 
+    def over_ranks(self, values: NDArray[_T]) -> NDArray[_T]:
+        """Values of the ranks of the first copy for all ranks of the job, along the first axis."""
+        blocks = values.reshape(-1, 1, self.width, *values.shape[1:])
+        return np.repeat(blocks, self.count, axis=1).reshape(-1, *values.shape[1:])
+
     @property
-    def tasks(self) -> NDArray[np.int32]:
-        """int32[n], the task of `graph` that each task of the whole graph is or is a copy of."""
-        own = np.repeat(self.own.astype(np.int32), self.widths)
-        place = ranges(0, self.widths).astype(np.int32)
-        place %= own
-        place += np.repeat((np.cumsum(self.own) - self.own).astype(np.int32), self.widths)
-        return place
+    def times(self) -> NDArray[np.int64]:
+        """int64[n], how many tasks of the whole graph each task of `graph` stands for."""
+        return np.repeat(np.where(self.shared, 1, self.count), self.own)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """int64[n], the task of the whole graph that each task of `graph` is."""
+        return np.repeat(np.cumsum(self.widths - self.own) - self.widths + self.own, self.own) + np.arange(
+            self.own.sum()
+        )
+
+    def over_tasks(self, values: NDArray[_T]) -> NDArray[_T]:
+        """Values of the tasks of `graph` for all tasks of the whole graph."""
+        return values[self._places[1]]
 
     def among_copies(self, task: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Tasks of `graph` that tasks of the whole graph refer to, as tasks of the whole graph.
+        """Tasks of `graph` that tasks of `graph` refer to, for all tasks of the whole graph, as tasks of that.
 
         A task of a copy refers to the same copy, a shared one to the last.
 
         Args:
-            task: int32[n], by task of the whole graph; -1: none.
+            task: int32[n], by task of `graph`; -1: none.
         """
-        slot_of = np.repeat(np.arange(len(self.own)), self.own)
-        first, own_first = np.cumsum(self.widths) - self.widths, np.cumsum(self.own) - self.own
-        base = (first[slot_of] + np.arange(len(slot_of)) - own_first[slot_of]).astype(np.int32)
-        step = np.where(self.shared, 0, self.own)[slot_of].astype(np.int32)
-        copy = ranges(0, self.widths).astype(np.int32)
-        copy //= np.repeat(self.own.astype(np.int32), self.widths)
+        known, next_copy = task >= 0, np.where(self.times > 1, np.repeat(self.own, self.own), 0)
+        found = self.over_tasks(np.where(known, self.first[task], -1).astype(np.int32))
+        found += self.over_tasks(np.where(known, next_copy[task], 0).astype(np.int32)) * self._places[0]
+        return found
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Of each task of the whole graph its copy, the last if it is shared, and its task of `graph`."""
+        own, before = self.own.astype(np.int32), np.cumsum(self.own) - self.own
+        at = np.arange(self.widths.sum(), dtype=np.int32)
+        at -= np.repeat((np.cumsum(self.widths) - self.widths).astype(np.int32), self.widths)
+        copy, task = np.divmod(at, np.repeat(own, self.widths))
         copy[np.repeat(self.shared, self.widths)] = self.count - 1
-        return np.where(task >= 0, base[task] + step[task] * copy, -1).astype(np.int32)
+        task += np.repeat(before.astype(np.int32), self.widths)
+        return copy, task
 
 
 @dataclass(frozen=True)
@@ -94,3 +118,31 @@ def copies_of(graph: TaskGraph) -> GraphCopies | None:
     columns = [column.name for column in fields(TaskGraph) if column.name not in ("ranks", "loss")]
     same = all(getattr(graph, name) is getattr(graph.whole, name) for name in columns)
     return graph.symmetry if same else None
+
+
+@dataclass(frozen=True, eq=False)
+class CopiesRecord(Record):
+    """The record of a symmetric graph.
+
+    Attributes:
+        first: Of the first copy and what all share, without side tables.
+        whole: The record that it is of.
+    """
+
+    first: Record = field(kw_only=True, repr=False)
+    whole: Record = field(kw_only=True, repr=False)
+
+    @classmethod
+    def joined(cls, whole: Record, first: Record) -> CopiesRecord:
+        """A record with that of its first copy."""
+        return cls(**{column.name: getattr(whole, column.name) for column in fields(whole)}, whole=whole, first=first)
+
+
+def first_of(record: Record) -> tuple[Record, GraphCopies] | None:
+    """The record of the first of several copies, and these; None once what happened was replaced."""
+    if not isinstance(record, CopiesRecord):
+        return None
+    columns = ("who", "what", "start_ps", "end_ps", "labels", "optional", "work")
+    same = all(getattr(record, name) is getattr(record.whole, name) for name in columns)
+    copies = copies_of(record.graph) if same else None
+    return None if copies is None else (record.first, copies)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Label
+    from railyard.graph.symmetry import GraphCopies
 
 
 class Cause(IntEnum):
@@ -181,6 +182,16 @@ class TimeLedger:
         """Books which rank was waited for, and in which collective (-1 and below: at the end of the step)."""
         np.add.at(self.waited_for_ps, late_rank, amount_ps)
         self.event[via[via >= 0]] = True
+
+    def repeated(self, copies: GraphCopies) -> TimeLedger:
+        """The sums of all copies from those of the first."""
+        return TimeLedger(
+            self.vocabulary,
+            self.cells_ps * copies.count,
+            copies.over_ranks(self.by_rank_ps),
+            copies.over_ranks(self.waited_for_ps),
+            np.repeat(self.event, copies.times),
+        )
 
     def total_s(self, cause: Cause) -> float:
         """Seconds of one cause, summed over ranks."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from railyard.graph import HOST, Kind, Record, Stream
 from railyard.graph.record import members_of
+from railyard.graph.symmetry import first_of
 from railyard.kit.errors import InputError
 from railyard.measure import walk
 from railyard.measure.causes import CAUSES, NETWORK_CAUSES, PIPELINE_GROUP, Cause, TimeLedger, Vocabulary
@@ -244,6 +245,14 @@ def decompose(record: Record) -> Decomposition:
         RailyardError: The blockers form a cycle.
     """
     record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
+    of_copies = first_of(record)
+    if of_copies is None:
+        return _summary(record.makespan_ps, _ledger(record))
+    first, copies = of_copies
+    return _summary(record.makespan_ps, _ledger(first).repeated(copies))
+
+
+def _ledger(record: Record) -> TimeLedger:
     graph = record.graph
     vocabulary = Vocabulary.of(graph.labels)
     ledger = TimeLedger.empty(vocabulary, graph.ranks, len(graph))
@@ -252,7 +261,7 @@ def decompose(record: Record) -> Decomposition:
     ends = _StepEnd(last_tasks(graph, record.end_ps), int(np.argmax(record.end_ps)) if len(graph) else -1)
     for block in blocks(compute_keys(graph), graph.ranks):
         _block(walker, block, ends)
-    return _summary(record.makespan_ps, ledger)
+    return ledger
 
 
 @dataclass(frozen=True)

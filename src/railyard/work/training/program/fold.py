@@ -109,7 +109,7 @@ def _symmetry(program: StepProgram, folded: FoldedLattice, blocks: int) -> Graph
         **{name: getattr(graph, name)[task] for name in columns},
     )
     ptr = np.concatenate([[0], np.cumsum(sizes)])
-    return GraphCopies(blocks, graph, all_of.widths, here.widths, shared, requests, ptr, found.request)
+    return GraphCopies(blocks, folded.width, graph, all_of.widths, here.widths, shared, requests, ptr, found.request)
 
 
 def _moved(rank: NDArray[np.int32], copy: NDArray[np.int64], width: int, blocks: int) -> NDArray[np.int64]:
