@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from railyard.face.options import Json  # noqa: TC001 - typer reads the annotations when it runs
+from railyard.face.options import Json, Ray  # noqa: TC001 - typer reads the annotations when it runs
 from railyard.kit.errors import InputError
 
 app = typer.Typer(help="Predicted against measured, row by row.", no_args_is_help=True, rich_markup_mode=None)
@@ -168,12 +168,13 @@ def trials(
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="FOLDER", help="Keep the files of every variant here.")
     ] = None,
+    ray: Ray = None,
     json: Json = False,
 ) -> None:
     """Ask questions that were once answered wrongly, in random variants."""
     from railyard_validation import printing
 
-    printing.trials(only, variants=variants, seed=seed, folder=folder, as_json=json)
+    printing.trials(only, variants=variants, seed=seed, folder=folder, ray=ray, as_json=json)
 
 
 @app.command("diagnosis")
@@ -185,9 +186,10 @@ def diagnosis(
     folder: Annotated[
         Path | None, typer.Option("--folder", metavar="FOLDER", help="Keep the traces of every case here.")
     ] = None,
+    ray: Ray = None,
     json: Json = False,
 ) -> None:
     """Diagnose traces of jobs with known faults, written by a generator that shares nothing with the simulator."""
     from railyard_validation import printing
 
-    printing.diagnosis(count, seed=seed, noise=noise, folder=folder, as_json=json)
+    printing.diagnosis(count, seed=seed, noise=noise, folder=folder, ray=ray, as_json=json)

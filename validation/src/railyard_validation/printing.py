@@ -361,27 +361,25 @@ def faults(only: str, *, page: Path | None, as_json: bool) -> None:
     emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} rows are inside of their bounds")
 
 
-def trials(only: str, *, variants: int, seed: int, folder: Path | None, as_json: bool) -> None:
+def trials(only: str, *, variants: int, seed: int, folder: Path | None, ray: str | None, as_json: bool) -> None:
     """Random variants of questions that were once answered wrongly.
 
     Raises:
         InputError: No trial has such a name.
     """
     import tempfile
-    from pathlib import Path
 
-    from railyard_validation.trials.trial import run
+    from railyard.work.study.workers import every, workers
+    from railyard_validation.trials.trial import NAMED
     from railyard_validation.trials.trial import trials as known
 
-    chosen = [trial for name, trial in known.items() if only in name]
+    chosen = [name for name in known.names() if only in name]
     if not chosen:
         raise InputError("no trial has such a name", key="only", found=only, allowed=known.names())
-    rows = []
     with Progress(wanted=not as_json) as progress, tempfile.TemporaryDirectory() as lent:
-        for place, trial in enumerate(chosen):
-            for judged in run(trial, variants=variants, seed=seed, folder=folder or Path(lent)):
-                progress(f"{trial.name} {judged.number}", (place + judged.number / variants) / len(chosen))
-                rows.append(judged)
+        given = {"seed": seed, "folder": str(folder or lent)}
+        tasks = [{**given, "trial": name, "number": number} for name in chosen for number in range(variants)]
+        rows = every(workers(ray), NAMED, tasks, progress)
     if as_json:
         emit(json.dumps([asdict(row) for row in rows], indent=1))
         return
@@ -392,18 +390,16 @@ def trials(only: str, *, variants: int, seed: int, folder: Path | None, as_json:
     emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} variants come out as they should")
 
 
-def diagnosis(count: int, *, seed: int, noise: float, folder: Path | None, as_json: bool) -> None:
+def diagnosis(count: int, *, seed: int, noise: float, folder: Path | None, ray: str | None, as_json: bool) -> None:
     """Precision, recall and calibration of the diagnosis of traces."""
     import tempfile
-    from pathlib import Path
 
-    from railyard_validation.traces.judge import judged, mistakes, report
+    from railyard.work.study.workers import every, workers
+    from railyard_validation.traces.judge import JUDGED, mistakes, report
 
     with Progress(wanted=not as_json) as progress, tempfile.TemporaryDirectory() as lent:
-        cases = []
-        for case in judged(seed, count, folder or Path(lent), noise):
-            progress(case.truth.situation, (case.number + 1) / count)
-            cases.append(case)
+        given = {"seed": seed, "folder": str(folder or lent), "noise": noise}
+        cases = every(workers(ray), JUDGED, [{**given, "number": number} for number in range(count)], progress)
     found = report(cases)
     if as_json:
         emit(json.dumps({**found, "mistakes": list(mistakes(cases))}, indent=1))

@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
+from railyard.kit.errors import SimulationError
 from railyard.kit.files import die_with_parent
-from railyard.work.study.tasks import GONE, Done, call, failure
+from railyard.work.study.tasks import GONE, Done, Task, call, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
-from railyard.work.study.tasks import Task, Workers
+
+    from railyard.work.study.tasks import Progress, Workers
 
 _LONGEST_S = 3600.0
 
@@ -48,6 +50,30 @@ def workers(
 
         return RayWorkers(address, begin)
     return Local(processes or os.cpu_count() or 1, begin)
+
+
+def every(pool: Workers, function: str, arguments: Sequence[Any], progress: Progress) -> list[Any]:
+    """Values of a function for each argument, in their order, whichever process found them; closes the pool.
+
+    Args:
+        pool: The processes.
+        function: `module:name`.
+        arguments: Plain values.
+        progress: Called with what has ended and the share done, from 0 to 1.
+
+    Raises:
+        SimulationError: A task gave no value, also when it was tried again.
+    """
+    found: dict[int, Any] = {}
+    try:
+        for done in pool.run([Task(function, argument) for argument in arguments]):
+            if done.error:
+                raise SimulationError(done.error)
+            found[done.number] = done.value
+            progress(f"{len(found)} of {len(arguments)}", len(found) / len(arguments))
+    finally:
+        pool.close()
+    return [found[number] for number in range(len(arguments))]
 
 
 def _serve(connection: Connection, begin: Callable[[], None] | None, parent: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from railyard.ask.observe.diagnose import diagnose
 from railyard_validation.traces.cases import SITUATIONS, drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
 
     from railyard_validation.traces.cases import Truth, Wrong
 
@@ -63,20 +63,22 @@ class Judged:
         return self.truth.evidence == "faint" or named or bool(self.answer["unknown"])
 
 
-def judged(seed: int, count: int, folder: Path, noise: float = 1.0) -> Iterator[Judged]:
-    """Draws cases, diagnoses them and compares.
+JUDGED = f"{__name__}:judged"
+
+
+def judged(task: Mapping[str, Any]) -> Judged:
+    """Draws a case, diagnoses it and compares.
 
     Args:
-        seed: Case `n` depends on the seed and `n` alone.
-        count: Cases; the situations of 60 come round again after 60.
-        folder: Where the traces of each case go; what is true of them does not.
-        noise: Factor on what differs by chance.
+        task: `number`, `seed`: case `n` depends on the seed and `n` alone; the situations of 60 come round again after
+            60. `folder`: where the traces of each case go; what is true of them does not. `noise`: factor on what
+            differs by chance.
     """
-    for number in range(count):
-        place = folder / f"case-{number:03}"
-        truth = drawn(SITUATIONS[number % len(SITUATIONS)], np.random.default_rng([seed, number]), place, noise)
-        answer = json.loads(answer_of(diagnose(place), place.name, None).text())
-        yield compared(number, truth, answer)
+    number = task["number"]
+    place = Path(task["folder"]) / f"case-{number:03}"
+    draw = np.random.default_rng([task["seed"], number])
+    truth = drawn(SITUATIONS[number % len(SITUATIONS)], draw, place, task["noise"])
+    return compared(number, truth, json.loads(answer_of(diagnose(place), place.name, None).text()))
 
 
 def compared(number: int, truth: Truth, answer: dict[str, Any]) -> Judged:

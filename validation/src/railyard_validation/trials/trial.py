@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -105,23 +105,28 @@ class Judged:
 trials: Registry[Trial] = Registry("trial", package="railyard_validation.trials")
 
 
-def run(trial: Trial, *, variants: int, seed: int, folder: Path) -> Iterator[Judged]:
-    """Draws, runs and judges variants of a trial.
+NAMED = f"{__name__}:named"
+
+
+def named(task: Mapping[str, Any]) -> Judged:
+    """A variant of a trial by its name; see `run`."""
+    return run(trials.get(task["trial"]), task["number"], seed=task["seed"], folder=Path(task["folder"]))
+
+
+def run(trial: Trial, number: int, *, seed: int, folder: Path) -> Judged:
+    """Draws, runs and judges a variant of a trial.
 
     Args:
         trial: Which.
-        variants: How many.
+        number: Of the variant, from 0.
         seed: Variant `n` of a trial depends on the seed, the trial's name and `n` alone.
         folder: Where the files of each variant go.
     """
-    for number in range(variants):
-        place = folder / f"{trial.name}-{number}"
-        place.mkdir(parents=True, exist_ok=True)
-        case = trial.draw(np.random.default_rng([seed, number, *trial.name.encode()]), place)
-        outputs = [
-            _ran(arguments, place, trial.limit_s, case.stops.get(at)) for at, arguments in enumerate(case.commands)
-        ]
-        yield Judged(trial.name, number, case.words, _problems(case, outputs, place, trial.limit_s))
+    place = folder / f"{trial.name}-{number}"
+    place.mkdir(parents=True, exist_ok=True)
+    case = trial.draw(np.random.default_rng([seed, number, *trial.name.encode()]), place)
+    outputs = [_ran(arguments, place, trial.limit_s, case.stops.get(at)) for at, arguments in enumerate(case.commands)]
+    return Judged(trial.name, number, case.words, _problems(case, outputs, place, trial.limit_s))
 
 
 def _problems(case: Case, outputs: Sequence[Output], folder: Path, limit_s: float) -> tuple[str, ...]:
