@@ -106,9 +106,11 @@ class PacketSection(Section):
 
     def files_in(self, folder: Path) -> dict[str, Path]:
         """The file that mixes its fabric."""
+        if self.fabric is None:
+            return {}
         from railyard.work.scenario.packet.mix import is_mix
 
-        return {self.fabric: folder / self.fabric} if self.fabric is not None and is_mix(self.fabric) else {}
+        return {self.fabric: folder / self.fabric} if is_mix(self.fabric) else {}
 
 
 class TuneSection(Section):

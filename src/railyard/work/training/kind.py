@@ -8,7 +8,6 @@ from railyard.measure.result.variants import TrainingVariant
 from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.study.folder import write_timeline
 from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
-from railyard.work.training.explain import explain
 from railyard.work.training.measuring import measure
 from railyard.work.training.prepare import prepare
 from railyard.work.training.simulate import simulate
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.work.study.tasks import Control
+    from railyard.work.training.explain import Explanation
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.simulate import Simulated
 
@@ -47,6 +47,12 @@ def _settled(plain: dict[str, Any], result: Result) -> dict[str, Any]:
     return {**plain, "compare": {"variants": each}}
 
 
+def _explain(file: Path, result: Result, variant: str | None, **how: Any) -> Explanation:
+    from railyard.work.training.explain import explain
+
+    return explain(file, result, variant, **how)
+
+
 TRAINING = kinds.add(
     "training",
     StudyKind(
@@ -59,7 +65,7 @@ TRAINING = kinds.add(
         settled=_settled,
         parallel=True,
         faulty=True,
-        explain=explain,
+        explain=_explain,
         closed_form=True,
     ),
 )
