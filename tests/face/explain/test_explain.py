@@ -209,14 +209,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def found(run: Path) -> Any:
+    """With every remedy tried."""
+    return railyard.explain(run)
+
+
 def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = guard.run(["explain", *arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
 
 
-def test_every_remedy_is_simulated_and_ranked(run: Path) -> None:
-    found = railyard.explain(run)
+def test_every_remedy_is_simulated_and_ranked(found: Any) -> None:
     names = [tried.name for tried in found.remedies]
     assert {"CUDA graphs", "FP8 precision", "no recomputation", "selective recomputation", "micro-batch 2"} <= set(
         names
@@ -236,8 +241,7 @@ def test_every_remedy_is_simulated_and_ranked(run: Path) -> None:
     assert graphs.gain > 0.05
 
 
-def test_a_remedy_gives_what_a_run_with_it_gives(run: Path) -> None:
-    found = railyard.explain(run)
+def test_a_remedy_gives_what_a_run_with_it_gives(found: Any) -> None:
     tried = next(tried for tried in found.remedies if tried.name == "no recomputation")
     changed = {"workload.training.parallelism.recompute": "none", "compare": {}}
     (plain,) = railyard.run(SCENARIO, overrides=changed, out=None).result.plain()["variants"]
@@ -248,10 +252,8 @@ def test_a_remedy_gives_what_a_run_with_it_gives(run: Path) -> None:
     assert all(one.step_s == pytest.approx(found.tree.step_ps * 1e-12, rel=1e-9) for one in idle)
 
 
-def test_a_constant_is_charged_to_the_profile_that_gave_it(run: Path) -> None:
-    told = [
-        one for leaf in railyard.explain(run, remedies=False).tree.root.leaves() if leaf.by for one in leaf.by.constants
-    ]
+def test_a_constant_is_charged_to_the_profile_that_gave_it(found: Any) -> None:
+    told = [one for leaf in found.tree.root.leaves() if leaf.by for one in leaf.by.constants]
     sources = {one.name: one.source for one in told}
     assert sources["gemm_fraction"] == "fitted on published runs of all software"
     assert sources["launch_ps"] == "the job, on profile megatron-2024"
