@@ -38,11 +38,12 @@ help:
 run: $(VENV)/.run
 	$(BIN)/railyard compare $(SCENARIO)
 
+# Each process begins with half of the tests in order: what tests of a module share is made once, not once a process.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: types layers
 	$(BIN)/python tools/budgets.py
@@ -55,7 +56,8 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-core-test: $(VENV)/.dev
+core-# Each process begins with half of the tests in order: what tests of a module share is made once, not once a process.
+test: $(VENV)/.dev
 	tools/sanitize core
 
 sanitize: $(VENV)/.dev
