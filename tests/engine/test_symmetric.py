@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from railyard import catalog, cluster, engine
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec
 from railyard.cluster.fault import SlowAccelerator
+from railyard.collective.policy import CollectivePolicy
 from railyard.engine import Jitter, Probes
 from railyard.engine.analytic import AnalyticEngine
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
 from railyard.graph.symmetry import copies_of
 from railyard.measure.decompose import decompose
+from railyard.work.training.collectives import collective_rows
 from railyard.work.training.graphs import build
 from railyard.work.training.spec import Layout, SoftwareProfile, Training
 
+POLICY = CollectivePolicy()
 ENGINES = FLOW, ANALYTIC = engine.get("flow"), engine.get("analytic")
 
 
@@ -65,7 +68,6 @@ def assert_same(folded, whole):
     assert np.array_equal(ours.by_rank_ps, theirs.by_rank_ps)
     assert ours.straggler_events == theirs.straggler_events
     assert np.array_equal(ours.waited_for_ps, theirs.waited_for_ps)
-
     assert np.array_equal(folded.start_ps, whole.start_ps)
     assert np.array_equal(folded.end_ps, whole.end_ps)
     for name in set(whole.optional) - {"blocker"}:
@@ -110,8 +112,12 @@ def test_a_step_of_copies_is_that_of_all(by, case):
 def test_replicas_that_share_full_uplinks_are_folded(folds, fabric, over, by):
     machine = machine_of(1024, fabric, over)
     graph = graph_of(machine, tp=8, pp=4, dp=32, global_batch=256, sequence_parallel=True, zero=1)
-    assert_same(*both(graph, machine, by))
+    folded, whole = both(graph, machine, by)
+    assert_same(folded, whole)
     assert folds == [True]
+    for ours, theirs in zip(*(collective_rows(each, machine, POLICY) for each in (folded, whole)), strict=True):
+        assert (ours.group, ours.ranks, ours.times) == (theirs.group, theirs.ranks, theirs.times)
+        assert (ours.mean_s, ours.alone_s) == pytest.approx((theirs.mean_s, theirs.alone_s), rel=1e-14)
 
 
 @pytest.mark.parametrize("by", ENGINES, ids=lambda by: by.name)

@@ -262,14 +262,27 @@ def _graph_frame(graph: TaskGraph) -> pl.DataFrame:
     fields = {name: name for name in _GRAPH_COLUMNS} | {field: name for field, (name, _) in _OPTIONAL_COLUMNS.items()}
     columns = {name: getattr(graph, field) for field, name in fields.items()}
     frame = pl.DataFrame({name: values for name, values in columns.items() if values is not None})
-    flat = pl.DataFrame(
-        {"row": np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(graph.dep_ptr)), "dep": graph.dep_idx}
-    )
-    lists = flat.group_by("row", maintain_order=True).agg("dep")
-    rows = pl.DataFrame({"row": np.arange(len(graph), dtype=np.int64)})
-    return frame.with_columns(
-        rows.join(lists, on="row", how="left", maintain_order="left")["dep"].alias("dependencies")
-    )
+    return frame.with_columns(_lists(graph.dep_ptr, graph.dep_idx).alias("dependencies"))
+
+
+def _lists(ptr: NDArray[np.int64], idx: NDArray[np.int32]) -> pl.Series:
+    """Rows of a pointer as lists, null where a row is empty.
+
+    Lists of one length are a table, which takes a third of the time of grouping the rows.
+    """
+    import polars as pl
+
+    length = np.diff(ptr)
+    place, parts, count = np.empty(len(length), np.int64), [pl.Series([], dtype=pl.List(pl.Int32))], 0
+    for width in np.unique(length).tolist():
+        rows = np.flatnonzero(length == width)
+        if width:
+            parts.append(pl.Series(idx[ptr[rows, None] + np.arange(width)]).cast(pl.List(pl.Int32)))
+        else:
+            parts.append(pl.Series([None], dtype=pl.List(pl.Int32)))
+        place[rows] = count + (np.arange(len(rows)) if width else 0)
+        count += len(parts[-1])
+    return pl.concat(parts).gather(place)
 
 
 def _graph_metadata(graph: TaskGraph) -> str:

@@ -13,6 +13,7 @@ from railyard.collective import lower_collectives
 from railyard.collective.model_error import band_of
 from railyard.collective.policy import kind_word
 from railyard.graph import CollectiveKind, Kind
+from railyard.graph.symmetry import first_of
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import evaluate
@@ -137,16 +138,19 @@ FELT = 0.02
 def collective_rows(timeline: Record, cluster: Cluster, policy: CollectivePolicy) -> tuple[CollectiveRow, ...]:
     """One row for each group, kind, size and count; the most time-consuming first."""
     timeline.require("the table of collectives", "alone_ps", graph=True)
-    graph = timeline.graph
-    tasks = np.flatnonzero(graph.kind == Kind.COLLECTIVE)
+    graph, of_copies = timeline.graph, first_of(timeline)
+    seen, copies = of_copies or (timeline, None)
+    tasks = np.flatnonzero(seen.graph.kind == Kind.COLLECTIVE)
     if not tasks.size:
         return ()
-    first, inverse, times = _alike(graph, tasks)
-    took_ps = (timeline.end_ps - timeline.start_ps)[tasks]
+    stands_for = np.ones(len(tasks), np.int64) if copies is None else copies.times[tasks]
+    first, inverse = _alike(seen.graph, tasks)
+    times = np.bincount(inverse, stands_for).astype(np.int64)
+    took_ps = (seen.end_ps - seen.start_ps)[tasks] * stands_for
     mean_s = np.bincount(inverse, took_ps) / times * 1e-12
-    alone_s = np.bincount(inverse, timeline.column("alone_ps")[tasks]) / times * 1e-12
+    alone_s = np.bincount(inverse, seen.column("alone_ps")[tasks] * stands_for) / times * 1e-12
     order = np.argsort(-mean_s * times, kind="stable")[:MOST_ROWS]
-    chosen = tasks[first[order]]
+    chosen = tasks[first[order]] if copies is None else copies.first[tasks[first[order]]]
     requests = (graph.rank[chosen], graph.collective[chosen], graph.size_bytes[chosen], graph.count[chosen])
     table = lower_collectives(cluster, graph.communicators, requests, policy=policy)
     rows = []
@@ -193,13 +197,14 @@ def _band(row: CollectiveRow) -> str:
     return f"{low:+.0f} to {high:+.0f} %"
 
 
-def _alike(
-    graph: TaskGraph, tasks: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """First task, class of each task, and number of tasks of each class of equal (group, kind, size, count)."""
+def _alike(graph: TaskGraph, tasks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First task of each class of equal (group, kind, size, count), and the class of each task."""
     names = {name: number for number, name in enumerate(dict.fromkeys(graph.communicators.group))}
     group = np.array([names[name] for name in graph.communicators.group], np.int64)[graph.rank[tasks]]
     columns = (group, graph.collective[tasks], graph.size_bytes[tasks], graph.count[tasks])
-    keys = np.stack([column.astype(np.int64) for column in columns])
-    _, first, inverse, times = np.unique(keys, axis=1, return_index=True, return_inverse=True, return_counts=True)
-    return first, inverse.ravel(), times
+    inverse = np.zeros(len(tasks), np.int64)
+    for column in columns:
+        _, own = np.unique(column, return_inverse=True)
+        _, inverse = np.unique(inverse * (int(own.max(initial=0)) + 1) + own.ravel(), return_inverse=True)
+    _, first = np.unique(inverse, return_index=True)
+    return first, inverse.ravel()
