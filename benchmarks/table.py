@@ -121,6 +121,8 @@ CASES = {
     "packets on two threads": Case(file("packet", "--threads", "2"), file("packet", "incast-32", "--threads", "2")),
     "congestion controls": Case(file("packet_controls"), file("packet_controls", "16"), needs="numba"),
     "all-reduce in packets": Case(run("examples/packet/all-reduce.yaml"), None),
+    "a step in packets, 1,024": Case(run("examples/packet/llama3-70b-1024-rails.yaml"), None, 10.0),
+    "with and without skipping": Case(file("skipping"), file("skipping", "--steps", "2", "--hops", "0.3", "2")),
     # Services, and plans
     "10 M requests": Case(file("serving", "--one", TRACE, "10000000", "64"), None, 10.0),
     "requests": Case(file("serving"), file("serving", "--most", "10000")),

@@ -21,7 +21,8 @@ from railyard.engine.packet.placing import crossing, sent_share
 from railyard.engine.packet.plan import GATE, Planner, Slicing, TaskFlows
 from railyard.engine.packet.plans import Grain, plan
 from railyard.engine.packet.records import AT_SENDER
-from railyard.engine.packet.slices import IdleNetwork, Measure, measured, one_task, repeated
+from railyard.engine.packet.samples import some_tasks
+from railyard.engine.packet.slices import IdleNetwork, Measure, measured, repeated
 from railyard.graph import CollectiveKind, Job, TaskGraph
 from railyard.graph import CollectiveKind as Kind
 
@@ -148,7 +149,7 @@ def test_the_flows_of_one_of_several_tasks():
         klass=0, ptr=np.zeros(3, np.int64), before=NONE, at=NONE.astype(np.uint8), last=np.array([1]), start_ps=0,
         surplus_ps=0, nic_share=1.0, label="",
     )  # fmt: skip
-    second = one_task(two, 1)
+    second = some_tasks(two, np.array([1]))
     assert (second.tasks.tolist(), second.source.tolist(), second.size_bytes.tolist()) == ([6], [2, 3], [22, 23])
     assert (second.delay_ps.tolist(), second.connection.tolist(), second.last.tolist()) == ([32, 33], [2, 3], [1])
 

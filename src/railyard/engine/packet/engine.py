@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -32,10 +33,13 @@ from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import PlacedNetwork, crossing, lost, place, sent_share
 from railyard.engine.packet.plan import Slicing
 from railyard.engine.packet.running import alone, run, with_background
+from railyard.engine.packet.samples import LEAST, Occasions
 from railyard.engine.packet.slices import (
     LEAST_HOPS,
     IdleNetwork,
+    by_flow,
     durations_ps,
+    fits_budget,
     flow_ps,
     link_load,
     measured,
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Effect, Fault
     from railyard.engine.background import Bursts
     from railyard.engine.packet.records import PacketNetwork
+    from railyard.engine.packet.samples import Chosen
     from railyard.engine.packet.settings import Settings
     from railyard.graph import Job, TaskGraph
 
@@ -115,12 +120,14 @@ class _Sent:
     """What is sent in a run.
 
     Attributes:
+        chosen: Which communications stand for others; None: every one is simulated.
         sends: Rows of the jobs' own traffic; other traffic follows them.
         sampled: int64[], links whose queues are sampled, in the packet network's numbers.
         settings: With samples and with the faults of the run.
     """
 
     slicing: Slicing
+    chosen: Chosen | None
     traffic: LoweredTraffic
     sends: int
     sampled: NDArray[np.int64]
@@ -134,13 +141,14 @@ class PacketEngine:
     Attributes:
         settings: Of transport and switches; None: those of the cluster's fabric.
         stands_in: What these settings are not; for the result's list of what is left out.
-        budget_hops: Packets times links that may be simulated; what is more is sliced. Measuring what a slice adds
-            takes up to as many again, or `LEAST_HOPS` where that is more.
+        budget_hops: Packets times links that may be simulated. Of a larger step repeats are sampled, and what is still
+            more is sliced. Measuring what a slice adds takes up to as many again, or `LEAST_HOPS` where that is more.
         budget_sends: Rows of traffic.
         background: Other traffic on the back-end while the step would run on an empty network.
         samples: About so many times the queues of the busiest links are sampled; 0 for never.
         scale_up: `model`: scale-up transfers take the time of their bytes on their rank's links; `packets`: they are
             flows on these links.
+        repeats: Whether what repeats itself exactly is not simulated again; the record is the same.
     """
 
     settings: Settings | None = None
@@ -152,6 +160,7 @@ class PacketEngine:
     sampled_links: int = 64
     scale_up: Literal["model", "packets"] = "model"
     online: bool = False
+    repeats: bool = True
 
     @property
     def name(self) -> str:
@@ -189,6 +198,7 @@ class PacketEngine:
             case.placed.network,
             sent.traffic.traffic,
             sent.settings,
+            repeats=self.repeats,
             progress=None if progress is None else lambda _events, now_ps: progress(0, tasks, now_ps),
             retuning=following(sent.settings) if self.online else None,
         )
@@ -232,10 +242,14 @@ class PacketEngine:
         """The flows of the jobs, sliced to fit the budgets, with other traffic, and what is sampled meanwhile."""
         lowering, placed, cluster, settings = case.lowering, case.placed, case.cluster, case.settings
         whole = Slicing(packets=self.scale_up == "packets", packet_bytes=settings.mtu_bytes - settings.header_bytes)
-        slicing, blocks = sliced(lowering, placed, whole, (self.budget_hops, self.budget_sends))
+        chosen = self._chosen(case, whole)
+        skipped = None if chosen is None else chosen.skipped
+        slicing, blocks = sliced(lowering, placed, whole, (self.budget_hops, self.budget_sends), skipped)
         bench = IdleNetwork(cluster, placed, settings, lowering.policy)
         blocks = measured(bench, lowering, blocks, slicing, max(self.budget_hops, LEAST_HOPS))
         unsent = unsent_ps(case.merged, lowering.lowered, cluster, case.alone_ps)
+        if chosen is not None:
+            unsent = np.where(chosen.skipped, chosen.occasions.took_ps, unsent)
         traffic = classed(assemble(lowering, placed, blocks, slicing, unsent), cluster)
         traffic = _slow_nics(traffic, case.healthy, placed.network)
         sends = len(traffic.traffic)
@@ -251,15 +265,41 @@ class PacketEngine:
             faults=link_faults(case.effects, placed, slicing.factor),
             reroute_ps=round(cluster.fabric.reroute_ps / slicing.factor),
         )
-        return _Sent(slicing, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings)
+        return _Sent(slicing, chosen, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings)
+
+    def _chosen(self, case: _Case, whole: Slicing) -> Chosen | None:
+        """Which communications are simulated: as many of each kind as the budget holds, at least `LEAST`.
+
+        All of them where they fit, or where conditions change while the step runs.
+        """
+        lowering = case.lowering
+        if self.online or case.effects or fits_budget(lowering, whole, self.budget_hops):
+            return None
+        occasions = Occasions.of(lowering, case.merged.job, by_flow(lowering), packets=whole.packets)
+        most, found = LEAST, occasions.chosen(LEAST)
+        while not found.simulated.all():
+            most *= 2
+            more = occasions.chosen(most)
+            if not fits_budget(lowering, whole, self.budget_hops, more.skipped):
+                return found
+            found = more
+        return None
 
     def _record(self, case: _Case, sent: _Sent, result: Record, probes: Probes, meta: dict[str, object]) -> Record:
         """The times of the tasks, the load of the links, and their flows, in the time of the whole run."""
         graph, cluster, placed = case.graph, case.cluster, case.placed
         slicing, sampled = sent.slicing, sent.sampled
         background = alone(placed.network, sent.traffic, sent.sends, sent.settings)
-        timed = _timed(graph, durations_ps(graph, sent.traffic, result, slicing, case.lowering.duration_ps))
-        blocker, link_bytes = timed.column("blocker"), _link_bytes(placed, case.lowering, result, slicing)
+        took_ps, left_out = (
+            durations_ps(graph, sent.traffic, result, slicing, case.lowering.duration_ps),
+            notes(slicing),
+        )
+        if sent.chosen is not None:
+            drawn = sent.chosen.occasions.drawn
+            took_ps, *known = drawn(sent.chosen.simulated, took_ps, partial(_timed, graph), sent.settings.seed)
+            left_out.append(sent.chosen.note(*known))
+        timed = _timed(graph, took_ps)
+        blocker, link_bytes = timed.column("blocker"), _link_bytes(case, sent, result)
         links, over_time = {"bytes": link_bytes}, {}
         if probes.full and "queue_series" in result.tables:
             full = full_ps(result, placed, sampled, len(cluster.links), sent.settings.mtu_bytes)
@@ -286,7 +326,7 @@ class PacketEngine:
                 **meta,
                 "warnings": [*cluster.remarks, *lost(cluster)],
                 "events": result.meta["events"],
-                "left_out": [*case.left_out, *notes(slicing), *self.left_out, *placed.left_out],
+                "left_out": [*case.left_out, *left_out, *self.left_out, *placed.left_out],
                 "slice": slicing.factor,
                 "coarser": slicing.coarser,
                 "digest": fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes),
@@ -392,12 +432,14 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     return FLOW.run(Merged.of(measured_graph), Lowered(entities, entity), no_links)
 
 
-def _link_bytes(placed: PlacedNetwork, lowering: Lowering, result: Record, slicing: Slicing) -> NDArray[np.float64]:
+def _link_bytes(case: _Case, sent: _Sent, result: Record) -> NDArray[np.float64]:
     """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
-    links, known = lowering.cluster.links, placed.link >= 0
-    packets = result.table("links")["bytes"][known] * slicing.factor
-    carried = np.bincount(placed.link[known], packets, minlength=len(links))
-    return np.where(modelled(links, slicing), link_load(lowering), carried)
+    placed, by_model = case.placed, link_load(case.lowering)
+    known = placed.link >= 0
+    packets = result.table("links")["bytes"][known] * sent.slicing.factor
+    carried = np.bincount(placed.link[known], packets, minlength=len(case.cluster.links))
+    skipped = 0.0 if sent.chosen is None else by_model - link_load(case.lowering, sent.chosen.skipped)
+    return np.where(modelled(case.cluster.links, sent.slicing), by_model, carried + skipped)
 
 
 def _raise_if_stuck(result: Record, traffic: LoweredTraffic, name: HostNames) -> None:

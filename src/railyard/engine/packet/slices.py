@@ -30,6 +30,7 @@ from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import crossing_hops, sent_share
 from railyard.engine.packet.plan import Slicing
 from railyard.engine.packet.running import run
+from railyard.engine.packet.samples import some_tasks, without
 from railyard.graph import Kind, Merged, TaskGraph
 from railyard.graph.task_graph import OBLIGATORY
 from railyard.kit.errors import InputError
@@ -118,7 +119,7 @@ class IdleNetwork:
             chain, self.cluster, lower(chain, self.cluster, self.policy), self.policy, chain.duration_ps
         )
         blocks = [
-            one_task(block, number)
+            some_tasks(block, np.array([number]))
             for number, slicing in enumerate(slicings)
             for block in lowering.blocks(self.placed, slicing)
         ]
@@ -127,15 +128,6 @@ class IdleNetwork:
         took = (result.end_ps[traffic.end] - result.start_ps[traffic.begin]).tolist()
         surplus = traffic.surplus_ps.tolist()
         return [(took[at], slicing.factor * (took[at] - surplus[at])) for at, slicing in enumerate(slicings)]
-
-
-def one_task(block: TaskFlows, number: int) -> TaskFlows:
-    """The flows of one task of a block."""
-    rows = slice(number * block.rows, (number + 1) * block.rows)
-    names = ("source", "target", "size_bytes", "delay_ps", "path_key", "connection")
-    return replace(
-        block, tasks=block.tasks[number : number + 1], **{name: getattr(block, name)[rows] for name in names}
-    )
 
 
 def repeated(graph: TaskGraph, task: int, times: int) -> TaskGraph:
@@ -261,7 +253,11 @@ MODELLED = ("storage read", "storage write", *POOL_TIERS)
 
 
 def sliced(
-    lowering: Lowering, placed: PlacedNetwork, whole: Slicing, budgets: tuple[float, int]
+    lowering: Lowering,
+    placed: PlacedNetwork,
+    whole: Slicing,
+    budgets: tuple[float, int],
+    skipped: NDArray[np.bool_] | None = None,
 ) -> tuple[Slicing, list[TaskFlows]]:
     """The finest slicing within the budgets, and its flows.
 
@@ -270,18 +266,19 @@ def sliced(
         placed: The network.
         whole: The slicing that leaves everything as it is.
         budgets: Packets times links, and rows of traffic.
+        skipped: bool[tasks], communications that are not sent.
 
     Raises:
         InputError: Nothing fits the budgets.
     """
     most_hops, most_sends = budgets
-    hops = _hops(link_load(lowering), lowering.cluster.links, whole)
+    hops = _hops(link_load(lowering, skipped), lowering.cluster.links, whole)
     if sent_share(lowering.cluster):
         hops += crossing_hops(lowering.cluster, flow_ps(lowering, whole), whole.packet_bytes)
     slicing = replace(whole, factor=max(1.0, hops / most_hops))
     if slicing.factor > MOST_FACTOR:
         raise InputError(
-            f"the run has {hops:.2g} packet-hops; the budget allows 1 in {slicing.factor:.0f}",
+            f"the run has to simulate {hops:.2g} packet-hops; the budget allows 1 in {slicing.factor:.0f}",
             key="packet.budget_hops",
             found=f"{most_hops:g}",
             allowed=f"at least {hops / MOST_FACTOR:.2g}",
@@ -289,6 +286,8 @@ def sliced(
         )
     for _ in range(8):
         blocks = lowering.blocks(placed, slicing)
+        if skipped is not None:
+            blocks = without(blocks, skipped)
         sends = sum(len(block.source) for block in blocks)
         if sends <= most_sends:
             return slicing, blocks
@@ -320,20 +319,31 @@ def modelled(links: LinkTable, slicing: Slicing) -> NDArray[np.bool_]:
     return np.isin(links.tiers, tiers)[links.tier]
 
 
-def link_load(lowering: Lowering) -> NDArray[np.float64]:
-    """float64[links]: bytes that the flow engine would put on each link and bundle."""
+def link_load(lowering: Lowering, skipped: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+    """float64[links]: bytes that the flow engine would put on each link and bundle, without those of skipped tasks."""
     entities, lowered = lowering.lowered.entities, lowering.lowered
-    times = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
+    sent = lowered.entity >= 0 if skipped is None else (lowered.entity >= 0) & ~skipped
+    times = np.bincount(lowered.entity[sent], minlength=len(entities))
     entry = np.repeat(np.arange(len(entities)), np.diff(entities.link_ptr))
     moved = (times * entities.volume_bytes)[entry] * entities.link_share
     return np.bincount(entities.link_idx, moved, minlength=len(lowering.cluster.links)).astype(np.float64)
 
 
-def flow_ps(lowering: Lowering, slicing: Slicing) -> int:
-    """How long the slice would take in the flow engine."""
+def by_flow(lowering: Lowering) -> Record:
+    """The step in the flow engine."""
     lowered, graph = lowering.lowered, lowering.graph
     alone = replace(graph, duration_ps=lowering.duration_ps, loss_index=None, loss=None)
-    return round(FLOW.run(Merged.of(alone), lowered, lowering.cluster.links).makespan_ps / slicing.factor)
+    return FLOW.run(Merged.of(alone), lowered, lowering.cluster.links)
+
+
+def flow_ps(lowering: Lowering, slicing: Slicing) -> int:
+    """How long the slice would take in the flow engine."""
+    return round(by_flow(lowering).makespan_ps / slicing.factor)
+
+
+def fits_budget(lowering: Lowering, whole: Slicing, most_hops: float, skipped: NDArray[np.bool_] | None = None) -> bool:
+    """Whether the packets of a step stay within so many packets times links."""
+    return _hops(link_load(lowering, skipped), lowering.cluster.links, whole) <= most_hops
 
 
 def durations_ps(
