@@ -1,4 +1,4 @@
-"""Repeats of communications of which some stand for all: what is simulated, what the others take, what is said of it."""
+"""Repeats of communications of which some stand for all: what is simulated, and what the others take."""
 
 import re
 from dataclasses import replace
