@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from railyard.engine import Jitter, Probes
 from railyard.engine.analytic import AnalyticEngine
 from railyard.engine.fluid import FluidEngine
 from railyard.graph import Job
-from railyard.graph.symmetry import copies_of
+from railyard.graph.symmetry import copies_of, first_of
 from railyard.measure.decompose import decompose
 from railyard.work.training.collectives import collective_rows
 from railyard.work.training.graphs import build
@@ -181,3 +182,23 @@ def test_a_graph_with_another_column_has_no_copies():
     assert copies_of(graph) is graph.symmetry
     assert copies_of(replace(graph, loss=graph.loss)) is graph.symmetry
     assert copies_of(replace(graph, duration_ps=graph.duration_ps.copy())) is None
+
+
+def test_columns_of_all_copies_are_made_when_they_are_read():
+    machine, graph = small()
+    record = FLOW.simulate([Job(graph)], machine)
+    step_ps, shares = record.makespan_ps, decompose(record)
+    assert "end_ps" not in vars(record)
+    there = pickle.loads(pickle.dumps(record))
+    assert there.end_ps.max() == record.end_ps.max() == record.makespan_ps == step_ps
+    assert "end_ps" in vars(record)
+    assert decompose(record).rows == decompose(record.whole).rows == shares.rows
+
+
+def test_a_record_with_another_column_is_not_that_of_its_first_copy():
+    machine, graph = small()
+    record = FLOW.simulate([Job(graph)], machine)
+    later = replace(record, end_ps=record.end_ps + 5)
+    assert later.makespan_ps == record.makespan_ps + 5
+    assert first_of(record) is not None
+    assert first_of(later) is None

@@ -218,8 +218,6 @@ class FluidEngine:
         if not (faults or self.background) and jitter == Jitter():
             timeline = self._of_copies(merged, arranged, seed, probes, policy, progress)
             if timeline is not None:
-                timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
-                timeline.meta["warnings"] += [*cluster.remarks, *doubts(arranged, faults, self.background)]
                 return timeline
         there = placed(faults, merged.every_rank)
         effects = effects_of(there, ClusterPlaces.of(arranged))
@@ -244,9 +242,12 @@ class FluidEngine:
         if self.background:
             bursts = tuple(until(arranged, self.background, timeline.makespan_ps))
             timeline = foreground(played(*with_background(merged, lowered, arranged, bursts)), merged)
-        timeline.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
-        timeline.meta["warnings"] += [*cluster.remarks, *doubts(arranged, faults, self.background)]
-        return timeline
+        return self._with_remarks(timeline, arranged, faults)
+
+    def _with_remarks(self, record: Record, cluster: Cluster, faults: Sequence[Fault]) -> Record:
+        record.meta["left_out"] = [*self.left_out, *cluster.fabric.left_out]
+        record.meta["warnings"] += [*cluster.remarks, *doubts(cluster, faults, self.background)]
+        return record
 
     def _of_copies(  # noqa: PLR0917 - what `simulate` takes
         self,
@@ -272,14 +273,17 @@ class FluidEngine:
         found = self.first_copy(asked, lowered, links, probes=probes, progress=reported)
         if found is None:
             return None
-        result = symmetric.CopiesRun.of(found, symmetry, probing.wanted(probes, links))
         optional = _optional(asked.graph, found.quotient.lowered, found.result)
         first = Record.of_tasks(asked.graph, found.result.start_ps, found.result.end_ps, optional=optional)
-        over = {name: symmetry.over_tasks(values) for name, values in optional.items() if name != "blocker"}
-        every = {"blocker": result.blocker, **over}
-        nothing = FaultChanges((), ())
-        whole = self._recorded(merged, every, result, links, nothing, seed=seed, probes=probes, jitter=Jitter())
-        return CopiesRecord.joined(whole, first)
+
+        def whole() -> Record:
+            result = symmetric.CopiesRun.of(found, symmetry, probing.wanted(probes, links))
+            over = {name: symmetry.over_tasks(values) for name, values in optional.items() if name != "blocker"}
+            every, nothing = {"blocker": result.blocker, **over}, FaultChanges((), ())
+            made = self._recorded(merged, every, result, links, nothing, seed=seed, probes=probes, jitter=Jitter())
+            return self._with_remarks(made, cluster, ())
+
+        return CopiesRecord.known(graph, first, whole)
 
     def first_copy(
         self,

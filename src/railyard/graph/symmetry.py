@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from railyard.graph.record import Record
 from railyard.graph.task_graph import TaskGraph
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 _T = TypeVar("_T", bound=np.generic)
@@ -122,7 +124,7 @@ def copies_of(graph: TaskGraph) -> GraphCopies | None:
 
 @dataclass(frozen=True, eq=False)
 class CopiesRecord(Record):
-    """The record of a symmetric graph.
+    """The record of a symmetric graph; what has a row a task or link is made when it is first read.
 
     Attributes:
         first: Of the first copy and what all share, without side tables.
@@ -133,9 +135,30 @@ class CopiesRecord(Record):
     whole: Record = field(kw_only=True, repr=False)
 
     @classmethod
-    def joined(cls, whole: Record, first: Record) -> CopiesRecord:
-        """A record with that of its first copy."""
-        return cls(**{column.name: getattr(whole, column.name) for column in fields(whole)}, whole=whole, first=first)
+    def known(cls, work: TaskGraph, first: Record, expand: Callable[[], Record]) -> CopiesRecord:
+        """A record of `work` of which that of the first copy is known; `expand` makes the whole one."""
+        record = object.__new__(cls)
+        vars(record).update(
+            rows=first.rows, labels=work.labels, parts={}, work=work, jobs=(), first=first, expand=expand
+        )
+        return record
+
+    def __getattr__(self, name: str) -> Any:
+        """A column that has not been read before."""
+        if name not in self.__dataclass_fields__ or "expand" not in vars(self):
+            raise AttributeError(name)
+        whole = vars(self).pop("expand")()
+        vars(self).update({column.name: getattr(whole, column.name) for column in fields(whole)}, whole=whole)
+        return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All columns: a copy in another process has nothing to make them from."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @property
+    def makespan_ps(self) -> int:
+        """Time from zero to the end of the last row."""
+        return self.first.makespan_ps if "expand" in vars(self) else super().makespan_ps
 
 
 def first_of(record: Record) -> tuple[Record, GraphCopies] | None:
@@ -143,6 +166,6 @@ def first_of(record: Record) -> tuple[Record, GraphCopies] | None:
     if not isinstance(record, CopiesRecord):
         return None
     columns = ("who", "what", "start_ps", "end_ps", "labels", "optional", "work")
-    same = all(getattr(record, name) is getattr(record.whole, name) for name in columns)
+    same = "expand" in vars(record) or all(getattr(record, name) is getattr(record.whole, name) for name in columns)
     copies = copies_of(record.graph) if same else None
     return None if copies is None else (record.first, copies)

@@ -244,9 +244,9 @@ def decompose(record: Record) -> Decomposition:
             its graph.
         RailyardError: The blockers form a cycle.
     """
-    record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
     of_copies = first_of(record)
     if of_copies is None:
+        record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
         return _summary(record.makespan_ps, _ledger(record))
     first, copies = of_copies
     return _summary(record.makespan_ps, _ledger(first).repeated(copies))
