@@ -56,8 +56,7 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-core-# Each process begins with half of the tests in order: what tests of a module share is made once, not once a process.
-test: $(VENV)/.dev
+core-test: $(VENV)/.dev
 	tools/sanitize core
 
 sanitize: $(VENV)/.dev
