@@ -241,6 +241,22 @@ class Graphs:
     _graphs: list[tuple[tuple[Any, ...], TaskGraph]] = field(default_factory=list)
     _losses: list[tuple[tuple[Any, ...], NDArray[np.float64]]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
+    _steps: list[tuple[tuple[Any, ...], dict[str, float]]] = field(default_factory=list)
+    _stepping: Lock = field(default_factory=Lock)
+
+    def once(
+        self, training: Training, cluster: Cluster, conditions: tuple[Any, ...], run: Callable[[], dict[str, float]]
+    ) -> dict[str, float]:
+        """What `run` finds of a step on which no network has an influence, once for all variants that compute the same.
+
+        Args:
+            training: The job.
+            cluster: On whose accelerators it runs.
+            conditions: All else on which the step depends.
+            run: Simulates it.
+        """
+        with self._stepping:
+            return _kept(self._steps, (*_alike(training, cluster), *conditions), run)
 
     def of(self, training: Training, cluster: Cluster, *, checkpoint: bool = False, meeting: bool = False) -> TaskGraph:
         """The graph of one step.

@@ -218,14 +218,18 @@ def _taxed(
         lost: What each fault cost.
         pool: Runs steps in parallel.
     """
-    inside = not (crosses(mean.record, bench.job.cluster) or mean.meeting_s or mean.stall_s or lost)
+    job = bench.job
+    inside = not (crosses(mean.record, job.cluster) or mean.meeting_s or mean.stall_s or lost)
 
     def unlimited(free: Free) -> dict[str, float]:
         if free == "scale-out" and inside:
             return mean.by_cause()
         kept = {words(fault) for fault in whole.unlimited(free).job.faults}
         on = replace(bench.unlimited(free), lost_s=sum(one.lost_s for one in lost if one.what in kept))
-        return MeanStep.simulated(on).by_cause()
+        if free == "scale-out" or lost or job.faults or job.cluster.storage or job.cluster.memory_pool:
+            return MeanStep.simulated(on).by_cause()
+        conditions = (on.job.engine, job.jitter, on.seed)
+        return on.graphs.once(job.training, job.cluster, conditions, lambda: MeanStep.simulated(on).by_cause())
 
     without_scale_out, without_networks = pool.map(unlimited, FREED)
     return tax_of(mean.by_cause(), without_scale_out, without_networks, bench.unlimited("all").job.engine.name)
