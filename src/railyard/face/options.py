@@ -26,6 +26,7 @@ Keep = Annotated[
     typer.Option("--out", metavar="FOLDER", help="Keep the answer and its page there, such as in runs/ for the page."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
+Details = Annotated[bool, typer.Option("--details", help="Print every column and table.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Extra = Annotated[
     Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")

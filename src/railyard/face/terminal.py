@@ -115,6 +115,19 @@ def emit(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def wrapped(text: str) -> str:
+    """Prose in lines of at most 100 columns; continuation lines are indented."""
+    whole = _UNIT.sub(_NO_BREAK, text)
+    lines = textwrap.fill(whole, _PROSE, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+    return lines.replace(_NO_BREAK, " ")
+
+
+_PROSE = 100
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_UNIT = re.compile(r"(?<=\d) (?=%|[a-zA-Z]{1,3}\b)")
+"""The space between a figure and its unit."""
+
+
 class Table:
     """Rows of text under headings.
 

@@ -70,6 +70,7 @@ class Request:
         vary: Strings `key=a,b,c`.
         cluster: Makes workers on a Ray cluster; None if none was given.
         quiet: Whether to suppress text other than data and errors.
+        details: Whether to print every table and column.
     """
 
     draft: Callable[[], Draft]
@@ -80,6 +81,7 @@ class Request:
     vary: Sequence[str] = ()
     cluster: Callable[[], Workers] | None = None
     quiet: bool = False
+    details: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,9 @@ class Reply:
 
     Attributes:
         answer: The typed answer.
-        show: Prints it for people.
+        show: Prints it for people, below the headline.
         plain: What `--json` prints, as plain values or as text; None: the answer itself.
+        headline: The answer in one sentence, the first line; empty: that of `keep`, where there is one.
         keep: The document that `--out` stores with its page.
         cluster: Scenario file of the cluster that the document is about.
         folder: Folder of an answer that is already written.
@@ -103,6 +106,7 @@ class Reply:
     answer: Any
     show: Callable[[], None]
     plain: Callable[[], Any] | None = None
+    headline: str = ""
     keep: Answer | None = None
     cluster: Path | None = None
     folder: Path | None = None
@@ -111,6 +115,10 @@ class Reply:
     stopped: str = ""
     failed: str = ""
     code: int = 0
+
+    def first_line(self) -> str:
+        """The answer in one sentence; empty if it has none."""
+        return self.headline or ("" if self.keep is None else self.keep.sentence())
 
     def text(self) -> str:
         """The answer as `--json` prints it."""
@@ -177,7 +185,7 @@ class Verb:
             by itself and gives an exit code.
         parts: Inputs in addition to its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
         hidden: Parts that only the page and Python give.
-        json, quiet: Whether `--json` and `--quiet` exist.
+        json, quiet, details: Whether `--json`, `--quiet` and `--details` exist.
         out: `runs`: `--out` is the parent of the run's folder; `keep`: it stores the answer with its page.
         page: Presentation on the page; None: it is not on the page.
         patient: Whether it still answers when a signal stops it.
@@ -192,6 +200,7 @@ class Verb:
     hidden: frozenset[Part] = frozenset()
     json: bool = False
     quiet: bool = False
+    details: bool = False
     out: Literal["", "runs", "keep"] = ""
     page: Page | None = None
     patient: bool = False

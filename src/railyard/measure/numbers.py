@@ -75,3 +75,11 @@ def band(values: Band | None) -> str:
     if values is None:
         return NOT_APPLICABLE
     return " / ".join(short(end) for end in values.ends)
+
+
+def with_range(values: Band | None) -> str:
+    """A typical value with its range: `0.583 (0.304 to 1.04)`."""
+    if values is None:
+        return NOT_APPLICABLE
+    low, typical, high = map(short, values.ends)
+    return f"{typical} ({low} to {high})"

@@ -142,7 +142,7 @@ class Run:
 
     def explain(self) -> str:
         """Explains for each variant, as text, where the time of the step goes and what would help."""
-        return presentation_of(self.result).explain(self.result)
+        return presentation_of(self.result).explanation(self.result)
 
     def __repr__(self) -> str:
         return presentation_of(self.result).card(self.result, self.report_path)

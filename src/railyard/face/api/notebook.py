@@ -30,7 +30,7 @@ def card(result: Result, report: Path | None) -> str:
     """The card."""
     shown = presentation_of(result)
     place = f"<p>report: <code>{escape(str(report))}</code></p>" if report is not None else ""
-    title = f"<h4>{escape(result.name)}</h4><p>{escape(shown.why(result))}</p>"
+    title = f"<h4>{escape(result.name)}</h4><p>{escape(shown.conclusion(result))}</p>"
     body = _table(comparison(result)) if shown.html is None else shown.html(result)
     return f"<div class='railyard'><style>{_STYLE}</style>{title}{body}{place}</div>"
 

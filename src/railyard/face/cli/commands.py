@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from railyard.face import signals, terminal
-from railyard.face.options import Engine, Json, Keep, Out, Quiet, Ray, Scenario, Set, Vary
+from railyard.face.options import Details, Engine, Json, Keep, Out, Quiet, Ray, Scenario, Set, Vary
 from railyard.face.terminal import Progress, emit, say
 from railyard.face.verb import RUNS, Reply, Request, keep, verbs
 from railyard.kit.errors import InputError, RailyardError, SimulationError
@@ -73,6 +73,7 @@ def _options(verb: Verb) -> list[tuple[str, Any, Any]]:
     if verb.out:
         rows.append(("out", Out, RUNS) if verb.out == "runs" else ("out", Keep, None))
     rows += [("json", Json, False)] if verb.json else []
+    rows += [("details", Details, False)] if verb.details else []
     rows += [("quiet", Quiet, False)] if verb.quiet else []
     return rows
 
@@ -82,6 +83,7 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
     if verb.patient:
         signals.ready(once=True)
     quiet = given.pop("quiet") if verb.quiet else False
+    details = given.pop("details") if verb.details else False
     as_json = given.pop("json") if verb.json else False
     out = given.pop("out") if verb.out else None
     ray = given.pop("ray") if "ray" in verb.parts else None
@@ -100,6 +102,7 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
             vary=vary or (),
             cluster=None if ray is None else partial(_workers, ray),
             quiet=quiet,
+            details=details,
         )
         reply = verb(request, **given)
     if not isinstance(reply, Reply):
@@ -109,6 +112,8 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
     if as_json:
         emit(reply.text())
     else:
+        if not quiet and (headline := reply.first_line()):
+            emit(f"{terminal.wrapped(headline)}\n")
         reply.show()
     if verb.out == "keep" and out is not None and reply.keep is not None:
         from railyard.measure.result.answers import NAMES

@@ -46,7 +46,7 @@ def head_of(path: Path, changed_ns: int) -> RunRow | None:
         kind=kind_of(result.variants[0]) or "unknown",
         columns=list(found.headings),
         rows=[list(cells) for cells in found.rows],
-        sentence=presentation_of(result).why(result),
+        sentence=presentation_of(result).verdict(result),
     )
 
 

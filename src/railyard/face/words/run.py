@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from railyard.face.terminal import emit, print_parts
+from railyard.face.terminal import emit, print_parts, wrapped
 from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
     from railyard.face import api
+    from railyard.measure.result.reading import Result
 
 
+_NOTES = 2
+"""Notes that are printed without `--details`."""
 _FAILED = 3
 """Variants that did not end well and are named."""
 
@@ -32,16 +35,32 @@ def failures(finished: api.Run) -> str:
     return f"{len(failed)} of {total} variants did not end well: {said}" if failed else ""
 
 
-def show(finished: api.Run, *, quiet: bool) -> None:
-    """The comparison, why it came out so, and where the report is."""
-    tables(finished)
+def show(finished: api.Run, *, quiet: bool, details: bool) -> None:
+    """The comparison, the reasons for its verdict, notes, and where the report is.
+
+    Args:
+        finished: The run.
+        quiet: Whether only tables are printed.
+        details: Whether all columns and tables are.
+    """
+    result, shown = finished.result, presentation_of(finished.result)
+    tables(result, details=details)
     if not quiet:
-        shown = presentation_of(finished.result)
-        text = "\n".join([shown.why(finished.result), *shown.notes(finished.result)])
-        emit(f"\n{text}\n\nreport: {finished.report_path}")
+        notes = shown.notes(result)
+        hidden = 0 if details else len(notes) - _NOTES
+        more = [f"note: {hidden} more with --details and in the report"] if hidden > 1 else []
+        lines = [*shown.why(result), *(notes[:_NOTES] if more else notes), *more]
+        emit("\n".join(["", *map(wrapped, lines), "", f"report: {finished.report_path}"]))
 
 
-def tables(finished: api.Run) -> None:
-    """The comparison and the other tables of the result."""
-    for number, sheet in enumerate(presentation_of(finished.result).sheets(finished.result)):
+def verdict(finished: api.Run) -> str:
+    """The answer in one sentence."""
+    return presentation_of(finished.result).verdict(finished.result)
+
+
+def tables(result: Result, *, details: bool) -> None:
+    """The comparison, and with `details` the other tables of the result."""
+    shown = presentation_of(result)
+    sheets = [*shown.sheets(result), *(shown.details(result) if details else ())]
+    for number, sheet in enumerate(sheets):
         print_parts(["", sheet] if number else [sheet])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.measure import numbers
 from railyard.measure.result.variants import EdgeVariant
 from railyard.work.study.cause_words import card_of, matrix, size_words, tables_of, two_words
-from railyard.work.study.presentation import Presentation, Sheet, presentations
+from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,9 +70,15 @@ def sheets(result: Result) -> Iterator[Sheet]:
     return _of_places(result.of(EdgeVariant))
 
 
-def why(result: Result) -> str:
-    """A sentence per variant."""
-    return "\n".join(f"{one.name}: {one.edge.reason}" for one in result.of(EdgeVariant))
+def verdict(result: Result) -> str:
+    """Where to answer, and why."""
+    first = result.of(EdgeVariant)[0]
+    return first.edge.reason if len(result.variants) == 1 else f"{quoted(first.name)}: {first.edge.reason}"
+
+
+def why(result: Result) -> list[str]:
+    """The same of the other variants."""
+    return [f"{quoted(one.name)}: {one.edge.reason}" for one in result.of(EdgeVariant)[1:]]
 
 
 def card(result: Result, report: Path | None) -> str:
@@ -81,4 +87,4 @@ def card(result: Result, report: Path | None) -> str:
 
 
 _TABLES = tables_of("places", "each place that may answer", lambda found: found["places"])
-presentations.add("edge", Presentation(sheets, why, why, card, tables=_TABLES))
+presentations.add("edge", Presentation(verdict, sheets, why, card, tables=_TABLES))

@@ -16,7 +16,7 @@ from railyard.work.study.cause_words import (
     tables_of,
     two_words,
 )
-from railyard.work.study.presentation import Presentation, Sheet, presentations
+from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,29 +29,33 @@ _CLIENTS = (
     "variant",
     "round mean",
     "p50 / p99",
-    "heard of selected",
-    "left / late",
-    "up a client",
-    "up a round",
-    "wasted",
+    "used of selected",
     "updates/h",
-    "kJ a round",
-    "$ a round low/typ/high",
+    "$ a round (low to high)",
     "to accuracy",
 )
+_TRAFFIC = ("variant", "left / late", "sent by a client", "sent a round", "wasted", "kJ a round")
 
 
-def _of_clients(variants: Sequence[FederatedVariant]) -> Iterator[Sheet]:
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The comparison, and the parts of a mean round."""
+    variants = result.of(FederatedVariant)
     yield Sheet(_CLIENTS, [_clients_row(one) for one in variants])
     yield matrix("of a mean round", [(one.name, one.federated.causes) for one in variants])
+
+
+def details(result: Result) -> Iterator[Sheet]:
+    """Traffic, shared links, and which clients take part."""
+    variants = result.of(FederatedVariant)
+    yield Sheet(_TRAFFIC, [_traffic_row(one) for one in variants])
     yield from _of_shared(variants)
     if len(variants) > DETAILED:
         names = [row.name for row in variants[0].federated.participation.groups]
         rows = [(one.name, *(numbers.short(bias) for bias in _biases(one, names))) for one in variants]
-        yield Sheet(("heard over population (1 is fair)", *names), rows)
+        yield Sheet(("used over population (1 is fair)", *names), rows)
         return
     for one in variants:
-        heads = (f"{one.name}: clients", "population", "there", "selected", "heard", "bias")
+        heads = (f"{one.name}: clients", "population", "available", "selected", "used", "bias")
         yield Sheet(
             heads,
             [
@@ -84,14 +88,22 @@ def _clients_row(variant: FederatedVariant) -> tuple[str, ...]:
         numbers.seconds(found.round_s.mean),
         two_words(found.round_s),
         f"{numbers.short(who.used)} of {numbers.short(who.selected)}",
+        numbers.short(found.server.updates_per_h),
+        numbers.with_range(found.usd.total),
+        numbers.NOT_APPLICABLE if found.accuracy is None else numbers.seconds(found.accuracy.seconds),
+    )
+
+
+def _traffic_row(variant: FederatedVariant) -> tuple[str, ...]:
+    found = variant.federated
+    who = found.participation
+    return (
+        variant.name,
         f"{numbers.short(who.left)} / {numbers.short(who.late)}",
         size_words(found.traffic.client_up_bytes),
         size_words(found.traffic.up_bytes),
         numbers.percent(found.traffic.wasted_share),
-        numbers.short(found.server.updates_per_h),
         numbers.short(found.joules.total.typical / 1e3),
-        numbers.band(found.usd.total),
-        numbers.NOT_APPLICABLE if found.accuracy is None else numbers.seconds(found.accuracy.seconds),
     )
 
 
@@ -101,19 +113,23 @@ def _biases(variant: FederatedVariant, names: Sequence[str]) -> list[float | Non
     return [known.get(name) for name in names]
 
 
-def sheets(result: Result) -> Iterator[Sheet]:
-    """The tables of a result, the comparison first."""
-    return _of_clients(result.of(FederatedVariant))
-
-
-def why(result: Result) -> str:
-    """A sentence per variant, or one that contrasts the best and the worst."""
+def verdict(result: Result) -> str:
+    """How long a round is, or which variant uses most updates an hour."""
     rounds = result.of(FederatedVariant)
-    if len(rounds) == 1:
-        return f"{rounds[0].name}: {first_words(rounds[0].federated.causes, 'round')}"
     rate = {one.name: one.federated.server.updates_per_h for one in rounds}
     best, worst = max(rate, key=lambda name: rate[name]), min(rate, key=lambda name: rate[name])
-    return f"{best} hears {rate[best] / rate[worst]:.3g} times as many updates an hour as {worst}"
+    if len(rounds) == 1:
+        mean = numbers.seconds(rounds[0].federated.round_s.mean)
+        return f"A round takes {mean} in the mean; {first_words(rounds[0].federated.causes, 'round')}."
+    return f"{quoted(best)} uses {rate[best] / rate[worst]:.3g} times as many updates an hour as {quoted(worst)}."
+
+
+def why(result: Result) -> list[str]:
+    """What most of a round of each variant is, where there are several."""
+    rounds = result.of(FederatedVariant)
+    if len(rounds) == 1:
+        return []
+    return [f"{quoted(one.name)}: {first_words(one.federated.causes, 'round')}." for one in rounds[:DETAILED]]
 
 
 def card(result: Result, report: Path | None) -> str:
@@ -128,4 +144,4 @@ _TABLES = tables_of(
     "each device, link and region: population, there, selected, heard, bias",
     lambda found: found["participation"]["groups"],
 )
-presentations.add("federated", Presentation(sheets, why, why, card, tables=_TABLES))
+presentations.add("federated", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES))

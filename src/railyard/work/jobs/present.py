@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import JobsVariant, ServingFigure
-from railyard.work.study.presentation import Presentation, Sheet, presentations
+from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,20 +16,8 @@ if TYPE_CHECKING:
     from railyard.measure.result.variants import JobRow, SteppedFigure
 
 
-HEADINGS = (
-    "variant",
-    "job",
-    "GPUs",
-    "placement",
-    "measure",
-    "alone",
-    "together",
-    "slowdown",
-    "network tax",
-    "because of",
-    "$/Mtoken",
-)
-RIGHT = (2, 5, 6, 7, 8)
+HEADINGS = ("variant", "job", "GPUs", "measure", "alone", "shared", "slowdown", "network tax")
+_MONEY = ("variant", "job", "placement", "slowed by", "$/Mtoken")
 _VISIBLE = 5e-4
 
 
@@ -40,14 +28,11 @@ def rows(variant: JobsVariant) -> Iterator[list[str]]:
             variant.name,
             job.name,
             str(job.accelerators),
-            job.placement.policy,
             "TTFT p50" if job.kind == "serving" else "step",
             _measure(job.alone),
             _measure(job.together),
             f"{job.slowdown:.3f}",
             _tax(job),
-            _costs(job),
-            _money(job),
         ]
 
 
@@ -59,19 +44,25 @@ def card(result: Result, report: Path | None) -> str:
     return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
 
 
-def why(result: Result) -> str:
-    """The job that loses most to the others."""
-    return "\n".join(_most(variant) for variant in result.of(JobsVariant))
-
-
-def _most(variant: JobsVariant) -> str:
-    worst = max(variant.jobs, key=lambda job: job.slowdown)
-    lost = ", ".join(f"{_tax(job)} of the tokens of {job.name}" for job in variant.jobs if _tax(job))
-    lead = f"{variant.name}: {f'the scale-out network takes {lost}; ' if lost else ''}"
+def verdict(result: Result) -> str:
+    """The job that loses most to the others, over all variants."""
+    every = result.of(JobsVariant)
+    variant, worst = max(((one, job) for one in every for job in one.jobs), key=lambda pair: pair[1].slowdown)
+    of = "" if len(every) == 1 else f" on {quoted(variant.name)}"
     if abs(worst.slowdown - 1) < _VISIBLE:
-        return f"{lead}no job costs another anything that shows"
+        return "No job slows another by an amount that shows."
     share = numbers.percent(worst.slowdown - 1)
-    return f"{lead}the others cost {worst.name} most, {share} of what it takes alone: {_costs(worst)}"
+    return f"{quoted(worst.name)} loses most to other jobs{of}: it takes {share} longer than alone ({_costs(worst)})."
+
+
+def why(result: Result) -> list[str]:
+    """What the network takes of each job, a sentence per variant."""
+    found = []
+    for variant in result.of(JobsVariant):
+        lost = ", ".join(f"{_tax(job)} of the tokens of {quoted(job.name)}" for job in variant.jobs if _tax(job))
+        if lost:
+            found.append(f"{quoted(variant.name)}: the scale-out network costs {lost}.")
+    return found
 
 
 def _tax(job: JobRow) -> str:
@@ -98,7 +89,7 @@ def _notes(variant: JobsVariant) -> Iterator[str]:
     rounds = variant.rounds
     if rounds.count > 1:
         yield (
-            f"{variant.name}: serving and fabric took {rounds.count} turns; the last moved nothing by more than"
+            f"{variant.name}: serving and fabric took {rounds.count} rounds; the last changed no figure by more than"
             f" {numbers.percent(rounds.moved)}"
         )
     yield from variant.warnings
@@ -121,7 +112,21 @@ def _money(job: JobRow) -> str:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, a row per job."""
-    yield Sheet(HEADINGS, [cells for variant in result.of(JobsVariant) for cells in rows(variant)], right=RIGHT)
+    cells = [cells for variant in result.of(JobsVariant) for cells in rows(variant)]
+    yield Sheet(HEADINGS, cells, right=(2, 4, 5, 6, 7))
 
 
-presentations.add("jobs", Presentation(sheets, why, explain, card, notes=lambda _result: []))
+def details(result: Result) -> Iterator[Sheet]:
+    """Placement, which jobs slow it, and cost, a row per job."""
+    yield Sheet(
+        _MONEY,
+        [
+            (variant.name, job.name, job.placement.policy, _costs(job), _money(job))
+            for variant in result.of(JobsVariant)
+            for job in variant.jobs
+        ],
+        right=(4,),
+    )
+
+
+presentations.add("jobs", Presentation(verdict, sheets, why, card, explain, details=details, notes=lambda _result: []))

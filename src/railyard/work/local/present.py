@@ -8,34 +8,37 @@ from railyard.kit.quantities import format_rate
 from railyard.measure import numbers
 from railyard.measure.result.variants import LocalVariant
 from railyard.work.study.cause_words import DETAILED, card_of, first_words, matrix, size_words, tables_of
-from railyard.work.study.presentation import Presentation, Sheet, presentations
+from railyard.work.study.presentation import Presentation, Sheet, presentations, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
 
 
-_SITES = (
+_SITES = ("variant", "step", "computing", "MFU", "exchange", "tokens/s", "$/Mtoken (low to high)")
+_TRAFFIC = (
     "variant",
-    "step",
-    "computing",
-    "MFU",
-    "exchange",
-    "sent a meeting",
+    "sent per exchange",
     "sent, mean",
-    "break-even rate, no loss",
-    "tokens/s",
-    "budget",
+    "break-even rate without loss",
+    "token budget takes",
     "J/token",
-    "$/Mtoken low/typ/high",
 )
 
 
-def _of_sites(variants: Sequence[LocalVariant]) -> Iterator[Sheet]:
+def sheets(result: Result) -> Iterator[Sheet]:
+    """The comparison, and the parts of a mean step."""
+    variants = result.of(LocalVariant)
     yield Sheet(_SITES, [_sites_row(one) for one in variants])
     yield matrix("of a mean step", [(one.name, one.local.causes) for one in variants])
+
+
+def details(result: Result) -> Iterator[Sheet]:
+    """Traffic; sites and exchanges of up to two variants."""
+    variants = result.of(LocalVariant)
+    yield Sheet(_TRAFFIC, [_traffic_row(one) for one in variants])
     if len(variants) > DETAILED:
         return
     for one in variants:
@@ -80,39 +83,49 @@ def _of_sites(variants: Sequence[LocalVariant]) -> Iterator[Sheet]:
 
 def _sites_row(variant: LocalVariant) -> tuple[str, ...]:
     found = variant.local
-    even = found.break_even_bps
     return (
         variant.name,
         numbers.seconds(found.step_s),
         numbers.percent(found.compute_utilization),
         numbers.percent(found.mfu),
         numbers.seconds(found.exchange_s),
+        numbers.short(found.tokens_per_s),
+        numbers.with_range(found.cpmt.total),
+    )
+
+
+def _traffic_row(variant: LocalVariant) -> tuple[str, ...]:
+    found = variant.local
+    even = found.break_even_bps
+    return (
+        variant.name,
         size_words(found.sent_bytes),
         format_rate(float(f"{found.mean_bps:.3g}")),
         numbers.NOT_APPLICABLE if even is None else format_rate(float(f"{even:.3g}")),
-        numbers.short(found.tokens_per_s),
         numbers.NOT_APPLICABLE if found.tokens_s is None else numbers.seconds(found.tokens_s),
         numbers.short(found.joules_per_token.typical),
-        numbers.band(found.cpmt.total),
     )
 
 
-def sheets(result: Result) -> Iterator[Sheet]:
-    """The tables of a result, the comparison first."""
-    return _of_sites(result.of(LocalVariant))
-
-
-def why(result: Result) -> str:
-    """A sentence per variant, or one that contrasts the cheapest and the most expensive."""
+def verdict(result: Result) -> str:
+    """The step and its cost, or which variant costs least."""
     sites = result.of(LocalVariant)
-    if len(sites) == 1:
-        return f"{sites[0].name}: {first_words(sites[0].local.causes, 'step')}"
     cheap, dear = (pick(sites, key=lambda one: one.local.cpmt.total.typical) for pick in (min, max))
-    return (
-        f"{cheap.name} costs least, ${cheap.local.cpmt.total.typical:.3g} per million tokens;"
-        f" {dear.name} ${dear.local.cpmt.total.typical:.3g}, of whose time"
-        f" {numbers.percent(1.0 - dear.local.compute_utilization)} is no computation"
-    )
+    if len(sites) == 1:
+        return f"A step takes {numbers.seconds(cheap.local.step_s)}, at {_price(cheap)}."
+    more = numbers.percent(dear.local.cpmt.total.typical / cheap.local.cpmt.total.typical - 1)
+    return f"{quoted(cheap.name)} costs least: {_price(cheap)}; {quoted(dear.name)} costs {more} more."
+
+
+def _price(variant: LocalVariant) -> str:
+    low, typical, high = map(numbers.short, variant.local.cpmt.total.ends)
+    return f"${typical} per million tokens ({low} to {high})"
+
+
+def why(result: Result) -> list[str]:
+    """What most of the step of the most expensive variant is."""
+    dear = max(result.of(LocalVariant), key=lambda one: one.local.cpmt.total.typical)
+    return [f"{quoted(dear.name)}: {first_words(dear.local.causes, 'step')}."]
 
 
 def card(result: Result, report: Path | None) -> str:
@@ -125,4 +138,4 @@ def card(result: Result, report: Path | None) -> str:
 
 
 _TABLES = tables_of("sites", "each site that trains", lambda found: found["sites"])
-presentations.add("local", Presentation(sheets, why, why, card, tables=_TABLES))
+presentations.add("local", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES))

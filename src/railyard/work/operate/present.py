@@ -12,8 +12,10 @@ from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
     Sheet,
+    listed,
     nested_columns,
     presentations,
+    quoted,
     settings_row,
 )
 
@@ -26,26 +28,31 @@ if TYPE_CHECKING:
 
 LITTLE = 0.0005
 """Share of all time below which 0.0 % is shown."""
-MOST_TIED = 4
-"""Maximum number of variants named as tied."""
 MOST_NOISY = 3
 """Pairs of a job and a noisy neighbor shown in a variant's table."""
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
-    """The tables of a result, the comparison first; details of tenants and sizes if there is one variant."""
-    yield Sheet(HEADINGS, [_row(one) for one in result.of(OperateVariant)])
-    yield Sheet(PARTS, [_parts(one) for one in result.of(OperateVariant)])
-    names = [part.name for part in result.of(OperateVariant)[0].operate.time]
+    """The comparison, failure draws and services."""
+    every = result.of(OperateVariant)
+    yield Sheet(HEADINGS, [_row(one) for one in every])
+    yield from _draws(every)
+    yield from _services(every)
+
+
+def details(result: Result) -> Iterator[Sheet]:
+    """Further figures, windows, shares of time, noisy neighbors; tenants and sizes if there is one variant."""
+    every = result.of(OperateVariant)
+    yield Sheet(_MORE, [_more_row(one) for one in every])
+    yield Sheet(PARTS, [_parts(one) for one in every])
+    names = [part.name for part in every[0].operate.time]
     yield Sheet(
         ("accelerator time", *names),
-        [(one.name, *(numbers.percent(part.share) for part in one.operate.time)) for one in result.of(OperateVariant)],
+        [(one.name, *(numbers.percent(part.share) for part in one.operate.time)) for one in every],
     )
-    yield from _draws(result.of(OperateVariant))
-    yield from _services(result.of(OperateVariant))
-    if len(result.of(OperateVariant)) == 1:
-        yield from _details(result.of(OperateVariant)[0].operate)
-    noisy = [(one.name, row) for one in result.of(OperateVariant) for row in one.operate.slowed_by[:MOST_NOISY]]
+    if len(every) == 1:
+        yield from _details(every[0].operate)
+    noisy = [(one.name, row) for one in every for row in one.operate.slowed_by[:MOST_NOISY]]
     if noisy:
         rows = [(name, row.job, row.by, numbers.short(row.accelerator_hours)) for name, row in noisy]
         yield Sheet(("variant", "job", "most slowed by", "GPU-h lost"), rows)
@@ -56,14 +63,11 @@ HEADINGS = (
     "jobs done",
     "JCT p50 / p99",
     "queue mean / p99",
-    "slowdown p50",
-    "fairness mean / p95",
     "utilization",
     "goodput",
-    "ETTR",
-    "idle while jobs wait",
-    "$/useful GPU-h low/typ/high",
+    "$/useful GPU-h (low to high)",
 )
+_MORE = ("variant", "slowdown p50", "fairness mean / p95", "ETTR", "idle while jobs wait")
 
 
 def _row(variant: OperateVariant) -> tuple[str, ...]:
@@ -73,14 +77,21 @@ def _row(variant: OperateVariant) -> tuple[str, ...]:
         f"{found.jobs.done:,} of {found.jobs.all:,}",
         _two(found.jct_s, "p50", "p99", numbers.seconds),
         _two(found.queue_s, "mean", "p99", numbers.seconds),
-        numbers.short(None if found.slowdown is None else found.slowdown.p50),
-        _two(found.finish_time_fairness, "mean", "p95", numbers.short),
         numbers.percent(found.utilization),
         numbers.percent(found.goodput),
+        numbers.with_range(found.usd.per_useful_accelerator_hour),
+    )
+
+
+def _more_row(variant: OperateVariant) -> tuple[str, ...]:
+    found = variant.operate
+    return (
+        variant.name,
+        numbers.short(None if found.slowdown is None else found.slowdown.p50),
+        _two(found.finish_time_fairness, "mean", "p95", numbers.short),
         numbers.percent(found.ettr),
         f"{numbers.percent(found.fragmentation.idle_while_jobs_wait)},"
         f" {numbers.dollars(found.fragmentation.usd_while_jobs_wait.typical)}",
-        numbers.band(found.usd.per_useful_accelerator_hour),
     )
 
 
@@ -217,41 +228,57 @@ def _latencies(row: ServiceRow, name: str) -> str:
     return " / ".join("queue grows" if one is None else numbers.seconds(one) for one in (full, getattr(row, name)))
 
 
-def why(result: Result) -> str:
-    """Which variant's useful hour is cheapest and which is most expensive, and the time share that differs most.
+def verdict(result: Result) -> str:
+    """Which variant's useful hour is cheapest, and which costs most.
 
-    With several failure draws this is the mean of the draws, and variants are called tied if the 90 % interval of their
-    difference over the same draws includes zero.
+    With several failure draws this is the mean of the draws, and variants are called equal if the 90 % interval of
+    their difference over the same draws includes zero.
     """
-    priced = [(cost, one) for one in result.of(OperateVariant) if (cost := _cost(one)) is not None]
+    every = result.of(OperateVariant)
+    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
     if len(priced) < 2:
-        return "\n".join(f"{_time(one)}; {_drained(one.operate)}" for one in result.of(OperateVariant))
+        return _alone(every[0]) if len(every) == 1 else "Too few variants did useful work to compare their costs."
     (low, best), (high, worst) = min(priced, key=lambda pair: pair[0]), max(priced, key=lambda pair: pair[0])
-    tied = [one.name for _, one in priced if one is not best and _tied(best, one)]
-    words = f"{_window(best.operate)}: a useful GPU-hour costs ${low:.2f} with {best.name}"
-    if tied:
-        more = f" and {len(tied) - MOST_TIED} more" if len(tied) > MOST_TIED else ""
-        words += f" (tied over the draws of failures: {', '.join(tied[:MOST_TIED])}{more})"
-    if worst.name in tied:
-        return f"{words}: which variant is cheapest depends on when things fail, not on the variant"
-    apart = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
-    name = max(apart, key=lambda part: apart[part])
-    points = 100 * apart[name]
-    return f"{words} and ${high:.2f} with {worst.name}, where {name} takes {points:.1f} points more of all GPU time"
+    equal = [one.name for _, one in priced if one is not best and _tied(best, one)]
+    at = f"${low:.2f} per useful GPU-hour"
+    if worst.name in equal:
+        return f"{listed([best.name, *equal])} are equal within the failure draws, at {at}."
+    leads = f"{listed([best.name, *equal])} are equal and cost least" if equal else f"{quoted(best.name)} costs least"
+    return f"{leads}: {at}; {quoted(worst.name)} costs {numbers.percent(high / low - 1)} more."
+
+
+def why(result: Result) -> list[str]:
+    """The share of time in which the cheapest and the most expensive variant differ most, and the window."""
+    every = result.of(OperateVariant)
+    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
+    if len(priced) < 2:
+        return [*map(_time, every), *(f"{_drained(one.operate)}." for one in every)]
+    best, worst = (pick(priced, key=lambda pair: pair[0])[1] for pick in (min, max))
+    more = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
+    name = max(more, key=lambda part: more[part])
+    points = f"{quoted(worst.name)} loses {100 * more[name]:.1f} points more of all GPU time to {name}."
+    return [points, f"Figures are of the {_window(best.operate)}."]
+
+
+def _alone(variant: OperateVariant) -> str:
+    found, cost = variant.operate, _cost(variant)
+    at = "" if cost is None else f", at ${cost:.2f} per useful GPU-hour"
+    ends = f"{found.jobs.done:,} of {found.jobs.all:,} jobs end"
+    return f"{numbers.percent(found.goodput)} of GPU time is useful work{at}; {ends}."
 
 
 def _window(found: OperateFigures) -> str:
     """The window that the figures describe."""
-    chosen = {"scenario": "steady window as given", "whole run": "the whole run"}
+    chosen = {"scenario": "steady window as given", "whole run": "whole run"}
     return chosen.get(found.steady.chosen, f"steady window, {found.steady.chosen}")
 
 
 def _drained(found: OperateFigures) -> str:
     """The window that the figures describe, and what is left out."""
     if found.drain is None:
-        return _window(found)
+        return f"Figures are of the {_window(found)}"
     late, used = numbers.seconds(found.drain.end_s - found.drain.start_s), numbers.percent(found.drain.utilization)
-    return f"{_window(found)}: the drain of {late} after it, {used} in use, is left out"
+    return f"Figures are of the {_window(found)}; the drain of {late} after it, {used} in use, is left out"
 
 
 def _cost(variant: OperateVariant) -> float | None:
@@ -277,13 +304,15 @@ def _tied(best: OperateVariant, other: OperateVariant) -> bool:
 
 
 def _time(variant: OperateVariant) -> str:
+    """The useful share of GPU time, and the largest loss."""
     found = variant.operate
     most = max(found.time[1:], key=lambda part: part.share)
+    name = quoted(variant.name)
     if most.share < LITTLE:
-        return f"{variant.name}: {numbers.percent(found.goodput)} of all GPU time is work"
+        return f"{name}: {numbers.percent(found.goodput)} of GPU time is useful work."
     return (
-        f"{variant.name}: {numbers.percent(found.goodput)} of all GPU time is work; most of the rest is {most.name},"
-        f" {numbers.percent(most.share)}"
+        f"{name}: {numbers.percent(found.goodput)} of GPU time is useful work; the largest loss is {most.name},"
+        f" {numbers.percent(most.share)}."
     )
 
 
@@ -311,4 +340,4 @@ _TABLES = {
         lambda one: [nested_columns(row.plain()) for row in one.operate.tenants],
     ),
 }
-presentations.add("operate", Presentation(sheets, why, why, card, tables=_TABLES))
+presentations.add("operate", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES))

@@ -13,8 +13,10 @@ from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
     Sheet,
+    listed,
     plain_rows,
     presentations,
+    quoted,
     settings_row,
 )
 
@@ -39,51 +41,65 @@ if TYPE_CHECKING:
 
 HEADINGS = (
     "variant",
-    "requests/s",
+    "req/s",
     "TTFT p50 / p99",
     "TPOT p50 / p99",
-    "queue p99",
-    "in time",
+    "SLO attainment",
     "goodput req/s",
-    "most req/s in time",
+    "$/Mtoken (low to high)",
+)
+_DETAILS = (
+    "variant",
+    "queue p99",
+    "most req/s within SLO",
     "tokens/s per GPU",
     "tokens/s per user",
     "network tax of goodput / p99 TTFT / TPOT",
     "scale-up tax",
     "KV hits",
-    "$/M tokens",
-    "its model error",
-    "$/M input, split",
-    "$/M output, split",
+    "model error of $/Mtoken",
+    "$/M input tokens",
+    "$/M output tokens",
     "power",
 )
-RIGHT = tuple(range(1, len(HEADINGS)))
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NOBODY = 0.05
 """Requests that wait in the mean of a span; with fewer a pool has no queue."""
 _HELPS = 0.01
 """Share by which a trial must differ to be said to help."""
-PARTS = (("queue_s", "queue"), ("compute_s", "compute"), ("collectives_s", "collectives"), ("transfer_s", "transfer"))
+PARTS = (
+    ("queue_s", "queue"),
+    ("compute_s", "compute"),
+    ("collectives_s", "collectives"),
+    ("transfer_s", "KV transfer"),
+)
 
 
 def row(variant: ServedVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
     serving = variant.serving
-    cost, taxes = serving.cpmt, _taxes(variant)
     return [
         variant.name,
         numbers.short(serving.requests.rate_per_s),
         _pair(serving.ttft_s),
         _pair(serving.tpot_s),
-        numbers.seconds(serving.queue_s.p99),
         numbers.percent(serving.slo.attainment),
         numbers.short(serving.slo.goodput_rps),
+        numbers.with_range(None if serving.cpmt is None else serving.cpmt.total),
+    ]
+
+
+def _details_row(variant: ServedVariant) -> list[str]:
+    serving = variant.serving
+    cost, taxes = serving.cpmt, _taxes(variant)
+    return [
+        variant.name,
+        numbers.seconds(serving.queue_s.p99),
         capacity_words(serving.capacity),
         numbers.short(serving.throughput.per_gpu),
         numbers.short(serving.throughput.per_user),
         *map(_tax, (taxes, taxes and taxes.scale_up)),
         numbers.percent(serving.kv.hit_rate),
-        numbers.band(None if cost is None else cost.total),
         believed.band_of(variant, "cpmt"),
         numbers.band(None if cost is None else cost.split_input),
         numbers.band(None if cost is None else cost.split_output),
@@ -105,24 +121,21 @@ def _tax(shares: ServingTaxShares | None) -> str:
 
 
 def taxed(variant: ServedVariant, name: str = "") -> str:
-    """What networks take of a variant, the first sentence of an answer; empty for a pipeline."""
+    """What networks cost a variant; empty for a pipeline."""
     tax = _taxes(variant)
     if tax is None:
         return ""
-    of = f" of {name}" if name else ""
-    return f"The scale-out network takes {_parts(tax)}{of}; scale-up networks take {_parts(tax.scale_up)}."
+    whom = f" {quoted(name)}" if name else ""
+    return f"The scale-out network costs{whom} {_parts(tax)}; scale-up networks cost {_parts(tax.scale_up)}."
 
 
 def _parts(shares: ServingTaxShares) -> str:
-    """`0.0 % of the goodput, 2.1 % of the p99 of first tokens and 0.4 % of that of further tokens`."""
+    """`0.0 % of goodput, 2.1 % of p99 TTFT and 0.4 % of p99 TPOT`."""
     first, further = shares.ttft.get("p99"), shares.tpot.get("p99")
-    lost = f"{numbers.percent(shares.goodput_lost)} of the goodput"
+    lost = f"{numbers.percent(shares.goodput_lost)} of goodput"
     if first is None or further is None:
         return lost
-    return (
-        f"{lost}, {numbers.percent(first)} of the p99 of first tokens and {numbers.percent(further)} of that of further"
-        " tokens"
-    )
+    return f"{lost}, {numbers.percent(first)} of p99 TTFT and {numbers.percent(further)} of p99 TPOT"
 
 
 def capacity_words(capacity: CapacityFigures | None) -> str:
@@ -150,13 +163,13 @@ def best_variant(result: Result) -> ServedVariant:
 
 
 def first_token(variant: ServedVariant, level: Level = "p99") -> str:
-    """`p99 of the first token, 2.1 s: queue 1.2 s, compute 0.7 s, collectives 0.1 s, transfer 0.1 s`."""
+    """`p99 TTFT of 2.1 s: queue 1.2 s, compute 0.7 s, collectives 0.1 s, KV transfer 0.1 s`."""
     serving = variant.serving
     parts = serving.ttft_parts.get(level)
     if not parts:
         return "No request was answered."
     shares = ", ".join(f"{word} {numbers.seconds(getattr(parts, name))}" for name, word in PARTS)
-    return f"{level} of the time to the first token, {numbers.seconds(getattr(serving.ttft_s, level))}: {shares}"
+    return f"{level} TTFT of {numbers.seconds(getattr(serving.ttft_s, level))}: {shares}"
 
 
 def queues(variant: ServedVariant) -> list[str]:
@@ -188,7 +201,7 @@ def _trial(serving: ServingFigures, one: ReplicaTrial) -> str:
         return f"{what} was not tried: {one.reason}"
     first = f"TTFT p99 {numbers.seconds(serving.ttft_s.p99)} -> {numbers.seconds(one.ttft_p99_s)}"
     token = f"TPOT p99 {numbers.seconds(serving.tpot_s.p99)} -> {numbers.seconds(one.tpot_p99_s)}"
-    in_time = f"in time {numbers.percent(serving.slo.attainment)} -> {numbers.percent(one.attainment)}"
+    in_time = f"SLO attainment {numbers.percent(serving.slo.attainment)} -> {numbers.percent(one.attainment)}"
     return f"{what}: {first}, {token}, {in_time}"
 
 
@@ -212,27 +225,56 @@ def bottleneck(variant: ServedVariant) -> str:
     best = best if more else min(tried, key=lambda one: one.ttft_p99_s)
     sooner = best.ttft_p99_s < (1.0 - _HELPS) * now
     if not more and not sooner:
-        return "one more replica of any pool changes next to nothing: the wait is not for replicas"
-    what = "first tokens" if sooner else "answers"
+        return "One more replica of any pool changes almost nothing: requests do not wait for replicas."
+    what = "First tokens" if sooner else "Answers"
     return f"{what} wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
 
 
-def why(result: Result) -> str:
-    """What networks take, which variant costs least per token in time, and what its first tokens wait for."""
+def verdict(result: Result) -> str:
+    """The answer in a sentence: which service to take, its latency, and what a million tokens costs."""
     best = best_variant(result)
     if len(result.of(ServedVariant)) == 1:
-        return "\n".join(filter(None, (taxed(best), first_token(best), bottleneck(best))))
+        met = numbers.percent(best.serving.slo.attainment)
+        return f"{met} of requests meet the SLO: {_latency(best)}, {_price(best)}."
     if unlike := believed.unlike(result):
         return unlike
-    cost = best.serving.cpmt
-    price = f"at ${numbers.band(cost.total)} per million tokens in time" if cost else "with most requests in time"
     many, good = len(result.of(ServedVariant)), len(_in_time(result))
-    share = f"at least {100 * best.serving.slo.target:g} % of the requests in time"
-    among = f"of the {good} of {many} variants with {share}" if good else f"though no variant has {share}"
-    leads = "comes out best" if not believed.peers(result) else "leads, tied with others,"
-    said = f"{best.name} {leads} {among}, {price}.{believed.ties(result)}{believed.bound(result)}"
-    lines = (taxed(best, best.name), f"{believed.unexercised(result)}{said}", f"{best.name}: {first_token(best)}")
-    return "\n".join(filter(None, lines))
+    share = f"{100 * best.serving.slo.target:g} % of requests within the SLO"
+    among = f"{good} of {many} variants reach {share}" if good else f"no variant reaches {share}"
+    ties = believed.peers(result)
+    alone = f"{quoted(best.name)} {'costs least' if best.serving.cpmt else 'is best'}"
+    leads = f"{listed([best.name, *ties])} are equal within error" if ties else alone
+    return f"{leads}: {_price(best)}, {_latency(best)}; {among}."
+
+
+def _latency(variant: ServedVariant) -> str:
+    serving = variant.serving
+    return f"p99 TTFT {numbers.seconds(serving.ttft_s.p99)}, p99 TPOT {numbers.seconds(serving.tpot_s.p99)}"
+
+
+def _price(variant: ServedVariant) -> str:
+    cost = variant.serving.cpmt
+    if cost is None:
+        return f"{numbers.short(variant.serving.slo.goodput_rps)} requests/s within the SLO"
+    low, typical, high = map(numbers.short, cost.total.ends)
+    return f"${typical} per million tokens within the SLO ({low} to {high})"
+
+
+def why(result: Result) -> list[str]:
+    """What networks cost, by how much variants differ, and what the first tokens of the best one wait for."""
+    best = best_variant(result)
+    if len(result.of(ServedVariant)) == 1:
+        return list(filter(None, (taxed(best), first_token(best), bottleneck(best))))
+    if believed.unlike(result):
+        return []
+    said = (
+        taxed(best, best.name),
+        believed.unexercised(result),
+        believed.ties(result),
+        believed.bound(result),
+        f"{quoted(best.name)}: {first_token(best)}",
+    )
+    return list(filter(None, said))
 
 
 def explain(result: Result) -> str:
@@ -257,12 +299,12 @@ def card(result: Result, report: Path | None) -> str:
         f"{result.name}: {many} variant{'s' if many > 1 else ''}, {serving.requests.count} requests",
         f"{believed.title(result, 'latency'):<12}{best.name}: TTFT {_pair(serving.ttft_s)},"
         f" TPOT {_pair(serving.tpot_s)} (p50 / p99)",
-        f"network tax {_tax(_taxes(best))} of goodput, p99 of the first token, p99 of further ones",
+        f"network tax {_tax(_taxes(best))} of goodput, p99 TTFT, p99 TPOT",
         *believed.lines(best),
-        f"in time     {numbers.percent(serving.slo.attainment)},"
+        f"SLO         {numbers.percent(serving.slo.attainment)},"
         f" goodput {numbers.short(serving.slo.goodput_rps)} requests/s",
         f"waiting     {first_token(best)}",
-        f"cost        ${numbers.band(cost.total if cost else None)} per million tokens in time,"
+        f"cost        ${numbers.band(cost.total if cost else None)} per million tokens within the SLO,"
         f" {numbers.power(serving.power.total_w.typical)}",
         f"report      {report if report is not None else 'not written'}",
     ]
@@ -271,7 +313,12 @@ def card(result: Result, report: Path | None) -> str:
 
 def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, a row a variant."""
-    yield Sheet(HEADINGS, [row(variant) for variant in result.of(ServedVariant)], right=RIGHT)
+    yield Sheet(HEADINGS, [row(variant) for variant in result.of(ServedVariant)])
+
+
+def details(result: Result) -> Iterator[Sheet]:
+    """Queue, load, networks, cache and prices, a row a variant."""
+    yield Sheet(_DETAILS, [_details_row(variant) for variant in result.of(ServedVariant)])
 
 
 def _figures(variant: ServedVariant) -> Iterable[Row]:
@@ -328,5 +375,6 @@ _TABLES = {
     ),
 }
 PRESENTATION = presentations.add(
-    "serving", Presentation(sheets, why, explain, card, tables=_TABLES, explained=_explained)
+    "serving",
+    Presentation(verdict, sheets, why, card, explain, details=details, tables=_TABLES, explained=_explained),
 )

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant
+from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from railyard.measure.result.money import Difference, ErrorRow, Verdict
+    from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.reading import Result
     from railyard.measure.result.variants import BaseVariant
 
@@ -57,7 +58,7 @@ _FIGURES: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "power_w": ("power", numbers.power),
 }
 _IN_CARD = ("step_s", "ttft_s", "tpot_s", "cpmt")
-_BY = {"cpmt": "dollars a token", "step_s": "step time", "goodput_rps": "requests in time"}
+_BY = {"cpmt": "dollars per token", "step_s": "step time", "goodput_rps": "requests that meet the SLO"}
 
 
 def band_of(variant: BaseVariant, figure: str) -> str:
@@ -121,16 +122,16 @@ def unlike(result: Result) -> str:
     values = ", ".join(f"{key} {_values(result, key)}" for key in verdict.unlike[:_MOST_KEYS])
     more = len(verdict.unlike) - _MOST_KEYS
     values += f" and {more} more keys" if more > 0 else ""
-    return f"The variants do different work ({values}): none of them is the better one."
+    return f"The variants do different work ({values}), so none is better."
 
 
 _MOST_KEYS = 3
 
 
 def _values(result: Result, key: str) -> str:
-    """`4 against 9`: the value of a key in each variant."""
+    """`4 and 9`: the value of a key in each variant."""
     found = [_under(variant.settings, key) for variant in result.variants]
-    return " against ".join(dict.fromkeys(found))
+    return " and ".join(dict.fromkeys(found))
 
 
 def _under(settings: Mapping[str, object], key: str) -> str:
@@ -144,32 +145,32 @@ def _under(settings: Mapping[str, object], key: str) -> str:
 
 
 def unexercised(result: Result) -> str:
-    """A sentence on varied values that have no effect, with a trailing space; empty if all have."""
+    """A sentence on varied values that have no effect; empty if all have."""
     if result.verdict is None:
         return ""
     crossing = [one for one in result.verdict.unexercised if one.crossing]
     still = [one.key for one in result.verdict.unexercised if not one.crossing]
-    said = ""
+    said = []
     if crossing:
         low, high = crossing[0].from_servers, crossing[0].to_servers
         would = "" if low is None else f"; it would from {low:,} servers"
         would += "" if high in (None, low) else f", in all variants from {high:,}"
         keys = ", ".join(one.key for one in crossing)
-        said = f"This job does not cross the spine{would}: what {keys} would change there does not show. "
+        said.append(f"This job does not cross the spine{would}, so the effect of {keys} there does not show.")
     if still:
-        said += f"{', '.join(still)} changes no figure of this job. "
-    return said
+        said.append(f"{', '.join(still)} changes no figure of this job.")
+    return " ".join(said)
 
 
 def bound(result: Result) -> str:
-    """A sentence on the distance of the leading variant from the bound, with a leading space; or empty."""
+    """A sentence on the distance of the leading variant from the bound; or empty."""
     verdict = result.verdict
     if verdict is None or verdict.bound is None or verdict.leading is None or verdict.above_bound is None:
         return ""
     if verdict.above_bound < _LEAST_SEEN:
-        return f" {verdict.leading} does as well as {verdict.bound}, a bound with the same NICs."
+        return f"{quoted(verdict.leading)} does as well as {verdict.bound}, a bound with the same NICs."
     more = _MORE[verdict.by].format(numbers.percent(verdict.above_bound))
-    return f" {verdict.bound}, a bound with the same NICs, {more} than {verdict.leading}."
+    return f"{quoted(verdict.bound)}, a bound with the same NICs, {more} than {quoted(verdict.leading)}."
 
 
 _LEAST_SEEN = 0.0005
@@ -178,38 +179,20 @@ _LEAST_SEEN = 0.0005
 _MORE = {
     "cpmt": "gets {} more tokens out of a GPU",
     "step_s": "does {} more steps per second",
-    "goodput_rps": "answers {} more requests in time",
+    "goodput_rps": "answers {} more requests within the SLO",
 }
 
 
 def ties(result: Result) -> str:
-    """A sentence on ties, with a leading space; empty if there are none."""
+    """A sentence on the error within which variants are equal; empty if none are."""
     verdict = result.verdict
     if verdict is None or not verdict.ties:
         return ""
     tied = [row for row in verdict.differences if row.tied]
     widest = max(tied, key=lambda row: abs(row.difference))
-    who = f"{_every(result, verdict)} are tied" if all_tied(result) else _names(verdict)
-    return f" {who}: {_inside(widest, verdict)}."
-
-
-def _every(result: Result, verdict: Verdict) -> str:
-    """`Both variants`, or `All 5 variants that are compared` if some cannot be bought or are late."""
-    many = len(verdict.ranking)
-    sold = "" if many == len(result.variants) else " that are compared"
-    return f"{'Both' if many == 2 else f'All {many}'} variants{sold}"
-
-
-def _names(verdict: Verdict) -> str:
-    names = ", ".join(verdict.ties)
-    return f"{names} {'is' if len(verdict.ties) == 1 else 'are'} tied with {verdict.leading}"
-
-
-def _inside(row: Difference, verdict: Verdict) -> str:
-    """`they differ by 0.9 % in dollars a token, within the error of model and prices (2.1 %)`."""
-    of = "of model and prices" if row.price_band else "of the model"
-    most = "" if len(verdict.ties) == 1 else "at most "
-    difference = numbers.percent(abs(row.difference))
+    most = "by" if len(tied) == 1 else "by at most"
+    of = "model and price error" if widest.price_band else "model error"
     return (
-        f"they differ by {most}{difference} in {_BY[verdict.by]}, within the error {of} ({numbers.percent(row.band)})"
+        f"The equal variants differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
+        f" the tie threshold is {numbers.percent(widest.band)} ({of})."
     )

@@ -5,6 +5,7 @@ Code that shows a result asks `presentation_of` for the record, and never checks
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,22 @@ class Sheet:
         return range(1, len(self.headings)) if self.right is None else self.right
 
 
+def quoted(name: str) -> str:
+    """The name of a variant in a sentence: in quotation marks where it has more than one word."""
+    return f'"{name}"' if re.search(r"[ ,;]", name) else name
+
+
+def listed(names: Sequence[str]) -> str:
+    """`uec, spectrum-x and scheduled`; of many, the first and how many more."""
+    most = MOST_NAMED if len(names) <= MOST_NAMED else MOST_NAMED - 1
+    shown = [quoted(name) for name in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(shown)} and {len(names) - most} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+MOST_NAMED = 5
+"""Most variants that a sentence names."""
 WIDTH = 80
 """Columns of explanations."""
 
@@ -100,7 +117,7 @@ def nested_columns(values: Row, head: str = "") -> Row:
     return found
 
 
-def _nothing(*_: object) -> Iterable[str]:
+def _nothing(*_: object) -> tuple[()]:
     return ()
 
 
@@ -109,24 +126,36 @@ class Presentation:
     """Presentation of a kind of work.
 
     Attributes:
-        sheets: The tables of a result, the comparison of its variants first.
-        why: The outcome, in a few sentences.
-        explain: Where the time of every variant goes, and what would help.
+        verdict: The answer in one sentence: what to take, its cost, the band.
+        sheets: The tables that every reader needs, the comparison of the variants first: at most eight columns.
+        why: Reasons for the verdict, a sentence each.
         card: A few lines, with the path of the report.
+        explain: Where the time of every variant goes, and what would help; None: verdict and reasons.
+        details: Further columns and tables.
         notes: Notes on the variants.
         html: The inner part of a notebook's card; None: the comparison as a table.
         tables: Tables of the result by name.
         explained: Lines and tables of an explanation, given levels of its tree, and whether notes are left out.
     """
 
+    verdict: Callable[[Result], str]
     sheets: Callable[[Result], Iterable[Sheet]]
-    why: Callable[[Result], str]
-    explain: Callable[[Result], str]
+    why: Callable[[Result], Sequence[str]]
     card: Callable[[Result, Path | None], str]
+    explain: Callable[[Result], str] | None = None
+    details: Callable[[Result], Iterable[Sheet]] = _nothing
     notes: Callable[[Result], list[str]] = warnings
     html: Callable[[Result], str] | None = None
     tables: Mapping[str, ResultTable] = field(default_factory=dict)
     explained: Callable[[Any, int, bool], Iterable[str | Sheet]] = _nothing
+
+    def conclusion(self, result: Result) -> str:
+        """The verdict and its reasons as one paragraph."""
+        return " ".join([self.verdict(result), *self.why(result)])
+
+    def explanation(self, result: Result) -> str:
+        """Where the time of every variant goes, as text."""
+        return (self.explain or self.conclusion)(result)
 
 
 presentations: Registry[Presentation] = Registry("presentation", package="railyard.work", part="present")

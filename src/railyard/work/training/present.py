@@ -1,15 +1,13 @@
-"""Text of a result: the comparison's figures, a card of eight lines, and an explanation."""
+"""Tables of a result on steps, a card of eight lines, and an explanation; its sentences are in `conclusion.py`."""
 
 from __future__ import annotations
 
-import math
 from html import escape
 from typing import TYPE_CHECKING
 
 from railyard.kit.quantities import format_memory
 from railyard.measure import numbers
-from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
-from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
+from railyard.measure.result.variants import StepVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
 from railyard.work.study.presentation import (
@@ -23,125 +21,99 @@ from railyard.work.study.presentation import (
     settings_row,
     warnings,
 )
+from railyard.work.training.conclusion import (
+    LEAST_SEEN,
+    best_variant,
+    price,
+    tax_cell,
+    tax_error,
+    tax_sentence,
+    verdict,
+    why,
+)
 from railyard.work.training.explain_words import lines_of_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.step import TaxShares
     from railyard.work.study.presentation import Row
     from railyard.work.training.explain import Explanation
 
 
-LEAST_SEEN = 0.0005
-"""Smaller shares would be printed as 0.0 %."""
-
-
-def cell(shares: TaxShares, where: Mapping[str, str] | None = None) -> str:
-    """`11.7 % (contention at leaf-spine 4.9, slowed kernels 6.7)`.
-
-    Args:
-        shares: A tax.
-        where: Network tiers by the cause of waiting there; None: none is named.
-    """
-    tiers = where or {}
-    parts = [
-        *((str(cause), share) for cause, share in shares.exposed.items()),
-        ("slowed kernels", shares.slowed_kernels),
-    ]
-    seen = [
-        f"{cause}{f' at {tiers[cause]}' if cause in tiers else ''} {100 * share:.1f}"
-        for cause, share in sorted(parts, key=lambda part: -part[1])
-        if share >= LEAST_SEEN
-    ]
-    total = numbers.percent(shares.tokens_lost)
-    return f"{total} ({', '.join(seen)})" if seen else total
-
-
-def error(variant: StepVariant) -> str:
-    """`, 7.9 to 12.9 % within the model's error`; empty if nothing was validated, or nothing is lost."""
-    band = believed.band_of(variant, "network_tax")
-    known = band != numbers.NOT_APPLICABLE and variant.tax.tokens_lost >= LEAST_SEEN
-    return f", {band} within the model's error" if known else ""
-
-
-def others_cell(variant: StepVariant) -> str:
-    """`bubble 9.1 %, straggler 0.2 %`: losses other than computation that no network changes."""
-    rest = variant.tax.rest.items()
-    waits = [(cause, share) for cause, share in rest if cause != "compute" and share >= LEAST_SEEN]
-    return ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in waits) or "none"
-
-
-def sentence(variant: StepVariant, name: str = "") -> str:
-    """The networks' cost in a variant: the first sentence of every answer about steps."""
-    tax, what = variant.tax, _what(variant)
-    whose = f"of the {what} of {name}" if name else f"of the {what}"
-    return (
-        f"The scale-out network takes {cell(tax)} {whose}{error(variant)}; scale-up networks take {cell(tax.scale_up)}."
-    )
-
-
-def of_two(best: StepVariant, worst: StepVariant, where: Mapping[str, str]) -> str:
-    """The same of two variants, the better one first.
-
-    Args:
-        best: The better one.
-        worst: The other.
-        where: Tiers of the other's network by the cause of waiting there.
-    """
-    inside = [numbers.percent(one.tax.scale_up.tokens_lost) for one in (best, worst)]
-    to_both = inside[0] if inside[0] == inside[1] else f"{inside[0]} and {inside[1]}"
-    return (
-        f"{best.name} loses {cell(best.tax)} of its {_what(best)} to the scale-out network, {worst.name}"
-        f" {cell(worst.tax, where)}{error(worst)}; scale-up networks take {to_both}."
-    )
-
-
-def _what(variant: StepVariant) -> str:
-    return "time" if variant.utilization.tokens_per_s_per_gpu is None else "tokens"
-
-
 HEADINGS = (
     "variant",
+    "step",
     "network tax",
     "scale-up tax",
+    "MFU",
+    "tokens/s/GPU",
+    "JCT",
+    "$/Mtoken (low to high)",
+)
+_FAULTY = ("variant", "lost to faults", "step", "network tax", "$/Mtoken (low to high)")
+"""Headings where the scenario has faults."""
+_DETAILS = (
+    "variant",
+    "step of each seed",
+    "model error",
+    "scale-out network takes",
+    "scale-up networks take",
     "other waits",
     "GPU utilization",
-    "MFU",
-    "step",
-    "tokens/s per GPU",
-    "JCT",
     "power",
-    "capex",
+    "capital",
     "switch ports used",
-    "$/Mtoken low/typ/high",
-    "model error",
     "bottleneck",
 )
-RIGHT = (4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
 
 
 def row(variant: StepVariant) -> list[str]:
     """One variant's cells under `HEADINGS`."""
     return [
         variant.name,
-        cell(variant.tax),
-        cell(variant.tax.scale_up),
-        others_cell(variant),
-        numbers.percent(variant.utilization.gpu),
+        numbers.seconds(variant.step.seconds),
+        numbers.percent(variant.tax.tokens_lost),
+        numbers.percent(variant.tax.scale_up.tokens_lost),
         numbers.percent(variant.utilization.mfu),
-        step_words(variant),
         numbers.short(variant.utilization.tokens_per_s_per_gpu),
         numbers.seconds(None if variant.jct is None else variant.jct.seconds),
+        numbers.with_range(variant.cpmt),
+    ]
+
+
+def _faulty_row(variant: StepVariant) -> list[str]:
+    return [
+        variant.name,
+        faults.cell(variant),
+        numbers.seconds(variant.step.seconds),
+        numbers.percent(variant.tax.tokens_lost),
+        numbers.with_range(variant.cpmt),
+    ]
+
+
+def _details_row(variant: StepVariant) -> list[str]:
+    return [
+        variant.name,
+        step_words(variant),
+        believed.step_band(variant),
+        tax_cell(variant.tax),
+        tax_cell(variant.tax.scale_up),
+        _other_waits(variant),
+        numbers.percent(variant.utilization.gpu),
         numbers.power(variant.power.total_w.typical),
         numbers.dollars(variant.capex.total_usd.typical),
         ports_words(variant),
-        numbers.band(variant.cpmt),
-        believed.step_band(variant),
         variant.bottleneck.name,
     ]
+
+
+def _other_waits(variant: StepVariant) -> str:
+    """`bubble 9.1 %, straggler 0.2 %`: losses other than computation that no network changes."""
+    rest = variant.tax.rest.items()
+    waits = [(cause, share) for cause, share in rest if cause != "compute" and share >= LEAST_SEEN]
+    return ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in waits) or "none"
 
 
 def step_words(variant: StepVariant) -> str:
@@ -172,13 +144,13 @@ def card(result: Result, report: Path | None) -> str:
         f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
         f"{title:<12}{best.name}: step {numbers.seconds(best.step.seconds)}, GPU utilization "
         f"{numbers.percent(best.utilization.gpu)}, MFU {numbers.percent(best.utilization.mfu)}",
-        f"network tax {cell(best.tax)}{error(best)}; scale-up tax {cell(best.tax.scale_up)}",
+        f"network tax {tax_cell(best.tax)}{tax_error(best)}; scale-up tax {tax_cell(best.tax.scale_up)}",
         *believed.lines(best),
-        f"other waits {others_cell(best)}",
-        f"cost        {_price(best)}, "
+        f"other waits {_other_waits(best)}",
+        f"cost        {price(best)}, "
         f"capex {numbers.dollars(best.capex.total_usd.typical)}, "
         f"{numbers.power(best.power.total_w.typical)}",
-        f"bottleneck  {headline(best)}",
+        f"bottleneck  {best.bottleneck.headline}",
         f"report      {report if report is not None else 'not written'}",
     ]
     return "\n".join(lines)
@@ -186,13 +158,6 @@ def card(result: Result, report: Path | None) -> str:
 
 def _many(variants: Sequence[StepVariant]) -> str:
     return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
-
-
-def _price(variant: StepVariant) -> str:
-    """Dollars per million tokens, or per hour of work without tokens."""
-    if isinstance(variant, TraceVariant):
-        return f"${numbers.band(variant.cost.usd_per_h)} an hour"
-    return f"${numbers.band(variant.cpmt)} per million tokens"
 
 
 def notes(result: Result) -> list[str]:
@@ -206,7 +171,7 @@ def explain(result: Result) -> str:
 
 
 def _explain(variant: StepVariant) -> str:
-    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step", f"  {sentence(variant)}"]
+    lines = [f"{variant.name}: {numbers.seconds(variant.step.seconds)} a step", f"  {tax_sentence(variant)}"]
     for part in sorted(variant.time, key=lambda part: -part.seconds)[:8]:
         where = " ".join(word for word in (part.group, part.phase) if word)
         figures = f"{numbers.percent(part.share):>7}  {numbers.seconds(part.seconds):>8}"
@@ -214,7 +179,7 @@ def _explain(variant: StepVariant) -> str:
     lost = variant.lockstep.gpu_seconds_lost_to_stragglers
     if lost > 0:
         lines.append(f"  lockstep: stragglers cost the others {numbers.short(lost)} GPU-seconds a step")
-    lines.append(f"  {headline(variant)}")
+    lines.append(f"  {variant.bottleneck.headline}")
     trials = variant.bottleneck.ranking[:4]
     lines += [f"  {trial.factor:g} x {trial.resource}: step {_changed(-trial.gain)}" for trial in trials]
     return "\n".join(lines)
@@ -222,154 +187,6 @@ def _explain(variant: StepVariant) -> str:
 
 def _changed(share: float) -> str:
     return numbers.percent(share) if abs(share) >= LEAST_SEEN else "as long"
-
-
-def why(result: Result) -> str:
-    """A few sentences: faults, cost of the networks, the best variant and its lead, and what would help it."""
-    variants = result.of(StepVariant)
-    best = best_variant(result)
-    if len(variants) == 1:
-        return " ".join(filter(None, (faults.opening(result), sentence(best), headline(best))))
-    if unlike := believed.unlike(result):
-        return unlike
-    if any(one.utilization.tokens_per_s_per_gpu is None for one in variants):
-        said = _fastest(result, best)
-    else:
-        said = _by_tokens(result, best)
-    said = f"{believed.unexercised(result)}{said}{believed.bound(result)}"
-    return " ".join(filter(None, (faults.opening(result), _taxed(result, best), said, headline(best))))
-
-
-def _taxed(result: Result, best: StepVariant) -> str:
-    """The networks' cost in the leading variant, and in the one with the largest."""
-    worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
-    same = numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost)
-    return sentence(best, best.name) if same else of_two(best, worst, _where(worst))
-
-
-def compared(result: Result) -> list[StepVariant]:
-    """Variants to compare: those that finished and can be bought, otherwise all."""
-    names = () if result.verdict is None or result.verdict.leading is None else result.verdict.ranking
-    return [one for one in result.of(StepVariant) if one.name in names and not faults.ended(one)] or list(
-        result.of(StepVariant)
-    )
-
-
-def _by_tokens(result: Result, best: StepVariant) -> str:
-    """Which variant gets the most tokens for its money, and why; ties are named."""
-    variants, verdict = compared(result), result.verdict
-    if verdict is not None and verdict.leading is None:
-        least = f"{best.name} loses least of what can be bought, at {_price(best)}."
-        return least if verdict.ranking else f"Nothing here can be bought: {best.name} is a bound."
-    if len(variants) == 1:
-        return f"{best.name} is the only variant that finishes and can be bought, at {_price(best)}."
-    if not _same_machine(variants):
-        return f"{_other_machines(variants)}{believed.ties(result)}"
-    worst = min(variants, key=lambda one: (round(_rate(one) / _rate(best), 3), -_price_of(one)))
-    if believed.all_tied(result):
-        return believed.ties(result).strip()
-    if worst.name in believed.peers(result) or worst is best:
-        most = numbers.percent(_gain(variants, best))
-        least = f"{best.name} costs least; none gets more than {most} more tokens out of a GPU."
-        return f"{least}{believed.ties(result)}"
-    return f"{_contrast(best, worst)}{believed.ties(result)}"
-
-
-def _fastest(result: Result, best: StepVariant) -> str:
-    """Which variant of work without tokens finishes first, and by how much."""
-    variants = compared(result)
-    if len(variants) == 1:
-        return f"{best.name} is the only variant that can be bought."
-    worst = min(variants, key=_rate)
-    if believed.all_tied(result):
-        return believed.ties(result).strip()
-    saved = numbers.percent(1 - best.step.seconds / worst.step.seconds)
-    return f"{best.name} takes {saved} less time than {worst.name}.{believed.ties(result)}"
-
-
-def _same_machine(variants: Sequence[StepVariant]) -> bool:
-    """Whether tokens per accelerator can be compared: the accelerators are the same."""
-    keys = {key for variant in variants for key in variant.settings}
-    return not any(key.rpartition(".")[2] == "server" or key.startswith("cluster.overrides") for key in keys)
-
-
-def _other_machines(variants: Sequence[StepVariant]) -> str:
-    """Comparison of different machines: the cost of a million tokens on each."""
-    priced = [(cost, variant.name) for variant in variants if (cost := _cost(variant)) is not None]
-    if len(priced) < len(variants):
-        return "The variants are different machines, whose tokens per accelerator do not compare."
-    (low, cheap), (high, dear) = min(priced), max(priced)
-    return (
-        f"The variants are different machines: a million tokens costs from ${numbers.short(low)} ({cheap})"
-        f" to ${numbers.short(high)} ({dear})."
-    )
-
-
-def _cost(variant: StepVariant) -> float | None:
-    return None if variant.cpmt is None else variant.cpmt.typical
-
-
-def _price_of(variant: StepVariant) -> float:
-    """Typical cost for comparisons; infinite if unknown."""
-    cost = _cost(variant)
-    return math.inf if cost is None else cost
-
-
-def _rate(variant: StepVariant) -> float:
-    """Tokens per accelerator and second; for work without tokens, completions per second."""
-    rate = variant.utilization.tokens_per_s_per_gpu
-    return float(1 / variant.step.seconds if rate is None else rate)
-
-
-def _gain(variants: Sequence[StepVariant], other: StepVariant) -> float:
-    """Lead of the best of some variants over another one, per accelerator."""
-    return max(map(_rate, variants)) / _rate(other) - 1
-
-
-def _where(variant: StepVariant) -> dict[str, str]:
-    """Tiers between servers by the cause of waiting there.
-
-    Contention is at the tier that trying found, where it is one, else at the most loaded. Bandwidth is at a tier only
-    where trying found it: the most loaded tier may still be faster than the NICs.
-    """
-    known = {row.name for row in variant.network.tiers} | {variant.network.saturated_tier}
-    known -= {SCALE_UP_TIER}
-    name = variant.bottleneck.name
-    found = (one for one in (name.removeprefix(CONTENTION), variant.network.saturated_tier) if one in known)
-    contended = next(found, None)
-    places = {"contention": contended, "bandwidth": name if name in known else None}
-    return {cause: tier for cause, tier in places.items() if tier is not None}
-
-
-def _contrast(best: StepVariant, worst: StepVariant) -> str:
-    """How the two differ in tokens, or otherwise in dollars."""
-    faster = _gain([best], worst)
-    if faster < LEAST_SEEN:
-        return f"{best.name} and {worst.name} take the same step{_cheaper(best, worst)}."
-    return f"{best.name} gets {numbers.percent(faster)} more tokens out of a GPU than {worst.name}."
-
-
-def _cheaper(best: StepVariant, worst: StepVariant) -> str:
-    low, high = _price_of(best), _price_of(worst)
-    return f"; a token costs {numbers.percent(1 - low / high)} less on {best.name}" if low < high < math.inf else ""
-
-
-def best_variant(result: Result) -> StepVariant:
-    """The variant that sentences and card describe: the leading one.
-
-    If none leads, it is the one that loses least; if variants do different work, the first.
-    """
-    verdict = result.verdict
-    if verdict is None or verdict.unlike:
-        return result.of(StepVariant)[0]
-    named = (verdict.leading, *verdict.ranking, verdict.bound)
-    first = next((name for name in named if name), result.of(StepVariant)[0].name)
-    return next(variant for variant in result.of(StepVariant) if variant.name == first)
-
-
-def headline(variant: StepVariant) -> str:
-    """The bottleneck search's answer for a variant."""
-    return variant.bottleneck.headline
 
 
 _LAYOUT_HEADINGS = ("layout", "step", "against the chosen", "memory of the fullest rank", "step is")
@@ -398,19 +215,25 @@ def layout_rows(variant: StepVariant) -> list[tuple[str, ...]]:
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
-    """The comparison, layouts that `auto` chose among, and background traffic; what faults cost stands first."""
+    """The comparison, with what faults cost where there are any, and background traffic."""
     every = result.of(StepVariant)
-    rows = [row(variant) for variant in every]
     if any(variant.fault_cost for variant in every):
-        rows = [[name, faults.cell(variant), *cells] for variant, (name, *cells) in zip(every, rows, strict=True)]
-        yield Sheet([HEADINGS[0], "lost to faults", *HEADINGS[1:]], rows, right=[column + 1 for column in RIGHT])
+        yield Sheet(_FAULTY, [_faulty_row(variant) for variant in every], right=(2, 3, 4))
     else:
-        yield Sheet(HEADINGS, rows, right=RIGHT)
+        yield Sheet(HEADINGS, [row(variant) for variant in every])
+    if background := list(believed.rows(result)):
+        yield Sheet(believed.HEADINGS, background, right=believed.RIGHT)
+
+
+def details(result: Result) -> Iterator[Sheet]:
+    """Bands, causes, parts of the cluster, and the layouts that `auto` chose among."""
+    every = result.of(StepVariant)
+    if any(variant.fault_cost for variant in every):
+        yield Sheet(HEADINGS, [row(variant) for variant in every])
+    yield Sheet(_DETAILS, [_details_row(variant) for variant in every], right=(1, 6, 7, 8))
     for variant in () if "runs" in result.scenario else every:  # kept runs were shown with theirs
         if lines := layout_rows(variant):
             yield Sheet(_LAYOUT_HEADINGS, lines, _layout_title(variant, alone=len(every) == 1), right=(1, 2, 3))
-    if background := list(believed.rows(result)):
-        yield Sheet(believed.HEADINGS, background, right=believed.RIGHT)
 
 
 _MOST_PARTS = 8
@@ -492,7 +315,7 @@ def _ranks(variant: StepVariant) -> Iterable[Row]:
 
 
 def _explained(found: Explanation, depth: int, quiet: bool) -> Iterator[str | Sheet]:
-    return lines_of_step(found, sentence(found.variant), depth, quiet=quiet)
+    return lines_of_step(found, tax_sentence(found.variant), depth, quiet=quiet)
 
 
 _TABLES = {
@@ -520,5 +343,16 @@ _TABLES = {
 }
 PRESENTATION = presentations.add(
     "training",
-    Presentation(sheets, why, explain, card, notes=notes, html=html, tables=_TABLES, explained=_explained),
+    Presentation(
+        verdict,
+        sheets,
+        why,
+        card,
+        explain,
+        details=details,
+        notes=notes,
+        html=html,
+        tables=_TABLES,
+        explained=_explained,
+    ),
 )

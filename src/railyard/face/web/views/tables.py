@@ -29,4 +29,5 @@ def _is_presented(result: Result) -> bool:
 def tables(question: dict[str, Any]) -> Iterable[Sheet]:
     """The comparison of a run, and its further tables."""
     result = shown_result(question)
-    return presentation_of(result).sheets(result)
+    shown = presentation_of(result)
+    return [*shown.sheets(result), *shown.details(result)]
