@@ -36,6 +36,8 @@ DEPLOYMENTS = "deployments"
 
 Takes = Literal["file", "folder", "either"]
 Part = Literal["scenario", "engine", "vary", "ray"]
+Group = Literal["simulate", "decide", "operate", "observe", "build"]
+"""Headings of commands by what they are for."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,9 @@ class Verb:
     Attributes:
         name: Words of the command, such as `plan growth`.
         short: Its line in the list of commands; empty: the first sentence of the docstring.
+        example: A command that runs in a clone of the project; the first line of its help.
+        group: Its heading in `railyard --help`.
+        first: Position among the commands that a newcomer needs first; 0: it is none of them.
         ask: Takes a `Request`, where it has a parameter of that name, and the arguments; gives a `Reply`, or prints
             by itself and gives an exit code.
         parts: Inputs in addition to its arguments: a scenario with `--set`, `--engine`, `--vary`, `--ray`.
@@ -196,6 +201,9 @@ class Verb:
     short: str
     ask: Callable[..., Any]
     order: int = 50
+    example: str = ""
+    group: Group = "build"
+    first: int = 0
     parts: frozenset[Part] = frozenset()
     hidden: frozenset[Part] = frozenset()
     json: bool = False

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 HEADLINE = "The spine is full."
 
 
-LEAD = "The scale-out network takes 0.0 % of the {} of {}; scale-up networks take 0.0 %."
+LEAD = "The scale-out network costs 0.0 % of the {} of {}; scale-up networks cost 0.0 %."
 
 
 def taxed(lost=None, inside=None, rest=None):
@@ -109,50 +109,61 @@ def result(*variants, ties=(), unlike=(), **more):
 
 
 def why(*variants, ties=()):
-    return words.why(result(*variants, ties=ties))
+    return words.PRESENTATION.conclusion(result(*variants, ties=ties))
 
 
-def test_the_tax_leads():
+def test_a_step_and_its_price_lead():
     """4 % of contention, 3 % of slowed kernels and 0.04 % of latency are 7.0 %; what is below 0.05 % is not named."""
     tax = taxed({"contention": 0.04, "slowed": 0.03, "latency": 0.0004}, {"bandwidth": 0.02})
-    assert why(variant("a", 100, tax=tax)) == (
-        "The scale-out network takes 7.0 % (contention 4.0, slowed kernels 3.0) of the tokens; scale-up networks take"
+    assert why(variant("a", 100, 1.5, tax=tax)) == (
+        "A step takes 2.00 s: 100 tokens/s per GPU, $1.50 per million tokens (0.750 to 3.00)."
+        " The scale-out network costs 7.0 % (contention 4.0, slowed kernels 3.0) of the tokens; scale-up networks cost"
         f" 2.0 % (bandwidth 2.0). {HEADLINE}"
     )
 
 
-def test_variants_that_cannot_be_told_apart_are_tied():
+def test_variants_whose_difference_is_smaller_than_the_error_are_equal():
     """3 % of the model and 4 % of prices are 5 % together."""
     assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
-        f"{LEAD.format('tokens', 'a')} Both variants are tied: they differ by 1.0 % in dollars a token, within"
-        f" the error of model and prices (5.0 %). {HEADLINE}"
+        "a and b are equal within error at $1.00 per million tokens (0.500 to 2.00)."
+        f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; the tie threshold is"
+        f" 5.0 % (model and price error). {HEADLINE}"
     )
 
 
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
-        f"{LEAD.format('tokens', 'a')} Both variants are tied: they differ by 1.0 % in step time, within"
-        f" the error of the model (3.0 %). {HEADLINE}"
+        f"a and b are equal within error at 2.00 s a step. {LEAD.format('tokens', 'a')} The equal variants differ by"
+        f" 1.0 % in step time; the tie threshold is 3.0 % (model error). {HEADLINE}"
     )
 
 
-def test_what_sets_two_apart():
+def test_the_cause_of_a_difference():
     """60 tokens more than 48 are 25 % more; the tier is named where the other waits for bandwidth or contention."""
     slow = variant("slow", 48, 2.0, tax=taxed({"contention": 0.2, "slowed": 0.02}, {"bandwidth": 0.04}))
     fast = variant("fast", 60, 1.6, tax=taxed({"contention": 0.025}, {"bandwidth": 0.05}))
     assert why(slow, fast) == (
-        "fast loses 2.5 % (contention 2.5) of its tokens to the scale-out network, slow 22.0 % (contention at spine"
-        " 20.0, slowed kernels 2.0); scale-up networks take 5.0 % and 4.0 %. fast gets 25.0 % more tokens out of a GPU"
+        "fast costs least: $1.60 per million tokens (0.800 to 3.20); slow costs 50.0 % more. The scale-out network"
+        " costs fast 2.5 % (contention 2.5) of its tokens and slow 22.0 % (contention at spine 20.0, slowed kernels 2.0);"
+        " scale-up networks cost 5.0 % and 4.0 %. fast gets 25.0 % more tokens out of a GPU"
         f" than slow. {HEADLINE}"
     )
 
 
-def test_of_two_that_are_as_fast_the_price_is_told():
-    """$1.50 against $2.00 at the same speed are 25 % less; the dearer of two slow ones is the one compared with."""
+def test_names_of_several_words_are_quoted():
+    said = why(variant("uec, 2:1", 48, 2.0), variant("fast", 60, 1.6), variant("odd name", 50, 1.9))
+    assert said.startswith("fast costs least: $1.60 per million tokens (0.800 to 3.20); the others cost 50.0 % more.")
+    assert said.endswith(f'fast gets 25.0 % more tokens out of a GPU than "uec, 2:1". {HEADLINE}')
+
+
+def test_of_two_that_are_as_fast_the_price_is_given():
+    """$1.50 against $2.00 at the same speed; the more expensive of two slow ones is the one compared with."""
     dear, cheap = variant("dear", 60, 2.0), variant("cheap", 60, 1.5)
-    same = f"{LEAD.format('tokens', 'cheap')} cheap and dear take the same step"
-    assert why(dear, cheap) == f"{same}; a token costs 25.0 % less on cheap. {HEADLINE}"
-    assert why(variant("between", 60, 1.8), dear, cheap).startswith(same)
+    same = "cheap costs least: $1.50 per million tokens (0.750 to 3.00); "
+    said = why(dear, cheap)
+    assert said.startswith(f"{same}dear costs 50.0 % more.")
+    assert said.endswith(f"cheap and dear take the same step. {HEADLINE}")
+    assert why(variant("between", 60, 1.8), dear, cheap).startswith(f"{same}the others cost 50.0 % more.")
 
 
 def test_a_tier_that_trying_did_not_find_is_the_fullest_one():
@@ -174,20 +185,25 @@ def test_the_tax_of_the_scale_out_network_is_never_said_to_be_at_scale_up():
     assert "slow 30.0 % (contention 30.0)" in why(slow, fast)
 
 
-def test_peers_of_the_best():
+def test_variants_equal_to_the_best():
     best, near, dear = variant("best", 101.9, 1.0), variant("near", 100, 1.019), variant("dear", 100, 1.5)
     found = why(variant("slow", 50, 2.0), best, near, dear, ties=["near"])
-    assert " near is tied with best: they differ by 1.0 % in dollars a token, within" in found
-    assert "dear" not in found
+    assert found.startswith(
+        "best and near are equal within error at $1.00 per million tokens (0.500 to 2.00); the others"
+    )
+    assert "The equal variants differ by 1.0 % in dollars per token" in found
     many = why(variant("slow", 50, 2.0), best, near, dear, ties=["near", "dear"])
-    assert " near, dear are tied with best: they differ by at most 1.0 % in dollars a token" in many
+    assert many.startswith("best, near and dear are equal within error at $1.00")
+    assert "; slow costs 50.0 % more." in many
+    assert "The equal variants differ by at most 1.0 % in dollars per token" in many
 
 
 def test_the_cheapest_is_best_though_another_is_faster():
-    """1,200 tokens for 1.50 dollars a million against 1,000 for one: the cheaper is told of."""
+    """1,200 tokens for 1.50 dollars a million against 1,000 for one: the cheaper leads."""
     cheap, fast = variant("cheap", 1000, 1.0), variant("fast", 1200, 1.5)
     assert why(cheap, fast) == (
-        f"{LEAD.format('tokens', 'cheap')} cheap costs least; none gets more than 20.0 % more tokens out of a GPU."
+        "cheap costs least: $1.00 per million tokens (0.500 to 2.00); fast costs 50.0 % more."
+        f" {LEAD.format('tokens', 'cheap')} None gets more than 20.0 % more tokens out of a GPU than cheap."
         f" {HEADLINE}"
     )
 
@@ -201,20 +217,22 @@ def test_the_leading_variant_is_described_though_a_tied_one_is_faster():
 def test_other_machines_compare_by_dollars_alone():
     machines = {"settings": {"cluster.server": "hgx-b200"}}
     assert why(variant("small", 1000, 0.25, **machines), variant("large", 10, 1.75, **machines)) == (
-        f"{LEAD.format('tokens', 'small')} The variants are different machines: a million tokens costs from $0.250"
-        f" (small) to $1.75 (large). {HEADLINE}"
+        "small costs least: $0.250 per million tokens (0.125 to 0.500); large costs 50.0 % more."
+        f" {LEAD.format('tokens', 'small')} The variants are different machines: compare dollars, not tokens per GPU."
+        f" {HEADLINE}"
     )
 
 
 def test_other_work_has_no_winner():
     """Nine requests a second and four are different work, however it is written."""
     one, other = variant("a", 1, 0.2, settings={"rate": 4}), variant("b", 1, 0.1, settings={"rate": 9})
-    assert words.why(result(one, other, unlike=["rate"])) == (
-        "The variants do different work (rate 4 against 9): none of them is the better one."
+    conclusion = words.PRESENTATION.conclusion
+    assert conclusion(result(one, other, unlike=["rate"])) == (
+        "The variants do different work (rate 4 and 9), so none is better."
     )
     nested = variant("c", 1, 0.1, settings={"workload.serving": {"requests": {"rate": 9}}})
     key = "workload.serving.requests.rate"
-    assert f"({key} its default against 9)" in words.why(result(one, nested, unlike=[key]))
+    assert f"({key} its default and 9)" in conclusion(result(one, nested, unlike=[key]))
 
 
 def fault(what="switch-down: spine 0", lost_s=0.0, outcome="aborted", tiers=((4, 8),)):
@@ -229,19 +247,18 @@ def fault(what="switch-down: spine 0", lost_s=0.0, outcome="aborted", tiers=((4,
     )
 
 
-def test_who_dies_is_told_first():
+def test_who_dies_is_said_first():
     """86,400 s are a day, twice that two."""
     dead = variant("a", 90, 1.2, outcome="died", faults=[fault(lost_s=86_400.0)])
     worse = variant("b", 90, 1.3, outcome="died", faults=[fault(lost_s=172_800.0)])
     alive = variant("c", 60, 1.5, faults=[fault(outcome="rerouted")])
     assert why(dead, worse, alive).startswith(
-        "The job dies on a, b (switch-down: spine 0), and loses 1 d to 2 d. The scale-out network takes 0.0 % of the"
-        " tokens of c; scale-up networks take 0.0 %. c is the only variant that finishes and can be bought, at $"
+        "The job dies on a, b (switch-down: spine 0), and loses 1 d to 2 d. c is the only variant that finishes and can"
+        " be bought: $1.50 per million tokens (0.750 to 3.00). The scale-out network costs 0.0 % of the tokens of c;"
     )
     assert why(dead, worse).startswith(
         "The job dies on every variant: a, b (switch-down: spine 0), and loses 1 d to 2 d."
-        f" {LEAD.format('tokens', 'a')} a loses least of what can be"
-        " bought, at $"
+        f" a loses least of what can be bought: $1.20 per million tokens (0.600 to 2.40). {LEAD.format('tokens', 'a')}"
     )
     crossbar = variant("ideal", 99, 1.0, bound=True, faults=[fault(outcome="unnoticed")])
     assert why(dead, worse, crossbar).startswith("The job dies on every variant that can be bought: a, b (switch-down")
@@ -250,7 +267,16 @@ def test_who_dies_is_told_first():
     )
 
 
-def test_what_a_slow_link_costs_is_told_first():
+def test_variants_that_died_are_not_said_to_cost_more():
+    """Of two that finish, b costs half as much again; a died, and is cheaper than both."""
+    dead = variant("a", 90, 0.5, outcome="died", faults=[fault(lost_s=86_400.0)])
+    alive = variant("c", 60, 1.0, faults=[fault(outcome="rerouted")])
+    dear = variant("b", 60, 1.5, faults=[fault(outcome="rerouted")])
+    said = why(dead, alive, dear)
+    assert "c costs least: $1.00 per million tokens (0.500 to 2.00); b costs 50.0 % more." in said
+
+
+def test_the_cost_of_a_slow_link_is_said_first():
     """2.2 s with it and 2 s without are a tenth more; the bound, which does not feel it, is not in the range."""
     slow = [fault("degrade-link: leaf 0 - spine 0 at 25 %", outcome="slowed")]
     one = variant("a", 90, 1.2, 2.2, without_s=2.0, faults=slow)
@@ -262,7 +288,8 @@ def test_what_a_slow_link_costs_is_told_first():
     other = variant("b", 80, 1.3, 2.5, without_s=2.0, faults=slow)
     ideal = variant("ideal", 99, 1.0, 2.0, without_s=2.0, faults=slow, bound=True)
     assert why(one, other, ideal).startswith(
-        "degrade-link: leaf 0 - spine 0 at 25 % makes a step 10.0 % (a) to 25.0 % (b) longer."
+        "a costs least: $1.20 per million tokens (0.600 to 2.40); b costs 50.0 % more."
+        " degrade-link: leaf 0 - spine 0 at 25 % makes a step 10.0 % (a) to 25.0 % (b) longer."
         f" {LEAD.format('tokens', 'a')} a gets 12.5 % more"
     )
     same = variant("a", 90, 1.2, 2.0, without_s=2.0, faults=slow)
@@ -281,24 +308,25 @@ def test_links_that_faults_hit_are_printed_and_differences_are_warned_of():
     ]
 
 
-def test_the_bound_is_told_with_its_distance_and_never_leads():
+def test_the_bound_is_given_with_its_distance_and_never_leads():
     """2.1 % is what the verdict says."""
     said = why(variant("a", 1000, 1.2), variant("b", 900, 1.3), variant("ideal", 1021, 1.0, bound=True), ties=["b"])
     assert said == (
-        f"{LEAD.format('tokens', 'a')} Both variants that are compared are tied: they differ by 1.0 % in dollars"
-        " a token, within the error of model and prices (5.0 %). ideal, a bound with the same NICs, gets 2.1 % more"
-        f" tokens out of a GPU than a. {HEADLINE}"
+        "a and b are equal within error at $1.20 per million tokens (0.600 to 2.40)."
+        f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; the tie threshold is"
+        " 5.0 % (model and price error). ideal, a bound with the same NICs, gets 2.1 % more tokens out of a GPU than a."
+        f" {HEADLINE}"
     )
 
 
 def test_work_without_tokens_is_compared_by_time():
-    """1.5 s are a quarter less than 2."""
+    """1.5 s lead 2."""
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.5)) == (
-        f"{LEAD.format('time', 'b')} b takes 25.0 % less time than a. {HEADLINE}"
+        f"b is fastest: 1.50 s a step; a takes 50.0 % longer. {LEAD.format('time', 'b')} {HEADLINE}"
     )
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
-        f"{LEAD.format('time', 'b')} Both variants are tied: they differ by 1.0 % in step time, within"
-        f" the error of the model (3.0 %). {HEADLINE}"
+        f"b and a are equal within error at 2.00 s a step. {LEAD.format('time', 'b')} The equal variants differ by"
+        f" 1.0 % in step time; the tie threshold is 3.0 % (model error). {HEADLINE}"
     )
 
 
@@ -316,12 +344,12 @@ def test_cells_of_the_table():
         {"compute": 0.6826, "bubble": 0.14, "host": 0.004},
     )
     one = variant("a", 1, tax=tax)
-    assert words.cell(one.tax) == "12.3 % (bandwidth 9.1, slowed kernels 3.2)"
-    assert words.cell(one.tax, {"bandwidth": "spine"}) == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
-    assert words.cell(one.tax.scale_up) == "5.0 % (latency 5.0)"
-    assert words.others_cell(one) == "bubble 14.0 %, host 0.4 %"
-    assert words.others_cell(variant("a", 1)) == "none"
-    assert words.cell(TaxShares(**shares({}))) == "0.0 %"
+    assert words.tax_cell(one.tax) == "12.3 % (bandwidth 9.1, slowed kernels 3.2)"
+    assert words.tax_cell(one.tax, {"bandwidth": "spine"}) == "12.3 % (bandwidth at spine 9.1, slowed kernels 3.2)"
+    assert words.tax_cell(one.tax.scale_up) == "5.0 % (latency 5.0)"
+    assert words._other_waits(one) == "bubble 14.0 %, host 0.4 %"
+    assert words._other_waits(variant("a", 1)) == "none"
+    assert words.tax_cell(TaxShares(**shares({}))) == "0.0 %"
 
 
 # Views for notebooks: pages in frames that need nothing.

@@ -169,8 +169,9 @@ def test_figures_for_people():
 
 def test_alike_variants_are_said_to_be_alike(finished):
     variants = finished.result.variants[:1] * 2
+    names = variants[0].name
     twin = finished.result.model_copy(update={"variants": variants, "verdict": verdict_of(variants)})
-    assert " Both variants are tied" in words.why(twin)
+    assert words.verdict(twin).startswith(f"{names} and {names} are equal within error at $")
 
 
 # The line of progress: how long is left, by the pace of the stage at hand, and lines where there is no

@@ -75,8 +75,8 @@ def test_runs_of_other_work_stand_side_by_side_without_a_winner(folder):
     verdict = joined.verdict
     assert (verdict.leading, verdict.best, verdict.ranking, verdict.differences) == (None, None, (), ())
     assert verdict.unlike == ("workload.training.sequence",)
-    said = words.why(joined)
-    assert said.startswith("The variants do different work (workload.training.sequence 2048 against 4096)")
+    said = words.verdict(joined)
+    assert said.startswith("The variants do different work (workload.training.sequence 2048 and 4096)")
 
 
 def test_joined_runs_make_a_folder_that_can_be_joined_again(folder, tmp_path):

@@ -23,15 +23,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from importlib.metadata import EntryPoint
 
-    from railyard.face.verb import Verb
+    from railyard.face.verb import Group, Verb
 
 GROUPS = {
-    "catalog": "What is known about hardware, models and prices, with sources.",
-    "calibrate": "Measure the hardware at hand and keep what was read.",
-    "plan": "What should be built: `railyard plan PLAN`.",
-    "lab": "A lab on this machine: programs over shaped links, in network namespaces.",
-    "operate": "Play many jobs on one cluster for months: `railyard operate SCENARIO`.",
+    "catalog": "Show hardware, models and prices, with sources.",
+    "calibrate": "Measure hardware and fit the model to your own runs.",
+    "plan": "Find the cluster to build: designs ranked by cost.",
+    "lab": "Run programs over shaped links on this machine.",
+    "operate": "Simulate months of jobs: queue, failures, goodput.",
 }
+"""Commands with further commands below them."""
+HEADINGS: dict[Group, str] = {
+    "simulate": "Simulate",
+    "decide": "Decide",
+    "operate": "Operate",
+    "observe": "Observe",
+    "build": "Build",
+}
+"""Headings of `railyard --help`, in order."""
 _DEFAULTS = {"plan": "designs", "operate": "scenario"}
 """Commands of groups that a file's name stands for."""
 _PARTS: dict[str, tuple[str, Any, Any]] = {
@@ -52,7 +61,8 @@ def command_of(verb: Verb, *, whole: bool = True) -> Callable[..., None]:
     def command(**given: Any) -> None:
         raise typer.Exit(_carry_out(verb, given))
 
-    command.__doc__ = inspect.cleandoc(verb.ask.__doc__ or "").partition("\n\nRaises:")[0]
+    about = inspect.cleandoc(verb.ask.__doc__ or "").partition("\n\nRaises:")[0]
+    command.__doc__ = f"\b\nExample: {verb.example}\n\n{about}" if verb.example else about
     named = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(name, named, default=default, annotation=hint) for name, hint, default in rows]
@@ -145,7 +155,17 @@ class _Group(TyperGroup):
 
 
 class _Commands(TyperGroup):
-    """The built-in commands, then those of installed packages by name."""
+    """The built-in commands under their headings, then those of installed packages by name."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands that a newcomer needs first, then the others by what they are for."""
+        rows = {name: (name, self.get_command(ctx, name).get_short_help_str(100)) for name in self.list_commands(ctx)}
+        for title, names in _sections().items():
+            with formatter.section(title):
+                formatter.write_dl([rows.pop(name) for name in names if name in rows])
+        if rows:
+            with formatter.section("Installed"):
+                formatter.write_dl(list(rows.values()))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *sorted(installed().keys() - self.commands.keys())]
@@ -174,6 +194,18 @@ class _Commands(TyperGroup):
             _add(alone, verbs.get(name), name)
             return name, typer.main.get_command(alone), args[1:]
         return super().resolve_command(ctx, args)
+
+
+def _sections() -> dict[str, list[str]]:
+    """Names of commands by heading."""
+    shipped = [verb for _, verb in sorted(verbs.shipped(), key=lambda row: row[1].order)]
+    first = [verb.name.split()[0] for verb in sorted(shipped, key=lambda verb: verb.first) if verb.first]
+    found = {"Start here": first} | {title: list[str]() for title in HEADINGS.values()}
+    for verb in shipped:
+        name = verb.name.split()[0]
+        if not any(name in names for names in found.values()):
+            found[HEADINGS[verb.group]].append(name)
+    return found
 
 
 @cache
@@ -219,7 +251,8 @@ def _root(
 
 
 def _add(to: typer.Typer, verb: Verb, name: str, *, whole: bool = True) -> None:
-    to.command(name, short_help=verb.short or None)(command_of(verb, whole=whole))
+    short = verb.short or inspect.cleandoc(verb.ask.__doc__ or "").partition("\n\n")[0]
+    to.command(name, short_help=short)(command_of(verb, whole=whole))
 
 
 def applications(words: Sequence[str] | None = None) -> dict[str, typer.Typer]:

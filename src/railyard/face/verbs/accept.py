@@ -17,7 +17,9 @@ from railyard.kit.files import keep_existing
 
 @verb(
     "accept",
-    "Tests that a new cluster has to pass: written from the model, and read back.",
+    "Write acceptance tests for a new cluster, and judge them.",
+    example="railyard accept examples/first.yaml --out tests",
+    group="build",
     json=True,
     quiet=True,
     order=41,
@@ -88,7 +90,9 @@ def accept(
 
 @verb(
     "bring-up",
-    "How a cluster is built in time: first job, idle capital, which racks first.",
+    "Simulate building a cluster: first job, idle capital.",
+    example="railyard bring-up examples/bring-up.yaml",
+    group="build",
     parts=["scenario"],
     json=True,
     quiet=True,

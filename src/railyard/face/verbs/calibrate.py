@@ -30,7 +30,7 @@ _MODEL = "llama-3-8b"
 _UNSTEADY = 0.2
 
 
-@verb("calibrate device", order=80)
+@verb("calibrate device", example="railyard calibrate device --device cpu --quick", group="observe", order=80)
 def calibrate_device(
     *,
     device: Annotated[
@@ -86,7 +86,7 @@ def calibrate_device(
     say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
 
 
-@verb("calibrate serving", order=82)
+@verb("calibrate serving", example="railyard calibrate serving --runs recorded/", group="observe", order=82)
 def calibrate_serving(
     *,
     runs: Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Recorded runs of a serving engine.")],
@@ -131,7 +131,12 @@ def calibrate_serving(
     say(f"wrote {out}" if out else "hint: `--out FILE.toml` writes the profiles")
 
 
-@verb("calibrate runs", order=81)
+@verb(
+    "calibrate runs",
+    example="railyard calibrate runs --table validation/data/training/strangers.csv",
+    group="observe",
+    order=81,
+)
 def calibrate_runs(
     *,
     table: Annotated[

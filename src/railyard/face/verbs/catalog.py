@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Entry
 
 
-@verb("catalog list", order=55)
+@verb("catalog list", example="railyard catalog list", group="build", order=55)
 def catalog_list(
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="One kind only, such as accelerators.")] = None,
     json: Json = False,
@@ -55,7 +55,7 @@ def _names(incomplete: str) -> list[str]:
     return sorted({name for kind in catalog.KINDS for name in shelf.names(kind) if name.startswith(incomplete)})
 
 
-@verb("catalog show", order=56)
+@verb("catalog show", example="railyard catalog show h100-sxm", group="build", order=56)
 def catalog_show(
     name: Annotated[
         str,
@@ -138,7 +138,13 @@ def _few(names: tuple[str, ...], most: int = 3) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
-@verb("catalog server", "Make a server for a catalogue of your own from NCCL's topology file.", order=57)
+@verb(
+    "catalog server",
+    "Make a server for a catalogue of your own from NCCL's topology file.",
+    example="railyard catalog server topology.xml --accelerator h100-sxm",
+    group="build",
+    order=57,
+)
 def catalog_server(
     file: Annotated[Path, typer.Argument(metavar="FILE.xml", help="As NCCL or RCCL wrote it: NCCL_TOPO_DUMP_FILE.")],
     *,

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @verb(
     "check",
-    "Whether what a scenario asserts holds: figures, lost parts, deadlock, headroom.",
+    "Test assertions: lost spine, deadlock, headroom, step time.",
+    example="railyard check examples/checks.yaml",
+    group="decide",
     parts=["scenario"],
     json=True,
     quiet=True,

@@ -41,7 +41,9 @@ def _folder(request: Request) -> dict[str, Any]:
 
 @verb(
     "deploy",
-    "Write what gets cabled and configured: racks, cables, addresses, configurations.",
+    "Write racks, cables, addresses and configurations.",
+    example="railyard deploy examples/first.yaml --out hall --os sonic",
+    group="build",
     parts=["scenario"],
     json=True,
     quiet=True,
@@ -170,7 +172,9 @@ def _tables(tables: Sequence[Demand]) -> None:
 
 @verb(
     "audit",
-    "What is wrong with a network as it was cabled, and what each fault costs.",
+    "Find wrong cables in a network, each with its cost.",
+    example="railyard audit --ibnetdiscover examples/network/ibnetdiscover.out",
+    group="observe",
     json=True,
     out="keep",
     order=42,

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 _FIGURES, _PARTS, _CAUSES, _NAMED, _LONG = 16, 8, 16, 8, 60
 
 
-@verb("diff", "Which figures moved between two results, and why.", json=True, quiet=True, order=2)
+@verb(
+    "diff",
+    "Show which figures differ between two results, and why.",
+    example="railyard diff runs/before runs/after",
+    group="simulate",
+    json=True,
+    quiet=True,
+    order=2,
+)
 def diff(
     request: Request,
     old: Annotated[Path, typer.Argument(metavar="OLD", help="Folder of a run or plan, or its JSON file.")],

@@ -24,7 +24,14 @@ def template() -> str:
     return files("railyard.work.scenario").joinpath("template.yaml").read_text(encoding="utf-8")
 
 
-@verb("init", "Write a commented scenario to start from.", order=45)
+@verb(
+    "init",
+    "Write a commented scenario to start from.",
+    example="railyard init mine.yaml",
+    group="build",
+    first=1,
+    order=45,
+)
 def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None) -> None:
     """Write a commented scenario to start from, to stdout without FILE."""
     if file is None:
@@ -42,7 +49,13 @@ def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The f
     say(f"wrote {file}\n\nhint: `railyard run {file}`")
 
 
-@verb("schema", "Print the JSON schema of a scenario or of a result.", order=46)
+@verb(
+    "schema",
+    "Print the JSON schema of a scenario or a result.",
+    example="railyard schema scenario",
+    group="build",
+    order=46,
+)
 def schema(
     document: Annotated[str, typer.Argument(metavar="[scenario|result]", help="Which document.")] = "scenario",
 ) -> None:
@@ -65,7 +78,7 @@ def _model(document: str) -> type[BaseModel]:
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
-@verb("completion", "The script with which a shell completes commands, options and names.", order=47)
+@verb("completion", "Print completions for a shell.", example="railyard completion bash", group="build", order=47)
 def completion(
     shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish|powershell", help="Which shell.")],
 ) -> None:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-@verb("lab exec", "Run a program as the ranks of a job, over a lab's links.", order=65)
+@verb(
+    "lab exec",
+    "Run a program as the ranks of a job, over a lab's links.",
+    example="railyard lab exec examples/lab/lab.yaml -- python examples/lab/train.py",
+    group="build",
+    order=65,
+)
 def lab_exec(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario; of it the section `cluster`.")],
     command: Annotated[

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 
-@verb("observe", "What traces of a cluster say: utilization, exposed communication, stragglers.", json=True, order=30)
+@verb(
+    "observe",
+    "Measure utilization and exposed communication in traces.",
+    example="railyard observe traces/",
+    group="observe",
+    json=True,
+    order=30,
+)
 def observe(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="Traces (files, a folder, an archive), or the folder of a run.")
@@ -192,7 +199,10 @@ _SECTIONS = {
 
 @verb(
     "diagnose",
-    "Which part of a cluster is to blame, if any.",
+    "Find the part of a cluster that slows it.",
+    example="railyard diagnose runs/slow-nic-* --cluster examples/slow-nic.yaml",
+    group="observe",
+    first=5,
     json=True,
     out="keep",
     order=32,

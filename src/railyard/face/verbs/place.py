@@ -23,7 +23,9 @@ def _policies() -> list[str]:
 
 @verb(
     "place",
-    "Which nodes jobs get, by a scheduler's rule.",
+    "Place jobs as a scheduler would.",
+    example="railyard place examples/network/jobs.csv --nodes examples/network/topology.conf",
+    group="operate",
     json=True,
     out="keep",
     order=20,
@@ -79,7 +81,13 @@ def place(
     )
 
 
-@verb("topology", "How nodes hang together, in the words of a scheduler.", order=21)
+@verb(
+    "topology",
+    "Write a cluster for Slurm, Kueue or Volcano.",
+    example="railyard topology examples/first.yaml --as slurm-tree",
+    group="operate",
+    order=21,
+)
 def topology(
     source: Annotated[
         Path, typer.Argument(metavar="FILE", help="A scenario, a scheduler's file, a discovered fabric.")
@@ -119,7 +127,9 @@ def topology(
 
 @verb(
     "synthesize",
-    "A schedule of a collective for given links, or for a scenario's cluster.",
+    "Find a schedule of a collective for any network.",
+    example="railyard synthesize --links examples/network/dgx1.csv --collective all-gather",
+    group="decide",
     json=True,
     quiet=True,
     patient=True,
@@ -219,7 +229,14 @@ def synthesize(
     )
 
 
-@verb("trace", "What is in a trace of requests: rate, lengths, bursts, shared prefixes.", json=True, order=24)
+@verb(
+    "trace",
+    "Describe a trace of requests: rate, lengths, bursts.",
+    example="railyard trace examples/serving/traces/azure-code.csv",
+    group="simulate",
+    json=True,
+    order=24,
+)
 def trace(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace; its format is recognised.")],
     *,

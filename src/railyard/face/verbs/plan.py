@@ -17,7 +17,8 @@ Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", he
 
 @verb(
     "plan designs",
-    "Look for the best cluster; the word may be left out.",
+    "Rank designs of a cluster; the word may be left out.",
+    example="railyard plan examples/plan.yaml", group="decide", first=4,
     parts=["scenario", "ray"],
     json=True,
     quiet=True,
@@ -52,7 +53,15 @@ def plan_designs(request: Request) -> Reply:
     )
 
 
-@verb("plan growth", "What it costs to grow a cluster, by path and future.", parts=["scenario"], json=True, order=61)
+@verb(
+    "plan growth",
+    "Compare ways to grow a cluster.",
+    example="railyard plan growth examples/plan/growth.yaml",
+    group="decide",
+    parts=["scenario"],
+    json=True,
+    order=61,
+)
 def plan_growth(request: Request, *, report: Report = None) -> Reply:
     """Price the paths from a cluster to larger ones: what is bought, stranded and recabled, and the regret."""
     from railyard.ask.plan import growth, pages
@@ -68,7 +77,9 @@ def plan_growth(request: Request, *, report: Report = None) -> Reply:
 
 @verb(
     "plan worth",
-    "Dollars a microsecond, a tail, a nine of availability; carbon.",
+    "Price a microsecond, a tail, a nine of availability.",
+    example="railyard plan worth examples/first.yaml",
+    group="decide",
     parts=["scenario"],
     json=True,
     quiet=True,
@@ -87,7 +98,14 @@ def plan_worth(request: Request, *, report: Report = None) -> Reply:
     return Reply(found, lambda: words.show_worth(found), lambda: plain)
 
 
-@verb("plan query", "Ask kept plans and runs in SQL, or by filters.", json=True, order=63)
+@verb(
+    "plan query",
+    "Query kept plans and runs in SQL or by filters.",
+    example="railyard plan query runs/plan-* --where 'cpmt < 0.3'",
+    group="decide",
+    json=True,
+    order=63,
+)
 def plan_query(
     sources: Annotated[
         list[Path], typer.Argument(metavar="FOLDER", help="Of a plan or a run, or of several; or a Parquet file.")
@@ -111,7 +129,15 @@ def plan_query(
     return Reply(found, lambda: words.show_rows(found), lambda: [words.plain(row) for row in rows])
 
 
-@verb("plan serving", parts=["scenario"], json=True, quiet=True, order=64)
+@verb(
+    "plan serving",
+    example="railyard plan serving examples/serving/plan.yaml",
+    group="decide",
+    parts=["scenario"],
+    json=True,
+    quiet=True,
+    order=64,
+)
 def plan_serving(
     request: Request,
     *,

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 @verb(
     "run",
-    "Run a scenario and write the folder of the run.",
+    "Simulate a scenario: step or latency, network tax, cost, report.",
+    example="railyard run examples/first.yaml",
+    group="simulate",
+    first=2,
     parts=["scenario", "engine", "vary", "ray"],
     hidden=["vary"],
     json=True,
@@ -64,7 +67,10 @@ def _reply(finished: Run, request: Request) -> Reply:
 
 @verb(
     "compare",
-    "Run a scenario once for every value of a key, or set kept runs side by side.",
+    "Compare values of any key, or runs you kept.",
+    example="railyard compare examples/first.yaml --vary oversubscription=1:1,2:1",
+    group="simulate",
+    first=3,
     parts=["engine", "vary", "ray"],
     json=True,
     details=True,
@@ -115,7 +121,8 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
 
 @verb(
     "operate scenario",
-    "Play a scenario; the word may be left out.",
+    "Simulate a scenario; the word may be left out.",
+    example="railyard operate examples/operate/noisy.yaml", group="operate",
     parts=["scenario", "vary"],
     json=True,
     details=True,
@@ -142,7 +149,14 @@ def operate(request: Request) -> Reply:
     return run(request)
 
 
-@verb("operate failures", "What recorded faults say of the coming weeks.", json=True, order=71)
+@verb(
+    "operate failures",
+    "Forecast faults from recorded ones.",
+    example="railyard operate failures --fit faults.csv --servers 256 --days 30",
+    group="operate",
+    json=True,
+    order=71,
+)
 def operate_failures(
     *,
     fit: Annotated[Path, typer.Option("--fit", metavar="FILE.csv", help="Faults: day, node, event.")],
@@ -166,7 +180,9 @@ def operate_failures(
 
 @verb(
     "explain",
-    "Where the step of a run goes, as a tree, and what each remedy would give.",
+    "Show where a step goes and what would shorten it.",
+    example="railyard explain runs/first-*",
+    group="simulate",
     json=True,
     quiet=True,
     order=3,
@@ -192,7 +208,15 @@ def explain(
     return Reply(found, lambda: print_parts(words), found.to_json)
 
 
-@verb("packet", "Run given flows packet by packet, without a model of training.", json=True, quiet=True, order=4)
+@verb(
+    "packet",
+    "Simulate given flows packet by packet.",
+    example="railyard packet --traffic examples/traces/incast.cm --fabric roce",
+    group="simulate",
+    json=True,
+    quiet=True,
+    order=4,
+)
 def packet(
     request: Request,
     *,
@@ -263,7 +287,14 @@ def _page(result: Result, path: Path) -> None:
     write_report(result, path / "report.html" if path.is_dir() else path)
 
 
-@verb("export", "Write what happened in a run in a format for another program.", quiet=True, order=5)
+@verb(
+    "export",
+    "Write a run as a Perfetto trace, Parquet or Chakra.",
+    example="railyard export runs/first-* --as perfetto",
+    group="simulate",
+    quiet=True,
+    order=5,
+)
 def export(
     request: Request,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or of a variant, or a record in it.")],

@@ -19,7 +19,9 @@ SHOWN = 12
 
 @verb(
     "scale",
-    "From one node's trace to a cluster: step, network tax and cost at another scale.",
+    "Forecast a cluster's step from one node's trace.",
+    example="railyard scale examples/traces/scale.yaml",
+    group="decide",
     parts=["engine"],
     json=True,
     quiet=True,

@@ -116,7 +116,7 @@ def _check_pair(certificate: Path, key: Path) -> None:
         ) from None
 
 
-@verb("ui", "The page: write, check, run and compare scenarios in a browser.", order=48)
+@verb("ui", "Open the page in a browser.", example="railyard ui", group="build", order=48)
 def ui(
     folder: Folder = Path(),
     *,
@@ -149,7 +149,7 @@ def ui(
     )
 
 
-@verb("serve-api", "The API of the page, for programs and behind a proxy.", order=49)
+@verb("serve-api", "Serve the API of the page behind a proxy.", example="railyard serve-api", group="build", order=49)
 def serve_api(
     folder: Folder = Path(),
     *,

@@ -67,7 +67,9 @@ def _word(value: object) -> str:
 
 @verb(
     "tune",
-    "Settings of collectives and fabric that make a step shorter.",
+    "Search settings of collectives and fabric that shorten a step.",
+    example="railyard tune examples/tune.yaml",
+    group="decide",
     parts=["scenario", "engine", "ray"],
     json=True,
     quiet=True,

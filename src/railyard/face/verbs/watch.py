@@ -45,7 +45,13 @@ def _rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
     say(f"wrote {out / 'railyard-rehearsal.om'}; promtool tsdb create-blocks-from openmetrics loads it")
 
 
-@verb("watch", "A running cluster by its Prometheus: measured against expected, alerts.", order=31)
+@verb(
+    "watch",
+    "Watch a cluster by Prometheus; alert where it is slow.",
+    example="railyard watch examples/first.yaml --prometheus http://localhost:9090",
+    group="observe",
+    order=31,
+)
 def watch(
     *,
     prometheus: Annotated[
