@@ -143,9 +143,9 @@ def test_the_cause_of_a_difference():
     slow = variant("slow", 48, 2.0, tax=taxed({"contention": 0.2, "slowed": 0.02}, {"bandwidth": 0.04}))
     fast = variant("fast", 60, 1.6, tax=taxed({"contention": 0.025}, {"bandwidth": 0.05}))
     assert why(slow, fast) == (
-        "fast costs least: $1.60 per million tokens (0.800 to 3.20); slow costs 50.0 % more. The scale-out network costs"
-        " fast 2.5 % (contention 2.5) of its tokens and slow 22.0 % (contention at spine 20.0, slowed kernels 2.0);"
-        " scale-up networks cost 5.0 % and 4.0 %. fast gets 25.0 % more tokens out of a GPU"
+        "fast costs least: $1.60 per million tokens (0.800 to 3.20); slow costs 50.0 % more. The scale-out network"
+        " costs fast 2.5 % (contention 2.5) of its tokens and slow 22.0 % (contention at spine 20.0, slowed kernels"
+        " 2.0); scale-up networks cost 5.0 % and 4.0 %. fast gets 25.0 % more tokens out of a GPU"
         f" than slow. {HEADLINE}"
     )
 
