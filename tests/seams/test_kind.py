@@ -76,7 +76,7 @@ def test_one_folder_adds_a_kind_of_work(folder):
     compared = python(folder, "-m", "railyard", "compare", "fire.yaml", "--vary", "workload.drill.size=1 GB,2 GB")
     assert "0.32 s" in compared
     assert "0.64 s" in compared
-    assert "the last one has it after 0.32 s" in compared
+    assert "The last one has it after 0.32 s." in compared
     document = json.loads(python(folder, "-m", "railyard", "run", "fire.yaml", "--out", "alone", "--json", "-q"))
     assert document["variants"][0]["drill"] == {"seconds": pytest.approx(0.32), "each_s": pytest.approx(0.02)}
     (written,) = folder.glob("alone/fire-*/**/drill.txt")
@@ -86,14 +86,14 @@ def test_one_folder_adds_a_kind_of_work(folder):
     assert "`drill`" in python(folder, "-m", "railyard", "run", "fire.yaml", "--set", "workload.trace=x.cm", code=2)
     assert "drill" in json.loads(python(folder, "-m", "railyard", "schema"))["$defs"]["WorkloadSection"]["properties"]
     said = python(folder, "-c", PYTHON).splitlines()
-    assert said == ["0.32 ['variants', 'sources']", "the last one has it after 0.32 s"]
+    assert said == ["0.32 ['variants', 'sources']", "The last one has it after 0.32 s."]
 
 
 def test_one_file_adds_a_view_and_the_page_shows_both(folder):
     python(folder, "-m", "railyard", "run", "fire.yaml", "-q")
     with running(folder) as server:
         (row,) = server.ask("GET", "/runs")
-        assert row["sentence"] == "the last one has it after 0.32 s"
+        assert row["sentence"] == "The last one has it after 0.32 s."
         run = row["run"]
         assert server.ask("GET", f"/runs/{run}/views") == [
             {"name": "tables", "title": "As tables"},

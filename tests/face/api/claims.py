@@ -15,6 +15,8 @@ _NEVER = re.compile(
 )
 """What no sentence for people may contain."""
 
+_DIGITS = 0.006
+"""Half of the last of three digits, as a share."""
 _ROUNDED = 0.0006
 """Half of the last digit of a percentage, and a little."""
 
@@ -34,8 +36,8 @@ def of_text(text: str) -> list[str]:
 def of_row(heads: list[str], cells: list[str], variant: dict[str, Any]) -> list[str]:
     """Faults of a line of the table: shares that do not add up, bands that are none."""
     row, found = dict(zip(heads, cells, strict=True)), []
-    if "network tax" in row:
-        cells = [row["network tax"], row["scale-up tax"], *row["other waits"].split(",")]
+    if "network tax by cause" in row:
+        cells = [row["network tax by cause"], row["scale-up tax by cause"], *row["other waits"].split(",")]
         shares = [float(_PERCENT.search(part).group(1)) for part in cells if _PERCENT.search(part)]
         shares.append(100 * variant["tax"]["rest"].get("compute", 0.0))
         if abs(sum(shares) - 100) > 0.051 * len(shares) + 0.15:  # parts below 0.05 % are not printed
@@ -102,20 +104,39 @@ def of_comparison(text: str, variants: list[dict[str, Any]]) -> list[str]:
     by_name, found = {one["name"]: one for one in variants}, []
     # the longest first: one name may end as another
     names = "|".join(map(re.escape, sorted(by_name, key=len, reverse=True)))
-    said = re.findall(rf"({names}) loses ([\d.]+) %", text)
-    said += [(name, lost) for lost, name in re.findall(rf"takes ([\d.]+) %[^;]* of the tokens of ({names})[,;]", text)]
+    said = re.findall(rf"network costs ({names}) ([\d.]+) % .*?of its tokens", text)
+    said += re.findall(rf"of its tokens and ({names}) ([\d.]+) %", text)
+    said += [
+        (name, lost)
+        for lost, name in re.findall(rf"network costs ([\d.]+) %[^;]* of the tokens of ({names})[,;]", text)
+    ]
     found += [fault for name, what in said for fault in _lost(by_name[name], what)]
     gets = rf"({names})(?:, a bound with the same NICs,)? gets ([\d.]+) % more tokens out of a GPU than ({names})\."
     for more, number, less in re.findall(gets, text):
         faster = rate(by_name[more]) / rate(by_name[less]) - 1
         if abs(max(faster, 0.0) - float(number) / 100) > _ROUNDED:
             found.append(f"{number} % more tokens, but {faster:.3%}")
-    for name, number in re.findall(r"(\S+) costs least; none gets more than ([\d.]+) % more tokens", text):
-        most = max(map(rate, variants)) / rate(by_name[name]) - 1
+    for number, name in re.findall(rf"None gets more than ([\d.]+) % more tokens out of a GPU than ({names})\.", text):
+        most = max(rate(one) for one in variants if not one["bound"]) / rate(by_name[name]) - 1
         if abs(most - float(number) / 100) > _ROUNDED:
             found.append(f"none more than {number} % but {most:.2%}")
-        if by_name[name]["cpmt"]["typical"] > min(one["cpmt"]["typical"] for one in variants) * (1 + 1e-3):
+    return found + _dollars(text, names, by_name)
+
+
+def _dollars(text: str, names: str, by_name: dict[str, Any]) -> list[str]:
+    """Faults of the verdict: who costs least, at what price, and how much more another one costs."""
+    found = []
+    leads = rf"^({names})(?: costs least:|[^.;:]* are equal within error at) \$([\d.]+) per million tokens"
+    for name, price in re.findall(leads, text):
+        true, bought = by_name[name]["cpmt"]["typical"], [one for one in by_name.values() if not one["bound"]]
+        if abs(true / float(price) - 1) > _DIGITS:
+            found.append(f"${price} of {name}, but {true}")
+        if true > min(one["cpmt"]["typical"] for one in bought) * (1 + 1e-3):
             found.append(f"{name} does not cost least")
+        for other, more in re.findall(rf"; ({names}) costs ([\d.]+) % more\.", text):
+            ratio = by_name[other]["cpmt"]["typical"] / true - 1
+            if abs(ratio - float(more) / 100) > _ROUNDED:
+                found.append(f"{other} costs {more} % more, but {ratio:.3%}")
     return found
 
 

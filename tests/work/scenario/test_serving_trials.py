@@ -28,7 +28,7 @@ from railyard.measure.serving.objective import Objective
 from railyard.measure.verdict import verdict_of
 from railyard.work.serving.capacity import with_curve
 from railyard.work.serving.measuring import MeasuredServing
-from railyard.work.serving.present import best_variant, bottleneck, why
+from railyard.work.serving.present import best_variant, bottleneck, verdict, why
 from railyard.work.study.tasks import Control
 
 from .test_serving import one
@@ -126,7 +126,10 @@ def variant(name, attainment, usd):
     cost = ServingCostFigures.model_construct(total=Band(low=usd / 2, typical=usd, high=2 * usd))
     slo = ObjectiveFigures.model_construct(attainment=attainment, target=0.9, goodput_rps=attainment)
     requests = RequestsFigures.model_construct(count=1000)
-    serving = ModelServing.model_construct(slo=slo, cpmt=cost, ttft_parts={}, requests=requests)
+    serving = ModelServing.model_construct(
+        slo=slo, cpmt=cost, ttft_parts={}, requests=requests, ttft_s=Percentiles.model_construct(p99=0.5),
+        tpot_s=Percentiles.model_construct(p99=0.05),
+    )  # fmt: skip
     error = ModelError("throughput", "dense", -0.1, 0.1, 0.05, 0.15, -0.05, 0.05, 50, 5, "source")
     rows = (error.row("cpmt", usd, inverse=True),)
     return ServingVariant.model_construct(
@@ -142,9 +145,10 @@ def test_late_answers_are_no_bargain():
     """A variant that misses the objective is not the best, however cheap."""
     result = of(variant("cheap", 0.86, 3.0), variant("dear", 0.95, 3.2), variant("dearer", 1.0, 4.0))
     assert best_variant(result).name == "dear"
-    tax, choice = why(result).splitlines()[:2]
-    assert tax.startswith("The scale-out network takes 12.5 % of the goodput of dear")
-    assert choice.startswith("dear comes out best of the 2 of 3 variants with at least 90 % of the requests in time")
+    assert why(result)[0].startswith("The scale-out network costs dear 12.5 % of goodput")
+    said = verdict(result)
+    assert said.startswith("dear costs least: $3.20 per million tokens within the SLO (1.60 to 6.40), p99 TTFT ")
+    assert said.endswith("; 2 of 3 variants reach 90 % of requests within the SLO.")
 
 
 def test_what_cannot_be_told_apart_is_not_called_best():
@@ -152,22 +156,20 @@ def test_what_cannot_be_told_apart_is_not_called_best():
 
     3.6 is 12.5 % more.
     """
-    assert "comes out best" in why(of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.7)))
+    assert verdict(of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.7))).startswith("a costs least: $3.20 ")
     result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
-    assert (
-        why(result)
-        .splitlines()[1]
-        .startswith("a leads, tied with others, of the 2 of 2 variants with at least 90 % of the requests in time")
+    assert verdict(result).startswith("a and b are equal within error: $3.20 per million tokens")
+    tied = (
+        "The equal variants differ by 12.5 % in dollars per token; the tie threshold is 15.2 % (model and price error)."
     )
-    tied = "Both variants are tied: they differ by 12.5 % in dollars a token, within the error of model and prices"
-    assert f"{tied} (15.2 %)" in why(result)
+    assert tied in why(result)
 
 
 def test_where_all_are_late_that_is_said():
     """The cheapest is named, and that it does not do what was asked."""
     result = of(variant("a", 0.5, 3.0), variant("b", 0.6, 2.0))
     assert best_variant(result).name == "b"
-    assert "though no variant has at least 90 % of the requests in time" in why(result)
+    assert verdict(result).endswith("; no variant reaches 90 % of requests within the SLO.")
 
 
 # The sentence on what requests wait for, from the trials with one more replica of each pool.
@@ -195,11 +197,11 @@ def trial(pool: str, ttft_s: float, tpot_s: float, attainment: float) -> Replica
     ("prefill", "decode", "words"),
     [
         # Sooner first tokens that bring nothing in time are not what slow answers wait for.
-        ((0.3, 0.1, 0.242), (0.4, 0.02, 0.99), "answers wait for the decode replicas: one more decode replica"),
-        ((0.2, 0.1, 0.60), (0.4, 0.05, 0.30), "first tokens wait for the prefill replicas: one more prefill"),
+        ((0.3, 0.1, 0.242), (0.4, 0.02, 0.99), "Answers wait for the decode replicas: one more decode replica"),
+        ((0.2, 0.1, 0.60), (0.4, 0.05, 0.30), "First tokens wait for the prefill replicas: one more prefill"),
         # Neither brings more in time: then the sooner first token counts, from one percent on.
-        ((0.4, 0.1, 0.242), (0.395, 0.1, 0.242), "first tokens wait for the decode replicas"),
-        ((0.4, 0.1, 0.25), (0.397, 0.1, 0.242), "one more replica of any pool changes next to nothing"),
+        ((0.4, 0.1, 0.242), (0.395, 0.1, 0.242), "First tokens wait for the decode replicas"),
+        ((0.4, 0.1, 0.25), (0.397, 0.1, 0.242), "One more replica of any pool changes almost nothing"),
     ],
 )
 def test_the_pool_is_the_one_whose_growth_brings_requests_in_time(prefill, decode, words) -> None:
