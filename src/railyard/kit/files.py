@@ -329,6 +329,20 @@ def write_text(path: Path, text: str) -> None:
             os.fsync(file.fileno())
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Writes a file; it appears complete or not at all.
+
+    Raises:
+        OutputError: There is no space; nothing is left behind.
+        InputError: It cannot be written for another reason.
+    """
+    with appearing(path) as unfinished, unfinished.open("wb") as file:
+        file.write(data)
+        file.flush()
+        if unfinished != path:
+            os.fsync(file.fileno())
+
+
 def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """A table from Parquet.
 

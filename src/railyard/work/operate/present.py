@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
 from railyard.measure.result.variants import OperateVariant
+from railyard.work.study.memo import MOST_BARS, KeyFigure, LossChart, Memo, assumptions_of, cost_figure, origin_of
 from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
@@ -260,6 +261,31 @@ def why(result: Result) -> list[str]:
     return [points, f"Figures are of the {_window(best.operate)}."]
 
 
+def memo(result: Result) -> Memo:
+    """The page for a decision: price of a useful hour, goodput and waits of the cheapest variant, and the time lost."""
+    every = result.of(OperateVariant)
+    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
+    best = min(priced, key=lambda pair: pair[0])[1] if priced else every[0]
+    found = best.operate
+    figures = [
+        cost_figure("Cost of a useful GPU-hour", found.usd.per_useful_accelerator_hour),
+        KeyFigure("Goodput", numbers.percent(found.goodput), f"utilization {numbers.percent(found.utilization)}"),
+        KeyFigure(
+            "Mean queue",
+            _one(found.queue_s, "mean", numbers.seconds),
+            f"p99 {_one(found.queue_s, 'p99', numbers.seconds)}",
+        ),
+    ]
+    bars = {
+        one.name: {part.name: 100 * part.share for part in one.operate.time[1:] if part.share >= LITTLE}
+        for one in every[:MOST_BARS]
+    }
+    chart = LossChart("Time lost by cause, % of all GPU time", " %", bars)
+    return Memo(
+        result.name, verdict(result), figures, chart, why(result), (), assumptions_of(result), origin_of(result)
+    )
+
+
 def _alone(variant: OperateVariant) -> str:
     found, cost = variant.operate, _cost(variant)
     at = "" if cost is None else f", at ${cost:.2f} per useful GPU-hour"
@@ -340,4 +366,4 @@ _TABLES = {
         lambda one: [nested_columns(row.plain()) for row in one.operate.tenants],
     ),
 }
-presentations.add("operate", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES))
+presentations.add("operate", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES, memo=memo))

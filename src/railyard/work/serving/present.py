@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 from railyard.measure import numbers
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
+from railyard.work.study.memo import (
+    MOST_BARS,
+    KeyFigure,
+    LossChart,
+    Memo,
+    assumptions_of,
+    confidence_of,
+    cost_figure,
+    origin_of,
+)
 from railyard.work.study.presentation import (
     WIDTH,
     Presentation,
@@ -277,6 +287,30 @@ def why(result: Result) -> list[str]:
     return list(filter(None, said))
 
 
+def memo(result: Result) -> Memo:
+    """The page for a decision: price, SLO attainment and latency of the best variant, and the waits of all."""
+    best, variants = best_variant(result), result.of(ServedVariant)
+    serving = best.serving
+    figures = [
+        cost_figure("Cost of a million tokens within the SLO", None if serving.cpmt is None else serving.cpmt.total),
+        KeyFigure("SLO attainment", numbers.percent(serving.slo.attainment), f"target {100 * serving.slo.target:g} %"),
+        KeyFigure("p99 TTFT", numbers.seconds(serving.ttft_s.p99), f"p99 TPOT {numbers.seconds(serving.tpot_s.p99)}"),
+    ]
+    bars = {one.name: _waits(one) for one in variants[:MOST_BARS]}
+    chart = LossChart("p99 TTFT by cause, s", " s", bars)
+    changes = [*filter(None, (bottleneck(best), believed.unexercised(result), believed.ties(result)))]
+    confidence = list(confidence_of(best.model_error or ()))
+    return Memo(
+        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result)
+    )
+
+
+def _waits(variant: ServedVariant) -> dict[str, float]:
+    """Seconds of the slowest first tokens by cause."""
+    parts = variant.serving.ttft_parts.get("p99")
+    return {} if parts is None else {word: getattr(parts, name) for name, word in PARTS}
+
+
 def explain(result: Result) -> str:
     """What the first tokens of every variant wait for: percentile by percentile, pool by pool, and what would help."""
     return "\n".join(line for variant in result.of(ServedVariant) for line in (variant.name, *explained(variant)))
@@ -376,5 +410,5 @@ _TABLES = {
 }
 PRESENTATION = presentations.add(
     "serving",
-    Presentation(verdict, sheets, why, card, explain, details=details, tables=_TABLES, explained=_explained),
+    Presentation(verdict, sheets, why, card, explain, details=details, tables=_TABLES, explained=_explained, memo=memo),
 )

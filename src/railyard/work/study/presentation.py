@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result, Variant
     from railyard.measure.result.section import Figures
+    from railyard.work.study.memo import Memo
 
     Row = dict[str, object]
 
@@ -136,6 +137,7 @@ class Presentation:
         html: The inner part of a notebook's card; None: the comparison as a table.
         tables: Tables of the result by name.
         explained: Lines and tables of an explanation, given levels of its tree, and whether notes are left out.
+        memo: A page for a decision; None: this kind of work has none.
     """
 
     verdict: Callable[[Result], str]
@@ -148,6 +150,7 @@ class Presentation:
     html: Callable[[Result], str] | None = None
     tables: Mapping[str, ResultTable] = field(default_factory=dict)
     explained: Callable[[Any, int, bool], Iterable[str | Sheet]] = _nothing
+    memo: Callable[[Result], Memo] | None = None
 
     def conclusion(self, result: Result) -> str:
         """The verdict and its reasons as one paragraph."""

@@ -10,6 +10,16 @@ from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
 from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
+from railyard.work.study.memo import (
+    MOST_BARS,
+    KeyFigure,
+    LossChart,
+    Memo,
+    assumptions_of,
+    confidence_of,
+    cost_figure,
+    origin_of,
+)
 from railyard.work.study.presentation import listed, quoted
 
 if TYPE_CHECKING:
@@ -257,3 +267,62 @@ def layout_sentence(variant: StepVariant, name: str = "") -> str:
     )
     of = f" of {quoted(name)}" if name else ""
     return f"Layout{of}: {first.layout.words}, the fastest of {len(rows)} that `auto` compared{after}."
+
+
+def memo(result: Result) -> Memo:
+    """The page for a decision: price, step and network tax of the leading variant, and the losses of all."""
+    best, variants = best_variant(result), result.of(StepVariant)
+    step, tax = best.step.seconds, best.tax.tokens_lost
+    if isinstance(best, TraceVariant):
+        cost = cost_figure("Cost of an hour", best.cost.usd_per_h)
+    else:
+        cost = cost_figure("Cost of a million tokens", best.cpmt)
+    figures = [
+        cost,
+        KeyFigure("Step", numbers.seconds(step), _known(believed.band_of(best, "step_s"))),
+        KeyFigure("Scale-out network tax", numbers.percent(tax), _known(believed.band_of(best, "network_tax"))),
+    ]
+    bound = next((one for one in variants if result.verdict is not None and one.name == result.verdict.bound), None)
+    shown = [one for one in variants if one is not bound] or list(variants)
+    chart = LossChart(
+        "Time lost by cause, % of the step",
+        " %",
+        {one.name: losses(one) for one in shown[:MOST_BARS]},
+        None if bound is None or len(shown) == len(variants) else sum(losses(bound).values()),
+        "" if bound is None else f"{bound.name}, a network without limits",
+    )
+    changes = [*filter(None, (*_changes(best), believed.unexercised(result), believed.ties(result)))]
+    confidence = list(confidence_of(best.model_error or ()))
+    return Memo(
+        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result)
+    )
+
+
+def _known(band: str) -> str:
+    return "" if band == numbers.NOT_APPLICABLE else band
+
+
+def losses(variant: StepVariant) -> dict[str, float]:
+    """Percent of the step by cause: networks, then waits that no network changes."""
+    tax = variant.tax
+    parts = {f"scale-out {cause}": share for cause, share in tax.exposed.items()}
+    parts["kernels slowed by scale-out"] = tax.slowed_kernels
+    parts |= {f"scale-up {cause}": share for cause, share in tax.scale_up.exposed.items()}
+    parts["kernels slowed by scale-up"] = tax.scale_up.slowed_kernels
+    parts |= {cause: share for cause, share in tax.rest.items() if cause != "compute"}
+    return {cause: 100 * share for cause, share in parts.items() if share >= LEAST_SEEN}
+
+
+_MOST_CHANGES = 3
+
+
+def _changes(variant: StepVariant) -> list[str]:
+    """Remedies that lower the cost of a token most."""
+    rows = [row for row in variant.bottleneck.changes or () if not row.bound and (row.cpmt_gain or 0.0) >= LEAST_SEEN]
+    rows.sort(key=lambda row: -(row.cpmt_gain or 0.0))
+    said = [
+        f"{row.name[:1].upper()}{row.name[1:]} lowers the cost of a token by {numbers.percent(row.cpmt_gain)}"
+        f"{f', if {row.assumes}' if row.assumes else ''}."
+        for row in rows[:_MOST_CHANGES]
+    ]
+    return said or [variant.bottleneck.headline]

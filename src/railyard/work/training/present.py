@@ -24,6 +24,7 @@ from railyard.work.study.presentation import (
 from railyard.work.training.conclusion import (
     LEAST_SEEN,
     best_variant,
+    memo,
     price,
     tax_cell,
     tax_error,
@@ -344,15 +345,7 @@ _TABLES = {
 PRESENTATION = presentations.add(
     "training",
     Presentation(
-        verdict,
-        sheets,
-        why,
-        card,
-        explain,
-        details=details,
-        notes=notes,
-        html=html,
-        tables=_TABLES,
-        explained=_explained,
+        verdict, sheets, why, card, explain, details=details, notes=notes, html=html, tables=_TABLES,
+        explained=_explained, memo=memo,
     ),
-)
+)  # fmt: skip

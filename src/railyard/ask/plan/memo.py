@@ -1,0 +1,88 @@
+"""The decision memo of a plan: the design to build, its chance of being best, and what would change the choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from railyard.kit.errors import InputError
+from railyard.measure import numbers
+from railyard.work.study.memo import MOST_BARS, KeyFigure, LossChart, Memo, sentence, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from railyard.measure.result.choices import PlanAnswer, PlanDesign, PlanObjective
+
+_MOST = 2
+"""Lines of each kind of change."""
+
+
+def memo(answer: PlanAnswer) -> Memo:
+    """The page for a decision.
+
+    Raises:
+        InputError: The plan found no design.
+    """
+    if answer.best is None:
+        raise InputError("the plan found no design, so there is nothing to decide")
+    best, first = answer.front[0], answer.objectives[0]
+    chance = best.probability_best
+    figures = [_figure(best, one) for one in answer.objectives[:2]]
+    figures.append(
+        KeyFigure(f"Chance of being best by {first.name}", "not drawn" if chance is None else numbers.percent(chance))
+    )
+    designs = [*answer.front, *answer.runners_up][:MOST_BARS]
+    bound = answer.bound if answer.bound is not None and answer.bound.objective == first.name else None
+    chart = LossChart(
+        f"{first.words[:1].upper()}{first.words[1:]}, {first.unit}",
+        "$" if first.unit.startswith("USD") else f" {first.unit}",
+        {one.variant: {first.name: one.objectives[first.name]} for one in designs},
+        None if bound is None else bound.value,
+        "" if bound is None else bound.variant,
+    )
+    return Memo(
+        answer.name,
+        sentence(answer.sentence()),
+        figures,
+        chart,
+        list(_changes(answer)),
+        list(_confidence(answer)),
+        shortened([f"{row.name}: {row.missed_by} designs miss it" for row in answer.constraints]),
+        f"Railyard {answer.version}, seed {answer.seed}",
+    )
+
+
+def _figure(design: PlanDesign, objective: PlanObjective) -> KeyFigure:
+    band = design.bands.get(objective.name)
+    within = "" if band is None else f"80 % interval {numbers.short(band.p10)} to {numbers.short(band.p90)}"
+    value = f"{numbers.short(design.objectives[objective.name])} {objective.unit}"
+    return KeyFigure(objective.name, value, within)
+
+
+def _changes(answer: PlanAnswer) -> Iterator[str]:
+    """Prices, factors and constraints that another design would win by."""
+    for row in answer.break_even[:_MOST]:
+        words = "above" if row.dearer else "below"
+        now, even = numbers.dollars(row.price_usd), numbers.dollars(row.even_usd)
+        yield f"{row.choice} wins if one {row.part} costs {words} {even} (today {now})."
+    for swing in answer.tornado[:_MOST]:
+        others = {swing.best_low, swing.best_high} - {answer.best}
+        if others:
+            yield f"The choice depends on {swing.factor}: {' or '.join(sorted(others))} wins at one end of its range."
+    for limit in answer.constraints[:_MOST]:
+        if limit.best_without is not None and (limit.gain_without or 0.0) > 0.0:
+            yield f"Without {limit.name}, {limit.best_without} is {numbers.percent(limit.gain_without)} better."
+
+
+def _confidence(answer: PlanAnswer) -> Iterator[str]:
+    found, looked = answer.verified, answer.looked_at
+    if found is None:
+        yield "No engine ran the best design: the choice rests on the closed form."
+    else:
+        stands = "stays first" if found.stands else "is not first"
+        yield f"On engine {found.engine} the best design {stands} against its {len(found.rivals)} nearest rivals."
+    error = looked.closed_form
+    yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {error.of} designs that also ran."
+    if answer.unverified:
+        yield f"{len(answer.unverified)} kinds of design did not run and may win within the closed form's error."
+    yield from (f"Measure first: {row.factor}." for row in answer.measure_first[:_MOST])

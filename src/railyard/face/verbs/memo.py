@@ -1,0 +1,71 @@
+"""The verb `memo`: one page for a decision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from railyard.face.terminal import say
+from railyard.face.verb import verb
+from railyard.kit.errors import InputError
+
+if TYPE_CHECKING:
+    from railyard.work.study.memo import Memo
+
+
+@verb(
+    "memo",
+    "Write one page for a decision: PDF, HTML or Markdown.",
+    example="railyard memo runs/first-* -o memo.pdf",
+    group="decide",
+    quiet=True,
+    order=6,
+)
+def memo(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or a plan, or its JSON file.")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="memo.pdf, memo.html or memo.md; stdout as Markdown without."),
+    ] = None,
+) -> None:
+    """Write one page for a decision: recommendation, three figures, losses against the bound, what would change it."""
+    from railyard.face import memo as memos
+    from railyard.face.terminal import emit
+
+    found = _memo_of(run)
+    if out is None:
+        emit(memos.markdown(found).rstrip("\n"))
+        return
+    memos.write(found, out)
+    say(f"wrote {out}")
+
+
+def _memo_of(run: Path) -> Memo:
+    """The memo of a run or of a plan.
+
+    Raises:
+        InputError: There is no document, or this kind of result has no memo.
+    """
+    from railyard.ask.plan.memo import memo as of_plan
+    from railyard.face.api.finished import RESULT, document
+    from railyard.kit.files import read_text
+    from railyard.measure.result.answers import answer_from
+    from railyard.measure.result.choices import PlanAnswer
+    from railyard.measure.result.reading import result_from
+    from railyard.work.study.presentation import presentation_of, presentations
+
+    file = document(run)
+    if file.name != RESULT:
+        answer = answer_from(read_text(file))
+        if not isinstance(answer, PlanAnswer):
+            raise InputError("this answer has no memo", file=file, allowed="a run or a plan")
+        return of_plan(answer)
+    result = result_from(read_text(file))
+    write = presentation_of(result).memo
+    if write is None:
+        kinds = [name for name in presentations if presentations.get(name).memo is not None]
+        raise InputError("this kind of work has no memo", file=file, found=result.variants[0].kind, allowed=kinds)
+    return write(result)

@@ -1,0 +1,148 @@
+"""A decision memo as data: what one page for a decision contains, for results of any kind and for plans.
+
+Kinds of work fill it in their `present.py` (`Presentation.memo`), plans in `ask/plan/memo.py`; `face/memo/` writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from railyard.measure import numbers
+from railyard.work.study.presentation import warnings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from railyard.measure.result.money import ErrorRow
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.section import Band
+
+MOST_LINES = 5
+"""Most lines of a list on the page."""
+MOST_BARS = 8
+"""Most bars of the chart."""
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A figure at the head of the page.
+
+    Attributes:
+        value: With its unit.
+        band: Its range, and of what; empty if it is not known.
+    """
+
+    name: str
+    value: str
+    band: str = ""
+
+
+@dataclass(frozen=True)
+class LossChart:
+    """Stacked bars, one for each variant.
+
+    Attributes:
+        title: What a bar shows, with its unit.
+        unit: Behind each figure: ` %`, say; `$` stands before it.
+        bars: By variant, the amount of each part.
+        bound: The sum that no product goes below; None: unknown.
+        bound_name: The variant that it is of.
+    """
+
+    title: str
+    unit: str
+    bars: Mapping[str, Mapping[str, float]]
+    bound: float | None = None
+    bound_name: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of parts, the largest first."""
+        most: dict[str, float] = {}
+        for bar in self.bars.values():
+            for part, amount in bar.items():
+                most[part] = max(most.get(part, 0.0), amount)
+        return tuple(sorted(most, key=lambda part: -most[part]))
+
+    @property
+    def top(self) -> float:
+        """The longest bar, or the bound where that is longer."""
+        return max([sum(bar.values()) for bar in self.bars.values()] + [self.bound or 0.0]) or 1.0
+
+    def amount(self, value: float) -> str:
+        """A figure with its unit: `3.9 %`, `$0.31`."""
+        return f"${numbers.short(value)}" if self.unit == "$" else f"{value:.1f}{self.unit}"
+
+
+@dataclass(frozen=True)
+class Memo:
+    """One page for a decision.
+
+    Attributes:
+        recommendation: What to do, its price and its band, in a sentence.
+        figures: Three.
+        changes: What would change the choice.
+        confidence: How far the figures can be believed.
+        assumptions: What was taken for granted.
+        origin: Version, engine, seed and digest, by which the figures can be reproduced.
+    """
+
+    title: str
+    recommendation: str
+    figures: Sequence[KeyFigure]
+    chart: LossChart
+    changes: Sequence[str]
+    confidence: Sequence[str]
+    assumptions: Sequence[str]
+    origin: str
+
+
+def cost_figure(name: str, dollars: Band | None) -> KeyFigure:
+    """A price with its range."""
+    if dollars is None:
+        return KeyFigure(name, "not known")
+    low, typical, high = map(numbers.dollars, dollars.ends)
+    return KeyFigure(name, typical, f"{low} to {high} by prices")
+
+
+def origin_of(result: Result) -> str:
+    """Where the figures of a result come from."""
+    found = result.provenance
+    return f"Railyard {found.version}, engine {found.engine}, seed {found.seed}, digest {found.digest[:16]}"
+
+
+def assumptions_of(result: Result) -> list[str]:
+    """Warnings and defaults of a result, then what engine and model leave out; the rest is counted."""
+    noted = [line.removeprefix("note: ") for line in warnings(result)]
+    return shortened([*noted, *result.provenance.defaults, *(f"left out: {one}" for one in result.provenance.left_out)])
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first lines as sentences, and how many more there are."""
+    shown = [sentence(line) for line in lines[:MOST_LINES]]
+    more = len(lines) - len(shown)
+    return [*shown, f"{more} more in the report."] if more > 0 else shown
+
+
+def sentence(text: str) -> str:
+    """Text with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+_NAMES: dict[str, tuple[str, Callable[[float | None], str]]] = {
+    "step_s": ("step time", numbers.seconds),
+    "network_tax": ("network tax", numbers.percent),
+    "cpmt": ("cost per million tokens", numbers.dollars),
+    "ttft_s": ("TTFT p50", numbers.seconds),
+    "tpot_s": ("TPOT p50", numbers.seconds),
+}
+
+
+def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
+    """A sentence for each figure with a band: the range, and the measurements that it comes from."""
+    for row in rows:
+        if row.figure in _NAMES:
+            name, show = _NAMES[row.figure]
+            band = numbers.pair(show(row.low), show(row.high), "to")
+            yield f"80 % band of {name}: {band}, from {row.rows} measurements of {row.sources} sources ({row.family})."
