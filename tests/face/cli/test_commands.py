@@ -24,7 +24,7 @@ def railyard(capsys):
 
 
 def options_of(text: str) -> set[str]:
-    return {word.rstrip(",.") for word in text.split() if word.startswith("--")}
+    return {word.rstrip(",.") for word in text.split() if word.startswith("--") and word != "--"}
 
 
 def test_help_and_version(railyard):
@@ -39,8 +39,8 @@ def test_help_and_version(railyard):
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        (["run"], {"--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
-        (["compare"], {"--vary", "--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
+        (["run"], {"--details", "--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
+        (["compare"], {"--details", "--vary", "--json", "--engine", "--set", "--ray", "--out", "--quiet", "--help"}),
         (["diff"], {"--json", "--quiet", "--help"}),
         (["explain"], {"--variant", "--depth", "--remedies", "--no-remedies", "--json", "--quiet", "--help"}),
         (["export"], {"--as", "--out", "--quiet", "--help"}),
@@ -119,7 +119,8 @@ def test_help_and_version(railyard):
         (["plan", "worth"], {"--set", "--report", "--json", "--quiet", "--help"}),
         (["plan", "query"], {"--sql", "--where", "--columns", "--sort", "--most", "--json", "--help"}),
         (["plan", "designs"], {"--set", "--ray", "--out", "--json", "--quiet", "--help"}),
-        (["operate", "scenario"], {"--vary", "--json", "--set", "--out", "--quiet", "--help"}),
+        (["operate", "scenario"], {"--details", "--vary", "--json", "--set", "--out", "--quiet", "--help"}),
+        (["memo"], {"--out", "--quiet", "--help"}),
         (["operate", "failures"], {"--fit", "--servers", "--days", "--json", "--help"}),
         (["calibrate", "runs"], {"--table", "--out", "--force", "--json", "--help"}),
         (

@@ -59,9 +59,12 @@ def test_compare_prints_a_plain_table_a_reason_and_the_report(call, file, tmp_pa
     code, out, err = call("compare", str(file), "--vary", "fabric=roce,uec,ideal", "--out", str(tmp_path / "runs"))
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split()[:3] == ["variant", "network", "tax"]
-    assert [line.split()[0] for line in lines[1:4]] == ["roce", "uec", "ideal"]
-    assert lines[4] == ""
+    assert lines[0].startswith("roce and uec are equal within error at $")
+    table = lines[lines.index("") + 1 :]
+    assert table[0].split()[:4] == ["variant", "step", "network", "tax"]
+    assert [line.split()[0] for line in table[1:4]] == ["roce", "uec", "ideal"]
+    assert table[4] == ""
+    assert max(map(len, lines)) <= 100
     assert out.isascii()  # no box drawing in a pipe
     report = lines[-1].removeprefix("report: ")
     assert report.endswith("report.html")
