@@ -7,6 +7,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 void bind_flow(nb::module_& m);       // flow/simulation_bind.cpp
+void bind_measure(nb::module_& m);    // measure/decompose_bind.cpp
 void bind_packet(nb::module_& m);     // packet/run_bind.cpp
 void bind_rounds(nb::module_& m);     // rounds/rounds_bind.cpp
 void bind_serving(nb::module_& m);    // serving/simulation_bind.cpp
@@ -18,6 +19,7 @@ NB_MODULE(_core, m) {
   m.def("end_on_abort", &railyard::end_on_abort, "words"_a, "code"_a,
         "From now on an abort of this process writes `words` to stderr and ends with `code`.");
   bind_flow(m);
+  bind_measure(m);
   bind_packet(m);
   bind_rounds(m);
   bind_serving(m);

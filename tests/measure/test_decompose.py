@@ -278,19 +278,6 @@ def test_compute_is_what_the_compute_stream_ran(yard, data):
     assert (decompose(line).by_rank_ps[:, Cause.COMPUTE] == busy).all()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), entries=st.integers(1, 8))
-def test_blocks_of_ranks_do_not_change_the_result(yard, data, entries):
-    from railyard.measure import decompose as module
-    from railyard.measure.decompose import blocks
-
-    line = data.draw(random_steps(yard)).play()
-    whole = decompose(line)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "blocks", lambda keys, ranks: blocks(keys, ranks, entries=entries))
-        assert (decompose(line).by_rank_ps == whole.by_rank_ps).all()
-
-
 def test_overlapping_computations_count_once_and_gaps_go_to_what_was_waited_for(yard):
     """Rank 0 computes [0, 7] and [3, 5] at once, then [12, 20] after a transfer to itself's peer and back."""
     job = yard(2)

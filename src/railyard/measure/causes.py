@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Label
-    from railyard.graph.symmetry import GraphCopies
 
 
 class Cause(IntEnum):
@@ -72,16 +71,16 @@ class Vocabulary:
         groups: Names; index 0 is the empty group, `PIPELINE_INDEX` that of the pipeline.
         phase_of: int64[labels].
         group_of: int64[labels].
-        data: bool[labels]; whether the phase is "data".
-        checkpoint: bool[labels]; whether the phase is "checkpoint".
+        data: uint8[labels]; whether the phase is "data".
+        checkpoint: uint8[labels]; whether the phase is "checkpoint".
     """
 
     phases: list[str]
     groups: list[str]
     phase_of: NDArray[np.int64]
     group_of: NDArray[np.int64]
-    data: NDArray[np.bool_]
-    checkpoint: NDArray[np.bool_]
+    data: NDArray[np.uint8]
+    checkpoint: NDArray[np.uint8]
 
     @staticmethod
     def of(labels: Sequence[Label]) -> Vocabulary:
@@ -94,16 +93,8 @@ class Vocabulary:
             phase_of[number] = _index_of(label.phase, phases, phase_index)
             group_of[number] = _index_of(label.group, groups, group_index)
         words = np.array([label.phase for label in labels], dtype=object)
-        return Vocabulary(phases, groups, phase_of, group_of, words == "data", words == "checkpoint")
-
-    @property
-    def cells(self) -> int:
-        """Number of (cause, group, phase) combinations."""
-        return CAUSES * len(self.groups) * len(self.phases)
-
-    def cell(self, cause: NDArray[np.int64], group: NDArray[np.int64], phase: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Index of each (cause, group, phase) in a dense array of `cells`."""
-        return (cause * len(self.groups) + group) * len(self.phases) + phase
+        data, checkpoint = ((words == phase).astype(np.uint8) for phase in ("data", "checkpoint"))
+        return Vocabulary(phases, groups, phase_of, group_of, data, checkpoint)
 
 
 def _index_of(word: str, names: list[str], index: dict[str, int]) -> int:
@@ -124,75 +115,3 @@ def integer_sums(place: NDArray[np.int64], amount: NDArray[np.int64], places: in
     high = np.bincount(place, amount >> _LOW_BITS, minlength=places).astype(np.int64)
     low = np.bincount(place, amount & ((1 << _LOW_BITS) - 1), minlength=places).astype(np.int64)
     return (high << _LOW_BITS) + low
-
-
-@dataclass(frozen=True)
-class TimeLedger:
-    """Sums of charged time.
-
-    Attributes:
-        vocabulary: Phases and groups of the label table.
-        cells_ps: int64[cells]; picoseconds summed over ranks, by (cause, group, phase).
-        by_rank_ps: int64[ranks, causes].
-        waited_for_ps: int64[ranks]; straggler time of other ranks that this rank caused.
-        event: bool[n]; collectives in which a rank waited for a straggler.
-    """
-
-    vocabulary: Vocabulary
-    cells_ps: NDArray[np.int64]
-    by_rank_ps: NDArray[np.int64]
-    waited_for_ps: NDArray[np.int64]
-    event: NDArray[np.bool_]
-
-    @staticmethod
-    def empty(vocabulary: Vocabulary, ranks: int, tasks: int) -> TimeLedger:
-        """An empty ledger."""
-        return TimeLedger(
-            vocabulary,
-            np.zeros(vocabulary.cells, np.int64),
-            np.zeros((ranks, CAUSES), np.int64),
-            np.zeros(ranks, np.int64),
-            np.zeros(tasks, np.bool_),
-        )
-
-    def book(
-        self,
-        rank: NDArray[np.int64],
-        cause: NDArray[np.int64],
-        group: NDArray[np.int64],
-        phase: NDArray[np.int64],
-        amount_ps: NDArray[np.int64],
-    ) -> None:
-        """Books one amount per entry.
-
-        Sums by rank of one call use float64, which is exact below 2^53 ps (2.5 h of one rank).
-        """
-        if not rank.size:
-            return
-        cells = self.vocabulary.cell(cause, group, phase)
-        self.cells_ps[:] += integer_sums(cells, amount_ps, len(self.cells_ps))
-        first = int(rank.min())
-        flat = np.bincount((rank - first) * CAUSES + cause, amount_ps)
-        rows = -(-len(flat) // CAUSES)
-        padded = np.zeros(rows * CAUSES)
-        padded[: len(flat)] = flat
-        self.by_rank_ps[first : first + rows] += padded.reshape(rows, CAUSES).astype(np.int64)
-
-    def book_late(self, late_rank: NDArray[np.int64], via: NDArray[np.int64], amount_ps: NDArray[np.int64]) -> None:
-        """Books which rank was waited for, and in which collective (-1 and below: at the end of the step)."""
-        np.add.at(self.waited_for_ps, late_rank, amount_ps)
-        self.event[via[via >= 0]] = True
-
-    def repeated(self, copies: GraphCopies) -> TimeLedger:
-        """The sums of all copies from those of the first."""
-        return TimeLedger(
-            self.vocabulary,
-            self.cells_ps * copies.count,
-            copies.over_ranks(self.by_rank_ps),
-            copies.over_ranks(self.waited_for_ps),
-            np.repeat(self.event, copies.times),
-        )
-
-    def total_s(self, cause: Cause) -> float:
-        """Seconds of one cause, summed over ranks."""
-        return float(self.by_rank_ps[:, cause].astype(np.float64).sum() * 1e-12)

@@ -309,7 +309,7 @@ class Laws:
         elif tier == LIBRARY:
             constants.append(Constant("rate", "protocol and channels", "collective room, NCCL's tuning tables"))
         constants.append(Constant("fabric", fabric.name, f"load balancing {fabric.load_balancing}"))
-        return Law(f"{_CAUSES[cause]} (measure/charge.py, engine {self.engine})", tuple(constants))
+        return Law(f"{_CAUSES[cause]} (cpp/measure/decompose.cpp, engine {self.engine})", tuple(constants))
 
     def waiting(self, name: str) -> Law:
         """Formula of waits other than for the network."""
@@ -320,7 +320,7 @@ class Laws:
         if name == "pipeline bubble":
             words = f"{layout.schedule}, PP {layout.pp}, VP {layout.vp}, {layout.micro_batches} micro-batches"
             constants = (Constant("schedule", words, "layout"),)
-        return Law("chain of blockers in the timeline (measure/walk.py)", constants)
+        return Law("chain of blockers in the timeline (cpp/measure/decompose.cpp)", constants)
 
     def added(self, name: str) -> Law:
         """Formula of the parts of the mean step beyond one step's timeline."""
