@@ -4,7 +4,7 @@ Equation, for each rank r with step T:
 
     T = sum over tasks on its compute stream (end - start) + sum over the waits between them
 
-A computation on the compute stream is `compute`; how a communication there, and every wait, is charged is told in
+A computation on the compute stream is `compute`; how a communication there, and every wait, is charged, is in
 `cpp/measure/decompose.hpp`.
 """
 
