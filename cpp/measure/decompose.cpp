@@ -58,7 +58,7 @@ class Decomposer {
     found_.cells_ps.assign(kCauses * labels.groups * labels.phases, 0);
     found_.by_rank_ps.assign(kCauses * step.stage.size(), 0);
     found_.waited_for_ps.assign(step.stage.size(), 0);
-    met_.assign(step.kind.size(), 0);
+    found_.straggled.assign(step.kind.size(), 0);
   }
 
   Charges run() {
@@ -88,7 +88,6 @@ class Decomposer {
       free_ps = std::max(free_ps, own_end);
       if (free_ps < *latest) until({own, free_ps, *latest, latest - step_.end_ps.begin(), kStepEnd});
     }
-    found_.straggler_events = std::accumulate(met_.begin(), met_.end(), std::int64_t{0});
     return std::move(found_);
   }
 
@@ -206,7 +205,7 @@ class Decomposer {
     book(rank, cause, task, cause == Cause::bubble ? kPipeline : group_of(via), amount_ps);
     if (cause != Cause::straggler || is_collective(task)) return;
     found_.waited_for_ps[at(step_.rank[at(task)])] += amount_ps;
-    if (via >= 0) met_[at(via)] = 1;
+    if (via >= 0) found_.straggled[at(via)] = 1;
   }
 
   /// Charges a wait that ends with the start of `wait.task`.
@@ -305,7 +304,6 @@ class Decomposer {
   std::vector<std::int32_t> members_;  // of each communicator, ascending
   std::vector<std::size_t> ptr_;       // tasks of rank r: `tasks_[ptr_[r]..ptr_[r+1]]`
   std::vector<std::int32_t> tasks_;
-  std::vector<std::uint8_t> met_;  // collectives in which a rank waited for a straggler
   Charges found_;
 };
 

@@ -52,7 +52,7 @@ struct Charges {
   std::vector<std::int64_t> cells_ps;       ///< Sums over ranks by cause, group and phase.
   std::vector<std::int64_t> by_rank_ps;     ///< By rank and cause; each rank's sum to the length of the step.
   std::vector<std::int64_t> waited_for_ps;  ///< By rank: straggler time of other ranks that it caused.
-  std::int64_t straggler_events = 0;        ///< Collectives in which a rank waited for a straggler.
+  std::vector<std::uint8_t> straggled;      ///< By task: 1 for a collective in which a rank waited for a straggler.
   bool cycle = false;                       ///< Whether blockers form a cycle; then nothing else counts.
   std::vector<std::int64_t> overlap;        ///< Rank, task and free time of the first one that starts before its turn.
 };

@@ -43,7 +43,7 @@ void bind_measure(nb::module_& m) {
       .def_prop_ro("by_rank_ps", column_of<Charges, &Charges::by_rank_ps>(), "By rank and cause.")
       .def_prop_ro("waited_for_ps", column_of<Charges, &Charges::waited_for_ps>())
       .def_prop_ro("overlap", column_of<Charges, &Charges::overlap>(), "Rank, task, and when it could have started.")
-      .def_ro("straggler_events", &Charges::straggler_events)
+      .def_prop_ro("straggled", column_of<Charges, &Charges::straggled>())
       .def_ro("cycle", &Charges::cycle);
   m.def("decompose", &charges, nb::kw_only(), "kind"_a, "place"_a, "rank"_a, "label"_a, "blocker"_a, "start_ps"_a,
         "end_ps"_a, "duration_ps"_a, "alone_ps"_a, "latency_ps"_a, "slowed_ps"_a = nb::none(), "timed"_a = nb::none(),
