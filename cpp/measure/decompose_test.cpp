@@ -37,7 +37,8 @@ TEST(decompose_blames_the_member_that_computes_longer) {
   }
   CHECK(of(found, 0, Cause::compute) == 10 && of(found, 1, Cause::compute) == 4);
   CHECK(of(found, 1, Cause::straggler) == 6);
-  CHECK(found.waited_for_ps == (std::vector<std::int64_t>{6, 0}) && found.straggled == (std::vector<std::uint8_t>{0, 0, 1}));
+  CHECK(found.waited_for_ps == (std::vector<std::int64_t>{6, 0}));
+  CHECK(found.straggled == (std::vector<std::uint8_t>{0, 0, 1}));
 }
 
 TEST(decompose_refuses_what_cannot_be) {

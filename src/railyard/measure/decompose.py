@@ -17,6 +17,7 @@ import numpy as np
 
 import railyard._core as _core
 from railyard.graph import HOST, Kind, Record, Stream
+from railyard.graph.symmetry import first_of
 from railyard.kit.errors import InputError, RailyardError
 from railyard.measure.causes import CAUSES, NETWORK_CAUSES, PIPELINE_GROUP, Cause, Vocabulary
 
@@ -147,9 +148,24 @@ def decompose(record: Record) -> Decomposition:
             its graph.
         RailyardError: The blockers form a cycle.
     """
-    record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
+    of_copies = first_of(record)
+    if of_copies is None:
+        record.require("exposed communication by cause", "blocker", "alone_ps", "latency_ps", graph=True)
+    first = record if of_copies is None else of_copies[0]
+    words = Vocabulary.of(first.graph.labels)
+    found = _charges(first, words)
+    cells_ps, straggled = found.cells_ps, found.straggled
+    by_rank_ps, waited_for_ps = found.by_rank_ps.reshape(-1, CAUSES), found.waited_for_ps
+    if of_copies is not None:
+        copies = of_copies[1]
+        cells_ps, straggled = cells_ps * copies.count, np.repeat(straggled, copies.times)
+        by_rank_ps, waited_for_ps = copies.over_ranks(by_rank_ps), copies.over_ranks(waited_for_ps)
+    rows = _rows(record.makespan_ps, cells_ps, words, max(len(by_rank_ps), 1))
+    return Decomposition(record.makespan_ps, rows, by_rank_ps, waited_for_ps, int(straggled.sum()))
+
+
+def _charges(record: Record, words: Vocabulary) -> _core.Charges:
     graph = record.graph
-    words = Vocabulary.of(graph.labels)
     found = _core.decompose(
         kind=graph.kind,
         place=_places(graph),
@@ -180,7 +196,7 @@ def decompose(record: Record) -> Decomposition:
             found=f"{record.start_ps[task]} ps",
             allowed=f"at least {free_ps} ps",
         )
-    return _summary(record.makespan_ps, words, found)
+    return found
 
 
 def _places(graph: TaskGraph) -> NDArray[np.uint8]:
@@ -195,16 +211,14 @@ def _timed(graph: TaskGraph) -> NDArray[np.uint8] | None:
     return np.logical_or.reduce(columns).astype(np.uint8) if columns else None
 
 
-def _summary(step_ps: int, words: Vocabulary, found: _core.Charges) -> Decomposition:
-    by_rank_ps = found.by_rank_ps.reshape(-1, CAUSES)
-    ranks = max(len(by_rank_ps), 1)
+def _rows(step_ps: int, cells_ps: NDArray[np.int64], words: Vocabulary, ranks: int) -> tuple[TimeRow, ...]:
     step_s = step_ps * 1e-12
-    used = np.flatnonzero(found.cells_ps)
+    used = np.flatnonzero(cells_ps)
     rows = []
-    for cell in used[np.argsort(-found.cells_ps[used], kind="stable")]:
+    for cell in used[np.argsort(-cells_ps[used], kind="stable")]:
         cause, group, phase = np.unravel_index(cell, (CAUSES, len(words.groups), len(words.phases)))
         names = Cause(int(cause)).word, words.groups[group], words.phases[phase]
-        rank_ps = int(found.cells_ps[cell])
+        rank_ps = int(cells_ps[cell])
         seconds = rank_ps * 1e-12 / ranks
         rows.append(TimeRow(*names, seconds, seconds / step_s, rank_ps))
-    return Decomposition(step_ps, tuple(rows), by_rank_ps, found.waited_for_ps, found.straggler_events)
+    return tuple(rows)
