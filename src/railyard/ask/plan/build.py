@@ -17,7 +17,6 @@ from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
 from railyard.work.training.designs import DesignSite
 from railyard.work.training.fastest import ClosedFaults, closed_faults
-from railyard.work.training.graphs import Graphs
 from railyard.work.training.prepare import faults_of
 
 if TYPE_CHECKING:
@@ -103,15 +102,10 @@ class CandidateDesign:
 
 @dataclass
 class DesignBench:
-    """Builds the designs of a space.
-
-    Attributes:
-        graphs: Task graphs of designs that were simulated: those of one layout differ by their network alone.
-    """
+    """Builds the designs of a space."""
 
     space: DesignSpace
     keep: int = 96
-    graphs: Graphs = field(default_factory=Graphs)
     _made: dict[object, Any] = field(default_factory=dict)
     _memo: Memo = field(default_factory=Memo)
     _services: int = 0

@@ -243,8 +243,7 @@ def _run(
             {"packet.budget_hops": from_plain(f"{budget_hops / 1e6:.6f} M", Mark("plan.effort.verify"))}
         )
     variant = Variant(bench.space.name(point), bench.space.settings(point), draft)
-    given = (variant, bench.catalog(point, demand), hardware.cluster, engine)
-    job = prepared(*given, shared=(bench.graphs, []), training=training)
+    job = prepared(variant, bench.catalog(point, demand), hardware.cluster, engine, training=training)
     outcome = replace(_stepped(job), point=point, demand=demand, engine=engine, layouts=(dict(values),), tried=1)
     money = priced(
         *(hardware.cluster, training, outcome, hardware.parts, design.assumptions),
