@@ -158,7 +158,7 @@ class _Commands(TyperGroup):
     """The built-in commands under their headings, then those of installed packages by name."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the commands that a newcomer needs first, then the others by what they are for."""
+        """`format_commands` of Click: commands that a newcomer needs first, then the others by what they are for."""
         rows = {name: (name, self.get_command(ctx, name).get_short_help_str(100)) for name in self.list_commands(ctx)}
         for title, names in _sections().items():
             with formatter.section(title):

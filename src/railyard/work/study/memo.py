@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
-from railyard.work.study.presentation import warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,6 +95,18 @@ class Memo:
     confidence: Sequence[str]
     assumptions: Sequence[str]
     origin: str
+
+
+def warnings(result: Result) -> list[str]:
+    """Warnings of each variant, one line each, without duplicates."""
+    found: dict[str, list[str]] = {}
+    for variant in result.variants:
+        for line in getattr(variant, "warnings", ()):
+            found.setdefault(line, []).append(variant.name)
+    everybody = len(result.variants)
+    return [
+        f"note: {'' if len(names) == everybody else ', '.join(names) + ': '}{line}" for line, names in found.items()
+    ]
 
 
 def cost_figure(name: str, dollars: Band | None) -> KeyFigure:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.kit.registry import Registry
+from railyard.work.study.memo import warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,18 +71,6 @@ MOST_VARIANTS = 24
 def html_head(*titles: str) -> str:
     """The heading row of a table in HTML."""
     return "<tr>" + "".join(f"<th>{title}</th>" for title in titles) + "</tr>"
-
-
-def warnings(result: Result) -> list[str]:
-    """Warnings of each variant, one line each, without duplicates."""
-    found: dict[str, list[str]] = {}
-    for variant in result.variants:
-        for line in getattr(variant, "warnings", ()):
-            found.setdefault(line, []).append(variant.name)
-    everybody = len(result.variants)
-    return [
-        f"note: {'' if len(names) == everybody else ', '.join(names) + ': '}{line}" for line, names in found.items()
-    ]
 
 
 @dataclass(frozen=True)
