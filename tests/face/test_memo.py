@@ -10,7 +10,7 @@ import railyard
 from railyard.face import memo as memos
 from railyard.face.verbs.memo import _memo_of
 from railyard.kit.errors import InputError
-from railyard.work.study.memo import KeyFigure, LossChart, Memo
+from railyard.work.study.memo import DecisionMemo, KeyFigure, LossChart
 
 SMALL = {
     "name": "small",
@@ -20,7 +20,7 @@ SMALL = {
     },
     "compare": {"vary": {"fabric": ["roce", "uec", "ideal"]}},
 }
-MEMO = Memo(
+MEMO = DecisionMemo(
     "a <b>", "Build a.", [KeyFigure("Cost", "$1", "0.5 to 2"), KeyFigure("Step", "1 s"), KeyFigure("Tax", "3.0 %")],
     LossChart("Lost, %", " %", {"a": {"wait": 3.0, "bubble": 1.0}, "b": {"bubble": 2.0}}, 1.0, "ideal"),
     ["A price."], ["A band."], [], "Railyard",
@@ -48,7 +48,7 @@ def test_bars_of_a_run_are_what_its_steps_lose(run):
 
 def test_markdown_shows_bars_in_proportion():
     """4 % fill 40 characters, 2 % half of them; the bound stands below."""
-    text = memos.markdown(MEMO)
+    text = memos.as_markdown(MEMO)
     assert f"a    4.0 %  {'█' * 40}  wait 3.0 %, bubble 1.0 %\n" in text
     assert f"b    2.0 %  {'█' * 20}  bubble 2.0 %\n" in text
     assert " 1.0 %  bound: ideal\n" in text
@@ -56,7 +56,7 @@ def test_markdown_shows_bars_in_proportion():
 
 
 def test_html_escapes_names_and_has_no_scripts():
-    text = memos.html(MEMO)
+    text = memos.as_html(MEMO)
     assert "<h1>a &lt;b&gt;</h1>" in text
     assert "<script" not in text
     assert "width:75.00%" in text
@@ -65,16 +65,16 @@ def test_html_escapes_names_and_has_no_scripts():
 
 def test_a_pdf_is_one_page_and_always_the_same(tmp_path):
     pytest.importorskip("fpdf")
-    first, second = memos.pdf(MEMO), memos.pdf(MEMO)
+    first, second = memos.as_pdf(MEMO), memos.as_pdf(MEMO)
     assert first == second
     assert len(re.findall(rb"/Type /Page\b", first)) == 1
-    memos.write(MEMO, tmp_path / "memo.pdf")
+    memos.write_memo(MEMO, tmp_path / "memo.pdf")
     assert (tmp_path / "memo.pdf").read_bytes() == first
 
 
 def test_what_has_no_memo_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such format"):
-        memos.write(MEMO, tmp_path / "memo.docx")
+        memos.write_memo(MEMO, tmp_path / "memo.docx")
     assert not any(tmp_path.iterdir())
     with pytest.raises(InputError, match="holds nothing that can be shown"):
         _memo_of(tmp_path)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fpdf import FPDF
 
-    from railyard.work.study.memo import LossChart, Memo
+    from railyard.work.study.memo import DecisionMemo, LossChart
 
 COLOURS = ("#c4161c", "#d55e00", "#e0a100", "#7a56c2", "#b8387a", "#3b6fd4", "#4d8f5b", "#667085")
 """Of parts of bars, the largest first; the last for all further ones."""
@@ -24,7 +24,7 @@ _BAR = 40
 """Characters of the longest bar in Markdown."""
 
 
-def _lists(memo: Memo) -> Sequence[tuple[str, Sequence[str]]]:
+def _lists(memo: DecisionMemo) -> Sequence[tuple[str, Sequence[str]]]:
     return [row for row in zip(SECTIONS, (memo.changes, memo.confidence, memo.assumptions), strict=True) if row[1]]
 
 
@@ -32,7 +32,7 @@ def _colour(number: int) -> str:
     return COLOURS[min(number, len(COLOURS) - 1)]
 
 
-def markdown(memo: Memo) -> str:
+def as_markdown(memo: DecisionMemo) -> str:
     """The memo as Markdown; bars are blocks of text."""
     lines = [f"# {memo.title}", "", memo.recommendation, "", "| | | |", "|---|---|---|"]
     lines += [f"| {one.name} | **{one.value}** | {one.band} |" for one in memo.figures]
@@ -75,7 +75,7 @@ footer{color:var(--soft);font-size:.8rem;margin-top:1rem}
 """
 
 
-def html(memo: Memo) -> str:
+def as_html(memo: DecisionMemo) -> str:
     """The memo as one HTML document, light and dark, without scripts; it prints on one A4 page."""
     figures = "".join(
         f"<div><small>{escape(one.name)}</small><b>{escape(one.value)}</b><small>{escape(one.band)}</small></div>"
@@ -122,7 +122,7 @@ _PAGE_MM = 178
 _LABEL_MM, _TOTAL_MM = 38, 20
 
 
-def pdf(memo: Memo) -> bytes:
+def as_pdf(memo: DecisionMemo) -> bytes:
     """The memo as a PDF of one A4 page.
 
     Raises:
@@ -167,7 +167,7 @@ def _latin(text: str) -> str:
     return text.encode("latin-1", "replace").decode("latin-1")
 
 
-def _pdf_figures(page: FPDF, memo: Memo) -> None:
+def _pdf_figures(page: FPDF, memo: DecisionMemo) -> None:
     top, width = page.get_y(), _PAGE_MM / len(memo.figures)
     page.set_draw_color(200)
     for number, one in enumerate(memo.figures):
@@ -213,11 +213,11 @@ def _pdf_bars(page: FPDF, chart: LossChart) -> None:
         page.ln(4.5)
 
 
-FORMATS: Mapping[str, Callable[[Memo], str | bytes]] = {".md": markdown, ".html": html, ".pdf": pdf}
+FORMATS: Mapping[str, Callable[[DecisionMemo], str | bytes]] = {".md": as_markdown, ".html": as_html, ".pdf": as_pdf}
 """How a memo is written, by the ending of its file."""
 
 
-def write(memo: Memo, path: Path) -> None:
+def write_memo(memo: DecisionMemo, path: Path) -> None:
     """Writes the memo in the format of the file's ending; the file appears whole or not at all.
 
     Raises:

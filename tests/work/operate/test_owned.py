@@ -16,7 +16,7 @@ from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
-from railyard.work.operate.present import sheets, why
+from railyard.work.operate.present import sheets, verdict, why
 from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
 from railyard.work.operate.saving import load, save
 from railyard.work.operate.service import Service, _mixed, services
@@ -340,7 +340,7 @@ def test_services_and_draws_stand_in_the_result(tmp_path):
     assert one.operate.services[0].states[0].answer == 4
 
 
-def test_what_hangs_on_chance_is_called_a_tie(tmp_path):
+def test_what_depends_on_chance_is_called_equal(tmp_path):
     """A second more of restarting against a second less; and against failures 250 times as many."""
     section = {
         "jobs": {"synthetic": {"count": 60, "load": 0.9, "sizes": {"8": 1.0}, "median": "2 h", "p90": "4 h"}},
@@ -348,13 +348,13 @@ def test_what_hangs_on_chance_is_called_a_tie(tmp_path):
     }
     values = {"name": "yard", "cluster": {**CLUSTER, "accelerators": 128}, "workload": {"operate": section}}
     tied = operate(from_values(values), ["workload.operate.recovery.restart=400 s,401 s"]).result
-    assert "tied over the draws of failures" in why(tied)
+    assert " are equal within the failure draws, at $" in verdict(tied)
     sure = operate(from_values(values), ["workload.operate.failures.scale=20,5000"]).result
-    assert "tied" not in why(sure)
+    assert "equal" not in verdict(sure)
     few, many = (one.operate for one in sure.variants)
     apart = {part.name: 100 * (many.share(part.name) - part.share) for part in few.time[1:]}
     worst = max(apart, key=apart.get)
-    assert why(sure).endswith(f"where {worst} takes {apart[worst]:.1f} points more of all GPU time")
+    assert f" loses {apart[worst]:.1f} points more of all GPU time to {worst}." in why(sure)[0]
 
 
 def test_one_draw_where_nothing_is_drawn(tmp_path):

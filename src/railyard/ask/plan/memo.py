@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
-from railyard.work.study.memo import MOST_BARS, KeyFigure, LossChart, Memo, sentence, shortened
+from railyard.work.study.memo import MOST_BARS, DecisionMemo, KeyFigure, LossChart, sentence, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ _MOST = 2
 """Lines of each kind of change."""
 
 
-def memo(answer: PlanAnswer) -> Memo:
+def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
     """The page for a decision.
 
     Raises:
@@ -40,7 +40,7 @@ def memo(answer: PlanAnswer) -> Memo:
         None if bound is None else bound.value,
         "" if bound is None else bound.variant,
     )
-    return Memo(
+    return DecisionMemo(
         answer.name,
         sentence(answer.sentence()),
         figures,

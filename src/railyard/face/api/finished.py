@@ -57,13 +57,13 @@ def view(path: str | Path, *, height: int = 800) -> View:
     from railyard.measure.result.answers import answer_from
     from railyard.measure.result.reading import result_from
 
-    file = document(Path(path))
+    file = document_of(Path(path))
     if file.name == RESULT:
         return View(report_html(result_from(read_text(file))), height)
     return View(answer_html(answer_from(read_text(file))), height)
 
 
-def document(path: Path) -> Path:
+def document_of(path: Path) -> Path:
     """The document of a result or an answer: the file itself, or that in its folder.
 
     Raises:

@@ -12,7 +12,7 @@ from railyard.face.verb import verb
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from railyard.work.study.memo import Memo
+    from railyard.work.study.memo import DecisionMemo
 
 
 @verb(
@@ -37,32 +37,32 @@ def memo(
 
     found = _memo_of(run)
     if out is None:
-        emit(memos.markdown(found).rstrip("\n"))
+        emit(memos.as_markdown(found).rstrip("\n"))
         return
-    memos.write(found, out)
+    memos.write_memo(found, out)
     say(f"wrote {out}")
 
 
-def _memo_of(run: Path) -> Memo:
+def _memo_of(run: Path) -> DecisionMemo:
     """The memo of a run or of a plan.
 
     Raises:
         InputError: There is no document, or this kind of result has no memo.
     """
-    from railyard.ask.plan.memo import memo as of_plan
-    from railyard.face.api.finished import RESULT, document
+    from railyard.ask.plan.memo import memo_of_plan
+    from railyard.face.api.finished import RESULT, document_of
     from railyard.kit.files import read_text
     from railyard.measure.result.answers import answer_from
     from railyard.measure.result.choices import PlanAnswer
     from railyard.measure.result.reading import result_from
     from railyard.work.study.presentation import presentation_of, presentations
 
-    file = document(run)
+    file = document_of(run)
     if file.name != RESULT:
         answer = answer_from(read_text(file))
         if not isinstance(answer, PlanAnswer):
             raise InputError("this answer has no memo", file=file, allowed="a run or a plan")
-        return of_plan(answer)
+        return memo_of_plan(answer)
     result = result_from(read_text(file))
     write = presentation_of(result).memo
     if write is None:

@@ -58,7 +58,7 @@ def _reply(finished: Run, request: Request) -> Reply:
         finished,
         lambda: words.show(finished, quiet=request.quiet, details=request.details),
         finished.result.text,
-        words.verdict(finished),
+        words.first_line(finished),
         folder=finished.folder,
         stopped=early,
         failed=words.failures(finished),

@@ -44,7 +44,7 @@ def show(finished: api.Run, *, quiet: bool, details: bool) -> None:
         details: Whether all columns and tables are.
     """
     result, shown = finished.result, presentation_of(finished.result)
-    tables(result, details=details)
+    _tables(result, details=details)
     if not quiet:
         notes = shown.notes(result)
         hidden = 0 if details else len(notes) - _NOTES
@@ -53,12 +53,12 @@ def show(finished: api.Run, *, quiet: bool, details: bool) -> None:
         emit("\n".join(["", *map(wrapped, lines), "", f"report: {finished.report_path}"]))
 
 
-def verdict(finished: api.Run) -> str:
+def first_line(finished: api.Run) -> str:
     """The answer in one sentence."""
     return presentation_of(finished.result).verdict(finished.result)
 
 
-def tables(result: Result, *, details: bool) -> None:
+def _tables(result: Result, *, details: bool) -> None:
     """The comparison, and with `details` the other tables of the result."""
     shown = presentation_of(result)
     sheets = [*shown.sheets(result), *(shown.details(result) if details else ())]

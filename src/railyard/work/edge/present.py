@@ -65,26 +65,26 @@ def _place_row(row: PlaceRow, *, chosen: bool) -> tuple[str, ...]:
     )
 
 
-def sheets(result: Result) -> Iterator[Sheet]:
+def _sheets(result: Result) -> Iterator[Sheet]:
     """The tables of a result, the comparison first."""
     return _of_places(result.of(EdgeVariant))
 
 
-def verdict(result: Result) -> str:
+def _verdict(result: Result) -> str:
     """Where to answer, and why."""
     first = result.of(EdgeVariant)[0]
     return first.edge.reason if len(result.variants) == 1 else f"{quoted(first.name)}: {first.edge.reason}"
 
 
-def why(result: Result) -> list[str]:
+def _why(result: Result) -> list[str]:
     """The same of the other variants."""
     return [f"{quoted(one.name)}: {one.edge.reason}" for one in result.of(EdgeVariant)[1:]]
 
 
-def card(result: Result, report: Path | None) -> str:
+def _card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
     return card_of(result, report, [one.edge.reason for one in result.of(EdgeVariant)])
 
 
 _TABLES = tables_of("places", "each place that may answer", lambda found: found["places"])
-presentations.add("edge", Presentation(verdict, sheets, why, card, tables=_TABLES))
+presentations.add("edge", Presentation(_verdict, _sheets, _why, _card, tables=_TABLES))

@@ -37,14 +37,14 @@ _CLIENTS = (
 _TRAFFIC = ("variant", "left / late", "sent by a client", "sent a round", "wasted", "kJ a round")
 
 
-def sheets(result: Result) -> Iterator[Sheet]:
+def _sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, and the parts of a mean round."""
     variants = result.of(FederatedVariant)
     yield Sheet(_CLIENTS, [_clients_row(one) for one in variants])
     yield matrix("of a mean round", [(one.name, one.federated.causes) for one in variants])
 
 
-def details(result: Result) -> Iterator[Sheet]:
+def _details(result: Result) -> Iterator[Sheet]:
     """Traffic, shared links, and which clients take part."""
     variants = result.of(FederatedVariant)
     yield Sheet(_TRAFFIC, [_traffic_row(one) for one in variants])
@@ -113,7 +113,7 @@ def _biases(variant: FederatedVariant, names: Sequence[str]) -> list[float | Non
     return [known.get(name) for name in names]
 
 
-def verdict(result: Result) -> str:
+def _verdict(result: Result) -> str:
     """How long a round is, or which variant uses most updates an hour."""
     rounds = result.of(FederatedVariant)
     rate = {one.name: one.federated.server.updates_per_h for one in rounds}
@@ -124,7 +124,7 @@ def verdict(result: Result) -> str:
     return f"{quoted(best)} uses {rate[best] / rate[worst]:.3g} times as many updates an hour as {quoted(worst)}."
 
 
-def why(result: Result) -> list[str]:
+def _why(result: Result) -> list[str]:
     """What most of a round of each variant is, where there are several."""
     rounds = result.of(FederatedVariant)
     if len(rounds) == 1:
@@ -132,7 +132,7 @@ def why(result: Result) -> list[str]:
     return [f"{quoted(one.name)}: {first_words(one.federated.causes, 'round')}." for one in rounds[:DETAILED]]
 
 
-def card(result: Result, report: Path | None) -> str:
+def _card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
     figures = [one.federated for one in result.of(FederatedVariant)]
     lines = [f"{one.unit} {numbers.seconds(one.round_s.mean)}, {causes_words(one.causes)}" for one in figures]
@@ -144,4 +144,4 @@ _TABLES = tables_of(
     "each device, link and region: population, there, selected, heard, bias",
     lambda found: found["participation"]["groups"],
 )
-presentations.add("federated", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES))
+presentations.add("federated", Presentation(_verdict, _sheets, _why, _card, details=_details, tables=_TABLES))

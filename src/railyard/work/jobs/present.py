@@ -36,7 +36,7 @@ def rows(variant: JobsVariant) -> Iterator[list[str]]:
         ]
 
 
-def card(result: Result, report: Path | None) -> str:
+def _card(result: Result, report: Path | None) -> str:
     """One line per job, and the path of the report."""
     lines = [f"{result.name}: jobs that share a cluster, engine {result.provenance.engine}"]
     for variant in result.of(JobsVariant):
@@ -44,7 +44,7 @@ def card(result: Result, report: Path | None) -> str:
     return "\n".join([*lines, f"report      {report if report is not None else 'not written'}"])
 
 
-def verdict(result: Result) -> str:
+def _verdict(result: Result) -> str:
     """The job that loses most to the others, over all variants."""
     every = result.of(JobsVariant)
     variant, worst = max(((one, job) for one in every for job in one.jobs), key=lambda pair: pair[1].slowdown)
@@ -55,7 +55,7 @@ def verdict(result: Result) -> str:
     return f"{quoted(worst.name)} loses most to other jobs{of}: it takes {share} longer than alone ({_costs(worst)})."
 
 
-def why(result: Result) -> list[str]:
+def _why(result: Result) -> list[str]:
     """What the network takes of each job, a sentence per variant."""
     found = []
     for variant in result.of(JobsVariant):
@@ -73,7 +73,7 @@ def _tax(job: JobRow) -> str:
     return together if together == alone else f"{together} ({alone} alone)"
 
 
-def explain(result: Result) -> str:
+def _explain(result: Result) -> str:
     """Notes below the table: transfers of serving jobs, and whether serving and fabric converged."""
     return "\n".join(line for variant in result.of(JobsVariant) for line in _notes(variant))
 
@@ -110,13 +110,13 @@ def _money(job: JobRow) -> str:
     return " → ".join(known) if len(known) == len(prices) else numbers.NOT_APPLICABLE
 
 
-def sheets(result: Result) -> Iterator[Sheet]:
+def _sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, a row per job."""
     cells = [cells for variant in result.of(JobsVariant) for cells in rows(variant)]
     yield Sheet(HEADINGS, cells, right=(2, 4, 5, 6, 7))
 
 
-def details(result: Result) -> Iterator[Sheet]:
+def _details(result: Result) -> Iterator[Sheet]:
     """Placement, which jobs slow it, and cost, a row per job."""
     yield Sheet(
         _MONEY,
@@ -129,4 +129,6 @@ def details(result: Result) -> Iterator[Sheet]:
     )
 
 
-presentations.add("jobs", Presentation(verdict, sheets, why, card, explain, details=details, notes=lambda _result: []))
+presentations.add(
+    "jobs", Presentation(_verdict, _sheets, _why, _card, _explain, details=_details, notes=lambda _result: [])
+)

@@ -28,14 +28,14 @@ _TRAFFIC = (
 )
 
 
-def sheets(result: Result) -> Iterator[Sheet]:
+def _sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, and the parts of a mean step."""
     variants = result.of(LocalVariant)
     yield Sheet(_SITES, [_sites_row(one) for one in variants])
     yield matrix("of a mean step", [(one.name, one.local.causes) for one in variants])
 
 
-def details(result: Result) -> Iterator[Sheet]:
+def _details(result: Result) -> Iterator[Sheet]:
     """Traffic; sites and exchanges of up to two variants."""
     variants = result.of(LocalVariant)
     yield Sheet(_TRAFFIC, [_traffic_row(one) for one in variants])
@@ -107,7 +107,7 @@ def _traffic_row(variant: LocalVariant) -> tuple[str, ...]:
     )
 
 
-def verdict(result: Result) -> str:
+def _verdict(result: Result) -> str:
     """The step and its cost, or which variant costs least."""
     sites = result.of(LocalVariant)
     cheap, dear = (pick(sites, key=lambda one: one.local.cpmt.total.typical) for pick in (min, max))
@@ -122,13 +122,13 @@ def _price(variant: LocalVariant) -> str:
     return f"${typical} per million tokens ({low} to {high})"
 
 
-def why(result: Result) -> list[str]:
+def _why(result: Result) -> list[str]:
     """What most of the step of the most expensive variant is."""
     dear = max(result.of(LocalVariant), key=lambda one: one.local.cpmt.total.typical)
     return [f"{quoted(dear.name)}: {first_words(dear.local.causes, 'step')}."]
 
 
-def card(result: Result, report: Path | None) -> str:
+def _card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
     lines = [
         f"step {numbers.seconds(one.local.step_s)}, computing {numbers.percent(one.local.compute_utilization)}"
@@ -138,4 +138,4 @@ def card(result: Result, report: Path | None) -> str:
 
 
 _TABLES = tables_of("sites", "each site that trains", lambda found: found["sites"])
-presentations.add("local", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES))
+presentations.add("local", Presentation(_verdict, _sheets, _why, _card, details=_details, tables=_TABLES))

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
 from railyard.measure.result.variants import OperateVariant
-from railyard.work.study.memo import MOST_BARS, KeyFigure, LossChart, Memo, assumptions_of, cost_figure, origin_of
+from railyard.work.study.memo import (
+    MOST_BARS,
+    DecisionMemo,
+    KeyFigure,
+    LossChart,
+    assumptions_of,
+    cost_figure,
+    origin_of,
+)
 from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
@@ -257,11 +265,13 @@ def why(result: Result) -> list[str]:
     best, worst = (pick(priced, key=lambda pair: pair[0])[1] for pick in (min, max))
     more = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
     name = max(more, key=lambda part: more[part])
-    points = f"{quoted(worst.name)} loses {100 * more[name]:.1f} points more of all GPU time to {name}."
-    return [points, f"Figures are of the {_window(best.operate)}."]
+    window = f"Figures are of the {_window(best.operate)}."
+    if more[name] < LITTLE:
+        return [window]
+    return [f"{quoted(worst.name)} loses {100 * more[name]:.1f} points more of all GPU time to {name}.", window]
 
 
-def memo(result: Result) -> Memo:
+def _memo(result: Result) -> DecisionMemo:
     """The page for a decision: price of a useful hour, goodput and waits of the cheapest variant, and the time lost."""
     every = result.of(OperateVariant)
     priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
@@ -281,7 +291,7 @@ def memo(result: Result) -> Memo:
         for one in every[:MOST_BARS]
     }
     chart = LossChart("Time lost by cause, % of all GPU time", " %", bars)
-    return Memo(
+    return DecisionMemo(
         result.name, verdict(result), figures, chart, why(result), (), assumptions_of(result), origin_of(result)
     )
 
@@ -342,7 +352,7 @@ def _time(variant: OperateVariant) -> str:
     )
 
 
-def card(result: Result, report: Path | None) -> str:
+def _card(result: Result, report: Path | None) -> str:
     """One line per variant, and the path of the report."""
     lines = [f"{result.name}: {len(result.of(OperateVariant))} runs of many jobs on one cluster"]
     lines += [
@@ -366,4 +376,4 @@ _TABLES = {
         lambda one: [nested_columns(row.plain()) for row in one.operate.tenants],
     ),
 }
-presentations.add("operate", Presentation(verdict, sheets, why, card, details=details, tables=_TABLES, memo=memo))
+presentations.add("operate", Presentation(verdict, sheets, why, _card, details=details, tables=_TABLES, memo=_memo))

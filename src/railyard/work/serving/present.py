@@ -10,9 +10,9 @@ from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
 from railyard.work.study.memo import (
     MOST_BARS,
+    DecisionMemo,
     KeyFigure,
     LossChart,
-    Memo,
     assumptions_of,
     confidence_of,
     cost_figure,
@@ -287,7 +287,7 @@ def why(result: Result) -> list[str]:
     return list(filter(None, said))
 
 
-def memo(result: Result) -> Memo:
+def _memo(result: Result) -> DecisionMemo:
     """The page for a decision: price, SLO attainment and latency of the best variant, and the waits of all."""
     best, variants = best_variant(result), result.of(ServedVariant)
     serving = best.serving
@@ -300,7 +300,7 @@ def memo(result: Result) -> Memo:
     chart = LossChart("p99 TTFT by cause, s", " s", bars)
     changes = [*filter(None, (bottleneck(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
-    return Memo(
+    return DecisionMemo(
         result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result)
     )
 
@@ -410,5 +410,7 @@ _TABLES = {
 }
 PRESENTATION = presentations.add(
     "serving",
-    Presentation(verdict, sheets, why, card, explain, details=details, tables=_TABLES, explained=_explained, memo=memo),
+    Presentation(
+        verdict, sheets, why, card, explain, details=details, tables=_TABLES, explained=_explained, memo=_memo
+    ),
 )

@@ -75,7 +75,7 @@ class LossChart:
 
 
 @dataclass(frozen=True)
-class Memo:
+class DecisionMemo:
     """One page for a decision.
 
     Attributes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result, Variant
     from railyard.measure.result.section import Figures
-    from railyard.work.study.memo import Memo
+    from railyard.work.study.memo import DecisionMemo
 
     Row = dict[str, object]
 
@@ -139,7 +139,7 @@ class Presentation:
     html: Callable[[Result], str] | None = None
     tables: Mapping[str, ResultTable] = field(default_factory=dict)
     explained: Callable[[Any, int, bool], Iterable[str | Sheet]] = _nothing
-    memo: Callable[[Result], Memo] | None = None
+    memo: Callable[[Result], DecisionMemo] | None = None
 
     def conclusion(self, result: Result) -> str:
         """The verdict and its reasons as one paragraph."""

@@ -12,9 +12,9 @@ from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
 from railyard.work.study.memo import (
     MOST_BARS,
+    DecisionMemo,
     KeyFigure,
     LossChart,
-    Memo,
     assumptions_of,
     confidence_of,
     cost_figure,
@@ -269,7 +269,7 @@ def layout_sentence(variant: StepVariant, name: str = "") -> str:
     return f"Layout{of}: {first.layout.words}, the fastest of {len(rows)} that `auto` compared{after}."
 
 
-def memo(result: Result) -> Memo:
+def memo_of_step(result: Result) -> DecisionMemo:
     """The page for a decision: price, step and network tax of the leading variant, and the losses of all."""
     best, variants = best_variant(result), result.of(StepVariant)
     step, tax = best.step.seconds, best.tax.tokens_lost
@@ -293,7 +293,7 @@ def memo(result: Result) -> Memo:
     )
     changes = [*filter(None, (*_changes(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
-    return Memo(
+    return DecisionMemo(
         result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result)
     )
 

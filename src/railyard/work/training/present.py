@@ -24,7 +24,7 @@ from railyard.work.study.presentation import (
 from railyard.work.training.conclusion import (
     LEAST_SEEN,
     best_variant,
-    memo,
+    memo_of_step,
     price,
     tax_cell,
     tax_error,
@@ -346,6 +346,6 @@ PRESENTATION = presentations.add(
     "training",
     Presentation(
         verdict, sheets, why, card, explain, details=details, notes=notes, html=html, tables=_TABLES,
-        explained=_explained, memo=memo,
+        explained=_explained, memo=memo_of_step,
     ),
 )  # fmt: skip
