@@ -289,7 +289,8 @@ class Progress:
 
     def _line(self) -> str:
         stage, share = self._latest
-        return f"{time.monotonic() - self.begin:.0f} s, {share:.0%}: {stage}"
+        now = time.monotonic()
+        return f"{now - self.begin:.0f} s, {share:.0%}: {stage}{self._left(now, share)}"
 
     def _left(self, now: float, share: float) -> str:
         """Estimated time left of the current stage; empty while unknown.

@@ -212,7 +212,7 @@ class Verb:
     out: Literal["", "runs", "keep"] = ""
     page: Page | None = None
     patient: bool = False
-    every_s: float | None = None
+    every_s: float | None = 30.0
 
     @cached_property
     def arguments(self) -> dict[str, tuple[inspect.Parameter, Any]]:

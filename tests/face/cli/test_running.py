@@ -216,6 +216,17 @@ def test_a_share_that_falls_begins_another_stage(shown):
     assert shown(66.0, 0.3).endswith("66.0 s, 18 s left  stage")
 
 
+def test_a_line_without_a_terminal_says_how_long_is_left(monkeypatch):
+    """A tenth in 4 s leaves 36 s."""
+    clock = [100.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=io.StringIO()))
+    shown = terminal.Progress(wanted=True)
+    clock[0] = 104.0
+    shown("flow", 0.1)
+    assert shown._line() == "4 s, 10%: flow, 36 s left"
+
+
 def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):
     """Also while one task takes long: the stage is said once, and its line is written until the end."""
     out = io.StringIO()
