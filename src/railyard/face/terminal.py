@@ -135,12 +135,16 @@ class Table:
         headings: One per column.
         right: Right-aligned columns.
         turn: Whether a table that is too wide is transposed; otherwise its last column is wrapped.
+        prose: Whether the last column is wrapped at 100 columns where stdout is no terminal, too.
     """
 
-    def __init__(self, headings: Sequence[str], right: Sequence[int] = (), *, turn: bool = False) -> None:
+    def __init__(
+        self, headings: Sequence[str], right: Sequence[int] = (), *, turn: bool = False, prose: bool = False
+    ) -> None:
         self.headings = list(headings)
         self.right = frozenset(right)
         self.turn = turn
+        self.prose = prose
         self.rows: list[tuple[str, ...]] = []
 
     def add(self, *cells: str) -> None:
@@ -150,7 +154,7 @@ class Table:
     def print(self) -> None:
         """Prints the table in a form suited to stdout."""
         if not sys.stdout.isatty():
-            emit(self.plain())
+            emit("\n".join(self.folded(_PROSE)) if self.prose else self.plain())
             return
         width = shutil.get_terminal_size().columns
         if max(map(len, self.plain().splitlines())) <= width:

@@ -54,6 +54,19 @@ def dollars(value: float | None, like: float | None = None) -> str:
     return f"${short(value)}"
 
 
+def of_unit(value: float, unit: str) -> str:
+    """A value with four digits in its best unit, given its own: s, W, USD, USD/h, 1/J, ..."""
+    if unit == "s":
+        return f"{value / 86400:.3g} days" if value > 2 * 86400 else f"{value:.4g} s"
+    if unit == "W":
+        return f"{value / 1e6:.4g} MW" if value >= 1e6 else f"{value / 1e3:.4g} kW"
+    if unit.startswith("USD"):
+        per = unit.removeprefix("USD")
+        scale, prefix = next((step for step in _STEPS[1:] if value >= step[0]), (1.0, ""))
+        return f"${value / scale:.4g}{prefix}{per}"
+    return f"{value:,.4g} {unit}".strip()
+
+
 def pair(one: str, other: str, between: str) -> str:
     """Two values with their unit once: `9.12 -> 8.71 s`."""
     number, _, unit = one.rpartition(" ")

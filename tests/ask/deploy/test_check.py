@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from xml.etree import ElementTree
 
@@ -29,6 +30,7 @@ from railyard.face import api
 from railyard.face.cli import guard
 from railyard.graph import Job
 from railyard.kit.errors import InputError
+from railyard.measure import numbers
 from railyard.measure.result.serving import Percentiles, ServingFigures
 from railyard.work.scenario import load
 from railyard.work.study import compose, study
@@ -122,7 +124,7 @@ def test_a_tail_that_leads_into_a_circle_is_no_part_of_it():
 def test_a_leaf_spine_has_waits_up_and_down_and_no_circle():
     """Four leaves of 64 uplinks over two spines: 256 links up, each with 32 down to each of three other leaves."""
     (found,) = judged("no PFC deadlock", accelerators=256)
-    assert found == AssertionOutcome("24,576 waits of links for links, no cycle", holds=True)
+    assert found == AssertionOutcome("24,576 link dependencies, no cycle", holds=True)
 
 
 def test_deadlock_is_refused_where_it_cannot_be_told():
@@ -373,13 +375,17 @@ def test_what_needs_only_the_plan_runs_no_simulation(simulations, capsys, tmp_pa
     assert 1 in simulations
 
 
-def test_what_is_bought_is_what_a_run_says(tmp_path):
+def test_what_is_bought_is_what_a_run_says(capsys, tmp_path):
     file = tmp_path / "small.yaml"
     file.write_text(SMALL.format(fabric="roce", engine="flow") + "  - capex > 1 $\n", encoding="utf-8")
     (variant,) = api.run(file, out=None).result.variants
     one = load.load(file)
     figure = FIGURES["capex"]
     assert figure.planned(one, compose_cluster(one)) == pytest.approx(figure.read(variant), rel=1e-12)
+    assert guard.run(["deploy", str(file), "--out", str(tmp_path / "plan")]) == 0
+    assert numbers.dollars(figure.read(variant)) in capsys.readouterr().out.splitlines()[0]
+    bill = csv.DictReader((tmp_path / "plan" / "bill.csv").read_text().splitlines())
+    assert sum(float(row["total_usd"]) for row in bill) == pytest.approx(figure.read(variant), rel=1e-12)
 
 
 def test_a_scenario_without_assertions_is_refused(capsys, tmp_path):

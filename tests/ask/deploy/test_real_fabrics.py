@@ -219,9 +219,9 @@ def test_blocks_that_are_alike_are_one_line(tmp_path, capsys):
 def test_nothing_is_called_right_of_which_something_is_not_sure(capsys):
     assert guard.run(["audit", "--ibnetdiscover", str(DATA / X5)]) == 0
     out = capsys.readouterr().out
-    assert "nothing was found wrong; 3 remarks say what is not sure" in out
+    assert "Nothing was found wrong; 3 remarks say what is not sure." in out
     found = audited(text_of(X5))
-    assert answer_of(found, "x5").sentence() == "nothing was found wrong; 3 remarks say what is not sure"
+    assert answer_of(found, "x5").sentence() == "Nothing was found wrong; 3 remarks say what is not sure."
 
 
 # Designs inferred of irregular fabrics: right, or said to be uncertain; never wrong and sure.

@@ -98,28 +98,28 @@ def test_an_answer_is_kept_with_its_page_and_its_cluster(tmp_path):
 
 
 def test_every_answer_says_itself_in_a_sentence():
-    assert diagnosis().sentence() == "nothing is wrong"
-    assert diagnosis(unknown=True).sentence() == "which part is to blame, if any, is not known"
-    alone = "rank 3 is to blame (rank): it is late</script>; 90% sure, $12 an hour"
-    assert diagnosis(SUSPECT).sentence() == alone
-    assert diagnosis(SUSPECT, SUSPECT).sentence() == f"{alone}; also named: rank 3 (rank, 90%)"
+    assert diagnosis().sentence() == "Nothing is wrong."
+    assert diagnosis(unknown=True).sentence() == "Which part is to blame, if any, is not known."
+    alone = "Rank 3 is to blame (rank): it is late</script>; 90% sure, $12 an hour"
+    assert diagnosis(SUSPECT).sentence() == f"{alone}."
+    assert diagnosis(SUSPECT, SUSPECT).sentence() == f"{alone}; also named: rank 3 (rank, 90%)."
     doubtful = SUSPECT.model_copy(update={"confidence": 0.27})
-    known = "which part is to blame, if any, is not known; it may be rank 3 (rank): it is late</script>; 27% sure"
-    assert diagnosis(doubtful, unknown=True).sentence() == f"{known}, $12 an hour"
-    assert audit().sentence() == "nothing is wrong"
-    assert audit(2_000.0, 5.0).sentence() == "2 findings, $2,005 a month; first missing at leaf0[1]"
-    words = "20.0% shorter steps (10.0% to 30.0%) on 1 unseen draws and loads; "
-    assert tuned(recommended=True).sentence() == words + "recommended"
-    assert tuned(recommended=False).sentence() == words + "not sure: keep what is"
+    known = "Which part is to blame, if any, is not known; it may be rank 3 (rank): it is late</script>; 27% sure"
+    assert diagnosis(doubtful, unknown=True).sentence() == f"{known}, $12 an hour."
+    assert audit().sentence() == "Nothing is wrong."
+    assert audit(2_000.0, 5.0).sentence() == ("Repair 2 findings, first missing at leaf0[1]: they cost $2,005 a month.")
+    words = "steps are 20.0 % shorter (90 % interval 10.0 to 30.0 %) on 1 unseen case."
+    assert tuned(recommended=True).sentence() == f"Change 1 setting: {words}"
+    kept = "Keep the settings as written: 1 setting may gain by chance only, "
+    assert tuned(recommended=False).sentence() == kept + words
     early = tuned(recommended=False).model_copy(update={"stopped": True, "unseen": None})
     assert early.sentence() == (
-        "stopped before its end; so far 25.0% shorter steps on the draws of the search; keep what is"
+        "Keep the settings as written, because the search was stopped:"
+        " steps are 25.0 % shorter with 1 setting, on draws of the search only."
     )
     plain = tuned(recommended=True).plain()
     plain["unseen"]["cases"].append({**plain["unseen"]["cases"][0], "kind": "job", "job": "another"})
-    assert (
-        "on 1 unseen draws and loads and 1 other jobs; " in TuneAnswer.model_validate_json(json.dumps(plain)).sentence()
-    )
+    assert TuneAnswer.model_validate_json(json.dumps(plain)).sentence().endswith("on 2 unseen cases.")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": "railyard/1"}', '{"format": "railyard-audit/1", "x": 1}'])

@@ -14,12 +14,11 @@ import numpy as np
 
 from railyard.ask.bring_up import racks as parts
 from railyard.ask.bring_up.racks import BuildPace, BuiltRacks, Lead, RackSite, order_of, play, site_of
-from railyard.ask.deploy.cabling import plan_of
-from railyard.cluster.bill import bill_of
+from railyard.ask.deploy.cabling import capital_of, plan_of
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import percentile
 from railyard.measure.cost.assumptions import HOURS_PER_YEAR, Assumptions
-from railyard.measure.cost.capital import capex, capital_recovery_factor, parts_of_rows
+from railyard.measure.cost.capital import capital_recovery_factor
 from railyard.work.scenario.plan_section import BringUpSection
 from railyard.work.study import compose
 
@@ -157,9 +156,7 @@ def _check(draft: Draft, section: BringUpSection) -> None:
 def capital_usd_per_h(draft: Draft, cluster: Cluster) -> float:
     """The annuity of a cluster with its installation, by the hour, typical."""
     world = Assumptions.from_catalog(cluster.catalog, draft.scenario.economics.given())
-    rows = bill_of(cluster)
-    parts = parts_of_rows(rows)
-    total = capex(parts, world.installation, cluster.ranks).total_usd.typical
+    total = capital_of(draft, cluster).total_usd.typical
     return total * capital_recovery_factor(world.cost_of_capital.typical, world.life_years.typical) / HOURS_PER_YEAR
 
 

@@ -7,13 +7,10 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from railyard.ask.audit.price import StepPricing
-from railyard.cluster.bill import bill_of
+from railyard.ask.deploy.cabling import capital_of
 from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
-from railyard.measure.cost.assumptions import Assumptions
-from railyard.measure.cost.capital import capex, parts_of_rows
-from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
 
 if TYPE_CHECKING:
@@ -123,9 +120,7 @@ def _percentiles(name: str, meaning: str, path: str) -> dict[str, AssertedFigure
 
 def _bought(draft: Draft, cluster: Cluster) -> float:
     """Dollars: the result's `capex`, which no run changes."""
-    with blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
-    return capex(parts_of_rows(bill_of(cluster)), assumptions.installation, cluster.ranks).total_usd.typical
+    return capital_of(draft, cluster).total_usd.typical
 
 
 FIGURES: dict[str, AssertedFigure] = {

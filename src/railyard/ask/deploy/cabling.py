@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.asbuilt.ibnetdiscover import PORT_LANES
+from railyard.cluster.bill import bill_of
 from railyard.cluster.boxes import copper_reach_m
 from railyard.cluster.hall.devices import NETWORKS
 from railyard.cluster.hall.patching import CONNECTIONS, lost_db_per_m
 from railyard.cluster.hall.racks import hall_of, lengths
 from railyard.cluster.network_table import DIALECTS, Dialect, NetworkTable, components
+from railyard.measure.cost.assumptions import Assumptions
+from railyard.measure.cost.capital import capex, parts_of_rows
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.packet import PacketSettings, assign
 from railyard.work.scenario.packet.settings import differences
@@ -27,7 +30,15 @@ if TYPE_CHECKING:
     from railyard.cluster.hall.devices import Cables, Devices
     from railyard.cluster.hall.racks import Racks
     from railyard.cluster.plan import NetworkPlan
+    from railyard.measure.cost.capital import Capex
     from railyard.work.scenario.load import Draft
+
+
+def capital_of(draft: Draft, cluster: Cluster) -> Capex:
+    """Capital of a cluster with its installation, as a run of the scenario counts it."""
+    with blaming(draft, "economics"):
+        world = Assumptions.from_catalog(cluster.catalog, draft.scenario.economics.given())
+    return capex(parts_of_rows(bill_of(cluster)), world.installation, cluster.ranks)
 
 
 def as_set(cluster: Cluster, draft: Draft) -> Cluster:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.plan.objectives import BuildableDesign, measured_by, regrets, shown
+from railyard.ask.plan.objectives import BuildableDesign, measured_by, regrets
 from railyard.ask.plan.outcome import Unverified
 from railyard.ask.plan.space import keys_in_words
+from railyard.measure import numbers
 from railyard.work.scenario import override, variants
 from railyard.work.scenario.load import dump
 from railyard.work.study.folder import digest_of, digests_of, key_of
@@ -205,7 +206,9 @@ def best_words(planned: PlannedDesigns) -> str:
     what, figures = planned.objectives[0], planned.figures(point) or {}
     engine = next((name for name in planned.engines if planned.ran(point, name)), "analytic")
     by = "closed form" if engine == "analytic" else engine
-    return f"best so far {planned.space.name(point)}: {what.name} {shown(what, figures[what.name])} by {by}"
+    return (
+        f"best so far {planned.space.name(point)}: {what.name} {numbers.of_unit(figures[what.name], what.unit)} by {by}"
+    )
 
 
 def is_bound(planned: PlannedDesigns, point: int) -> bool:

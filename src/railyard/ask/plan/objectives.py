@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.measure import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +112,7 @@ _ALL = (
     _read("tokens_per_s", "goodput tokens a second", "1/s", "tokens_per_s", large=True),
     _read(
         "tokens_per_watt",
-        "goodput tokens a second and watt drawn, which is a joule",
+        "goodput tokens per joule drawn",
         "1/J",
         "tokens_per_watt",
         large=True,
@@ -345,22 +346,8 @@ def _nearest(one: Constraint, designs: Sequence[BuildableDesign], among: Sequenc
     values = [row[one.figure] for row in best.rows]
     what, value = OBJECTIVES[one.figure], min(values) if one.large else max(values)
     word = "at most" if one.large else "at least"
-    return f"{one.figure} is {word} {shown(what, value)} ({best.name}), and the bound is {shown(what, one.limit)}"
-
-
-def shown(what: DesignObjective, value: float) -> str:
-    """A value of an objective for people."""
-    if what.unit == "s":
-        return f"{value / 86400:.3g} days" if value > 2 * 86400 else f"{value:.4g} s"
-    if what.unit == "W":
-        return f"{value / 1e6:.4g} MW" if value >= 1e6 else f"{value / 1e3:.4g} kW"
-    if what.unit.startswith("USD"):
-        per = what.unit.removeprefix("USD")
-        for scale, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-            if value >= scale:
-                return f"${value / scale:.4g}{letter}{per}"
-        return f"${value:.4g}{per}"
-    return f"{value:,.4g} {what.unit}".strip()
+    found, bound = (numbers.of_unit(one_value, what.unit) for one_value in (value, one.limit))
+    return f"{one.figure} is {word} {found} ({best.name}), and the bound is {bound}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import typer
 from railyard.face.options import System
 from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import DEPLOYMENTS, FormField, Page, Reply, Request, verb
+from railyard.measure import numbers
+from railyard.measure.cost.capital import CapexLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from railyard.ask.deploy.cabling import CablingPlan
     from railyard.ask.deploy.emit.provision import Provision
     from railyard.ask.deploy.tenants import Demand
+    from railyard.measure.cost.capital import Capex
 
 SHOWN = 40
 
@@ -47,6 +50,7 @@ def _folder(request: Request) -> dict[str, Any]:
     parts=["scenario"],
     json=True,
     quiet=True,
+    details=True,
     order=40,
     page=Page(
         "Deploy",
@@ -59,7 +63,7 @@ def _folder(request: Request) -> dict[str, Any]:
 def deploy(
     request: Request,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the plan is put.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write into.")],
     os: Annotated[System, FormField("Ethernet switches run", allowed=_systems)] = "sonic",
     provision: Annotated[
         str | None,
@@ -72,12 +76,14 @@ def deploy(
     inventory: Annotated[
         Path | None,
         typer.Option(
-            "--inventory", metavar="FILE.csv", help="Of the devices: device, mac, serial, circuit_id, for --provision."
+            "--inventory",
+            metavar="FILE.csv",
+            help="Table of the devices for --provision: device, mac, serial, circuit_id.",
         ),
     ] = None,
 ) -> Reply:
     """Write the plan of a scenario's cluster: every cable with both ends, racks, addresses, files for its devices."""
-    from railyard.ask.deploy.cabling import as_set, plan_of
+    from railyard.ask.deploy.cabling import as_set, capital_of, plan_of
     from railyard.ask.deploy.emit import folder
     from railyard.ask.deploy.emit.boots import read
     from railyard.ask.deploy.emit.collectives import collectives_of
@@ -93,7 +99,11 @@ def deploy(
     if asked is not None and inventory is not None:
         asked = replace(asked, inventory=read(inventory, plan.devices.name))
     told = collectives_of(draft, plan.cluster, request.progress)
-    files = folder.write(plan, out, os, draft.title, request.progress, provision=asked, collectives=told)
+    capital = capital_of(draft, plan.cluster)
+    total, installation = capital.total_usd.typical, capital.line("installation").typical
+    files = folder.write(
+        plan, out, os, draft.title, request.progress, provision=asked, collectives=told, installation_usd=installation
+    )
     tables = demands(plan)
     figures = {
         "folder": str(out),
@@ -106,36 +116,54 @@ def deploy(
         "rows": int(plan.racks.floor.row.max()) + 1,
         "zones": int(plan.racks.floor.zone.max()) + 1,
         "power_w": float(plan.racks.power_w.sum()),
+        "capital_usd": total,
+        "installation_usd": installation,
         "remarks": [*plan.remarks, *told.left_out],
         "tables": [one.plain() for one in tables],
     }
 
     def show() -> None:
         _print(plan, figures)
+        if request.details:
+            _bill(capital)
         _tables(tables)
         if asked is not None and "front-end" not in plan.networks:
-            say("servers have no front-end to boot by: `provision/` is of switches")
+            say("note: servers have no front-end network, so `provision/` boots switches only")
         for words in (*plan.remarks, *told.left_out):
             say(words)
         if not request.quiet:
-            say(f"wrote {out}: {', '.join(files)}")
+            say(f"wrote {len(files)} files to {out}; open {out / 'index.html'} first")
 
-    return Reply(figures, show, lambda: figures, folder=out, page="index.html")
+    headline = (
+        f"Build {figures['devices']:,} devices in {figures['racks']:,} racks with {figures['links']:,} links: the"
+        f" capital is {numbers.dollars(total)}, as in `railyard run`, {numbers.dollars(installation)} of it for"
+        " installation."
+    )
+    return Reply(figures, show, lambda: figures, headline=headline, folder=out, page="index.html")
 
 
 def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
-    table = Table(("network", "cables of", "links", "medium", "shortest", "longest"), (2, 4, 5))
+    table = Table(("network", "tier", "links", "medium", "shortest", "longest"), (2, 4, 5))
     for number, tier in enumerate(plan.tiers):
         length = plan.length_m[plan.cables.tier == number]
         if len(length):
             ends = (f"{length.min():g} m", f"{length.max():g} m")
             table.add(tier.network, tier.name, f"{len(length):,}", tier.medium or "none fits", *ends)
     table.print()
+    power, rows, zones = numbers.power(figures["power_w"]), figures["rows"], figures["zones"]
+    emit(f"\nThe racks draw at most {power}; rows of racks: {rows:,}, zones of power and cooling: {zones:,}.")
     emit(
-        f"{figures['devices']:,} devices in {figures['racks']:,} racks, {plan.racks.power_w.sum() / 1e6:.2f} MW at"
-        f" most; rows: {figures['rows']:,}, zones of power and cooling: {figures['zones']:,}"
+        f"{figures['cable_km']:,.1f} km of cable; {figures['beyond_copper']:.0%} of the cables are longer than copper."
     )
-    emit(f"{figures['cable_km']:,.1f} km of cable, {figures['beyond_copper']:.0%} of them longer than copper")
+
+
+def _bill(capital: Capex) -> None:
+    """Capital by component."""
+    emit("")
+    table = Table(("component", "pieces", "capital"), (1, 2))
+    for line in (*capital.lines, CapexLine("total", capital.total_usd, 0)):
+        table.add(line.name, f"{line.count:,}" if line.count else "", numbers.dollars(line.price_usd.typical))
+    table.print()
 
 
 def _provision(url: str | None, inventory: Path | None) -> Provision | None:
@@ -154,7 +182,7 @@ def _provision(url: str | None, inventory: Path | None) -> Provision | None:
 
 
 def _tables(tables: Sequence[Demand]) -> None:
-    """Use of switch tables by tenants; what does not fit is an error."""
+    """Switch tables that tenants fill; what does not fit is an error."""
     if not tables:
         return
     emit("")
@@ -166,7 +194,8 @@ def _tables(tables: Sequence[Demand]) -> None:
     emit("")
     for one in tables:
         if not one.fits:
-            words = f"{one.switch} needs {one.rows:,} {one.table.replace('_', ' ')}, and {one.box} has {one.most:,}"
+            rows = f"{one.rows:,} rows of {one.table.replace('_', ' ')}"
+            words = f"{one.switch} needs {rows}, but {one.box} has {one.most:,}"
             say(f"{words} ({one.source})", "yellow")
 
 
@@ -305,5 +334,5 @@ def _behind(findings: Sequence[AuditFinding]) -> None:
         elif one.priced_by:
             band = "" if one.band is None else f"{one.band[0]:.2%} to {one.band[1]:.2%}, by "
             words.setdefault(f"{band}{one.priced_by}", []).append(number)
-    for text, numbers in words.items():
-        emit(f"  {', '.join(map(str, numbers))}: {text}")
+    for text, rows in words.items():
+        emit(f"  {', '.join(map(str, rows))}: {text}")

@@ -13,7 +13,6 @@ from railyard.ask.accept.planned import WRITE_BYTES, WRITE_LEAST
 from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import NCCL, WRITE, ExpectedValue, Test
 from railyard.ask.plan.confidence import chances
-from railyard.ask.plan.objectives import shown
 from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet
 from railyard.ask.plan.study import worked_out
 from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty
@@ -307,7 +306,9 @@ def _designs(planned: PlannedDesigns, plain: dict[str, Any], letters: dict[str, 
     for row in plain["designs"]:
         figures = (numbers.dollars(row["capex_usd"]), signed(row["capex_difference_usd"]))
         name, *more = textwrap.wrap(row["variant"], WIDTH - 45) or [""]
-        table.add(letters[row["variant"]], shown(what, row["value"]), f"{row['behind']:+.2%}", *figures, name)
+        table.add(
+            letters[row["variant"]], numbers.of_unit(row["value"], what.unit), f"{row['behind']:+.2%}", *figures, name
+        )
         for line in more:
             table.add("", "", "", "", "", line)
     table.print()
@@ -354,7 +355,10 @@ def _show_results(found: PilotSheet, plain: dict[str, Any], letters: dict[str, s
     emit("")
     table = Table(("", f"{what.name}, 8 in 10 before", "after", "best before", "after"), (1, 2, 3, 4))
     for row in results["designs"]:
-        bands = [f"{shown(what, row[side]['p10'])} to {shown(what, row[side]['p90'])}" for side in ("before", "after")]
+        bands = [
+            f"{numbers.of_unit(row[side]['p10'], what.unit)} to {numbers.of_unit(row[side]['p90'], what.unit)}"
+            for side in ("before", "after")
+        ]
         table.add(letters[row["variant"]], *bands, _share(row["chance_before"]), _share(row["chance_after"]))
     table.print()
     narrowed = [row for row in results["factors"] if row["spread_after"] < (1 - 1e-9) * row["spread_before"]]

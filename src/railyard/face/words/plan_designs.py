@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.plan.judgement import best_words
-from railyard.ask.plan.objectives import shown
 from railyard.face.terminal import Table, emit
 from railyard.measure import numbers
 from railyard.work.study.deaths import span
@@ -43,7 +42,7 @@ def show(finished: FinishedPlan, *, quiet: bool) -> None:
 
 
 def _cells(planned: PlannedDesigns, row: dict[str, Any]) -> list[str]:
-    return [shown(one, row["objectives"][one.name]) for one in planned.objectives]
+    return [numbers.of_unit(row["objectives"][one.name], one.unit) for one in planned.objectives]
 
 
 def _chance(row: dict[str, Any]) -> str:
@@ -88,7 +87,7 @@ def _rivals(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
     on = found["engine"] if whole else f"{found['engine']}, {numbers.percent(found['share_of_step'])} of a step"
     table = Table((f"nearest rivals, run on {on}", first.name, "behind the best"), (1, 2))
     for row in found["rivals"]:
-        table.add(row["variant"], shown(first, row["value"]), f"{row['behind']:+.2%}")
+        table.add(row["variant"], numbers.of_unit(row["value"], first.unit), f"{row['behind']:+.2%}")
     return table
 
 
@@ -100,7 +99,7 @@ def _unverified(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None
     head = f"not run, and may win (raise `effort.{planned.engine}`)"
     table = Table((head, f"{first.name} in closed form", "may be ahead by"), (1, 2))
     for row in result["unverified"][:_ROWS]:
-        table.add(row["variant"], shown(first, row["value"]), f"{row['ahead']:.1%}")
+        table.add(row["variant"], numbers.of_unit(row["value"], first.unit), f"{row['ahead']:.1%}")
     if len(result["unverified"]) > _ROWS:
         table.add(f"{len(result['unverified']) - _ROWS} more kinds: `--json` has all", "", "")
     return table
@@ -113,7 +112,7 @@ def _axes(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
     first = planned.objectives[0]
     table = Table(("axis", "value", first.name, "by", "why not"), (2,))
     for row in result["axes"]:
-        value = "without end" if row["objective"] is None else shown(first, row["objective"])
+        value = "without end" if row["objective"] is None else numbers.of_unit(row["objective"], first.unit)
         by = "closed form" if row["engine"] == "analytic" else row["engine"]
         table.add(row["axis"], row["value"], value, by, row["why_not"] or "chosen")
     return table

@@ -70,16 +70,18 @@ class AuditAnswer(Figures):
         if not self.findings:
             doubts = self.design.get("doubts")
             return without_findings((len(doubts) if isinstance(doubts, list | tuple) else 0) + len(self.problems))
-        count = f"{len(self.findings):,} finding{'s' if len(self.findings) > 1 else ''}"
-        return f"{count}, ${self.usd_per_month:,.0f} a month; first {self.findings[0].kind} at {self.findings[0].a}"
+        first = f"{self.findings[0].kind} at {self.findings[0].a}"
+        if len(self.findings) == 1:
+            return f"Repair 1 finding, {first}: it costs ${self.usd_per_month:,.0f} a month."
+        return f"Repair {len(self.findings):,} findings, first {first}: they cost ${self.usd_per_month:,.0f} a month."
 
 
 def without_findings(unsure: int) -> str:
     """Summary of an audit without faults and with so many uncertain remarks."""
-    return f"nothing was found wrong; {unsure} remarks say what is not sure" if unsure else "nothing is wrong"
+    return f"Nothing was found wrong; {unsure} remarks say what is not sure." if unsure else "Nothing is wrong."
 
 
-NOT_KNOWN = "which part is to blame, if any, is not known"
+NOT_KNOWN = "Which part is to blame, if any, is not known"
 
 ALL_RANKS = "all ranks"
 """The part where work is spread unevenly, on other ranks in every step."""
@@ -136,15 +138,16 @@ class DiagnosisAnswer(Figures):
         """The answer in one sentence: which part, what is slow by how much, in which steps, and how sure that is."""
         if not self.verdict:
             why = f": {self.notes[0]}" if self.notes else ""
-            return f"{NOT_KNOWN}{why}" if self.unknown else f"nothing is wrong{why}"
+            return f"{NOT_KNOWN if self.unknown else 'Nothing is wrong'}{why.removesuffix('.')}."
         first = self.verdict[0]
         more = [f"{one.part} ({one.kind}, {one.confidence:.0%})" for one in self.verdict[1:]]
         price = "" if first.usd_per_hour is None else f", ${first.usd_per_hour:,.0f} an hour"
-        said = f"{first.part} {'are' if first.part == ALL_RANKS else 'is'} to blame ({first.kind})"
+        are = "are" if first.part == ALL_RANKS else "is"
+        said = f"{first.part[:1].upper()}{first.part[1:]} {are} to blame ({first.kind})"
         if self.unknown and first.confidence < EVEN:
             said = f"{NOT_KNOWN}; it may be {first.part} ({first.kind})"
         also = f"; also named: {', '.join(more)}" if more else ""
-        return f"{said}: {first.evidence}; {first.confidence:.0%} sure{price}{also}"
+        return f"{said}: {first.evidence}; {first.confidence:.0%} sure{price}{also}."
 
 
 class CheckRow(Figures):
@@ -169,11 +172,15 @@ class CheckAnswer(Figures):
 
     def sentence(self) -> str:
         """The answer in one sentence."""
-        failed, judged = [row for row in self.checks if not row.holds], f"{len(self.checks)}"
-        early = f"stopped after {judged} were judged: " if self.stopped else ""
+        failed, count = [row for row in self.checks if not row.holds], len(self.checks)
+        of = f"{count:,}{' judged' if self.stopped else ''} assertion{'s' if count != 1 else ''}"
+        early = "Stopped before the end: " if self.stopped else ""
         if not failed:
-            return f"{early}all {judged} assertions hold"
-        return f"{early}{len(failed)} of {judged} do not hold: {failed[0].assertion} ({failed[0].found})"
+            said = f"all {of} pass" if count != 1 else f"the {of.removeprefix('1 ')} passes"
+        else:
+            first = f"{failed[0].assertion} ({failed[0].found})"
+            said = f"{len(failed)} of {of} {'fails' if len(failed) == 1 else 'fail, first'}: {first}"
+        return f"{early}{said if early else said[:1].upper() + said[1:]}."
 
 
 Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer | ScaleAnswer

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from railyard.measure import numbers
 from railyard.measure.result.section import Count, Figures, Share, Values
 
 
@@ -246,13 +247,13 @@ class PlanAnswer(Figures):
     def sentence(self) -> str:
         """The answer in one sentence."""
         if self.best is None:
-            return f"stopped before a design was found ({self.looked_at.in_closed_form:,} looked at)"
-        best, first = self.front[0], self.objectives[0].name
-        chance = best.probability_best
-        sure = "" if chance is None else f", best by {first} with a chance of {chance:.0%}"
-        more = len(self.front) - 1
-        others = f"; {more} more on the front" if more else ""
-        return f"{self.best}{sure}{others}"
+            return f"Stopped before a design was found; {self.looked_at.in_closed_form:,} designs were looked at."
+        best, first = self.front[0], self.objectives[0]
+        value, band, chance = best.objectives[first.name], best.bands.get(first.name), best.probability_best
+        ends = "" if band is None else " to ".join(numbers.of_unit(end, first.unit) for end in (band.p10, band.p90))
+        within = f" (80 % interval {ends})" if ends else ""
+        sure = "" if chance is None else f", best in {numbers.percent(chance)} of all draws"
+        return f'Build "{self.best}": {first.words} {numbers.of_unit(value, first.unit)}{within}{sure}.'
 
 
 class SeenGain(Figures):
@@ -368,16 +369,20 @@ class TuneAnswer(Figures):
 
     def sentence(self) -> str:
         """The answer in one sentence."""
-        early = "stopped before its end; so far " if self.stopped else ""
+        keep = f"Keep the settings as written{', because the search was stopped' if self.stopped else ''}"
         if not self.settings:
-            return f"{early}nothing that was tried is better than the scenario as written"
+            return f"{keep}: none that was tried is better."
+        count = f"{len(self.settings)} setting{'s' if len(self.settings) > 1 else ''}"
         if self.unseen is None:
-            return f"{early}{self.seen.gain:.1%} shorter steps on the draws of the search; keep what is"
-        sure = "recommended" if self.recommended else "not sure: keep what is"
-        of = f"{self.unseen.gain:.1%} shorter steps ({self.unseen.low:.1%} to {self.unseen.high:.1%})"
-        jobs = sum(case.kind == "job" for case in self.unseen.cases)
-        where = f"{len(self.unseen.cases) - jobs} unseen draws and loads" + (f" and {jobs} other jobs" if jobs else "")
-        return f"{early}{of} on {where}; {sure}"
+            gain = numbers.percent(self.seen.gain)
+            return f"{keep}: steps are {gain} shorter with {count}, on draws of the search only."
+        found = self.unseen
+        gain, low, high = map(numbers.percent, (found.gain, found.low, found.high))
+        interval = f"({100 * found.confidence:g} % interval {numbers.pair(low, high, 'to')})"
+        where = f"{len(found.cases)} unseen case{'s' if len(found.cases) > 1 else ''}"
+        if self.recommended:
+            return f"Change {count}: steps are {gain} shorter {interval} on {where}."
+        return f"{keep}: {count} may gain by chance only, steps are {gain} shorter {interval} on {where}."
 
 
 class PlacedRow(Figures):
@@ -422,8 +427,8 @@ class PlacementAnswer(Figures):
         placed = f"{len(self.jobs) - waiting} of {len(self.jobs)} jobs placed by {self.rule}"
         best = self.best()
         if best is None or best is self.policies[0]:
-            return placed
-        return f"{placed}; {best.policy} is {self.gain(best):.1%} faster"
+            return f"{placed}."
+        return f"{placed}; {best.policy} is {numbers.percent(self.gain(best))} faster."
 
     def best(self) -> PolicyRow | None:
         """The policy with the shortest step, bounds left out; None where nothing was compared."""

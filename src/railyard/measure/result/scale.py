@@ -123,7 +123,7 @@ class ScaleAnswer(Figures):
     def sentence(self) -> str:
         """The answer in one sentence."""
         return (
-            f"a step takes {self.step.seconds:.4g} s ({self.band.low:.4g} to {self.band.high:.4g}) on"
+            f"A step takes {self.step.seconds:.4g} s ({self.band.low:.4g} to {self.band.high:.4g}) on"
             f" {self.accelerators:,} accelerators, {self.tax.tokens_lost:.1%} of it lost to the network;"
-            f" {self.measured_share:.0%} of compute time measured"
+            f" {self.measured_share:.0%} of compute time measured."
         )

@@ -308,12 +308,10 @@ class NoDeadlock:
         edges = waits(network.wiring)
         found = circle(edges)
         if not found:
-            return AssertionOutcome(f"{edges.shape[1]:,} waits of links for links, no cycle", holds=True)
+            return AssertionOutcome(f"{edges.shape[1]:,} link dependencies, no cycle", holds=True)
         names = [link_name(subject.cluster, network.link_offset + link) for link in found[:SHOWN]]
         more = ", ..." if len(found) > SHOWN else ""
-        return AssertionOutcome(
-            f"{len(found)} links wait for one another in a cycle: {', '.join(names)}{more}", holds=False
-        )
+        return AssertionOutcome(f"{len(found)} link dependencies form a cycle: {', '.join(names)}{more}", holds=False)
 
 
 assertions.add("no", NoDeadlock)

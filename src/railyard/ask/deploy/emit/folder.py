@@ -198,6 +198,7 @@ def write(
     *,
     provision: Provision | None = None,
     collectives: CollectivesIntent = NOTHING,
+    installation_usd: float = 0.0,
 ) -> list[str]:
     """Writes a plan.
 
@@ -209,6 +210,7 @@ def write(
         progress: Called for each file.
         provision: How devices are given addresses and files at their first boot; None leaves that out.
         collectives: What the scenario fixes about them, for the libraries of servers.
+        installation_usd: Cost of the installation, which the bill adds to the parts.
 
     Returns:
         Names of the files, folders once.
@@ -216,11 +218,18 @@ def write(
     Raises:
         InputError: It cannot be written; what was there is there still.
     """
-    return replaced(out, "cables.csv", _files(plan, ethernet, title, provision, collectives), progress)
+    files = _files(plan, ethernet, title, provision, collectives, installation_usd=installation_usd)
+    return replaced(out, "cables.csv", files, progress)
 
 
 def _files(
-    plan: CablingPlan, ethernet: str, title: str, provision: Provision | None, collectives: CollectivesIntent
+    plan: CablingPlan,
+    ethernet: str,
+    title: str,
+    provision: Provision | None,
+    collectives: CollectivesIntent,
+    *,
+    installation_usd: float,
 ) -> Iterator[tuple[str, str | bytes]]:
     names = dialect(ethernet)
     for name, frame in (
@@ -228,7 +237,7 @@ def _files(
         ("devices.csv", tables.devices(plan)),
         ("racks.csv", tables.racks(plan)),
         ("addresses.csv", tables.addresses(plan)),
-        ("bill.csv", tables.bill(plan)),
+        ("bill.csv", tables.bill(plan, installation_usd)),
         *((f"netbox/{name}", frame) for name, frame in netbox.files(plan, names)),
     ):
         yield name, _csv(frame)
@@ -251,7 +260,7 @@ def _files(
     yield from configurations.files(plan, ethernet, collectives)
     if provision is not None:
         yield from provisioning.files(plan, ethernet, provision)
-    yield "index.html", page(plan, title, ethernet)
+    yield "index.html", page(plan, title, ethernet, installation_usd)
 
 
 def _csv(frame: pl.DataFrame) -> bytes:
@@ -265,9 +274,9 @@ td,th{padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid #ddd}
 .racks{overflow:auto;max-height:90vh}</style>"""
 
 
-def page(plan: CablingPlan, title: str, ethernet: str) -> str:
+def page(plan: CablingPlan, title: str, ethernet: str, installation_usd: float = 0.0) -> str:
     """What is built, what does not fit, the bill, the hall, the racks, the first cables to pull."""
-    frame = tables.bill(plan)
+    frame = tables.bill(plan, installation_usd)
     rows = "".join(_row(list(map(_cell, row))) for row in frame.rows())
     first = tables.cables(plan, dialect(ethernet)).head(50) if len(plan.cables) <= 20_000 else None
     pulls = "" if first is None else _table(first.columns, [list(map(_cell, row)) for row in first.rows()])
@@ -282,7 +291,7 @@ def page(plan: CablingPlan, title: str, ethernet: str) -> str:
 {kilometres:,.1f} km of cable, of which {longer:.0%} are longer than copper,
 {plan.racks.power_w.sum() / 1e6:,.2f} MW at most.</p>
 <ul>{remarks}</ul>
-<h2>Bill of materials</h2>{_head(frame.columns)}{rows}</table>
+<h2>Bill of materials: ${frame["total_usd"].sum():,.0f}</h2>{_head(frame.columns)}{rows}</table>
 <h2>Hall</h2><div class="racks">{hall(plan)}</div>
 <h2>Racks</h2><div class="racks">{elevation(plan, ELEVATION)}</div>
 <h2>First cables to pull</h2>{pulls or "<p>cables.csv has all, in order.</p>"}

@@ -232,10 +232,12 @@ def addresses(plan: CablingPlan) -> pl.DataFrame:
     return pl.DataFrame(listed, schema=heads, orient="row")
 
 
-def bill(plan: CablingPlan) -> pl.DataFrame:
-    """The bill of materials, as the economics have it."""
+def bill(plan: CablingPlan, installation_usd: float = 0.0) -> pl.DataFrame:
+    """The bill of materials, as the economics have it, with a row for the installation if it has a price, USD."""
     import polars as pl
 
+    installation = {"kind": "installation", "item": "installation", "count": 1, "network": "", "tier": ""}
+    prices = dict.fromkeys(("price_usd", "total_usd"), installation_usd)
     return pl.DataFrame(
         [
             {
@@ -249,4 +251,5 @@ def bill(plan: CablingPlan) -> pl.DataFrame:
             }
             for row in bill_of(plan.cluster)
         ]
+        + [installation | prices] * (installation_usd > 0)
     )
