@@ -113,8 +113,8 @@ def _verdict(result: Result) -> str:
     cheap, dear = (pick(sites, key=lambda one: one.local.cpmt.total.typical) for pick in (min, max))
     if len(sites) == 1:
         return f"A step takes {numbers.seconds(cheap.local.step_s)}, at {_price(cheap)}."
-    more = numbers.percent(dear.local.cpmt.total.typical / cheap.local.cpmt.total.typical - 1)
-    return f"{quoted(cheap.name)} costs least: {_price(cheap)}; {quoted(dear.name)} costs {more} more."
+    more = numbers.more(dear.local.cpmt.total.typical / cheap.local.cpmt.total.typical - 1)
+    return f"{quoted(cheap.name)} costs least: {_price(cheap)}; {quoted(dear.name)} costs {more}."
 
 
 def _price(variant: LocalVariant) -> str:

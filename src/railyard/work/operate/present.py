@@ -253,7 +253,7 @@ def verdict(result: Result) -> str:
     if worst.name in equal:
         return f"{listed([best.name, *equal])} are equal within the failure draws, at {at}."
     leads = f"{listed([best.name, *equal])} are equal and cost least" if equal else f"{quoted(best.name)} costs least"
-    return f"{leads}: {at}; {quoted(worst.name)} costs {numbers.percent(high / low - 1)} more."
+    return f"{leads}: {at}; {quoted(worst.name)} costs {numbers.more(high / low - 1)}."
 
 
 def why(result: Result) -> list[str]:

@@ -177,7 +177,7 @@ def first_token(variant: ServedVariant, level: Level = "p99") -> str:
     serving = variant.serving
     parts = serving.ttft_parts.get(level)
     if not parts:
-        return "No request was answered."
+        return "no request was answered"
     shares = ", ".join(f"{word} {numbers.seconds(getattr(parts, name))}" for name, word in PARTS)
     return f"{level} TTFT of {numbers.seconds(getattr(serving.ttft_s, level))}: {shares}"
 
@@ -274,7 +274,7 @@ def why(result: Result) -> list[str]:
     """What networks cost, by how much variants differ, and what the first tokens of the best one wait for."""
     best = best_variant(result)
     if len(result.of(ServedVariant)) == 1:
-        return list(filter(None, (taxed(best), first_token(best), bottleneck(best))))
+        return list(filter(None, (taxed(best), f"{first_token(best)}.", bottleneck(best))))
     if believed.unlike(result):
         return []
     said = (
@@ -282,7 +282,7 @@ def why(result: Result) -> list[str]:
         believed.unexercised(result),
         believed.ties(result),
         believed.bound(result),
-        f"{quoted(best.name)}: {first_token(best)}",
+        f"{quoted(best.name)}: {first_token(best)}.",
     )
     return list(filter(None, said))
 

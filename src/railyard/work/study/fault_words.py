@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant
 from railyard.work.study.deaths import listed, span
+from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,9 +126,9 @@ def _some_died(dead: Sequence[StepVariant], everybody: str) -> str:
     """`The job dies on roce, uec (switch-down: spine 0), and loses 1.34 d`."""
     whats = [listed(one.what for one in variant.faults or () if one.outcome in _ENDS) for variant in dead]
     if len(set(whats)) == 1:
-        named = f"{', '.join(variant.name for variant in dead)} ({whats[0]})"
+        named = f"{', '.join(quoted(variant.name) for variant in dead)} ({whats[0]})"
     else:
-        named = ", ".join(f"{variant.name} ({what})" for variant, what in zip(dead, whats, strict=True))
+        named = ", ".join(f"{quoted(variant.name)} ({what})" for variant, what in zip(dead, whats, strict=True))
     where = f"{everybody}{named}"
     does = "stalls" if all(variant.outcome == "stalled" for variant in dead) else "dies"
     most, least = max(map(lost_s, dead)), min(map(lost_s, dead))

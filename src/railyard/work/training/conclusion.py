@@ -101,11 +101,13 @@ def _others(result: Result, by: str) -> str:
     rows = [row for row in found if not row.tied and row.variant in alive]
     if not rows:
         return ""
-    low, high = (numbers.percent(pick(row.difference for row in rows)) for pick in (min, max))
-    amount = low if low == high else f"{low.removesuffix(' %')} to {high}"
+    least, most = (pick(row.difference for row in rows) for pick in (min, max))
+    low, high = (numbers.more(share) for share in (least, most))
+    unit = " % more" if most < 1.0 else " times as much" if least >= 1.0 else ""
+    amount = high if low == high else f"{low.removesuffix(unit) if unit else low} to {high}"
     who = quoted(rows[0].variant) if len(rows) == 1 else "the others"
     does = ("costs" if by == "cpmt" else "takes") if len(rows) == 1 else ("cost" if by == "cpmt" else "take")
-    return f"; {who} {does} {amount} {'more' if by == 'cpmt' else 'longer'}"
+    return f"; {who} {does} {amount if by == 'cpmt' else amount.replace('more', 'longer').replace('much', 'long')}"
 
 
 def price(variant: StepVariant) -> str:
