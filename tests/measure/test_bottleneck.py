@@ -196,10 +196,10 @@ def test_the_sentence_names_the_best_remedy_of_each_family():
     )  # fmt: skip
     found = Bottleneck("none", "Rest.", changes=rows).led_by(taxed())
     assert found.headline == (
-        "What you can change, each by itself: fabric uec lowers the cost of a token by 30.0 %"
+        "Changes, tried one at a time: fabric uec lowers the cost of a token by 30.0 %"
         " (step 30.0 % shorter, $1.25M less capital); 4 queue pairs by 16.0 %;"
         " FP8 precision by 50.0 %, if the loss converges."
     )
     assert found.section().changes == rows
     none = Bottleneck("none", "Rest.", changes=(changed("fabric uec", "fabric", 0.004),)).led_by(taxed())
-    assert none.headline == "Nothing that you can change was found to lower the cost of a token by more than 0.5 %."
+    assert none.headline == "No change that was tried lowers the cost of a token by more than 0.5 %."

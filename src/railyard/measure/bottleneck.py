@@ -253,21 +253,21 @@ def _tried(changes: Sequence[ChangeRow]) -> str:
     sure, unsure = [row for row in rows if not row.assumes], [row for row in rows if row.assumes]
     if not rows:
         return (
-            f"Nothing that you can change was found to lower the cost of a token by more than {_percent(NEGLIGIBLE)}."
+            f"No change that was tried lowers the cost of a token by more than {_percent(NEGLIGIBLE)}."
         )
     parts = [f"{row.name} lowers the cost of a token by {_percent(_saved(row))} ({_terms(row)})" for row in sure[:1]]
     least = max(map(_saved, sure), default=0.0) / 4
     parts += [f"{row.name} by {_percent(_saved(row))}" for row in sure[1:] if _saved(row) >= least][:_SHOWN]
     lowers = "" if parts else " lowers the cost of a token"
     parts += [f"{row.name}{lowers} by {_percent(_saved(row))}, if {row.assumes}" for row in unsure[:1]]
-    return f"What you can change, each by itself: {'; '.join(parts)}."
+    return f"Changes, tried one at a time: {'; '.join(parts)}."
 
 
 def _terms(row: ChangeRow) -> str:
     """`step 11.2% shorter, $1.2M more capital`."""
     change = row.capex_change_usd or 0.0
     moved = _percent(abs(row.gain))
-    step = "step as long" if moved == _percent(0.0) else f"step {moved} {'shorter' if row.gain >= 0 else 'longer'}"
+    step = "same step" if moved == _percent(0.0) else f"step {moved} {'shorter' if row.gain >= 0 else 'longer'}"
     if abs(change) < 1.0:
         return step
     size, unit = (abs(change) / 1e6, "M") if abs(change) >= 1e6 else (abs(change) / 1e3, "k")

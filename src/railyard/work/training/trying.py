@@ -35,7 +35,7 @@ tries what would spare it."""
 TASKS = 300_000
 """Tasks of a step up to which `run` tries it a dozen times more; `explain` always does."""
 
-TOO_LARGE = "The step is too large to try remedies in a run: `railyard explain` tries them."
+TOO_LARGE = "A step of this size takes minutes to try remedies on: `railyard explain` does."
 _BRANCHES = {"bubble": "pipeline bubble", "straggler": "stragglers", "data": "waiting for data"}
 
 
