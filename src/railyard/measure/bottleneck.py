@@ -252,9 +252,7 @@ def _tried(changes: Sequence[ChangeRow]) -> str:
     rows = sorted(best.values(), key=lambda row: (row.family != "repair", -_saved(row)))
     sure, unsure = [row for row in rows if not row.assumes], [row for row in rows if row.assumes]
     if not rows:
-        return (
-            f"No change that was tried lowers the cost of a token by more than {_percent(NEGLIGIBLE)}."
-        )
+        return f"No change that was tried lowers the cost of a token by more than {_percent(NEGLIGIBLE)}."
     parts = [f"{row.name} lowers the cost of a token by {_percent(_saved(row))} ({_terms(row)})" for row in sure[:1]]
     least = max(map(_saved, sure), default=0.0) / 4
     parts += [f"{row.name} by {_percent(_saved(row))}" for row in sure[1:] if _saved(row) >= least][:_SHOWN]
