@@ -5,12 +5,14 @@ import { choose as chooseAt, chosen as chosenAt, onMove } from "./place";
 import { hasPackets } from "./packet";
 import { hasStep, type Stepped } from "./result";
 import type { Result } from "./result.gen";
+import type { Decision as DecisionDocument } from "./ui/api.gen";
 import { isOperate } from "./operate";
 import { isServing } from "./serving";
-import { Believed, Verdict } from "./views/believed";
+import { Believed, Differences } from "./views/believed";
 import { Bottleneck } from "./views/bottleneck";
 import { Comparison } from "./views/comparison";
 import { Cost } from "./views/cost";
+import { Decision } from "./views/decision";
 import { Faults } from "./views/faults";
 import { isJobs, Jobs } from "./views/jobs";
 import { Collectives, Layouts, Memory } from "./views/tables";
@@ -44,7 +46,12 @@ function useVariant(result: Result): [number, (index: number) => void] {
   return [chosen, choose];
 }
 
-export function App({ result }: { result: Result }) {
+interface Found {
+  result: Result;
+  decision: DecisionDocument;
+}
+
+export function App({ result, decision }: Found) {
   return (
     <>
       <header>
@@ -56,14 +63,14 @@ export function App({ result }: { result: Result }) {
         </div>
       </header>
       <main>
-        <Findings result={result} />
+        <Findings result={result} decision={decision} />
       </main>
     </>
   );
 }
 
 /** All that a result says, conclusion first. */
-export function Findings({ result }: { result: Result }) {
+export function Findings({ result, decision }: Found) {
   const [chosen, choose] = useVariant(result);
   const variant = result.variants[chosen];
   if (variant === undefined) return <p class="failure">This result holds no variant.</p>;
@@ -76,7 +83,11 @@ export function Findings({ result }: { result: Result }) {
   const wide = result.variants.filter(isWide);
   return (
     <>
-      {result.verdict && <Verdict verdict={result.verdict} />}
+      <Decision
+        decision={decision}
+        chosen={variant.name}
+        choose={(name) => choose(result.variants.findIndex((each) => each.name === name))}
+      />
       {compared.length > 1 && compared.length === result.variants.length && (
         <Comparison variants={compared} chosen={chosen} choose={choose} />
       )}
@@ -89,6 +100,7 @@ export function Findings({ result }: { result: Result }) {
       {wide.length > 1 && wide.length === result.variants.length && (
         <WideComparison variants={wide} chosen={chosen} choose={choose} />
       )}
+      {result.verdict && <Differences verdict={result.verdict} />}
       {result.variants.length > 1 && (
         <ButtonRow label="Details of" names={result.variants.map((each) => each.name)} chosen={chosen} choose={choose} />
       )}

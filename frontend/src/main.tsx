@@ -3,14 +3,15 @@ import { App } from "./app";
 import { checked, embedded } from "./result";
 import type { Result } from "./result.gen";
 import "./style.css";
+import type { Decision } from "./ui/api.gen";
 
 const root = document.getElementById("app");
 if (root === null) throw new Error("the page has no #app");
 
-embedded<Result>().then(checked).then(
-  (result) => {
+Promise.all([embedded<Result>().then(checked), embedded<Decision>("railyard-decision")]).then(
+  ([result, decision]) => {
     document.title = `${result.name} · Railyard`;
-    render(<App result={result} />, root);
+    render(<App result={result} decision={decision} />, root);
     document.documentElement.dataset["ready"] = "true";
   },
   (error: unknown) => {

@@ -18,9 +18,9 @@ async function inflate(base64: string): Promise<string> {
   return new Response(stream).text();
 }
 
-/** The document that the page carries in itself. */
-export async function embedded<Document>(): Promise<Document> {
-  const text = document.getElementById("railyard-result")?.textContent?.trim() ?? "";
+/** A document that the page carries in itself. */
+export async function embedded<Document>(seat = "railyard-result"): Promise<Document> {
+  const text = document.getElementById(seat)?.textContent?.trim() ?? "";
   if (text === "" || text.startsWith("@@")) throw new Error("this page carries no result");
   return JSON.parse(await inflate(text)) as Document;
 }

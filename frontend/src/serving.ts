@@ -1,7 +1,8 @@
 /** Variants of services, and how their percentiles are drawn. */
 
+import { percent } from "./format";
 import type { Variant } from "./result";
-import type { LatencyParts, Percentiles, PipelineVariant, ServingVariant } from "./result.gen";
+import type { LatencyParts, Percentiles, PipelineVariant, ServingTaxShares, ServingVariant } from "./result.gen";
 
 export type Served = ServingVariant | PipelineVariant;
 export type Level = Exclude<keyof Percentiles, "mean">;
@@ -13,7 +14,7 @@ export const PARTS: { key: keyof LatencyParts; name: string; color: string }[] =
   { key: "queue_s", name: "queue", color: "var(--straggler)" },
   { key: "compute_s", name: "compute", color: "var(--compute)" },
   { key: "collectives_s", name: "collectives", color: "var(--bandwidth)" },
-  { key: "transfer_s", name: "transfer of keys and values", color: "var(--contention)" },
+  { key: "transfer_s", name: "KV transfer", color: "var(--contention)" },
 ];
 
 export const LEVELS: { key: Level; name: string }[] = [
@@ -22,3 +23,12 @@ export const LEVELS: { key: Level; name: string }[] = [
   { key: "p99", name: "p99" },
   { key: "p999", name: "p99.9" },
 ];
+
+/** What networks cost a service; pipelines have none. */
+export const servingTax = (variant: Served) => ("tax" in variant ? variant.tax : undefined);
+
+/** `0.0 % / 2.1 % / 0.4 %`: of the goodput, of the p99 of TTFT and of the p99 of TPOT. */
+export function servingTaxWords(shares: ServingTaxShares | undefined): string {
+  if (shares === undefined) return "—";
+  return [shares.goodput_lost, shares.ttft.p99, shares.tpot.p99].map((share) => (share === undefined ? "—" : percent(share))).join(" / ");
+}

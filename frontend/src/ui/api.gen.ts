@@ -28,6 +28,72 @@ export interface Checked {
   engine: string | null;
 }
 
+/** First screen of a result: the decision memo. */
+export interface Decision {
+  /** The answer in one sentence. */
+  verdict: string;
+  /** Reasons, a sentence each, without those that the lists have. */
+  why: string[];
+  /** Three, or none where the kind of work has no memo. */
+  figures: DecisionFigure[];
+  /** Losses by cause; null: none. */
+  chart: DecisionChart | null;
+  /** What would change this, how far to believe it, assumptions. */
+  lists: DecisionList[];
+}
+
+/** Losses of a variant. */
+export interface DecisionBar {
+  /** Of the variant. */
+  name: string;
+  /** In words. */
+  total: string;
+  /** From left to right. */
+  parts: DecisionPart[];
+}
+
+/** Losses of all variants by cause. */
+export interface DecisionChart {
+  /** What a bar shows. */
+  title: string;
+  /** Causes, the largest first. */
+  parts: string[];
+  /** A bar for each variant. */
+  bars: DecisionBar[];
+  /** Length that no product goes below; null: unknown. */
+  bound: number | null;
+  /** What the bound is of. */
+  bound_name: string;
+}
+
+/** A key figure. */
+export interface DecisionFigure {
+  /** Of what. */
+  name: string;
+  /** With its unit. */
+  value: string;
+  /** Its range, and of what; empty if it is not known. */
+  band: string;
+}
+
+/** Sentences under a title. */
+export interface DecisionList {
+  /** Of the list. */
+  title: string;
+  /** A sentence each. */
+  lines: string[];
+}
+
+/** Part of a bar. */
+export interface DecisionPart {
+  /** Number of its cause in the chart. */
+  part: number;
+  /** From 0 to 1, the length of the longest bar. */
+  length: number;
+  /** In words. */
+  amount: string;
+}
+
 /** A scenario that is being written. */
 export interface DraftText {
   /** YAML. */

@@ -1,7 +1,7 @@
 /** Requests to the server; what it refuses arrives as an error in its words. */
 
 import type { Answer } from "../answers.gen";
-import type { AnswerRow, Checked, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, OutputRow, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, ViewTitle, Window } from "./api.gen";
+import type { AnswerRow, Checked, Decision, Estimated, FileRow, FileText, InputRow, Marks, NewJob, Outcome, OutputRow, PageRow, QueuedJob, Person, Repriced, RunRow, SliceSeen, Strips, Template, VerbSpec, ViewTitle, Window } from "./api.gen";
 import { Packed } from "./packed";
 import type { Picture, Result } from "../result.gen";
 import { address } from "../place";
@@ -77,6 +77,7 @@ export const api = {
   tables: (run: string, view: string) => ask<Sheet[]>("GET", `/runs/${name(run)}/views/${name(view)}`),
   columns: <Head>(run: string, view: string, variant: number) => columns<Head>(`/runs/${name(run)}/views/${name(view)}?variant=${variant}`),
   comparison: async (runs: string[]) => checked(await ask<Result>("GET", `/comparison?${runs.map((run) => `run=${name(run)}`).join("&")}`)),
+  decision: (runs: string[]) => ask<Decision>("GET", `/decision?${runs.map((run) => `run=${name(run)}`).join("&")}`),
   records: () => ask<FileRow[]>("GET", "/records"),
   strips: (of: Timed) => ask<Strips>("GET", timed(of, "", {})),
   window: (of: Timed, seen: Omit<Window, "variant">, signal: AbortSignal) => columns<{ first: number; count: number }>(timed(of, "/window", seen), undefined, signal),

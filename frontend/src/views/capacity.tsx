@@ -62,11 +62,11 @@ function frontsOf(variants: Served[]): { name: string; points: FrontPoint[] }[] 
 }
 
 const FIGURES: { name: string; of: (point: LoadPoint) => number | null; show: (value: number) => string; log: boolean; title: string }[] = [
-  { name: "answered in time", of: (point) => point.attainment, show: (value) => percent(value, 0), log: false, title: "share of requests within the objective" },
+  { name: "SLO attainment", of: (point) => point.attainment, show: (value) => percent(value, 0), log: false, title: "share of requests within the SLO" },
   { name: "TTFT p99", of: (point) => point.ttft_p99_s, show: duration, log: true, title: "time to the first token, p99" },
   { name: "TTFT p50", of: (point) => point.ttft_p50_s, show: duration, log: true, title: "time to the first token, p50" },
   { name: "TPOT p99", of: (point) => point.tpot_p99_s, show: duration, log: true, title: "time per further token, p99" },
-  { name: "goodput", of: (point) => point.goodput_per_s, show: count, log: false, title: "requests/s answered in time" },
+  { name: "goodput", of: (point) => point.goodput_per_s, show: count, log: false, title: "requests/s within the SLO" },
 ];
 
 function scaleOf(values: number[], log: boolean, least = 0): Scale {
@@ -75,7 +75,7 @@ function scaleOf(values: number[], log: boolean, least = 0): Scale {
   return log ? logarithmic(low * 0.8, Math.max(high * 1.2, low * 1.6)) : linear(least, high * 1.05, 5);
 }
 
-/** Latency, goodput and share in time against the load. */
+/** Latency, goodput and SLO attainment against the load. */
 export function Curves({ variants, chosen }: { variants: Served[]; chosen: number }) {
   const [view, setView] = useState(0);
   const groups = loadsOf(variants);
@@ -101,7 +101,7 @@ export function Curves({ variants, chosen }: { variants: Served[]; chosen: numbe
         label={`${figure.title} against requests a second`}
         series={series}
         x={linear(0, Math.max(...rates, 1e-9) * 1.02, 8)}
-        y={figure.name === "answered in time" ? linear(0, 1, 5) : scaleOf(values, figure.log)}
+        y={figure.name === "SLO attainment" ? linear(0, 1, 5) : scaleOf(values, figure.log)}
         showX={count}
         showY={figure.show}
         titleX="requests/s"

@@ -1,7 +1,7 @@
 import { lineColor, lineDashes } from "../colors";
 import { band, count, dollars, duration, percent, times, whole } from "../format";
 import { moment, partColor, timeScale } from "../operate";
-import { BandBar, Figure, Legend, Section, StackedBar, Table } from "../parts";
+import { BandBar, Figure, Section, Table } from "../parts";
 import { Plot } from "../plot";
 import type { Band, OperateFigures, OperateVariant, SpreadFigures } from "../result.gen";
 import { linear } from "../scales";
@@ -47,24 +47,10 @@ function Overlaid({ variants, chosen, column, title, show, most }: { variants: O
 export function OperateComparison({ variants, chosen, choose }: { variants: OperateVariant[]; chosen: number; choose: (index: number) => void }) {
   const prices = variants.map((variant) => variant.operate.usd.per_useful_accelerator_hour);
   const dearest = Math.max(...prices.map((value) => value?.high ?? 0), 1e-9);
-  const names = variants[0]?.operate.time.map((part) => part.name) ?? [];
   const broken = Math.max(0.01, ...variants.flatMap((variant) => variant.operate.series.in_shared_groups));
   const longest = Math.max(1, ...variants.flatMap((variant) => variant.operate.series.waiting));
   return (
-    <Section title="Side by side" note={`Each bar is all accelerator time of the steady window, ${CHOSEN[variants[0]?.operate.steady.chosen ?? "whole run"]}; what follows, the drain, is left out. Click a row for its details.`}>
-      <Legend items={names.map((name) => ({ name, color: partColor(name) }))} />
-      <div class="bars">
-        {variants.map((variant, index) => (
-          <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
-            <span class="name">{variant.name}</span>
-            <StackedBar
-              whole={1}
-              parts={variant.operate.time.map((part) => ({ name: part.name, value: part.share, color: partColor(part.name), tip: `${variant.name}: ${part.name} ${percent(part.share)}` }))}
-            />
-            <span class="value">{percent(variant.operate.goodput)} work</span>
-          </button>
-        ))}
-      </div>
+    <Section title="Side by side" note={`Figures are of the steady window, ${CHOSEN[variants[0]?.operate.steady.chosen ?? "whole run"]}; the drain after it is left out. Click a row for its details.`}>
       <h3>Dollars per useful accelerator-hour: low, typical, high</h3>
       <div class="bars">
         {variants.map((variant, index) => (
@@ -249,7 +235,7 @@ function Services({ figures }: { figures: OperateFigures }) {
       {figures.services.map((row) => (
         <Section
           title={`Service ${row.name}: ${whole(row.replicas)} replicas of ${whole(row.accelerators)} accelerators`}
-          note={`${count(row.rate_per_s)} requests a second, ${percent(row.load, 0)} of what all replicas answer. Over the run: TTFT p99 ${latency(row.ttft_p99_s)}, TPOT p99 ${latency(row.tpot_p99_s)}, ${percent(row.in_time)} answered in time, ${percent(row.failed, 3)} sent to a replica that was dead.`}
+          note={`${count(row.rate_per_s)} requests a second, ${percent(row.load, 0)} of what all replicas answer. Over the run: TTFT p99 ${latency(row.ttft_p99_s)}, TPOT p99 ${latency(row.tpot_p99_s)}, ${percent(row.in_time)} within the SLO, ${percent(row.failed, 3)} sent to a replica that was dead.`}
         >
           <Table
             rows={[...row.states]}
@@ -258,7 +244,7 @@ function Services({ figures }: { figures: OperateFigures }) {
               { head: "of the time", cell: (state) => percent(state.time, 2) },
               { head: "TTFT p99", cell: (state) => latency(state.ttft_p99_s) },
               { head: "TPOT p99", cell: (state) => latency(state.tpot_p99_s) },
-              { head: "answered in time", cell: (state) => percent(state.in_time) },
+              { head: "SLO attainment", cell: (state) => percent(state.in_time) },
             ]}
           />
         </Section>

@@ -1,14 +1,12 @@
 import { lineColor, lineDashes } from "../colors";
 import { band, bitRate, count, dollars, duration, percent, power, whole } from "../format";
-import { BandBar, ButtonRow, Figure, Legend, List, Section, Spelt, StackedBar, Table } from "../parts";
+import { BandBar, Figure, Legend, List, Section, Spelt, StackedBar, Table } from "../parts";
 import { Plot } from "../plot";
 import { linear } from "../scales";
-import { LEVELS, type Level, PARTS, type Served } from "../serving";
-import { servingTax, servingTaxWords } from "../taxes";
+import { LEVELS, PARTS, type Served, servingTax, servingTaxWords } from "../serving";
 import { Curves, Fronts } from "./capacity";
 import { Stages } from "./stages";
 import { Swept } from "./sweep";
-import { useState } from "preact/hooks";
 
 const time = (seconds: number | null): string => (seconds === null ? "—" : duration(seconds));
 const share = (value: number | undefined): string => (value === undefined ? "—" : percent(value));
@@ -19,37 +17,19 @@ const MANY = 8;
 
 /** Every variant of a serving run beside the others. */
 export function ServingComparison({ variants, chosen, choose }: { variants: Served[]; chosen: number; choose: (index: number) => void }) {
-  const [level, setLevel] = useState(2);
-  const key: Level = LEVELS[level]?.key ?? "p99";
-  const rows = variants.map((variant) => ({ variant, parts: variant.serving.ttft_parts[key] }));
-  const longest = Math.max(...rows.map(({ parts }) => (parts ? sum({ ...parts }) : 0)), 1e-12);
   const dearest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
   const many = variants.length > MANY;
   return (
-    <Section title="Side by side" note="Each bar is a percentile of the time to the first token, in its parts. Click a row for its details.">
+    <Section title="Side by side" note="Click a row for its details.">
       <Swept variants={variants} />
       {many && <Curves variants={variants} chosen={chosen} />}
       {many && <Fronts variants={variants} />}
-      <ButtonRow label="Percentile" names={LEVELS.map(({ name }) => name)} chosen={level} choose={setLevel} />
-      <Legend items={PARTS} />
-      <div class="bars">
-        {rows.map(({ variant, parts }, index) => (
-          <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
-            <span class="name">{variant.name}</span>
-            <StackedBar
-              whole={longest}
-              parts={PARTS.map(({ key: part, name, color }) => ({ name, color, value: parts?.[part] ?? 0, tip: `${variant.name}: ${name} ${duration(parts?.[part] ?? 0)}` }))}
-            />
-            <span class="value">{parts ? duration(sum({ ...parts })) : "—"}</span>
-          </button>
-        ))}
-      </div>
-      <h3>Cost per million tokens answered in time, prompt and answer together: low, typical, high</h3>
+      <h3>Cost per million tokens within the SLO, prompt and answer together: low, typical, high</h3>
       <div class="bars">
         {variants.map((variant, index) => (
           <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
             <span class="name">{variant.name}</span>
-            {variant.serving.cpmt ? <BandBar band={variant.serving.cpmt.total} whole={dearest} /> : <span class="muted">no request was answered in time</span>}
+            {variant.serving.cpmt ? <BandBar band={variant.serving.cpmt.total} whole={dearest} /> : <span class="muted">no request met the SLO</span>}
             <span class="value wide">{variant.serving.cpmt ? band(variant.serving.cpmt.total, dollars) : "—"}</span>
           </button>
         ))}
@@ -66,9 +46,9 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           { head: "TPOT p99", cell: ({ serving }) => time(serving.tpot_s.p99) },
           { head: "network tax: goodput / TTFT p99 / TPOT p99", cell: (row) => servingTaxWords(servingTax(row)) },
           { head: "scale-up tax", cell: (row) => servingTaxWords(servingTax(row)?.scale_up) },
-          { head: "in time", cell: ({ serving }) => percent(serving.slo.attainment) },
+          { head: "SLO attainment", cell: ({ serving }) => percent(serving.slo.attainment) },
           { head: "goodput, requests/s", cell: ({ serving }) => count(serving.slo.goodput_rps) },
-          { head: "most requests/s in time", cell: ({ serving }) => capacityWords(serving) },
+          { head: "most requests/s within the SLO", cell: ({ serving }) => capacityWords(serving) },
           { head: "tokens/s per GPU", cell: ({ serving }) => count(serving.throughput.per_gpu) },
           { head: "KV hits", cell: ({ serving }) => percent(serving.kv.hit_rate) },
           { head: "$/M input, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_input, dollars) : "—") },
@@ -92,11 +72,10 @@ export function ServingDetails({ variant, alone }: { variant: Served; alone: boo
   const { serving } = variant;
   return (
     <>
-      <Section title="Latencies" note="The first token counts when the user sees it: with prefill and decode apart, when the replica that decodes has the keys and values. Percentiles are by nearest rank.">
-        <p class="headline">{headline(variant)}</p>
+      <Section title="Latencies" note="The first token counts when the user sees it: with disaggregated prefill, when the decode replica has the KV cache. Percentiles are by nearest rank.">
         {(variant.warnings ?? []).map((line) => <p class="note"><Spelt words={line} /></p>)}
         <div class="figures">
-          <Figure name="Answered in time" value={percent(serving.slo.attainment)} under={limits(variant)} />
+          <Figure name="SLO attainment" value={percent(serving.slo.attainment)} under={limits(variant)} />
           <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`in ${duration(serving.throughput.span_s)}, first arrival to last token; ${count(serving.requests.rate_per_s)} requests/s were asked`} />
           <Figure name="Throughput" value={`${count(serving.throughput.per_gpu)} tokens/s`} under={`of answers, per GPU; ${count(serving.throughput.per_mw)} per MW`} />
           <Figure name="Interactivity" value={serving.throughput.per_user === null ? "—" : `${count(serving.throughput.per_user)} tokens/s`} under="per user, median" />
@@ -116,14 +95,6 @@ export function ServingDetails({ variant, alone }: { variant: Served; alone: boo
       <Pools variant={variant} />
     </>
   );
-}
-
-function headline(variant: Served): string {
-  const { p50, p99 } = variant.serving.ttft_s;
-  if (p50 === null || p99 === null) return "No request was answered.";
-  const tax = servingTax(variant);
-  const taken = tax === undefined ? "" : ` The scale-out network takes ${percent(tax.goodput_lost)} of the goodput and ${percent(tax.ttft.p99 ?? 0)} of that p99; scale-up networks take ${percent(tax.scale_up.goodput_lost)} and ${percent(tax.scale_up.ttft.p99 ?? 0)}.`;
-  return `Half of the first tokens arrive within ${duration(p50)}, 99 % within ${duration(p99)}.${taken}`;
 }
 
 function limits({ serving: { slo } }: Served): string {
@@ -187,7 +158,7 @@ function Breakdown({ variant }: { variant: Served }) {
 
 function ServingCost({ variant: { serving } }: { variant: Served }) {
   const { cpmt } = serving;
-  if (cpmt === null) return <Section title="Cost per million tokens"><p>No request was answered in time: nothing was bought.</p></Section>;
+  if (cpmt === null) return <Section title="Cost per million tokens"><p>No request met the SLO, so no token has a price.</p></Section>;
   const rows = [
     { name: "all tokens", of: cpmt.total },
     ...(cpmt.rented_total ? [{ name: "all tokens, rented", of: cpmt.rented_total }] : []),
@@ -199,7 +170,7 @@ function ServingCost({ variant: { serving } }: { variant: Served }) {
   const widest = Math.max(...rows.map((row) => row.of.high));
   const most = Math.max(...cpmt.breakdown.map((part) => part.high), 1e-12);
   return (
-    <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that were answered in time, idle time included. Two views of input and output: each over its share of the dollars, which is its share of the accelerators' time, or each over all of them.">
+    <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that met the SLO, idle time included. Two views of input and output: each over its share of the dollars, which is its share of the accelerators' time, or each over all of them.">
       <div class="bars">
         {rows.map((row) => (
           <div class="bar-row"><span class="name">{row.name}</span><BandBar band={row.of} whole={widest} /><span class="value wide">{band(row.of, dollars)}</span></div>
@@ -287,7 +258,7 @@ function Pools({ variant }: { variant: Served }) {
       </details>
       {serving.links.length > 0 && (
         <details open={(serving.links[0]?.utilization ?? 0) > 0.3}>
-          <summary>Links that keys and values load most</summary>
+          <summary>Links with the most KV transfer</summary>
           <Table
             rows={serving.links}
             columns={[

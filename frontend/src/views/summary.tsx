@@ -2,7 +2,6 @@ import { band, count, dollars, duration, percent, power } from "../format";
 import { Figure } from "../parts";
 import { priceOf, type Stepped } from "../result";
 import type { FaultCost } from "../result.gen";
-import { taxSentence } from "../taxes";
 
 /** A warning as a sentence; its keys need no marks here. */
 function sentence(line: string): string {
@@ -25,7 +24,6 @@ export function Summary({ variant }: { variant: Stepped }) {
     <section>
       <h2>{variant.name}</h2>
       {variant.fault_cost && <p class="headline">{faultsInWords(variant, variant.fault_cost)}</p>}
-      <p class="headline">{taxSentence(variant)} {variant.bottleneck.headline}</p>
       {variant.warnings.map((line) => <p class="note" key={line}>{sentence(line)}</p>)}
       <div class="figures">
         <Figure name="Network tax" value={percent(tax.tokens_lost)} under={`scale-out; scale-up networks ${percent(tax.scale_up.tokens_lost)}`} />

@@ -23,7 +23,7 @@ function quantity(value: unknown): { x: number; unit: string } | null {
   return found === null || found[1] === undefined ? null : { x: Number(found[1]), unit: found[2] ?? "" };
 }
 
-/** The setting with the most values that are numbers of one unit, load apart, and the lines that the others make. */
+/** The setting with the most values that are numbers of one unit, other than load, and the lines that the others make. */
 function sweepOf(variants: Served[]): Sweep | null {
   const keys = [...new Set(variants.flatMap(({ settings }) => Object.keys(settings)))].filter((key) => !LOAD.test(key));
   let best: { key: string; unit: string; values: number } | null = null;
@@ -69,11 +69,11 @@ interface Swept {
 }
 
 const FIGURES: Swept[] = [
-  { name: "most requests/s in time", title: "the most requests/s that meet the objective", of: ({ capacity }) => capacity?.rate_per_s ?? null, show: count, log: false },
+  { name: "most requests/s within the SLO", title: "the most requests/s that meet the SLO", of: ({ capacity }) => capacity?.rate_per_s ?? null, show: count, log: false },
   { name: "TTFT mean", title: "time to the first token, mean", of: ({ ttft_s }) => ttft_s.mean, show: duration, log: true },
   { name: "TTFT p99", title: "time to the first token, p99", of: ({ ttft_s }) => ttft_s.p99, show: duration, log: true },
-  { name: "transfers", title: "keys and values on their way, of the mean time to the first token", of: ({ ttft_parts }) => ttft_parts.mean?.transfer_s ?? null, show: duration, log: false },
-  { name: "answered in time", title: "share of requests within the objective", of: ({ slo }) => slo.attainment, show: (value) => percent(value, 0), log: false },
+  { name: "transfers", title: "KV transfer in the mean time to the first token", of: ({ ttft_parts }) => ttft_parts.mean?.transfer_s ?? null, show: duration, log: false },
+  { name: "SLO attainment", title: "share of requests within the SLO", of: ({ slo }) => slo.attainment, show: (value) => percent(value, 0), log: false },
   { name: "loaded", title: "share of prompt tokens that were loaded, not computed", of: ({ kv }) => kv.loaded_rate, show: (value) => percent(value, 0), log: false },
 ];
 

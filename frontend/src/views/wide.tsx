@@ -33,23 +33,6 @@ const STRAGGLERS: Record<string, string> = {
 };
 const color = (name: string): string => COLORS[name] ?? STRAGGLERS[name] ?? "var(--other)";
 
-/** What a round waits for most, and who of the clients is heard least for their share. */
-function roundsInWords({ name, federated }: FederatedVariant): string {
-  const most = federated.causes.reduce((one, other) => (other.seconds > one.seconds ? other : one));
-  const heard = federated.participation.groups.filter((row) => row.bias !== null);
-  const least = heard.length === 0 ? null : heard.reduce((one, other) => ((other.bias ?? 0) < (one.bias ?? 0) ? other : one));
-  const said = `${name}: ${percent(most.share)} of a ${federated.unit} of ${duration(federated.round_s.mean)} is ${most.name}`;
-  return least === null || (least.bias ?? 1) > 0.95 ? `${said}.` : `${said}; least heard is ${least.name}, ${fixed(least.bias ?? 0, 2)} of its share.`;
-}
-
-/** Which variant hears most updates an hour, and how many times those of the least. */
-function comparisonInWords(rounds: FederatedVariant[]): string {
-  const rate = (row: FederatedVariant) => row.federated.server.updates_per_h;
-  const best = rounds.reduce((one, other) => (rate(other) > rate(one) ? other : one));
-  const worst = rounds.reduce((one, other) => (rate(other) < rate(one) ? other : one));
-  return `${best.name} hears ${fixed(rate(best) / rate(worst), 1)} times as many updates an hour as ${worst.name}.`;
-}
-
 /** A row of bars: name, causes of its time one behind the other, total. Causes that shorten a time are in the table. */
 interface Bar {
   name: string;
@@ -90,7 +73,6 @@ export function WideComparison({ variants, chosen, choose }: { variants: Wide[];
   const sites = variants.flatMap((variant) => ("local" in variant ? [variant] : []));
   return (
     <Section title="Side by side" note="Each bar is a mean round, step or answer, by the causes of its time.">
-      {rounds.length > 1 && <p class="headline">{comparisonInWords(rounds)}</p>}
       <Causes rows={bars(variants)} />
       {rounds.length > 0 && (
         <Table
@@ -157,7 +139,6 @@ function Rounds({ variant }: { variant: FederatedVariant }) {
   return (
     <>
       <Section title={`A mean ${found.unit}`} note={`${whole(found.rounds)} of them, ${found.algorithm}.`}>
-        <p class="headline">{roundsInWords(variant)}</p>
         <div class="figures">
           <Figure name={found.unit} value={duration(found.round_s.mean)} under={`p50 ${duration(found.round_s.p50)}, p99 ${duration(found.round_s.p99)}`} />
           <Figure name="heard" value={count(who.used)} under={`of ${count(who.selected)} selected`} />
@@ -261,7 +242,7 @@ function Places({ variant }: { variant: EdgeVariant }) {
             { head: "TTFT p50", cell: (row) => (row.ttft_s === null ? NONE : duration(row.ttft_s.p50)) },
             { head: "p99", cell: (row) => (row.ttft_s === null ? NONE : duration(row.ttft_s.p99)) },
             { head: "last token p50", cell: (row) => (row.e2e_s === null ? NONE : duration(row.e2e_s.p50)) },
-            { head: "in time", cell: (row) => (row.in_time === null ? NONE : percent(row.in_time)) },
+            { head: "SLO attainment", cell: (row) => (row.in_time === null ? NONE : percent(row.in_time)) },
             { head: "accelerators", cell: (row) => whole(row.accelerators) },
             { head: "energy a request", cell: joules },
             { head: "$ a million requests", cell: (row) => (row.usd === null ? NONE : dollars(row.usd.typical * 1e6)) },
@@ -272,7 +253,7 @@ function Places({ variant }: { variant: EdgeVariant }) {
       {found.offload !== null && (
         <Section
           title="Where each kind of client had best ask"
-          note={`${percent(found.offload.in_time)} of all requests in time, ${dollars(found.offload.usd.typical * 1e6)} a million, ${energy(found.offload.joules.typical)} each.`}
+          note={`${percent(found.offload.in_time)} of all requests meet the SLO, ${dollars(found.offload.usd.typical * 1e6)} a million, ${energy(found.offload.joules.typical)} each.`}
         >
           <Table
             rows={[...found.offload.rows]}
@@ -281,7 +262,7 @@ function Places({ variant }: { variant: EdgeVariant }) {
               { head: "access", text: true, cell: (row) => row.link },
               { head: "of the requests", cell: (row) => percent(row.requests) },
               { head: "at", text: true, cell: (row) => row.place },
-              { head: "in time", cell: (row) => percent(row.in_time) },
+              { head: "SLO attainment", cell: (row) => percent(row.in_time) },
             ]}
           />
         </Section>

@@ -24,7 +24,8 @@ _BAR = 40
 """Characters of the longest bar in Markdown."""
 
 
-def _lists(memo: DecisionMemo) -> Sequence[tuple[str, Sequence[str]]]:
+def lists(memo: DecisionMemo) -> Sequence[tuple[str, Sequence[str]]]:
+    """Titles and lines of the lists that are not empty."""
     return [row for row in zip(SECTIONS, (memo.changes, memo.confidence, memo.assumptions), strict=True) if row[1]]
 
 
@@ -37,7 +38,7 @@ def as_markdown(memo: DecisionMemo) -> str:
     lines = [f"# {memo.title}", "", memo.recommendation, "", "| | | |", "|---|---|---|"]
     lines += [f"| {one.name} | **{one.value}** | {one.band} |" for one in memo.figures]
     lines += ["", f"**{memo.chart.title}**", "", "```text", *_text_bars(memo.chart), "```", ""]
-    for title, items in _lists(memo):
+    for title, items in lists(memo):
         lines += [f"## {title}", "", *(f"- {item}" for item in items), ""]
     return "\n".join([*lines, memo.origin, ""])
 
@@ -81,16 +82,16 @@ def as_html(memo: DecisionMemo) -> str:
         f"<div><small>{escape(one.name)}</small><b>{escape(one.value)}</b><small>{escape(one.band)}</small></div>"
         for one in memo.figures
     )
-    lists = "".join(
+    sections = "".join(
         f"<h2>{escape(title)}</h2><ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
-        for title, items in _lists(memo)
+        for title, items in lists(memo)
     )
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'>"
         f"<title>{escape(memo.title)}</title><style>{_STYLE}</style></head><body><h1>{escape(memo.title)}</h1>"
         f"<p class='said'>{escape(memo.recommendation)}</p><div class='figures'>{figures}</div>"
-        f"<h2>{escape(memo.chart.title)}</h2>{_html_bars(memo.chart)}{lists}<footer>{escape(memo.origin)}</footer>"
+        f"<h2>{escape(memo.chart.title)}</h2>{_html_bars(memo.chart)}{sections}<footer>{escape(memo.origin)}</footer>"
         "</body></html>\n"
     )
 
@@ -147,7 +148,7 @@ def as_pdf(memo: DecisionMemo) -> bytes:
     page.ln(3)
     _write(page, memo.chart.title, 11, bold=True)
     _pdf_bars(page, memo.chart)
-    for title, items in _lists(memo):
+    for title, items in lists(memo):
         page.ln(2)
         _write(page, title, 11, bold=True)
         for item in items:

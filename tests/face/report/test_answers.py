@@ -146,8 +146,8 @@ NOTHING = Record(
 )
 
 
-def embedded(page: str) -> dict[str, object]:
-    match = re.search(r'id="railyard-result">([^<]*)<', page)
+def embedded(page: str, seat: str = "result") -> dict[str, object]:
+    match = re.search(rf'id="railyard-{seat}">([^<]*)<', page)
     assert match is not None
     return json.loads(gzip.decompress(base64.b64decode(match.group(1))))
 
@@ -167,7 +167,10 @@ def named(name: str) -> Result:
 
 def test_the_result_comes_back_out_of_the_page() -> None:
     result = named("</script><b>é")
-    assert embedded(report_html(result)) == result.plain()
+    page = report_html(result)
+    assert embedded(page) == result.plain()
+    verdict = embedded(page, "decision")["verdict"]
+    assert verdict == "0 of 0 flows finish on roce."
 
 
 def test_the_same_result_gives_the_same_bytes(tmp_path: Path) -> None:

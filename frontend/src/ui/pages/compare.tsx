@@ -9,21 +9,22 @@ import { useLoaded } from "../loaded";
 
 export function Compare() {
   const runs = (chosen("runs") ?? "").split(",").filter((name) => name !== "");
-  const [result] = useLoaded(() => api.comparison(runs), [runs.join(",")]);
+  const [found] = useLoaded(() => Promise.all([api.comparison(runs), api.decision(runs)]), [runs.join(",")]);
   if (runs.length < 2) return <p class="failure">Nothing to compare: tick two or more runs. <a href="#/">To the runs</a></p>;
-  if (result.error !== undefined) return <p class="failure">{result.error}. <a href="#/">To the runs</a></p>;
-  if (result.value === undefined) return <p class="muted" role="status">reading {runs.length} runs</p>;
-  const { name, provenance } = result.value;
+  if (found.error !== undefined) return <p class="failure">{found.error}. <a href="#/">To the runs</a></p>;
+  if (found.value === undefined) return <p class="muted" role="status">reading {runs.length} runs</p>;
+  const [result, decision] = found.value;
+  const { name, provenance } = result;
   return (
     <>
       <h1>{name}</h1>
       <p class="muted">engine {provenance.engine} · Railyard {provenance.version}</p>
       <p class="tools">
         <a href={address("/decide", { runs: runs.join(",") })}>At other prices</a>
-        {result.value.variants.some(hasStep) && <a href={address("/timeline", { runs: runs.join(",") })}>Timelines, aligned</a>}
-        {result.value.variants.some(isServing) && <a href={address("/requests", { runs: runs.join(",") })}>Requests, over each other</a>}
+        {result.variants.some(hasStep) && <a href={address("/timeline", { runs: runs.join(",") })}>Timelines, aligned</a>}
+        {result.variants.some(isServing) && <a href={address("/requests", { runs: runs.join(",") })}>Requests, over each other</a>}
       </p>
-      <Findings result={result.value} />
+      <Findings result={result} decision={decision} />
     </>
   );
 }

@@ -9,40 +9,40 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from railyard.face.report.decision import decision
 from railyard.kit.files import write_text
 from railyard.work.study import folder as folders
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
     from railyard.measure.result.answers import Answer
     from railyard.measure.result.reading import Result
-    from railyard.measure.result.section import Figures
-
-
-_SEAT = "@@RAILYARD_RESULT@@"
 
 
 def report_html(result: Result) -> str:
     """The report as one HTML document.
 
     Args:
-        result: Embedded in the page in the format of `result.json` (railyard/result-1).
+        result: Embedded in the page in the format of `result.json` (railyard/result-1), next to its first screen.
     """
-    return embedded("report.html", result)
+    return embedded("report.html", RESULT=result.plain(), DECISION=decision(result))
 
 
-def embedded(page: str, document: Figures) -> str:
-    """A page of the bundle with a document in it.
+def embedded(page: str, **documents: dict[str, Any]) -> str:
+    """A page of the bundle with documents in it.
 
     Args:
         page: File of the bundle.
-        document: What the page shows.
+        documents: What the page shows; the page has a seat `@@RAILYARD_NAME@@` for each.
     """
     text = files("railyard.face.web").joinpath("static", page).read_text(encoding="utf-8")
-    # mtime 0 keeps the bytes the same from run to run; base64 cannot contain "</script>".
-    packed = gzip.compress(json.dumps(document.plain(), allow_nan=False, separators=(",", ":")).encode(), mtime=0)
-    return text.replace(_SEAT, base64.b64encode(packed).decode("ascii"))
+    for seat, document in documents.items():
+        # mtime 0 keeps the bytes the same from run to run; base64 cannot contain "</script>".
+        packed = gzip.compress(json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), mtime=0)
+        text = text.replace(f"@@RAILYARD_{seat}@@", base64.b64encode(packed).decode("ascii"))
+    return text
 
 
 def write_report(result: Result, path: Path) -> None:
@@ -56,7 +56,7 @@ SCENARIO = "scenario.yaml"
 
 def answer_html(answer: Answer) -> str:
     """The page of an answer as one HTML document."""
-    return embedded("answer.html", answer)
+    return embedded("answer.html", RESULT=answer.plain())
 
 
 def answer_page(answer: Answer, folder: Path) -> None:

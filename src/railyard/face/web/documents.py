@@ -165,6 +165,57 @@ class RunRow(ApiBody):
     sentence: str = Field(description="What the comparison says.")
 
 
+class DecisionFigure(ApiBody):
+    """A key figure."""
+
+    name: str = Field(description="Of what.")
+    value: str = Field(description="With its unit.")
+    band: str = Field(description="Its range, and of what; empty if it is not known.")
+
+
+class DecisionPart(ApiBody):
+    """Part of a bar."""
+
+    part: int = Field(description="Number of its cause in the chart.")
+    length: float = Field(description="From 0 to 1, the length of the longest bar.")
+    amount: str = Field(description="In words.")
+
+
+class DecisionBar(ApiBody):
+    """Losses of a variant."""
+
+    name: str = Field(description="Of the variant.")
+    total: str = Field(description="In words.")
+    parts: list[DecisionPart] = Field(description="From left to right.")
+
+
+class DecisionChart(ApiBody):
+    """Losses of all variants by cause."""
+
+    title: str = Field(description="What a bar shows.")
+    parts: list[str] = Field(description="Causes, the largest first.")
+    bars: list[DecisionBar] = Field(description="A bar for each variant.")
+    bound: float | None = Field(description="Length that no product goes below; null: unknown.")
+    bound_name: str = Field(description="What the bound is of.")
+
+
+class DecisionList(ApiBody):
+    """Sentences under a title."""
+
+    title: str = Field(description="Of the list.")
+    lines: list[str] = Field(description="A sentence each.")
+
+
+class Decision(ApiBody):
+    """First screen of a result: the decision memo."""
+
+    verdict: str = Field(description="The answer in one sentence.")
+    why: list[str] = Field(description="Reasons, a sentence each, without those that the lists have.")
+    figures: list[DecisionFigure] = Field(description="Three, or none where the kind of work has no memo.")
+    chart: DecisionChart | None = Field(description="Losses by cause; null: none.")
+    lists: list[DecisionList] = Field(description="What would change this, how far to believe it, assumptions.")
+
+
 class AnswerRow(ApiBody):
     """Stored answer of a command other than `run`."""
 

@@ -62,7 +62,7 @@ class LossChart:
         for bar in self.bars.values():
             for part, amount in bar.items():
                 most[part] = max(most.get(part, 0.0), amount)
-        return tuple(sorted(most, key=lambda part: -most[part]))
+        return tuple(sorted((part for part in most if most[part] > 0.0), key=lambda part: -most[part]))
 
     @property
     def top(self) -> float:
@@ -70,7 +70,9 @@ class LossChart:
         return max([sum(bar.values()) for bar in self.bars.values()] + [self.bound or 0.0]) or 1.0
 
     def amount(self, value: float) -> str:
-        """A figure with its unit: `3.9 %`, `$0.31`."""
+        """A figure with its unit: `3.9 %`, `$0.31`, `221 ms`."""
+        if self.unit == " s":
+            return numbers.seconds(value)
         return f"${numbers.short(value)}" if self.unit == "$" else f"{value:.1f}{self.unit}"
 
 

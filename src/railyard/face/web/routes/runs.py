@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import FileResponse, Response
 
-from railyard.face.web.documents import PageRow, RunRow
+from railyard.face.report.decision import decision
+from railyard.face.web.documents import Decision, PageRow, RunRow
 from railyard.face.web.routes.asking import Asked
 from railyard.face.web.shelf import RESULT, Missing
 from railyard.work.study.folder import read_all, read_result
@@ -15,6 +16,8 @@ from railyard.work.study.joined import joined
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from railyard.measure.result.reading import Result
 
 router = APIRouter(tags=["runs"])
 
@@ -38,7 +41,14 @@ def list_runs(
 @router.get("/comparison")
 def compare_runs(asked: Asked, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
     """Several runs as one result, format railyard/result-1, with what can be said of their order."""
-    return joined(read_all([_file(asked, one, RESULT) for one in run])).plain()
+    return _joined(asked, run).plain()
+
+
+@router.get("/decision")
+def decide(asked: Asked, run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> Decision:
+    """What a run says, or several compared: verdict, three figures, losses by cause, what would change the choice."""
+    result = read_result(_file(asked, run[0], RESULT)) if len(run) == 1 else _joined(asked, run)
+    return Decision.model_validate(decision(result))
 
 
 @router.get("/pages")
@@ -73,6 +83,10 @@ def scenario(asked: Asked, run: str) -> FileResponse:
 def report(asked: Asked, run: str) -> FileResponse:
     """The report as one file to keep and to pass on."""
     return FileResponse(_file(asked, run, "report.html"), media_type="text/html", filename=f"{run}.html")
+
+
+def _joined(asked: Asked, runs: list[str]) -> Result:
+    return joined(read_all([_file(asked, one, RESULT) for one in runs]))
 
 
 def _file(asked: Asked, run: str, name: str) -> Path:

@@ -1,0 +1,53 @@
+/** The first screen of a result: verdict, three figures, losses by cause, and what would change the choice. */
+
+import { Figure, Legend, List, StackedBar } from "../parts";
+import type { Decision as Document, DecisionChart } from "../ui/api.gen";
+
+const COLORS = ["--hot", "--bandwidth", "--latency", "--straggler", "--contention", "--accent", "--compute", "--other"];
+const color = (part: number): string => `var(${COLORS[Math.min(part, COLORS.length - 1)]})`;
+
+/** Titles of lists that fold. */
+const FOLDED = ["Assumptions"];
+
+interface Choice {
+  /** Name of the variant whose details are shown. */
+  chosen: string;
+  choose: (name: string) => void;
+}
+
+export function Decision({ decision, ...choice }: Choice & { decision: Document }) {
+  const { verdict, figures, chart, lists, why } = decision;
+  const open = lists.filter((list) => !FOLDED.includes(list.title));
+  const folded = [{ title: "Reasons", lines: why }, ...lists.filter((list) => FOLDED.includes(list.title))].filter((list) => list.lines.length > 0);
+  return (
+    <section class="decision">
+      <p class="verdict">{verdict}</p>
+      {figures.length > 0 && <div class="figures">{figures.map((figure) => <Figure name={figure.name} value={figure.value} under={figure.band || undefined} />)}</div>}
+      {chart && chart.parts.length > 0 && <Losses chart={chart} {...choice} />}
+      {open.length > 0 && <div class="columns">{open.map((list) => <div><List title={list.title} items={list.lines} /></div>)}</div>}
+      {figures.length === 0 && <List title="Reasons" items={why} />}
+      {figures.length > 0 && folded.map((list) => <details class={list.title.toLowerCase()}><summary>{list.title}</summary><ul>{list.lines.map((line) => <li>{line}</li>)}</ul></details>)}
+    </section>
+  );
+}
+
+function Losses({ chart, chosen, choose }: Choice & { chart: DecisionChart }) {
+  return (
+    <>
+      <h3>{chart.title}</h3>
+      <div class="bars losses">
+        {chart.bars.map((bar) => (
+          <button class="bar-row" aria-pressed={bar.name === chosen} onClick={() => choose(bar.name)}>
+            <span class="name">{bar.name}</span>
+            <div class="track">
+              <StackedBar whole={1} parts={bar.parts.map(({ part, length, amount }) => ({ name: chart.parts[part] ?? "", value: length, color: color(part), tip: `${bar.name}: ${chart.parts[part]} ${amount}` }))} />
+              {chart.bound !== null && <i class="bound" style={{ left: `${100 * chart.bound}%` }} />}
+            </div>
+            <span class="value">{bar.total}</span>
+          </button>
+        ))}
+      </div>
+      <Legend items={[...chart.parts.map((name, part) => ({ name, color: color(part) })), ...(chart.bound === null ? [] : [{ name: `line: ${chart.bound_name}`, color: "var(--ink)" }])]} />
+    </>
+  );
+}
