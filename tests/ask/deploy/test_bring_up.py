@@ -167,11 +167,12 @@ def test_a_tenth_of_draws_lies_below_low():
 
 
 def test_the_command_prints_tables_and_json(capsys):
-    call = ["bring-up", str(EXAMPLE), "--set", "bring_up.draws=3", "-q"]
-    assert guard.run(call) == 0
+    call = ["bring-up", str(EXAMPLE), "--set", "bring_up.draws=3"]
+    assert guard.run([*call, "--details"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("35 racks, 2,560 cables")
-    assert "blocks, but with" in out
+    assert out.startswith("Build in the order blocks: the first job starts after 8.9 d (")
+    assert "\norder blocks  " in out
+    assert "35 racks and 2,560 cables" in out
     assert guard.run([*call, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["orders"]) == 4
 

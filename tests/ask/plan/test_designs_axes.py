@@ -308,8 +308,9 @@ def test_a_scenario_without_a_plan_is_refused() -> None:
 def test_the_command_prints_plans_and_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(yaml.to_text(load.dump(draft(SMALL, {"ttft": "1 s", "tpot": "60 ms"}).scenario)), encoding="utf-8")
-    assert guard.run(["plan", "serving", str(path), "--write", str(tmp_path / "best.yaml")]) == 0
+    assert guard.run(["plan", "serving", str(path), "--details", "--write", str(tmp_path / "best.yaml")]) == 0
     reported = capsys.readouterr().out
+    assert reported.startswith("Deploy ")
     assert "chosen" in reported
     assert "trials" in reported
     assert (tmp_path / "best.yaml").is_file()

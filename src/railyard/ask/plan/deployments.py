@@ -135,7 +135,7 @@ def _raised(trials: DeploymentTrials, choice: DeploymentChoice, found: Deploymen
     for option, replicas in choice:
         floor = trials.floor(option)
         if floor is None:
-            found.never[option] = f"late alone with {option.most} replicas"
+            found.never[option] = f"too slow alone with {option.most} replicas"
             return None
         raised.append((option, tuple(max(pair) for pair in zip(replicas, floor, strict=True))))
     return choice if tuple(raised) == choice else tuple(raised)
@@ -296,6 +296,10 @@ class OptionRow(NamedTuple):
     verdict: str
 
 
+CHOSEN = "chosen"
+"""Verdict on the option that the best plan has."""
+
+
 def why(planned: PlannedDeployments, stage: str) -> Iterator[OptionRow]:
     """The options of a stage, and why each is or is not the one that was chosen."""
     found, best = planned.found, planned.found.best
@@ -308,7 +312,7 @@ def why(planned: PlannedDeployments, stage: str) -> Iterator[OptionRow]:
         if plan is not None:
             chosen = plan is best
             more = 0.0 if best is None else plan.trial.score / best.trial.score - 1
-            verdict = "chosen" if chosen else f"{more:.1%} dearer: {_counts(plan, stage)}"
+            verdict = CHOSEN if chosen else f"costs {more:.1%} more: {_counts(plan, stage)}"
             yield row._replace(usd_per_million=plan.trial.score, verdict=verdict)
             continue
         yield row._replace(bound=found.bounds.get(option), verdict=_not_tried(planned, option))
@@ -325,16 +329,16 @@ def _not_tried(planned: PlannedDeployments, option: StageOption) -> str:
     found, best = planned.found, planned.found.best
     lowest = found.bounds.get(option, math.inf)
     if math.isinf(lowest):
-        return f"more than {option.most} replicas would be needed"
+        return f"needs more than {option.most} replicas"
     late = [plan for plan in found.missed if any(one is option for one, _ in plan.choice)]
     if best is not None and lowest >= best.trial.score:
         return f"cannot cost less than ${lowest:.3g}"
     if late:
         share = max(plan.trial.attainment for plan in late)
-        return f"late with as many replicas as the best plan's price buys: {share:.0%} in time"
+        return f"too slow at the best plan's price: {share:.0%} SLO attainment"
     if found.proven:
-        return "late alone with as many replicas as the best plan's price buys"
-    return f"not looked at to the end; cannot cost less than ${lowest:.3g}"
+        return "too slow alone at the best plan's price"
+    return f"not searched to the end; cannot cost less than ${lowest:.3g}"
 
 
 _FULL = 3

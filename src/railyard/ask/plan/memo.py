@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.work.study.memo import MOST_BARS, DecisionMemo, KeyFigure, LossChart, sentence, shortened
+from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +46,7 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
         sentence(answer.sentence()),
         figures,
         chart,
-        list(_changes(answer)),
+        list(other_winners(answer)),
         list(_confidence(answer)),
         shortened([f"{row.name}: {row.missed_by} designs miss it" for row in answer.constraints]),
         f"Railyard {answer.version}, seed {answer.seed}",
@@ -59,19 +60,21 @@ def _figure(design: PlanDesign, objective: PlanObjective) -> KeyFigure:
     return KeyFigure(objective.name, value, within)
 
 
-def _changes(answer: PlanAnswer) -> Iterator[str]:
-    """Prices, factors and constraints that another design would win by."""
+def other_winners(answer: PlanAnswer) -> Iterator[str]:
+    """Prices, factors and constraints that another design would win by, the likeliest first."""
     for row in answer.break_even[:_MOST]:
-        words = "above" if row.dearer else "below"
+        words = "more" if row.dearer else "less"
         now, even = numbers.dollars(row.price_usd), numbers.dollars(row.even_usd)
-        yield f"{row.choice} wins if one {row.part} costs {words} {even} (today {now})."
+        yield f"{quoted(row.choice)} wins if one {row.part} costs {words} than {even} (today {now})."
     for swing in answer.tornado[:_MOST]:
         others = {swing.best_low, swing.best_high} - {answer.best}
         if others:
-            yield f"The choice depends on {swing.factor}: {' or '.join(sorted(others))} wins at one end of its range."
+            names = " or ".join(map(quoted, sorted(others)))
+            yield f"The choice depends on {swing.factor}: {names} wins at one end of its range."
     for limit in answer.constraints[:_MOST]:
         if limit.best_without is not None and (limit.gain_without or 0.0) > 0.0:
-            yield f"Without {limit.name}, {limit.best_without} is {numbers.percent(limit.gain_without)} better."
+            gain = numbers.percent(limit.gain_without)
+            yield f"Without the limit on {limit.name}, {quoted(limit.best_without)} is {gain} better."
 
 
 def _confidence(answer: PlanAnswer) -> Iterator[str]:

@@ -26,9 +26,7 @@ from railyard.kit.files import keep_existing
 )
 def accept(
     request: Request,
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The scenario, a YAML file; or the folder that --out wrote.")
-    ],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A scenario (YAML), or the folder that --out wrote.")],
     *,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="Write the tests and their scripts.")
@@ -40,17 +38,18 @@ def accept(
     junit: Junit = None,
     pilot: Annotated[
         bool,
-        typer.Option("--pilot", help="Of a plan: tests of a pilot pod, and results at which another design is best."),
+        typer.Option("--pilot", help="For a plan: tests of a pilot pod, and the results that would change the choice."),
     ] = False,
     servers: Annotated[
-        int | None, typer.Option("--servers", min=1, help="Of the pilot pod; the fewest for the job when left out.")
+        int | None, typer.Option("--servers", min=1, help="Servers of the pilot pod; default: the fewest for the job.")
     ] = None,
     os: Annotated[
-        str, typer.Option("--os", metavar="NAME", help="Of Ethernet switches, as in `deploy`: names of their ports.")
+        str,
+        typer.Option("--os", metavar="NAME", help="System of Ethernet switches, as in `deploy`."),
     ] = "sonic",
     set_: Set = None,
 ) -> Reply:
-    """Write what a cluster has to show, or judge what was measured; exit code 1 where a test failed or is missing."""
+    """Write acceptance tests of a cluster, or judge their results; exit code 1 if a test failed or is missing."""
     from railyard.ask.accept import folder
     from railyard.ask.accept.planned import planned
     from railyard.ask.accept.tests import FILE
@@ -68,14 +67,16 @@ def accept(
         request.progress("reading the plan", 0.0)
         return accept_pilot.pilot(terminal.scenario(path, set_ or []), servers, results, request.progress)
     if servers is not None:
-        raise InputError("only a pilot pod has so many servers", key="--servers", allowed="with --pilot")
+        raise InputError("this option is for a pilot pod", key="--servers", allowed="with --pilot")
     if (out is None) == (results is None):
-        raise InputError("tests are written, or results are judged", allowed="`--out FOLDER` or `--results PATH`")
+        raise InputError(
+            "give one of two options: write tests, or judge results", allowed="`--out FOLDER` or `--results PATH`"
+        )
     system_named(os)
     keep_existing(junit, force=True)
     if path.is_dir():
         if out is not None:
-            raise InputError("a plan is written from a scenario", file=path, allowed="a YAML file")
+            raise InputError("tests are written from a scenario, not from a folder", file=path, allowed="a YAML file")
         tests, members = folder.folder_of(path)
         return words.judged_by(path.name, tests, members, results, junit)
     request.progress("reading the scenario", 0.0)
@@ -96,13 +97,19 @@ def accept(
     parts=["scenario"],
     json=True,
     quiet=True,
+    details=True,
     order=43,
 )
 def bring_up(request: Request) -> Reply:
-    """Play crews, deliveries, wrong cables and burn-in of a cluster that is built; compare orders and measures."""
+    """Simulate building a cluster: crews, deliveries, wrong cables, burn-in. Compare orders and measures."""
     from railyard.ask.bring_up.study import study
     from railyard.face.words import accept as words
 
     request.progress("reading the scenario", 0.0)
     found = study(request.draft(), request.progress)
-    return Reply(found, lambda: words.show_bring_up(found, quiet=request.quiet), lambda: asdict(found))
+    return Reply(
+        found,
+        lambda: words.show_bring_up(found, quiet=request.quiet, details=request.details),
+        lambda: asdict(found),
+        headline=words.bring_up_sentence(found),
+    )

@@ -22,16 +22,17 @@ Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", he
     parts=["scenario", "ray"],
     json=True,
     quiet=True,
+    details=True,
     out="runs",
     every_s=5.0,
     order=60,
     page=Page(
-        "Plan", "Looks for the best cluster in `plan.space`: the front, how sure it is, what would change it.",
+        "Plan", "Finds the best cluster in `plan.space`, how sure that is, and what would change the choice.",
         order=1, name="plan",
     ),
 )  # fmt: skip
 def plan_designs(request: Request) -> Reply:
-    """Find which cluster to build: the front of its objectives, how sure it is, and what would change it."""
+    """Find the cluster to build, how sure that is, and what would change the choice."""
     from railyard.ask.plan.study import plan
     from railyard.face.report import answer_page
     from railyard.face.words import plan_designs as words
@@ -47,7 +48,8 @@ def plan_designs(request: Request) -> Reply:
     )
     return Reply(
         found.answer,
-        lambda: words.show(found, quiet=request.quiet),
+        lambda: words.show(found, quiet=request.quiet, details=request.details),
+        headline=found.answer.sentence(),
         folder=found.folder,
         stopped=words.so_far(found.planned) if found.planned.stopped == "user" else "",
     )
@@ -60,10 +62,11 @@ def plan_designs(request: Request) -> Reply:
     group="decide",
     parts=["scenario"],
     json=True,
+    details=True,
     order=61,
 )
 def plan_growth(request: Request, *, report: Report = None) -> Reply:
-    """Price the paths from a cluster to larger ones: what is bought, stranded and recabled, and the regret."""
+    """Price the paths from a cluster to larger ones: purchases, stranded parts, recabling, and the regret of each."""
     from railyard.ask.plan import growth, pages
     from railyard.face.words import plan as words
 
@@ -72,7 +75,12 @@ def plan_growth(request: Request, *, report: Report = None) -> Reply:
     plain = growth.to_json(found)
     if report is not None:
         write_text(report, pages.growth_page(draft.title, plain))
-    return Reply(found, lambda: words.show_growth(found), lambda: plain)
+    return Reply(
+        found,
+        lambda: words.show_growth(found, details=request.details),
+        lambda: plain,
+        headline=words.growth_sentence(found),
+    )
 
 
 @verb(
@@ -83,10 +91,11 @@ def plan_growth(request: Request, *, report: Report = None) -> Reply:
     parts=["scenario"],
     json=True,
     quiet=True,
+    details=True,
     order=62,
 )
 def plan_worth(request: Request, *, report: Report = None) -> Reply:
-    """Say what a little more of each thing is worth to a training job: runs with and without it on the same draws."""
+    """Price small changes for a training job: a microsecond, a tail, a nine. Runs with and without it, same draws."""
     from railyard.ask.plan import pages, worth
     from railyard.face.words import plan as words
 
@@ -95,7 +104,12 @@ def plan_worth(request: Request, *, report: Report = None) -> Reply:
     plain = worth.to_json(found)
     if report is not None:
         write_text(report, pages.worth_page(plain))
-    return Reply(found, lambda: words.show_worth(found), lambda: plain)
+    return Reply(
+        found,
+        lambda: words.show_worth(found, details=request.details),
+        lambda: plain,
+        headline=words.worth_sentence(found),
+    )
 
 
 @verb(
@@ -104,20 +118,24 @@ def plan_worth(request: Request, *, report: Report = None) -> Reply:
     example="railyard plan query runs/plan-* --where 'cpmt < 0.3'",
     group="decide",
     json=True,
+    details=True,
     order=63,
 )
 def plan_query(
+    request: Request,
     sources: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER", help="Of a plan or a run, or of several; or a Parquet file.")
+        list[Path], typer.Argument(metavar="FOLDER", help="Folder of a plan or a run, or several; or a Parquet file.")
     ],
     *,
     sql: Annotated[str | None, typer.Option("--sql", metavar="TEXT", help="A SELECT over the table `points`.")] = None,
     where: Annotated[str, typer.Option("--where", metavar="TEXT", help="A condition, such as `cpmt < 0.3`.")] = "",
-    columns: Annotated[str, typer.Option("--columns", metavar="A,B", help="Columns; all when left out.")] = "",
-    sort: Annotated[str, typer.Option("--sort", metavar="NAME", help="The smallest first; `-NAME`: the largest.")] = "",
-    most: Annotated[int | None, typer.Option("--most", min=1, metavar="N", help="Rows at most; 20.")] = None,
+    columns: Annotated[str, typer.Option("--columns", metavar="A,B", help="Columns to print.")] = "",
+    sort: Annotated[str, typer.Option("--sort", metavar="NAME", help="Smallest first; `-NAME`: largest first.")] = "",
+    most: Annotated[
+        int | None, typer.Option("--most", min=1, metavar="N", help="Most rows to print; default: 20.")
+    ] = None,
 ) -> Reply:
-    """Ask the points of kept plans (a row a design, demand and engine), or the variants of kept runs."""
+    """Query the designs of kept plans (a row per design, demand and engine), or the variants of kept runs."""
     from railyard.face.api.query import query, selecting
     from railyard.face.words import plan as words
 
@@ -126,7 +144,13 @@ def plan_query(
     names = [name for name in columns.split(",") if name.strip()]
     found = query(sources, sql or selecting(where=where, columns=names, sort=sort, most=most or 20))
     rows = found.iter_rows(named=True)
-    return Reply(found, lambda: words.show_rows(found), lambda: [words.plain(row) for row in rows])
+    whole = request.details or bool(sql or names)
+    return Reply(
+        found,
+        lambda: words.show_rows(found, whole=whole),
+        lambda: [words.plain(row) for row in rows],
+        headline=words.rows_sentence(found),
+    )
 
 
 @verb(
@@ -136,6 +160,7 @@ def plan_query(
     parts=["scenario"],
     json=True,
     quiet=True,
+    details=True,
     order=64,
 )
 def plan_serving(
@@ -156,6 +181,7 @@ def plan_serving(
         write_text(write, planned.best_yaml)
     return Reply(
         planned,
-        lambda: words.show_serving(planned, write, quiet=request.quiet),
+        lambda: words.show_serving(planned, write, quiet=request.quiet, details=request.details),
         lambda: deployments.to_json(planned),
+        headline=words.serving_sentence(planned),
     )

@@ -10,7 +10,7 @@ from railyard.ask.accept.judge import FAILED, MISSING, OUTSIDE, PASSED, common, 
 from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import NCCL
 from railyard.ask.deploy.files import JunitCase, junit
-from railyard.face.terminal import Table, emit, say
+from railyard.face.terminal import Table, emit, say, wrapped
 from railyard.face.verb import Reply
 from railyard.kit.errors import InputError
 from railyard.kit.files import write_text
@@ -25,41 +25,52 @@ if TYPE_CHECKING:
     from railyard.ask.bring_up.study import BringUp, BringUpOutcome, DrawSpread, PartWait
 
 
-def show_bring_up(found: BringUp, *, quiet: bool) -> None:
-    """Prints what orders of racks and measures against faults cost while a cluster is built."""
-    emit(
-        f"{found.racks:,} racks, {found.cables:,} cables, {numbers.dollars(found.capital_usd_per_d)} of capital a day;"
-        f" the first job takes {found.first_job:,} accelerators"
-    )
-    _table("order of racks", [(one.order, one) for one in found.orders])
+def bring_up_sentence(found: BringUp) -> str:
+    """The order to build in, when the first job starts, and what idles until then."""
     best = found.orders[0]
-    _table(f"{best.order}, but with", [("nothing changed", best), *((one.change, one) for one in found.measures)])
-    if found.parts:
-        _parts(found.parts)
+    return (
+        f"Build in the order {best.order}: the first job starts after {_days(best.first_job_d)}, all accelerators work"
+        f" after {_days(best.all_d)}, and {_dollars(best.idle_usd)} of capital idles."
+    )
+
+
+def show_bring_up(found: BringUp, *, quiet: bool, details: bool) -> None:
+    """Prints what each order of racks costs; with details the measures against faults, and parts to wait for."""
+    best = found.orders[0]
+    _table("order of racks", [(one.order, one) for one in found.orders], details=details)
+    if details:
+        rows = [("as planned", best), *((one.change, one) for one in found.measures)]
+        _table(f"order {best.order}", rows, details=True)
+        if found.parts:
+            _parts(found.parts)
     if not quiet:
-        say("10th to 90th percentile of the draws in brackets; assumptions are those of `bring_up`")
+        measure = min(found.measures, key=lambda one: one.idle_usd.typical, default=None)
+        emit("")
+        if measure is not None and measure.idle_usd.typical < best.idle_usd.typical:
+            first, idle = _days(measure.first_job_d), _dollars(measure.idle_usd)
+            emit(wrapped(f"With {measure.change}, the first job starts after {first} and {idle} of capital idles."))
+        has = f"The cluster has {found.racks:,} racks and {found.cables:,} cables"
+        needs = f"the first job needs {found.first_job:,} accelerators"
+        a_day = numbers.dollars(found.capital_usd_per_d)
+        emit(wrapped(f"{has}, and costs {a_day} a day; {needs}. In brackets: the 80 % interval."))
 
 
-def _table(head: str, rows: Sequence[tuple[str, BringUpOutcome]]) -> None:
-    heads = (head, "first job", "half earn", "all earn", "idle capital", "crews", "wrong cables", "servers replaced")
-    table = Table(heads, range(1, len(heads)))
+def _table(head: str, rows: Sequence[tuple[str, BringUpOutcome]], *, details: bool) -> None:
+    """A row per way to build; with details when half works, crews, and what was wrong."""
+    heads = (head, "first job", "all work", "idle capital")
+    more = ("half work", "crews", "wrong cables", "servers replaced") if details else ()
+    table = Table(heads + more, range(1, len(heads + more)), turn=True)
     for name, one in rows:
-        days = (_days(spread) for spread in (one.first_job_d, one.half_d, one.all_d))
-        money = (_dollars(spread) for spread in (one.idle_usd, one.crew_usd))
-        table.add(name, *days, *money, _count(one.wrong), _count(one.replaced))
-    emit("")
+        cells = (name, _days(one.first_job_d), _days(one.all_d), _dollars(one.idle_usd))
+        rest = (_days(one.half_d), _dollars(one.crew_usd), _count(one.wrong), _count(one.replaced))
+        table.add(*cells, *rest[: len(more)])
+    if details:
+        emit("")
     table.print()
 
 
 def _parts(waits: Sequence[PartWait]) -> None:
-    heads = (
-        "what waits for",
-        "arrives",
-        "delays the first job most",
-        "first job later by",
-        "all later by",
-        "idle for it",
-    )
+    heads = ("late part", "arrives", "is the last in", "first job later by", "all later by", "idle capital")
     table = Table(heads, range(1, len(heads)))
     for one in waits:
         money = _dollars(one.idle_usd)
@@ -121,11 +132,25 @@ def judged_by(
     }
     notes = [problem.render() for problem in found.problems]
     code = InputError.exit_code if found.unknown else int(bad > 0)
-    return Reply(every, lambda: _show(every, count, remarks), lambda: plain, notes=notes, code=code)
+    return Reply(
+        every, lambda: _show(every, remarks), lambda: plain, headline=_judged(every, count), notes=notes, code=code
+    )
+
+
+def _judged(every: Sequence[JudgedTest], count: Counter[str]) -> str:
+    """Whether to accept the cluster, and why not."""
+    bad = [f"{count[verdict]:,} {verdict}" for verdict in (FAILED, MISSING) if count[verdict]]
+    passed = f"{count[PASSED]:,} of {len(every):,} tests passed"
+    more = f", {count[OUTSIDE]:,} {OUTSIDE}" if count[OUTSIDE] else ""
+    if not bad:
+        return f"Accept the cluster: {passed}{more}."
+    first = next((one for one in every if one.verdict == FAILED), None)
+    where = f"; first {first.name}, {_figures(first)}" if first else ""
+    return f"Do not accept the cluster yet: {passed}{more}, {' and '.join(bad)}{where}."
 
 
 def _case(one: JudgedTest) -> JunitCase:
-    words = f"{_figures(one)}; look at: {', '.join(one.look_at)}" if one.look_at else _figures(one)
+    words = f"{_figures(one)}; check: {', '.join(one.look_at)}" if one.look_at else _figures(one)
     failure = f"{one.verdict}: {one.why}" if one.verdict in (FAILED, MISSING) else None
     return JunitCase(one.name, failure, words)
 
@@ -143,13 +168,19 @@ def written(tests: Sequence[Test], out: Path, names: Sequence[str], *, quiet: bo
     def show() -> None:
         _show_written(groups)
         if not quiet:
-            say(f"wrote {out}: {', '.join(names)}")
+            say(f"wrote {len(names)} files to {out}; open {out / 'index.html'} first")
 
-    return Reply(listed, show, lambda: {"folder": str(out), "files": list(names), "tests": listed})
+    servers = max(one.servers for one in tests)
+    return Reply(
+        listed,
+        show,
+        lambda: {"folder": str(out), "files": list(names), "tests": listed},
+        headline=f"Run {len(tests):,} acceptance tests on {servers:,} servers, first cables, last the whole cluster.",
+    )
 
 
 def _show_written(groups: Mapping[tuple[str, str, int, str], Sequence[Test]]) -> None:
-    table = Table(("scope", "test", "ranks", "tests", "expected", "passes from", "to"), (2, 3, 4, 5, 6))
+    table = Table(("scope", "test", "ranks", "tests", "expected", "pass from", "to"), (2, 3, 4, 5, 6))
     for key, those in groups.items():
         one = those[0]
         mark = next((mark for mark in one.marks if mark.size_bytes == LARGEST), one.marks[0])
@@ -161,10 +192,10 @@ def _show_written(groups: Mapping[tuple[str, str, int, str], Sequence[Test]]) ->
     table.print()
 
 
-def _show(every: Sequence[JudgedTest], count: Counter[str], remarks: Sequence[str]) -> None:
+def _show(every: Sequence[JudgedTest], remarks: Sequence[str]) -> None:
     listed = [one for one in every if one.verdict in (FAILED, OUTSIDE)]
     if listed:
-        table = Table(("test", "verdict", "measured", "expected", "passes", "why", "look at"), (2, 3))
+        table = Table(("test", "result", "measured", "expected", "pass range", "why", "check"), (2, 3))
         for one in listed[:SHOWN]:
             measured, bounds = f"{one.measured:.4g} {one.test.unit}", f"{one.mark.low:.4g} to {one.mark.high:.4g}"
             expected = f"{one.mark.expected:.4g}"
@@ -178,4 +209,3 @@ def _show(every: Sequence[JudgedTest], count: Counter[str], remarks: Sequence[st
     missing = Counter(f"{test.scope} {test.collective or test.method}" for test in absent)
     if missing:
         emit("missing: " + ", ".join(f"{many:,} of {words}" for words, many in missing.items()))
-    emit(", ".join(f"{count[verdict]:,} {verdict}" for verdict in (PASSED, FAILED, OUTSIDE, MISSING)))

@@ -6,14 +6,15 @@ import math
 from typing import TYPE_CHECKING
 
 from railyard.ask.plan import growth as paths
-from railyard.ask.plan.deployments import gain, why
+from railyard.ask.plan.deployments import CHOSEN, gain, why
 from railyard.ask.plan.growth_change import provisions
-from railyard.face.terminal import Table, emit
+from railyard.face.terminal import Table, emit, wrapped
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.measure.cost.assumptions import ABSENT, SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import polars as pl
@@ -24,13 +25,26 @@ if TYPE_CHECKING:
     from railyard.catalog.types import Range
 
 
-def show_rows(found: pl.DataFrame) -> None:
-    """Prints the answer to a question as a table."""
-    right = [at for at, kind in enumerate(found.dtypes) if kind.is_numeric()]
-    table = Table(found.columns, right)
-    for row in found.iter_rows():
+def rows_sentence(found: pl.DataFrame) -> str:
+    """How many points were found."""
+    return f"{found.height:,} point{'' if found.height == 1 else 's'} found, with {found.width} columns."
+
+
+def show_rows(found: pl.DataFrame, *, whole: bool) -> None:
+    """Prints the answer to a question as a table: the `whole`, or eight columns whose values differ."""
+    differ = [name for name in found.columns if found.height < 2 or found[name].n_unique() > 1]
+    shown = found if whole or found.width <= _COLUMNS else found.select(differ[:_COLUMNS])
+    right = [at for at, kind in enumerate(shown.dtypes) if kind.is_numeric()]
+    table = Table(shown.columns, right)
+    for row in shown.iter_rows():
         table.add(*(_plan_query_cell(value) for value in row))
     table.print()
+    if shown.width < found.width:
+        hidden = [name for name in found.columns if name not in shown.columns]
+        emit("\n" + wrapped(f"More columns with `--details` or `--columns A,B`: {', '.join(hidden)}."))
+
+
+_COLUMNS = 8
 
 
 def _plan_query_cell(value: object) -> str:
@@ -46,17 +60,35 @@ def plain(row: dict[str, object]) -> dict[str, object]:
     }
 
 
-def show_growth(found: Growth) -> None:
-    """Prints what paths of growth cost, and what each regrets where growth ends early."""
-    _steps(found)
-    emit("")
+def growth_sentence(found: Growth) -> str:
+    """The path with the least regret, and how much more the next one costs."""
+    ranked = sorted(found.paths, key=lambda path: max(path.regret))
+    first, last = ranked[0], found.stages[-1].name
+    price = f"${numbers.short(first.futures[-1])} per million tokens after stage {last}"
+    if len(ranked) == 1:
+        return f"The only path is {first.name}: {price}."
+    nearest = " to ".join(f"{share:.1%}" for share in _ends(ranked[1].regret))
+    return (
+        f"Path {first.name} has the least regret: {price}; the next, {ranked[1].name}, costs {nearest} above the best."
+    )
+
+
+def _ends(values: Sequence[float]) -> list[float]:
+    return sorted({min(values), max(values)})
+
+
+def show_growth(found: Growth, *, details: bool) -> None:
+    """Prints the regret of each path where growth ends early; with details what it buys, and what to provision."""
     _futures(found)
-    emit("")
-    _provisions(found)
-    for name, reason in found.left_out:
-        emit(f"{name} cannot be: {reason}")
     if any(path.name == paths.BESIDE for path in found.paths):
-        emit("`beside`: tokens of several jobs, one a cluster, each with its part of the batch; none uses all of them")
+        emit("\nPath `beside` runs a job in each cluster, with a part of the batch: no job uses all accelerators.")
+    if details:
+        emit("")
+        _steps(found)
+        emit("")
+        _provisions(found)
+    for name, reason in found.left_out:
+        emit(f"Path {name} is impossible: {reason}")
 
 
 def _steps(found: Growth) -> None:
@@ -64,11 +96,11 @@ def _steps(found: Growth) -> None:
         "path",
         "stage",
         "capital",
-        "network bought",
+        "new network",
         "stranded",
-        "on the books",
-        "cables kept/moved/laid",
-        "job stops",
+        "written off",
+        "cables kept/moved/new",
+        "stop",
         "idle",
     )
     table = Table(heads, range(2, len(heads)), turn=True)
@@ -90,7 +122,7 @@ def _steps(found: Growth) -> None:
 
 
 def _provisions(found: Growth) -> None:
-    heads = ("bought at once, USD a year where wanted", *(stage.name for stage in found.stages), "largest regret")
+    heads = ("bought at once, $/year if needed", *(stage.name for stage in found.stages), "largest regret")
     table = Table(heads, range(1, len(heads)), turn=True)
     for one in provisions(found.stages):
         costs = [
@@ -102,7 +134,7 @@ def _provisions(found: Growth) -> None:
 
 
 def _futures(found: Growth) -> None:
-    heads = ("$/M tokens where growth ends after", *(stage.name for stage in found.stages), "largest regret")
+    heads = ("$/Mtoken if growth ends after", *(stage.name for stage in found.stages), "largest regret")
     table = Table(heads, range(1, len(heads)), turn=True)
     for path in found.paths:
         costs = [f"{numbers.short(usd)} ({late:+.1%})" for usd, late in zip(path.futures, path.regret, strict=True)]
@@ -110,12 +142,24 @@ def _futures(found: Growth) -> None:
     table.print()
 
 
-def show_worth(found: WorthReport) -> None:
-    """Prints what a microsecond, a tail, nines and the network are worth, and carbon by grid."""
-    for table in (_moved(found), _nines(found), _network(found), _carbon(found)):
-        table.print()
+def worth_sentence(found: WorthReport) -> str:
+    """What a microsecond is worth, and what the network costs."""
+    usual, low, high = _usd(found.hop.usd_per_year)
+    return (
+        f"One more microsecond in every switch costs {usual} a year ({low} to {high}); the network costs"
+        f" {signed(found.network.usd_per_year)} of the cluster's {signed(found.usd_per_year.typical)} a year."
+    )
+
+
+def show_worth(found: WorthReport, *, details: bool) -> None:
+    """Prints what a microsecond and a tail are worth; with details nines, the network, and carbon by grid."""
+    _moved(found).print()
+    if not details:
+        return
+    for table in (_nines(found), _network(found), _carbon(found)):
         emit("")
-    emit(f"grids: {SOURCE}; absent: {ABSENT}")
+        table.print()
+    emit(f"\ngrids: {SOURCE}; not included: {ABSENT}")
 
 
 def _usd(band: Range) -> tuple[str, str, str]:
@@ -129,10 +173,10 @@ def signed(value: float) -> str:
 
 
 def _moved(found: WorthReport) -> Table:
-    table = Table(("what a year of it costs", "USD a year", "low", "high", "of the cluster"), (1, 2, 3, 4))
+    table = Table(("change", "$/year", "low", "high", "of the cluster"), (1, 2, 3, 4))
     for words, one in (
-        ("1 us more in every switch", found.hop),
-        ("0.1 % more of the slowest of 1,000 computations", found.tail),
+        ("+1 us in every switch", found.hop),
+        ("+0.1 % in the slowest of 1,000 kernels", found.tail),
     ):
         share = one.usd_per_year.typical / found.usd_per_year.typical
         table.add(words, *_usd(one.usd_per_year), f"{share:.3%}")
@@ -141,7 +185,15 @@ def _moved(found: WorthReport) -> Table:
 
 
 def _nines(found: WorthReport) -> Table:
-    heads = ("all servers up", "spares", "few to many failures", "reached", "USD a year", "for this nine", "it gives")
+    heads = (
+        "all servers up",
+        "spares",
+        "with few to many failures",
+        "reached",
+        "$/year",
+        "cost of this nine",
+        "its worth",
+    )
     table = Table(heads, range(1, len(heads)))
     for one in found.nines:
         few, usual, many = ("more than half" if number is None else str(number) for number in one.spares)
@@ -161,20 +213,20 @@ def _nines(found: WorthReport) -> Table:
 
 
 def _network(found: WorthReport) -> Table:
-    table = Table(("the network is", "typical", "low", "high"), (1, 2, 3))
+    table = Table(("share of the network", "typical", "low", "high"), (1, 2, 3))
     one = found.network
     for words, band in (
-        ("of what is bought", one.capex),
-        ("of the dollars of an hour", one.usd),
-        ("of the joules", one.joules),
+        ("capital", one.capex),
+        ("cost of an hour", one.usd),
+        ("energy", one.joules),
     ):
         table.add(words, *(numbers.percent(value) for value in (band.typical, band.low, band.high)))
-    table.add("dollars a year", signed(one.usd_per_year), "", "")
+    table.add("$/year", signed(one.usd_per_year), "", "")
     return table
 
 
 def _carbon(found: WorthReport) -> Table:
-    table = Table(("grid", "g/kWh", "of", "t CO2e a year", "low", "high", "g per million tokens"), range(1, 7))
+    table = Table(("grid", "g/kWh", "year", "t CO2e/year", "low", "high", "g/Mtoken"), range(1, 7))
     for one in found.carbon:
         band = one.tonnes_per_year
         table.add(
@@ -191,34 +243,55 @@ _SHOWN = 8
 _OPTIONS = 14
 
 
-def show_serving(planned: PlannedDeployments, write: Path | None, *, quiet: bool) -> None:
-    """Prints the cheapest deployment, why the others lose, and what the network between pools does.
+def serving_sentence(planned: PlannedDeployments) -> str:
+    """What to deploy in each stage, its price and its attainment.
 
     Raises:
-        InputError: Nothing is in time.
+        InputError: Nothing meets the objective.
     """
-    if planned.found.best is None:
-        late = max((one.trial.attainment for one in planned.found.missed), default=0.0)
+    found = planned.found
+    if found.best is None:
+        most = max((one.trial.attainment for one in found.missed), default=0.0)
         raise InputError(
-            f"nothing that the plan allows is in time; the nearest has {late:.0%} of the requests in time",
+            f"no deployment that the plan allows meets the SLO; the nearest attains {most:.0%}",
             key="plan",
             hint="more replicas (`most`), other servers, or a looser objective",
         )
-    _ranking(planned)
-    emit("")
-    _full(planned)
-    emit("")
-    _options(planned)
-    if planned.rates:
-        emit("")
-        _rates(planned)
+    stages = [f"{_cell(found.plans[0], stage)} for {stage}" for stage in planned.stages]
+    what = stages[0] if len(stages) == 1 else f"{len(stages)} stages as below"
+    cost = planned.full[0].serving.cpmt if planned.full else None
+    price = numbers.short(found.plans[0].trial.score) if cost is None else numbers.with_range(cost.total)
+    attained = numbers.percent(found.plans[0].trial.attainment)
+    return f"Deploy {what}: ${price} per million tokens at {attained} SLO attainment."
+
+
+def show_serving(planned: PlannedDeployments, write: Path | None, *, quiet: bool, details: bool) -> None:
+    """Prints the choice of each stage and the next best; with details all deployments and options."""
+    _stages(planned)
+    if details:
+        rates = [_rates(planned)] if planned.rates else []
+        for table in (_ranking(planned), _full(planned), _options(planned), *rates):
+            emit("")
+            table.print()
     if not quiet:
-        emit(f"\n{_closing(planned, write)}")
+        emit("")
+        for line in _closing(planned, write):
+            emit(wrapped(line))
 
 
-def _ranking(planned: PlannedDeployments) -> None:
+def _stages(planned: PlannedDeployments) -> None:
+    """A row per stage: what is chosen, and by how much the next best option costs more."""
+    table = Table(("stage", "deploy", "next best"), prose=True)
+    for stage in planned.stages:
+        others = [row for row in sorted(why(planned, stage), key=_place) if row.verdict != CHOSEN]
+        other = f"{others[0].option}: {others[0].verdict}" if others else ""
+        table.add(stage, _cell(planned.found.plans[0], stage), other)
+    table.print()
+
+
+def _ranking(planned: PlannedDeployments) -> Table:
     stages = list(planned.stages)
-    table = Table(("rank", "$/M tokens", "$/h", "in time", "TTFT p90", "TPOT p90", *stages), range(1, 6), turn=True)
+    table = Table(("rank", "$/Mtoken", "$/h", "SLO", "TTFT p90", "TPOT p90", *stages), range(1, 6), turn=True)
     for number, one in enumerate(planned.found.plans[:_SHOWN], 1):
         trial = one.trial
         table.add(
@@ -230,7 +303,7 @@ def _ranking(planned: PlannedDeployments) -> None:
             numbers.seconds(trial.tpot_s["p90"]),
             *(_cell(one, stage) for stage in stages),
         )
-    table.print()
+    return table
 
 
 def _cell(one: TriedDeployment, stage: str) -> str:
@@ -238,9 +311,9 @@ def _cell(one: TriedDeployment, stage: str) -> str:
     return f"{' + '.join(map(str, counts))} x {option.words}" if counts else option.words
 
 
-def _full(planned: PlannedDeployments) -> None:
+def _full(planned: PlannedDeployments) -> Table:
     """The best plans on all requests, with bands."""
-    heads = ("rank", "requests", "in time", "TTFT p50 / p99", "TPOT p50 / p99", "$/M tokens", "$/M input", "$/M output")
+    heads = ("rank", "requests", "SLO", "TTFT p50 / p99", "TPOT p50 / p99", "$/Mtoken", "$/M input", "$/M output")
     table = Table(heads, range(1, len(heads)), turn=True)
     for number, variant in enumerate(planned.full, 1):
         found, cost = variant.serving, variant.serving.cpmt
@@ -254,11 +327,11 @@ def _full(planned: PlannedDeployments) -> None:
             numbers.band(None if cost is None else cost.split_input),
             numbers.band(None if cost is None else cost.split_output),
         )
-    table.print()
+    return table
 
 
-def _options(planned: PlannedDeployments) -> None:
-    table = Table(("stage", "option", "$/M tokens", "verdict"), (2,))
+def _options(planned: PlannedDeployments) -> Table:
+    table = Table(("stage", "option", "$/Mtoken", "result"), (2,), prose=True)
     for stage in planned.stages:
         rows = sorted(why(planned, stage), key=_place)
         for row in rows[:_OPTIONS]:
@@ -266,8 +339,8 @@ def _options(planned: PlannedDeployments) -> None:
             text = numbers.short(price) if price is not None else (f"> {numbers.short(bound)}" if bound else "")
             table.add(stage, row.option, text, row.verdict)
         if len(rows) > _OPTIONS:
-            table.add(stage, f"{len(rows) - _OPTIONS} more", "", "dearer, late or impossible: `--json` has all")
-    table.print()
+            table.add(stage, f"{len(rows) - _OPTIONS} more", "", "more expensive, too slow or impossible: see `--json`")
+    return table
 
 
 def _place(row: OptionRow) -> tuple[float, float]:
@@ -276,22 +349,26 @@ def _place(row: OptionRow) -> tuple[float, float]:
     return (math.inf if price is None else price, math.inf if least is None else least)
 
 
-def _rates(planned: PlannedDeployments) -> None:
-    heads = ("network between pools", "disaggregated, $/M tokens", "colocated, $/M tokens", "disaggregation saves")
+def _rates(planned: PlannedDeployments) -> Table:
+    heads = ("network between pools", "disaggregated, $/Mtoken", "colocated, $/Mtoken", "disaggregation saves")
     table = Table(heads, (0, 1, 2, 3))
     for row in planned.rates:
         saved = gain(row)
         table.add(
             f"{row.rate_bps / 1e9:g} Gb/s",
-            "late" if row.split is None else numbers.short(row.split.trial.score),
-            "late" if row.joint is None else numbers.short(row.joint.trial.score),
+            "too slow" if row.split is None else numbers.short(row.split.trial.score),
+            "too slow" if row.joint is None else numbers.short(row.joint.trial.score),
             numbers.NOT_APPLICABLE if saved is None else f"{saved:.1%}",
         )
-    table.print()
+    return table
 
 
-def _closing(planned: PlannedDeployments, write: Path | None) -> str:
+def _closing(planned: PlannedDeployments, write: Path | None) -> list[str]:
     found = planned.found
-    sure = "nothing that the plan allows is cheaper" if found.proven else "the search ended before all was looked at"
-    kept = "" if write is None else f"\nwritten: {write}, to be run with `railyard run {write}`"
-    return f"{found.simulations} trials; {sure}.{kept}"
+    sure = "no cheaper deployment exists" if found.proven else "the search ended before it compared everything"
+    lines = [f"After {found.simulations} trials, {sure} within the plan."]
+    best = max(planned.rates, key=lambda row: row.rate_bps, default=None)
+    saved = None if best is None else gain(best)
+    if best is not None and saved is not None:
+        lines.append(f"Disaggregation saves {saved:.1%} with {best.rate_bps / 1e9:g} Gb/s between the pools.")
+    return [*lines, f"Wrote {write}: `railyard run {write}` simulates it."] if write else lines

@@ -9,6 +9,9 @@ from pydantic import Field
 from railyard.measure import numbers
 from railyard.measure.result.section import Count, Figures, Share, Values
 
+EQUAL = 0.001
+"""Share of the best design's first objective up to which another design is called equal."""
+
 
 class PlanObjective(Figures):
     """Objective that ranks designs."""
@@ -253,7 +256,10 @@ class PlanAnswer(Figures):
         ends = "" if band is None else " to ".join(numbers.of_unit(end, first.unit) for end in (band.p10, band.p90))
         within = f" (80 % interval {ends})" if ends else ""
         sure = "" if chance is None else f", best in {numbers.percent(chance)} of all draws"
-        return f'Build "{self.best}": {first.words} {numbers.of_unit(value, first.unit)}{within}{sure}.'
+        others = [row.objectives[first.name] for row in (*self.front[1:], *self.runners_up)]
+        count = sum(abs(other - value) <= EQUAL * abs(value) for other in others)
+        equal = f"; {count} other{'s are' if count > 1 else ' is'} equal within 0.1 %" if count else ""
+        return f'Build "{self.best}": {first.words} {numbers.of_unit(value, first.unit)}{within}{sure}{equal}.'
 
 
 class SeenGain(Figures):
