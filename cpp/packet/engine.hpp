@@ -244,12 +244,23 @@ class Engine {
     const double value = faults.value[row];
     if (faults.kind[row] == static_cast<std::uint8_t>(FaultColumns::Kind::errors)) {
       links_.set_errors(link, value);
-    } else if (index % 2 == 1) {
+      return;
+    }
+    forget_choices();
+    if (index % 2 == 1) {
       links_.set_down(link, value <= 0);
       fabric_.set_rate(link, value);
       if (row + 1 == faults.size() && context_.options.end_ps == 0) require_paths();
     } else {
       context_.routes.withdraw(link, links_.down(link));
+    }
+  }
+
+  /// Packets that are about to arrive choose their next links again: those that `look_ahead` chose may now be down.
+  void forget_choices() {
+    for (std::size_t ahead = 0; ahead <= kAheadMiddle; ++ahead) {
+      const Due* const due = context_.wheel.peek(ahead);
+      if (due != nullptr && kind_of(due->what) == Event::arrival) context_.slab[index_of(due->what)].following = kNone;
     }
   }
 

@@ -47,7 +47,8 @@ class LinkLayer {
       // The request to send again, and the packet once more.
       return hold(index, state, 2 * context_.network.latency_ps[packet.link]);
     }
-    return state.held_until <= context_.now || hold(index, state, 0);
+    // One held until now comes first, whichever of the two events is dealt with first.
+    return state.held_until < context_.now || hold(index, state, 0);
   }
   /// Whether what did not pass last was lost.
   bool lost() const { return lost_; }
@@ -78,6 +79,7 @@ class LinkLayer {
   bool hold(std::uint32_t index, State& state, Ps extra) {
     Packet& packet = context_.slab[index];
     packet.flags |= kHeld;
+    packet.following = kNone;  // the link chosen ahead may be down when the packet comes
     const auto rate = static_cast<std::uint64_t>(context_.network.rate_bps[packet.link]);
     state.held_until = std::max(state.held_until, context_.now + extra) + wire_time(packet.size, rate);
     context_.wheel.push(state.held_until, event(Event::arrival, index), packet.link);

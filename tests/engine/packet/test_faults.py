@@ -63,6 +63,15 @@ def test_routes_avoid_a_dead_switch_once_they_know(network):
     assert known.duration_ps[0] < never.duration_ps[0]
 
 
+@pytest.mark.parametrize("switching", ["lossy", "pfc"])
+def test_nothing_goes_to_a_dead_link_that_routes_avoid_at_once(network, switching):
+    """One flow over four links: at none does a packet wait, so that only new ones could be dropped."""
+    up = np.flatnonzero((network.link_source == 8) & (network.link_target == 10))
+    for at_ps in range(20 * US, 21 * US, US // 20):
+        chosen = Settings(faults=tuple(down(up, at_ps)), reroute_ps=0, load_balancing="spray", switching=switching)
+        assert run(network, pair(), chosen).meta["packets"]["dropped"] == 0
+
+
 def test_senders_that_learn_avoid_it_without_routes(network):
     dead = tuple(down(of_node(network, 8 + 2), 5 * US))
     learning = run(network, pair(), Settings(faults=dead, reroute_ps=None, load_balancing="reps"))

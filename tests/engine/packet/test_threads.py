@@ -40,6 +40,17 @@ def test_rdma(control, placed):
     assert parts.digest() == whole.digest()
 
 
+@pytest.mark.parametrize("link_retry", [False, True])
+@pytest.mark.parametrize("balance", ["spray", "ecmp", "adaptive"])
+def test_routes_that_change_while_packets_are_under_way(balance, link_retry):
+    network, traffic = leaf_spine(16, leaf_hosts=8, spines=4, rate_bps=G400), permutation(16)
+    wrong = tuple(errors(range(network.links), 0, 1e-5 if link_retry else 0.0))
+    for at_ps in range(4 * US, 6 * US, US // 5):
+        flap = tuple(down(both_ways(network, 16, 18), at_ps, at_ps + 2 * US))
+        chosen = Settings(faults=wrong + flap, reroute_ps=US // 3, load_balancing=balance, link_retry=link_retry)
+        assert run(network, traffic, chosen).digest() == run(network, traffic, chosen, threads=2).digest()
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_any_traffic(data):
