@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <span>
 
 #include "packet/lifecycle.hpp"
 #include "packet/options.hpp"
@@ -17,11 +18,11 @@ namespace railyard::packet {
 
 /// What the parts of an engine share.
 struct Context {
-  /// `part` is null where the network is not cut into parts.
+  /// `part` is null where the network is not cut into parts. `windows`: the run goes from window to window of the wheel.
   Context(const NetworkColumns& network_columns, const TrafficColumns& traffic_columns, const Options& chosen,
-          const Derived& made, Exchange* part)
+          const Derived& made, Exchange* part, bool windows = false)
       : network(network_columns), traffic(traffic_columns), options(chosen), derived(made), hosts(network.hosts),
-        wheel(wheel_shift(network.link_source.size())), routes(network, options.seed), nics(hosts),
+        wheel(windows ? window_span(network.latency_ps) : wheel_span(network.link_source.size())), routes(network, options.seed), nics(hosts),
         exchange(part), flows(traffic, outcome, wheel, part) {
     outcome.derived = derived;
     for (std::size_t link = 0; link < network.link_source.size(); ++link) {
@@ -34,9 +35,37 @@ struct Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  /// Windows of the event wheel: a few hundred events each at full load.
-  static int wheel_shift(std::size_t links) {
-    return std::clamp(24 - static_cast<int>(std::bit_width(links / 4 + 1)), 11, 17);
+  /// Length of the event wheel's windows where they are only sorted: a few hundred events each at full load.
+  static Ps wheel_span(std::size_t links) {
+    return Ps{1} << std::clamp(24 - static_cast<int>(std::bit_width(links / 4 + 1)), 11, 17);
+  }
+  /// Where the run goes by them: no longer than the least delay of a link, so that what happens in a window arrives after
+  /// it. Delays below 16 ns do not count; beyond a microsecond windows outgrow the cache.
+  static Ps window_span(std::span<const std::int64_t> latency_ps) {
+    const Ps least = latency_ps.empty() ? 0 : *std::min_element(latency_ps.begin(), latency_ps.end());
+    return std::clamp<Ps>(least, 1 << 14, 1 << 20);
+  }
+
+  /// Whether a run over the fabric goes from window to window of the wheel.
+  template <class Fabric>
+  static constexpr bool kWindows = requires(Fabric& fabric) { fabric.sweep(Ps{0}); };
+
+  /// The next event, if it is due before `until`; the fabric hears where windows end. `owners`, `owner`: see `Wheel::open`.
+  template <class Fabric, class Owner>
+  bool take(Fabric& fabric, Due& due, Ps until, std::uint32_t owners, Owner&& owner) {
+    if constexpr (kWindows<Fabric>) {
+      while (!wheel.take(due, until)) {
+        fabric.sweep(std::min(wheel.end(), until) - 1);
+        if (!wheel.exhausted() || !wheel.open(until, fabric.next_departure(), owners, owner)) return false;
+      }
+      return true;
+    } else {
+      return wheel.pop(due, until);
+    }
+  }
+  template <class Fabric>
+  bool take(Fabric& fabric, Due& due, Ps until = kNever) {
+    return take(fabric, due, until, Wheel::kNobody, [](const Due&) { return Wheel::kNobody; });
   }
 
   /// The packet will be at the end of its link at `time`. Every fabric sends by this.

@@ -27,7 +27,7 @@ class Engine {
   /// `part` is null where the network is not cut into parts.
   Engine(const NetworkColumns& network, const TrafficColumns& traffic, const Options& options, const Derived& derived,
          Exchange* part)
-      : context_(network, traffic, options, derived, part), links_(context_), fabric_(context_),
+      : context_(network, traffic, options, derived, part, kWindows), links_(context_), fabric_(context_),
         transport_(context_, fabric_),
         progress_(context_.flows.unfinished(), Progress::patience(timeout_of(options, derived))) {
     if constexpr (kRepeats) {
@@ -35,23 +35,30 @@ class Engine {
     }
     context_.flows.begin();
     schedule_controls();
+    if constexpr (kWindows) grouped_ = closed(network) && host_by_host(traffic);
   }
 
-  Ps next_time() { return context_.wheel.next_time(); }
+  /// Nothing happens before.
+  Ps next_time() const {
+    if constexpr (kWindows) return std::min(context_.wheel.next_time(), fabric_.next_departure());
+    return context_.wheel.next_time();
+  }
+  /// What a run in parts goes on by: parts meet where windows end.
+  Ps window() const { return kWindows ? context_.wheel.span() : 1; }
   std::uint32_t unfinished() const { return context_.flows.unfinished(); }
   Ps last_finish() const { return context_.flows.last_finish(); }
 
   /// Works off what is due before `until`.
   void advance(Ps until, const Heartbeat& heartbeat) {
     Due due;
-    while (context_.wheel.pop(due, until)) step(due, heartbeat);
+    while (take(due, until)) step(due, heartbeat);
     until_ = until;
   }
 
   /// Works off everything until `drain` after the last flow has finished, or until `end`.
   void finish(Ps end, Ps drain, const Heartbeat& heartbeat) {
     Due due;
-    while (unfinished() != 0 && context_.wheel.pop(due, end)) step(due, heartbeat);
+    while (unfinished() != 0 && take(due, end)) step(due, heartbeat);
     until_ = end;
     if (unfinished() == 0) advance(std::min(end, last_finish() + drain), heartbeat);
   }
@@ -74,10 +81,10 @@ class Engine {
   /// Ends the run.
   Outcome outcome() {
     Outcome& outcome = context_.outcome;
-    if (repeats_ != nullptr) repeats_->episodes.finish();
     // Where the end has come first, ports may not have been touched since; what they had begun by then counts.
     if (until_ != kNever) fabric_.settle(until_ - 1);
-    outcome.now_ps = unfinished() == 0 ? last_finish() : context_.now;
+    if (repeats_ != nullptr) repeats_->episodes.finish();
+    outcome.now_ps = unfinished() == 0 ? last_finish() : std::max(latest_, context_.now);
     if constexpr (requires { fabric_.finish(); }) fabric_.finish();
     outcome.packets_peak = context_.slab.capacity();
     outcome.link_bytes.resize(context_.network.link_source.size());
@@ -88,9 +95,38 @@ class Engine {
 
  private:
   static constexpr std::size_t kAheadFar = 14, kAheadMiddle = 8, kAheadNear = 3;
+  static constexpr bool kWindows = Context::kWindows<Fabric>;
+
+  /// Whether nothing goes from one node to another within a window.
+  bool closed(const NetworkColumns& network) const {
+    return std::all_of(network.latency_ps.begin(), network.latency_ps.end(),
+                       [this](std::int64_t latency) { return latency >= context_.wheel.span(); });
+  }
+
+  /// The next event, if it is due before `until`.
+  bool take(Due& due, Ps until) {
+    const bool together = !grouped_ || (repeats_ != nullptr && !repeats_->episodes.over());
+    const std::uint32_t owners = together ? Wheel::kNobody : context_.network.nodes;
+    return context_.take(fabric_, due, until, owners, [this](const Due& of) { return node_of(of); });
+  }
+
+  /// The node whose state an event changes.
+  std::uint32_t node_of(const Due& due) const {
+    const std::uint32_t index = index_of(due.what);
+    switch (kind_of(due.what)) {
+      case Event::arrival: return static_cast<std::uint32_t>(context_.network.link_target[due.tie]);
+      case Event::slot: return index;
+      case Event::start: return static_cast<std::uint32_t>(context_.traffic.source[index]);
+      case Event::timer:
+      case Event::pacer: return transport_.host_of(kind_of(due.what), index);
+      case Event::port: return static_cast<std::uint32_t>(context_.network.link_source[index]);
+      default: return Wheel::kNobody;
+    }
+  }
 
   void step(const Due& due, const Heartbeat& heartbeat) {
     context_.now = due.time;
+    if constexpr (kWindows) latest_ = std::max(latest_, due.time);
     look_ahead();
     dispatch(due);
     if ((++context_.outcome.events & 0x3fff) != 0) return;
@@ -326,7 +362,7 @@ class Engine {
     const Options& options = context_.options;
     return options.repeats && context_.exchange == nullptr && options.faults.size() == 0 && options.sample_flows.empty() &&
            options.retune_ps == 0 && options.end_ps == 0 && !options.telemetry &&
-           context_.derived.queue_bytes >= 2 * std::int64_t{options.mtu_bytes};
+           context_.derived.queue_bytes >= 2 * std::int64_t{options.mtu_bytes} && Episodes::worth(context_);
   }
 
   /// Episodes, and this engine as they see it.
@@ -340,6 +376,7 @@ class Engine {
       engine.transport_.start(flow);
     }
     void dispatch(const Due& due) override { engine.dispatch(due); }
+    bool next(Due& due, Ps until) override { return engine.context_.take(engine.fabric_, due, until); }
     bool rest(std::uint32_t connection, Words& words) const override {
       if constexpr (kRepeats) return engine.transport_.rest(connection, words);
       else return false;
@@ -377,6 +414,8 @@ class Engine {
   };
 
   Ps until_ = 0;
+  Ps latest_ = 0;          ///< Of the events so far.
+  bool grouped_ = false;   ///< Windows come node by node.
   Ps last_fault_ = -1;  ///< When the last one has happened and routes know of it.
   Context context_;
   std::unique_ptr<Options> tuned_;  ///< What holds since settings were changed.

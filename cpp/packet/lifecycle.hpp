@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -56,7 +57,7 @@ class Lifecycle {
   void announce(std::uint32_t flow, std::uint8_t at, Ps now) {
     if (at == kAtSender) {
       outcome_.finish_ps[flow] = now;
-      last_finish_ = now;
+      last_finish_ = std::max(last_finish_, now);
       --unfinished_;
     } else {
       outcome_.receiver_finish_ps[flow] = now;

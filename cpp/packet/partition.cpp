@@ -60,17 +60,31 @@ Partition Partition::cut(const NetworkColumns& network, unsigned parts) {
   return partition;
 }
 
-bool Partition::separates(const TrafficColumns& traffic) const {
-  for (std::size_t flow = 0; flow < traffic.source.size(); ++flow) {
-    const std::uint8_t here = part_of[static_cast<std::size_t>(traffic.source[flow])];
+namespace {
+
+/// Whether `together(host where a dependency ends, host where the flow begins)` is true of all dependencies.
+template <class Together>
+bool all_dependencies(const TrafficColumns& traffic, Together&& together) {
+  for (std::size_t flow = 0; flow < traffic.source.size(); ++flow)
     for (auto at = static_cast<std::size_t>(traffic.dep_ptr[flow]); at < static_cast<std::size_t>(traffic.dep_ptr[flow + 1]);
          ++at) {
       const auto before = static_cast<std::size_t>(traffic.dep_idx[at]);
-      const std::int32_t ends = traffic.dep_at[at] != 0 ? traffic.target[before] : traffic.source[before];
-      if (part_of[static_cast<std::size_t>(ends)] != here) return false;
+      if (!together(traffic.dep_at[at] != 0 ? traffic.target[before] : traffic.source[before], traffic.source[flow]))
+        return false;
     }
-  }
   return true;
+}
+
+}  // namespace
+
+bool Partition::separates(const TrafficColumns& traffic) const {
+  return all_dependencies(traffic, [this](std::int32_t ends, std::int32_t begins) {
+    return part_of[static_cast<std::size_t>(ends)] == part_of[static_cast<std::size_t>(begins)];
+  });
+}
+
+bool host_by_host(const TrafficColumns& traffic) {
+  return all_dependencies(traffic, [](std::int32_t ends, std::int32_t begins) { return ends == begins; });
 }
 
 }  // namespace railyard::packet

@@ -24,6 +24,9 @@ struct Partition {
   bool separates(const TrafficColumns& traffic) const;
 };
 
+/// Whether what a flow waits for always ends at the host at which the flow begins.
+bool host_by_host(const TrafficColumns& traffic);
+
 /// What one part sends to the others while a window of time is worked off.
 class Exchange {
  public:

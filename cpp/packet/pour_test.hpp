@@ -165,7 +165,7 @@ struct Pouring {
   /// False when nothing is left to happen.
   bool step() {
     Due due;
-    if (!context.wheel.pop(due)) return false;
+    if (!context.take(fabric, due)) return false;
     context.now = due.time;
     const std::uint32_t index = index_of(due.what);
     switch (kind_of(due.what)) {
@@ -189,7 +189,7 @@ struct Pouring {
 
  private:
   void arrive(std::uint32_t index) {
-    fabric.touch(index);
+    if constexpr (requires { fabric.touch(index); }) fabric.touch(index);
     const std::uint32_t host = fabric.arrive(index);
     if (host == kNone) return;
     const Packet packet = context.slab[index];

@@ -117,7 +117,9 @@ class Parallel {
     Ps next = kNever;
     for (const State& state : states_) next = std::min(next, state.next);
     if (next >= end) return 0;
-    return partition_.lookahead > end - next ? end : next + partition_.lookahead;
+    if (partition_.lookahead > end - next) return end;
+    const Ps span = engines_.front()->window();
+    return std::max(next + 1, (next + partition_.lookahead) / span * span);
   }
 
   /// Keeps what another thread than the caller's throws.

@@ -84,12 +84,9 @@ struct Bench {
   std::vector<Due> arrivals() {
     std::vector<Due> all;
     Due due;
-    while (wheel.pop(due)) {
-      if ((slab[due.what].flags & kWake) != 0) {
-        slab[due.what].flags &= static_cast<std::uint8_t>(~kWake);
-        ports.wake(3, due.time);
-      }
-      all.push_back(due);
+    while (context.take(ports, due)) {
+      if (kind_of(due.what) == Event::port) ports.serve(index_of(due.what), due.time);
+      else all.push_back(due);
     }
     return all;
   }
@@ -98,8 +95,8 @@ struct Bench {
 }  // namespace
 
 TEST(packet_wheel_keeps_order_of_time) {
-  for (const int shift : {10, 13, 17}) {
-    Wheel wheel(shift);
+  for (const Ps span : {1000, 8192, 131'071}) {
+    Wheel wheel(span);
     std::vector<std::pair<Ps, std::uint32_t>> wanted;
     Ps now = 0;
     std::uint32_t next = 0;
@@ -127,7 +124,7 @@ TEST(packet_wheel_keeps_order_of_time) {
 }
 
 TEST(packet_wheel_serves_equal_times_by_their_ties) {
-  Wheel wheel(13);
+  Wheel wheel(8192);
   for (std::uint32_t at = 3000; at-- > 0;) wheel.push(500'000 + (at % 3), at);
   Due due;
   std::vector<std::uint32_t> last(3, 0);
@@ -135,6 +132,37 @@ TEST(packet_wheel_serves_equal_times_by_their_ties) {
     CHECK(due.what >= last[due.what % 3]);
     last[due.what % 3] = due.what;
   }
+}
+
+TEST(packet_wheel_serves_a_window_owner_by_owner) {
+  constexpr std::uint32_t kOwners = 40;
+  Wheel wheel(131'071);
+  const auto owner = [](const Due& due) { return due.what % kOwners; };
+  std::uint64_t bits = 3;
+  std::uint32_t pushed = 4000, taken = 0, turns = 0;
+  for (std::uint32_t at = 0; at < pushed; ++at) wheel.push(static_cast<Ps>((bits = mix(bits)) % 1'000'000), at);
+  wheel.push(700'000, Wheel::kNobody);
+  const auto of_all = [&](const Due& due) { return due.what == Wheel::kNobody ? Wheel::kNobody : owner(due); };
+  Due due, last{-1, 0, 0};
+  while (wheel.open(kNever, kNever, kOwners, of_all)) {
+    const Ps begin = wheel.end() - wheel.span();
+    const bool in_time = begin <= 700'000 && 700'000 < wheel.end();  // one event concerns all: no groups
+    last = {begin - 1, kOwners, 0};
+    while (wheel.take(due, kNever)) {
+      ++taken;
+      CHECK(due.time >= begin && due.time < wheel.end());
+      if (due.what == Wheel::kNobody) continue;
+      const std::uint32_t turn = owner(due);
+      if (in_time || turn == last.what) CHECK(due.time > last.time || (due.time == last.time && due.tie > last.tie));
+      else ++turns;
+      if (!in_time && last.what != kOwners) CHECK(turn >= last.what);
+      last = {due.time, turn, due.tie};
+      // What an event brings about within the window comes while its owner has its turn.
+      if (pushed < 6000 && (bits = mix(bits)) % 3 == 0 && due.time + 500 < wheel.end())
+        wheel.push(due.time + 500, (pushed++ / kOwners + 1000) * kOwners + turn);
+    }
+  }
+  CHECK(taken == pushed + 1 && turns > 3 * kOwners && turns <= 8 * kOwners);
 }
 
 TEST(packet_line_is_a_queue_with_two_ends) {

@@ -31,7 +31,6 @@ enum Flag : std::uint16_t {
   kAckRequested = 4,
   kRetransmission = 8,  ///< Of the packet, or (ack) of the packet acknowledged.
   kLastHop = 16,       ///< Trimmed at the last switch, or (nack) says so.
-  kWake = 32,          ///< Its arrival serves the port that sent it.
   kAnswersRequest = 64,
   kHeld = 128,         ///< A link has sent it again, or held it behind what it sent again.
   kStored = 256,       ///< A switch has waited until all of it was there (cut-through to a faster link).

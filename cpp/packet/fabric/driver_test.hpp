@@ -150,7 +150,7 @@ struct Driver {
   /// Everything that is due up to `end`; false when nothing is left.
   bool run(Ps end = std::int64_t{1} << 60) {
     Due due;
-    while (context.wheel.pop(due, end + 1)) dispatch(due);
+    while (context.take(fabric, due, end + 1)) dispatch(due);
     if (context.wheel.next_time() == kNever) return false;
     context.now = end;
     return true;

@@ -13,55 +13,63 @@ struct Waiting {
 };
 
 /// A queue of packets in a ring of an arena; the ring doubles when full.
-struct Line {
-  std::uint32_t block = 0;
-  std::uint32_t head = 0, count = 0;
-  std::uint32_t log = 0;  ///< 2^log places; 0: no ring yet.
-
-  bool empty() const { return count == 0; }
+/// WHY the first is here as well: service begins with it without waiting for the ring's memory.
+class Line {
+ public:
+  bool empty() const { return count_ == 0; }
+  std::uint32_t count() const { return count_; }
 
   void push(WordArena& arena, Waiting waiting) {
-    if (log == 0 || count == 1u << log) grow(arena);
-    *place(arena, count) = std::uint64_t{waiting.size} << 32 | waiting.index;
-    ++count;
+    if (log() == 0 || count_ == 1u << log()) grow(arena);
+    *place(arena, count_) = std::uint64_t{waiting.size} << 32 | waiting.index;
+    if (count_++ == 0) first_ = waiting;
   }
 
-  void prefetch(const WordArena& arena) const { __builtin_prefetch(arena.at(block + head), 1); }
+  void prefetch(const WordArena& arena) const { __builtin_prefetch(arena.at(block() + head_), 1); }
 
-  /// What waits at a place, 0 the first. PRE: at < count.
-  Waiting peek(const WordArena& arena, std::uint32_t at) const {
-    const std::uint64_t word = arena.at(block)[(head + at) & ((1u << log) - 1)];
-    return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
-  }
-  Waiting first(const WordArena& arena) const { return peek(arena, 0); }
+  /// What waits at a place, 0 the first. PRE: at < count().
+  Waiting peek(const WordArena& arena, std::uint32_t at) const { return read(*place(arena, at)); }
+  /// PRE: not empty().
+  Waiting first() const { return first_; }
 
-  Waiting pop_first(WordArena& arena) {
-    const std::uint64_t word = *place(arena, 0);
-    head = (head + 1) & ((1u << log) - 1);
-    --count;
-    return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
+  Waiting pop_first(const WordArena& arena) {
+    const Waiting popped = first_;
+    head_ = (head_ + 1) & mask();
+    if (--count_ != 0) first_ = peek(arena, 0);
+    return popped;
   }
 
-  Waiting pop_last(WordArena& arena) {
-    --count;
-    const std::uint64_t word = *place(arena, count);
-    return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
-  }
+  Waiting pop_last(const WordArena& arena) { return peek(arena, --count_); }
 
  private:
-  static constexpr std::uint32_t kLeastLog = 3;
+  static constexpr std::uint32_t kLeastLog = 3;  // so that 8 divides `block`
+  static constexpr unsigned kLogBits = 5;
 
-  std::uint64_t* place(WordArena& arena, std::uint32_t at) const {
-    return arena.at(block) + ((head + at) & ((1u << log) - 1));
+  static Waiting read(std::uint64_t word) {
+    return {static_cast<std::uint32_t>(word), static_cast<std::uint32_t>(word >> 32)};
+  }
+  std::uint32_t log() const { return ring_ & ((1u << kLogBits) - 1); }
+  std::uint32_t mask() const { return (1u << log()) - 1; }
+  std::uint32_t block() const { return ring_ >> kLogBits << kLeastLog; }
+
+  std::uint64_t* place(WordArena& arena, std::uint32_t at) const { return arena.at(block()) + ((head_ + at) & mask()); }
+  const std::uint64_t* place(const WordArena& arena, std::uint32_t at) const {
+    return arena.at(block()) + ((head_ + at) & mask());
   }
 
   void grow(WordArena& arena) {
-    Line larger{.block = 0, .head = 0, .count = count, .log = log == 0 ? kLeastLog : log + 1};
-    larger.block = arena.acquire(larger.log, std::size_t{1} << larger.log);
-    for (std::uint32_t at = 0; at < count; ++at) *larger.place(arena, at) = *place(arena, at);
-    if (log != 0) arena.release(block, log);
+    Line larger = *this;
+    const std::uint32_t wider = log() == 0 ? kLeastLog : log() + 1;
+    larger.ring_ = arena.acquire(wider, std::size_t{1} << wider) >> kLeastLog << kLogBits | wider;
+    larger.head_ = 0;
+    for (std::uint32_t at = 0; at < count_; ++at) *larger.place(arena, at) = *place(arena, at);
+    if (log() != 0) arena.release(block(), log());
     *this = larger;
   }
+
+  std::uint32_t ring_ = 0;  ///< An eighth of the block, then the logarithm of its places; 0: no ring yet.
+  std::uint32_t head_ = 0, count_ = 0;
+  Waiting first_{};
 };
 
 }  // namespace railyard::packet

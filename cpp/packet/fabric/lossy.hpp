@@ -20,13 +20,10 @@ class LossyFabric {
       : context_(context), adaptive_(switches_choose(context.options)), ports_(context),
         egress_choice_(context.network, context.options) {}
 
-  /// The packet has come to the end of its link, whether it arrives or not.
-  void touch(std::uint32_t index) {
-    Packet& packet = context_.slab[index];
-    if ((packet.flags & kWake) == 0) return;
-    packet.flags &= static_cast<std::uint16_t>(~kWake);
-    ports_.wake(packet.link, context_.now);
-  }
+  /// The open window ends behind `last`: what begins in it does.
+  void sweep(Ps last) { ports_.sweep(last); }
+  /// When the next thing happens that no event tells of.
+  Ps next_departure() const { return ports_.next_departure(); }
 
   /// The packet is at the end of its link. The host there, if it is one.
   std::uint32_t arrive(std::uint32_t index) {
@@ -83,9 +80,7 @@ class LossyFabric {
   }
 
   /// Everything that has begun by `now` is known of.
-  void settle(Ps now) {
-    for (std::uint32_t link = 0; link < ports_.size(); ++link) ports_.serve(link, now);
-  }
+  void settle(Ps now) { ports_.settle(now); }
 
   std::int64_t depth(std::uint32_t link) { return ports_.depth(link, context_.now); }
   std::int64_t carried(std::uint32_t link) const { return ports_.carried(link); }

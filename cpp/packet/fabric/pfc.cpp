@@ -67,7 +67,6 @@ void PfcFabric::lay_out_links() {
   ports_.resize(links);
   queues_.resize(links * ranks_);
   links_.resize(links);
-  carried_.assign(links, 0);
   marks_.assign(links, 0);
   draws_.assign(links, 0);
   stopper_.assign(links, kNone);
@@ -218,9 +217,7 @@ void PfcFabric::stop(Switch& home, std::uint32_t slot, unsigned rank, std::uint3
     Egress& port = ports_[outs_[at]];
     if (port.serving != kNone && hot(port)) need_prompt(port, outs_[at]);
   }
-  if (watching_) return;
-  watching_ = true;
-  context_.wheel.push(context_.now + options_.watch_ps, event(Event::extra, 0));
+  if (!watching_) watch_from_ = std::min(watch_from_, context_.now);
 }
 
 void PfcFabric::let_go(Switch& home, std::uint32_t slot, unsigned rank, Ps at) {
@@ -255,7 +252,7 @@ void PfcFabric::flush() {
     if (port.frame == kNone) port.frame = new_frame(link);
     if (port.serving == kNone) next(port, link, context_.now);
     else need_prompt(port, link);
-    arm(port);
+    arm(port, link);
   }
 }
 
@@ -270,7 +267,7 @@ void PfcFabric::begin_frame(Egress& port, std::uint32_t link, Ps at) {
   port.serving_rank = kFrameRank;
   port.serving_size = packet.size;
   port.busy_until = at + wire_time(packet.size, sorts_[port.sort].rate_bps);
-  carried_[link] += packet.size;
+  port.carried += packet.size;
   ++context_.outcome.counters.pauses;
   context_.depart(link, port.serving, port.busy_until + sorts_[port.sort].latency + options_.response_ps);
   if (hot(port)) need_prompt(port, link);
@@ -287,7 +284,7 @@ void PfcFabric::take_frame(std::uint32_t index) {
   serve(port, link);
   if ((bits & ~port.paused) != 0) stopper_[link] = origin;
   obey(port, link, bits);
-  arm(port);
+  arm(port, link);
   if (!changed_.empty()) flush();
 }
 
@@ -323,7 +320,7 @@ void PfcFabric::count_standing(const Egress& port, std::uint32_t link, unsigned 
   }
   for (; bits != 0; bits &= bits - 1) {
     const Line& line = queue(link, static_cast<unsigned>(std::countr_zero(bits))).line;
-    for (std::uint32_t at = 0; at < line.count; ++at) {
+    for (std::uint32_t at = 0; at < line.count(); ++at) {
       const Packet& packet = context_.slab[line.peek(lines_, at).index];
       if (standing_[packet.flow].seen == countings_) continue;
       stood(packet.flow, link, time, !goes_over(packet, links_[link].target, stopper_[link]));
@@ -337,7 +334,7 @@ void PfcFabric::stood(std::uint32_t flow, std::uint32_t link, Ps time, bool vict
   standing.held_ps += time;
   if (!victim) return;
   standing.victim_ps += time;
-  flow_blame_[flow].vote(stopper_[link], time);
+  votes_.push_back({context_.now, links_[link].reverse, flow, stopper_[link], time});
 }
 
 /// Whether a packet at a node may still go over a link: does, where its way is hashed.
@@ -372,13 +369,13 @@ void PfcFabric::go_on(Egress& port, std::uint32_t link) {
 void PfcFabric::on_port(std::uint32_t link) {
   Egress& port = ports_[link];
   serve(port, link);
-  arm(port);
+  arm(port, link);
   if (!changed_.empty()) flush();
 }
 
-void PfcFabric::write_hop(std::uint32_t link, const Egress& port, std::uint32_t index, Ps at) {
+void PfcFabric::write_hop(const Egress& port, std::uint32_t index, Ps at) {
   if (context_.slab[index].kind != Kind::data) return;
-  context_.telemetry[index].add({.tx_bytes = static_cast<std::uint64_t>(carried_[link]),
+  context_.telemetry[index].add({.tx_bytes = static_cast<std::uint64_t>(port.carried),
                                  .time = at,
                                  .queue_bytes = port.bytes - port.serving_size,
                                  .rate_mbps = static_cast<std::uint32_t>(sorts_[port.sort].rate_bps / 1'000'000)});
@@ -401,7 +398,7 @@ void PfcFabric::set_rate(std::uint32_t link, double factor) {
       go_on(port, link);
     }
   }
-  arm(port);
+  arm(port, link);
   if (!changed_.empty()) flush();
 }
 
@@ -434,7 +431,7 @@ void PfcFabric::hold(std::uint32_t link, bool held) {
   serve(port, link);
   port.held = held;
   if (!held) go_on(port, link);
-  arm(port);
+  arm(port, link);
   if (!changed_.empty()) flush();
 }
 
@@ -466,7 +463,7 @@ std::vector<Held> PfcFabric::held_back() const {
       const std::size_t blocker = std::size_t{links_[link].slot} * ranks_ + rank;
       if ((port.paused >> rank & 1) == 0 || !ingresses_[blocker].paused) continue;
       const Line& line = queues_[std::size_t{link} * ranks_ + rank].line;
-      for (std::uint32_t at = 0; at < line.count; ++at) {
+      for (std::uint32_t at = 0; at < line.count(); ++at) {
         const std::uint32_t size = line.peek(lines_, at).size;
         const std::size_t slot = switches_[port.home].first_slot + (size >> 16);
         held.push_back({static_cast<std::uint32_t>(slot * ranks_ + rank), static_cast<std::uint32_t>(blocker), size & 0xffffu});
@@ -513,8 +510,37 @@ std::string PfcFabric::name(std::uint32_t link) const {
          std::to_string(context_.network.link_target[link]) + ")";
 }
 
+void PfcFabric::sweep(Ps last) {
+  departure_ = kNever;
+  std::size_t kept = 0;
+  for (const std::uint32_t link : listed_) {
+    Egress& port = ports_[link];
+    serve(port, link, last);
+    port.listed = port.serving != kNone && port.waiting != 0;
+    if (!port.listed) continue;
+    listed_[kept++] = link;
+    departure_ = std::min(departure_, port.busy_until);
+  }
+  listed_.resize(kept);
+  RAILYARD_INVARIANT(changed_.empty());  // who waits to be let go is, by events
+  count_votes();
+  if (watch_from_ == kNever) return;
+  watching_ = true;
+  context_.wheel.push(std::max(watch_from_ + options_.watch_ps, last + 1), event(Event::extra, 0));
+  watch_from_ = kNever;
+}
+
+void PfcFabric::count_votes() {
+  std::stable_sort(votes_.begin(), votes_.end(), [](const Vote& a, const Vote& b) {
+    return a.at != b.at ? a.at < b.at : a.tie < b.tie;
+  });
+  for (const Vote& vote : votes_) flow_blame_[vote.flow].vote(vote.origin, vote.time);
+  votes_.clear();
+}
+
 void PfcFabric::settle(Ps now) {
   for (std::uint32_t link = 0; link < ports_.size(); ++link) serve(ports_[link], link, now);
+  count_votes();
   changed_.clear();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -33,7 +34,10 @@ class PfcFabric {
 
   explicit PfcFabric(Context& context);
 
-  void touch(std::uint32_t index);
+  /// The open window of the wheel ends behind `last`: what begins in it does.
+  void sweep(Ps last);
+  /// When the next thing happens that no event tells of.
+  Ps next_departure() const { return departure_; }
   std::uint32_t arrive(std::uint32_t index);
   void inject(std::uint32_t host, std::uint32_t index);
   bool ready(std::uint32_t host, std::uint8_t klass) const;
@@ -60,10 +64,10 @@ class PfcFabric {
   /// The same for a choice among egresses.
   std::int64_t depth(std::uint32_t link, Ps) {
     serve(ports_[link], link);
-    arm(ports_[link]);
+    arm(ports_[link], link);
     return ports_[link].bytes;
   }
-  std::int64_t carried(std::uint32_t link) const { return carried_[link]; }
+  std::int64_t carried(std::uint32_t link) const { return ports_[link].carried; }
   /// Everything that has begun by `now` is known of; the last thing but `conclude` that is called.
   void settle(Ps now);
   /// Whether the link's egress has been told to pause any class.
@@ -102,7 +106,7 @@ class PfcFabric {
   /// The egress of a link: one cache line.
   struct alignas(64) Egress {
     Ps busy_until = 0;
-    Ps wake_at = -1;    ///< When the last packet that will serve this port arrives.
+    std::int64_t carried = 0;
     Ps prompt_at = -1;  ///< When its own event comes.
     Ps paused_since = 0;
     std::uint32_t serving = kNone;
@@ -115,7 +119,8 @@ class PfcFabric {
     std::uint8_t serving_rank = 0;
     std::uint8_t waiting = 0;        ///< A bit a class that has a packet waiting.
     std::uint8_t paused = 0;         ///< A bit a class that the neighbour has stopped.
-    bool held = false;               ///< Nothing more begins.
+    bool held : 1 = false;           ///< Nothing more begins.
+    bool listed : 1 = false;         ///< It is served at the end of the window.
     ClassScheduler::Round round;
   };
   static_assert(sizeof(Egress) == 64);
@@ -145,6 +150,15 @@ class PfcFabric {
     Pool pool;
     std::uint32_t paused = 0;      ///< Ingresses and classes whose neighbours it has stopped.
     std::uint32_t first_slot = 0;
+  };
+
+  /// A flow's packets stood for the queue of a link. WHY votes wait for the end of the window: what they come to depends on
+  /// their order in time, and within a window nodes have their turns one after another.
+  struct Vote {
+    Ps at;
+    std::uint32_t tie;
+    std::uint32_t flow, origin;
+    Ps time;
   };
 
   const Ingress& ingress_of(std::uint32_t link, std::uint8_t klass) const {
@@ -184,8 +198,8 @@ class PfcFabric {
   void begin_frame(Egress& port, std::uint32_t link, Ps at);
   void finish(Egress& port, std::uint32_t link, Ps at);
   void leave_buffer(std::uint32_t node, std::uint32_t local, unsigned rank, std::uint32_t size, Ps at);
-  void write_hop(std::uint32_t link, const Egress& port, std::uint32_t index, Ps at);
-  void arm(Egress& port);
+  void write_hop(const Egress& port, std::uint32_t index, Ps at);
+  void arm(Egress& port, std::uint32_t link);
   void need_prompt(Egress& port, std::uint32_t link);
   bool hot(const Egress& port) const;
 
@@ -212,6 +226,7 @@ class PfcFabric {
   void take_frame(std::uint32_t index);
   void obey(Egress& port, std::uint32_t link, std::uint8_t bits);
   void tell_again(std::uint32_t link);
+  void count_votes();
   void count_standing(const Egress& port, std::uint32_t link, unsigned bits, Ps time);
   void stood(std::uint32_t flow, std::uint32_t link, Ps time, bool victim);
   bool goes_over(const Packet& packet, std::uint32_t node, std::uint32_t link) const;
@@ -246,7 +261,7 @@ class PfcFabric {
   std::vector<std::int64_t> headroom_peak_;
   std::vector<std::uint32_t> origin_;         ///< By slot: the link whose queue made it pause last.
   std::vector<std::uint32_t> stopper_;        ///< By link: the origin that its neighbour named last.
-  std::vector<std::int64_t> carried_, marks_;
+  std::vector<std::int64_t> marks_;
   std::vector<bool> down_;                    ///< By link; empty while none has ever been.
   std::vector<bool> deaf_, unmarked_;         ///< By link: its egress goes on when it is told to stop; it marks nothing.
   std::vector<double> headroom_share_;        ///< By link: what its ingress has of the headroom that it needs.
@@ -254,6 +269,9 @@ class PfcFabric {
   std::vector<std::uint32_t> draws_;
   WordArena lines_;
   EgressChoice egress_choice_;
+  std::vector<std::uint32_t> listed_;         ///< Egresses that are served at the end of the window.
+  Ps departure_ = kNever;
+  std::vector<Vote> votes_;
   std::vector<std::uint32_t> changed_;        ///< Slots whose neighbours must be told something.
   std::vector<Ps> paused_ps_, longest_ps_;
   std::vector<std::int32_t> pauses_;
@@ -265,6 +283,7 @@ class PfcFabric {
   Ps moved_at_ = 0;
   std::uint32_t paused_total_ = 0;            ///< Ingresses and classes that have stopped their neighbours.
   bool watching_ = false;
+  Ps watch_from_ = kNever;                    ///< When the first ingress stopped its neighbour in the open window, unwatched.
   bool faulty_ = false;                       ///< Links fail or make errors.
 };
 
@@ -291,7 +310,7 @@ inline void PfcFabric::next(Egress& port, std::uint32_t link, Ps at) {
   ClassQueue* const queues = &queue(link, 0);
   const unsigned rank = scheduler_.pick(
       ready, port.waiting, port.round, [queues](unsigned at_rank) -> std::int32_t& { return queues[at_rank].deficit; },
-      [this, queues](unsigned at_rank) { return static_cast<std::int32_t>(queues[at_rank].line.first(lines_).size & 0xffffu); });
+      [queues](unsigned at_rank) { return static_cast<std::int32_t>(queues[at_rank].line.first().size & 0xffffu); });
   const Waiting what = queues[rank].line.pop_first(lines_);
   if (queues[rank].line.empty()) port.waiting &= static_cast<std::uint8_t>(~(1u << rank));
   begin(port, link, what, rank, at);
@@ -304,9 +323,9 @@ inline void PfcFabric::begin(Egress& port, std::uint32_t link, Waiting what, uns
   port.serving_rank = static_cast<std::uint8_t>(rank);
   const Sort& sort = sorts_[port.sort];
   port.busy_until = at + time_of(port.sort, port.serving_size);
-  if (telemetry_ && port.home != kNone) write_hop(link, port, what.index, at);
-  carried_[link] += port.serving_size;
-  moved_at_ = at;
+  if (telemetry_ && port.home != kNone) write_hop(port, what.index, at);
+  port.carried += port.serving_size;
+  moved_at_ = std::max(moved_at_, at);
   context_.depart(link, what.index, port.busy_until + sort.latency);
   if (hot(port)) need_prompt(port, link);
 }
@@ -329,12 +348,14 @@ inline void PfcFabric::need_prompt(Egress& port, std::uint32_t link) {
   context_.wheel.push(port.busy_until, event(Event::port, link));
 }
 
-/// Where something waits and no event of the port's own comes, the packet in service serves the port as it arrives.
-inline void PfcFabric::arm(Egress& port) {
-  if (port.serving == kNone || port.waiting == 0 || port.prompt_at == port.busy_until) return;
-  if (port.wake_at >= port.busy_until) return;
-  context_.slab[port.serving].flags |= kWake;
-  port.wake_at = port.busy_until + sorts_[port.sort].latency;
+/// Where something waits and no event of the port's own comes, the end of the window serves it, unless the packet in
+/// service may arrive before that.
+inline void PfcFabric::arm(Egress& port, std::uint32_t link) {
+  if (port.listed || port.serving == kNone || port.waiting == 0 || port.prompt_at == port.busy_until) return;
+  if (sorts_[port.sort].latency < context_.wheel.span()) return need_prompt(port, link);
+  port.listed = true;
+  listed_.push_back(link);
+  departure_ = std::min(departure_, port.busy_until);
 }
 
 inline void PfcFabric::finish(Egress& port, std::uint32_t link, Ps at) {
@@ -344,7 +365,7 @@ inline void PfcFabric::finish(Egress& port, std::uint32_t link, Ps at) {
   port.bytes -= port.serving_size;
   ClassQueue& left = queue(link, port.serving_rank);
   left.bytes -= port.serving_size;
-  // With bytes left behind, the packet has not arrived yet: a wake lies between its departure and its arrival.
+  // With bytes left behind, the packet has not arrived yet: a window ends between its departure and its arrival.
   const Marking& marking = sorts_[port.sort].marking;
   if (left.bytes > marking.low && !at_enqueue_ &&
       marking.marks(left.bytes, [&] { return draw(stream_key(context_.options.seed, Stream::port, link), draws_[link]++); })) {
@@ -391,21 +412,10 @@ inline void PfcFabric::enqueue(std::uint32_t link, std::uint32_t index, std::uin
   port.waiting |= static_cast<std::uint8_t>(1u << rank);
   if (port.serving == kNone) next(port, link, context_.now);
   else if (hot(port)) need_prompt(port, link);
-  arm(port);
+  arm(port, link);
 }
 
 // ---------------------------------------------------------------------------------------------------------- switching
-
-/// The packet has come to the end of its link, whether it arrives or not.
-inline void PfcFabric::touch(std::uint32_t index) {
-  Packet& packet = context_.slab[index];
-  if ((packet.flags & kWake) == 0) return;
-  packet.flags &= static_cast<std::uint16_t>(~kWake);
-  Egress& port = ports_[packet.link];
-  serve(port, packet.link);
-  arm(port);
-  if (!changed_.empty()) flush();
-}
 
 inline std::uint32_t PfcFabric::arrive(std::uint32_t index) {
   if (context_.slab[index].kind == Kind::pause) {
@@ -488,7 +498,7 @@ inline void PfcFabric::settle(const Switch& home) {
     Egress& port = ports_[outs_[at]];
     if (port.serving == kNone || port.busy_until > context_.now) continue;
     serve(port, outs_[at]);
-    arm(port);
+    arm(port, outs_[at]);
   }
 }
 

@@ -35,13 +35,13 @@ Ports::Ports(Context& context)
   for (std::size_t link = 0; link < ports_.size(); ++link) {
     const bool from_host = static_cast<std::uint32_t>(network.link_source[link]) < network.hosts;
     const bool to_host = targets_[link] < network.hosts;
-    const bool prompt = context.leaves(static_cast<std::uint32_t>(link));
+    const bool leaves = context.leaves(static_cast<std::uint32_t>(link));
     const auto [entry, fresh] =
-        known.try_emplace({network.rate_bps[link], network.latency_ps[link], from_host, to_host, failed[link], prompt},
+        known.try_emplace({network.rate_bps[link], network.latency_ps[link], from_host, to_host, failed[link], leaves},
                           static_cast<std::uint16_t>(classes_.size()));
-    ports_[link].kind = static_cast<std::uint16_t>(2 * entry->second);
+    ports_[link].kind = static_cast<std::uint16_t>(4 * entry->second);
     if (!fresh) continue;
-    if (classes_.size() > 32000) throw std::invalid_argument("links of more than 32,000 kinds");
+    if (classes_.size() > 16000) throw std::invalid_argument("links of more than 16,000 kinds");
     const double kept = failed[link] ? options.failed_fraction : 1.0;
     const auto rate = static_cast<std::uint64_t>(part(network.rate_bps[link], kept));
     // Receivers that grant credit see to the last hop themselves: it does not mark.
@@ -57,7 +57,8 @@ Ports::Ports(Context& context)
                         .last_hop = to_host,
                         .first_hop = from_host,
                         .down = false,
-                        .prompt = prompt});
+                        .leaves = leaves,
+                        .prompt = network.latency_ps[link] < context.wheel.span()});
   }
 }
 
@@ -71,7 +72,7 @@ void Ports::set_rate(std::uint32_t link, double factor, Ps now) {
   PortClass changed = classes_[nominal_[link]];
   changed.down = factor <= 0;
   // What is on its way to another part is not seen again here.
-  if (changed.down && changed.prompt && port.serving != kNone)
+  if (changed.down && (changed.leaves || changed.prompt) && port.serving != kNone)
     context_.depart(link, port.serving, port.busy_until + changed.latency);
   if (changed.down) {
     changed.limit = changed.control_limit = -1;
@@ -86,11 +87,11 @@ void Ports::set_rate(std::uint32_t link, double factor, Ps now) {
     changed.header_time = wire_time(header_, changed.rate_bps);
     if (port.serving == kNone) port.busy_until = now;
   }
-  const bool payload = port.serves_payload();
+  const auto flags = static_cast<std::uint16_t>(port.kind & (Port::kPayload | Port::kListed));
   std::size_t found = 0;
   while (found < classes_.size() && !(classes_[found] == changed)) ++found;
   if (found == classes_.size()) classes_.push_back(changed);
-  port.kind = static_cast<std::uint16_t>(2 * found + (payload ? 1 : 0));
+  port.kind = static_cast<std::uint16_t>(4 * found + flags);
 }
 
 void Ports::overflow(Port& port, std::uint32_t link, Waiting newcomer) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct PortClass {
   bool last_hop;                          ///< Leads to a host.
   bool first_hop;                         ///< Leaves a host.
   bool down;
-  bool prompt;                            ///< Leads into another part: served by events of its own, at once.
+  bool leaves;                            ///< Leads into another part.
+  bool prompt;                            ///< Shorter than a window of the wheel: served by events of its own, at once.
 
   bool operator==(const PortClass&) const = default;
 };
@@ -30,15 +32,22 @@ struct PortClass {
 /// The egress of a link: one cache line.
 struct alignas(64) Port {
   Ps busy_until = 0;
-  Ps wake_at = -1;  ///< When the last packet that will serve this port arrives.
   Line low, high;  ///< What waits: payload packets; headers and control packets.
   std::int32_t low_bytes = 0, high_bytes = 0;  ///< Waiting and in service.
   std::uint32_t serving = kNone;               ///< The packet in service.
   std::uint16_t serving_size = 0;
-  std::uint16_t kind = 0;  ///< Twice the class; plus one while a payload packet is in service.
+  std::uint16_t kind = 0;  ///< Four times the class; plus `kPayload`, `kListed`.
 
-  std::size_t klass() const { return kind >> 1; }
-  bool serves_payload() const { return (kind & 1) != 0; }
+  static constexpr std::uint16_t kPayload = 1;  ///< A payload packet is in service.
+  static constexpr std::uint16_t kListed = 2;   ///< It is served at the end of the window.
+
+  std::size_t klass() const { return kind >> 2; }
+  bool serves_payload() const { return (kind & kPayload) != 0; }
+  bool listed() const { return (kind & kListed) != 0; }
+  bool waits() const { return (high.count() | low.count()) != 0; }
+  void set(std::uint16_t flag, bool on) {
+    kind = static_cast<std::uint16_t>(on ? kind | flag : kind & ~unsigned{flag});
+  }
 };
 static_assert(sizeof(Port) == 64);
 
@@ -47,9 +56,9 @@ static_assert(sizeof(Port) == 64);
 /// last, to its header; packets are marked as they leave, by what they leave behind.
 ///
 /// There is one event a packet and port, its arrival at the other end. A port is served when it is touched: everything
-/// that began before `now` is then known, because all arrivals before `now` have been. A packet's arrival at the other end
-/// is in the future as long as its port is touched within a link's delay of its beginning: by other arrivals, or, where
-/// none comes, by the arrival of an earlier packet that carries the `kWake` flag.
+/// that began before `now` is then known, because all arrivals before `now` have been. Where packets wait it is also
+/// served at the end of every window of the wheel, which is no longer than a link's delay: so a packet's arrival is in the
+/// future when its service begins, or ends.
 class Ports {
  public:
   explicit Ports(Context& context);
@@ -76,18 +85,37 @@ class Ports {
     } else {
       overflow(port, link, waiting);
     }
-    arm(port);
+    if (!port.listed()) list(port, link);
   }
 
   /// Ends and begins service up to `now`.
   void serve(std::uint32_t link, Ps now) { serve(ports_[link], link, now); }
 
-  /// The packet flagged to do so has arrived: serve the port that sent it.
-  void wake(std::uint32_t link, Ps now) {
-    Port& port = ports_[link];
-    serve(port, link, now);
-    arm(port);
+  /// The window that is open ends behind `last`: whatever begins in it does.
+  void sweep(Ps last) {
+    departure_ = kNever;
+    std::size_t kept = 0;
+    for (std::size_t at = 0; at < listed_.size(); ++at) {
+      if (at + kAhead < listed_.size()) prefetch(listed_[at + kAhead]);
+      const std::uint32_t link = listed_[at];
+      Port& port = ports_[link];
+      serve(port, link, last);
+      port.set(Port::kListed, pending(port));
+      if (!port.listed()) continue;
+      listed_[kept++] = link;
+      departure_ = std::min(departure_, port.busy_until);
+    }
+    listed_.resize(kept);
   }
+  /// Everything that has begun by `now` has, and nothing more does by itself.
+  void settle(Ps now) {
+    for (std::uint32_t link = 0; link < ports_.size(); ++link) serve(link, now);
+    for (const std::uint32_t link : listed_) ports_[link].set(Port::kListed, false);
+    listed_.clear();
+    departure_ = kNever;
+  }
+  /// When the next packet leaves of a port at which others wait.
+  Ps next_departure() const { return departure_; }
 
   /// The link keeps this part of its rate from now on; what is in service ends as it began. 0: it is down, and what waits
   /// or comes is dropped.
@@ -97,7 +125,6 @@ class Ports {
   std::int64_t depth(std::uint32_t link, Ps now) {
     Port& port = ports_[link];
     serve(port, link, now);
-    arm(port);
     return std::int64_t{port.low_bytes} + port.high_bytes;
   }
 
@@ -132,12 +159,13 @@ class Ports {
     const PortClass& klass = classes_[port.klass()];
     port.serving = next.index;
     port.serving_size = static_cast<std::uint16_t>(next.size);
-    port.kind = static_cast<std::uint16_t>((port.kind & ~1u) | (high ? 0u : 1u));
+    port.set(Port::kPayload, !high);
     port.busy_until = at + time_of(klass, next.size);
     if (telemetry_ != nullptr) [[unlikely]] write_hop(port, link, at);
     carried_[link] += next.size;
-    if (klass.prompt) wheel_.push(port.busy_until, event(Event::port, link));
-    else wheel_.push(port.busy_until + klass.latency, next.index, link);
+    if (klass.prompt) [[unlikely]] wheel_.push(port.busy_until, event(Event::port, link));
+    else if (!klass.leaves) wheel_.push(port.busy_until + klass.latency, next.index, link);
+    else if (!port.listed()) list(port, link);
   }
 
   void write_hop(const Port& port, std::uint32_t link, Ps at) {
@@ -166,7 +194,7 @@ class Ports {
     if (port.serves_payload()) {
       port.low_bytes -= port.serving_size;
       const PortClass& klass = classes_[port.klass()];
-      // With bytes left behind, the packet has not arrived yet: a wake lies between its departure and its arrival.
+      // With bytes left behind, the packet has not arrived yet: a window ends between its departure and its arrival.
       if (port.low_bytes > klass.mark_above && marks(port, klass)) {
         slab_[port.serving].flags |= kMarked;
         ++counters_.marked;
@@ -179,7 +207,7 @@ class Ports {
     RAILYARD_INVARIANT(port.low_bytes >= 0 && port.high_bytes >= 0);
     RAILYARD_INVARIANT(!port.low.empty() || port.low_bytes == 0);
     RAILYARD_INVARIANT(!port.high.empty() || port.high_bytes == 0);
-    if (const PortClass& klass = classes_[port.klass()]; klass.prompt)
+    if (const PortClass& klass = classes_[port.klass()]; klass.prompt || klass.leaves)
       context_.depart(static_cast<std::uint32_t>(&port - ports_.data()), port.serving, port.busy_until + klass.latency);
     port.serving = kNone;
   }
@@ -196,11 +224,17 @@ class Ports {
     return draw(stream_key(seed_, Stream::port, link), draws_[link]++);
   }
 
-  void arm(Port& port) {
-    if ((port.high.count | port.low.count) == 0 || port.wake_at >= port.busy_until) return;
-    if (classes_[port.klass()].prompt) return;
-    slab_[port.serving].flags |= kWake;
-    port.wake_at = port.busy_until + classes_[port.klass()].latency;
+  /// Whether the end of the window must serve the port.
+  bool pending(const Port& port) const {
+    return port.waits() || (classes_[port.klass()].leaves && port.serving != kNone);
+  }
+
+  /// PRE: not listed.
+  void list(Port& port, std::uint32_t link) {
+    if (classes_[port.klass()].prompt || !pending(port)) return;
+    port.set(Port::kListed, true);
+    listed_.push_back(link);
+    departure_ = std::min(departure_, port.busy_until);
   }
 
   void queue_control(Port& port, Waiting waiting) {
@@ -221,6 +255,8 @@ class Ports {
 
   void overflow(Port& port, std::uint32_t link, Waiting newcomer);
 
+  static constexpr std::size_t kAhead = 4;
+
   Context& context_;
   Slab& slab_;
   Wheel& wheel_;
@@ -235,6 +271,8 @@ class Ports {
   std::vector<PortClass> classes_;
   std::vector<std::uint32_t> targets_;
   std::vector<std::int64_t> carried_, marks_;
+  std::vector<std::uint32_t> listed_;  ///< Ports that are served at the end of the window.
+  Ps departure_ = kNever;
   std::vector<std::uint16_t> nominal_;  ///< Class of each link before anything happened to it; empty until then.
 };
 

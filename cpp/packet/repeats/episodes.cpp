@@ -19,6 +19,14 @@ Episodes::Episodes(Context& context, Stage& stage)
       owner_(ways_.parts(), kNone), number_(ways_.parts(), kNone), carried_(ways_.links(), 0), drawn_(ways_.links(), 0),
       place_(context.traffic.source.size(), 0) {}
 
+bool Episodes::worth(const Context& context) {
+  const Ways ways(context);
+  std::size_t single = 0;
+  const auto flows = static_cast<std::uint32_t>(context.traffic.source.size());
+  for (std::uint32_t flow = 0; flow < flows; ++flow) single += ways.single(flow) ? 1 : 0;
+  return single * kLeastShare >= flows;
+}
+
 void Episodes::start(std::uint32_t flow) {
   if (!trying_ && following_ == 0) return stage_.send(flow, false);
   const Way& way = ways_.of(flow);
@@ -263,14 +271,14 @@ void Episodes::play(std::uint32_t id, std::uint32_t limit, std::size_t inputs) {
   if (inputs != 0) {
     const Ps now = context_.now;
     Wheel& wheel = context_.wheel;
-    Wheel others(Context::wheel_shift(ways_.links()));
+    Wheel others(wheel.span());
     std::swap(wheel, others);
     for (std::size_t at = 0; at < inputs; ++at)
       wheel.push(episode.inputs[at].time, event(Event::start, episode.inputs[at].flow),
                  event(Event::start, static_cast<std::uint32_t>(at)));
     Due due{};
-    bool more = wheel.pop(due, now + 1);
-    for (; more && (due.time < now || due.tie < limit); more = wheel.pop(due, now + 1)) act(due, false);
+    bool more = stage_.next(due, now + 1);
+    for (; more && (due.time < now || due.tie < limit); more = stage_.next(due, now + 1)) act(due, false);
     std::vector<Due> left;
     if (more) left.push_back(due);
     while (wheel.pop(due)) left.push_back(due);
@@ -503,7 +511,7 @@ void Episodes::finish() {
   const Counters counters = context_.outcome.counters;
   const Ps now = context_.now;
   Wheel& wheel = context_.wheel;
-  Wheel others(Context::wheel_shift(ways_.links()));
+  Wheel others(wheel.span());
   std::swap(wheel, others);
   for (auto& [node, missing] : missing_) fill(missing);
   std::swap(wheel, others);
@@ -540,13 +548,13 @@ void Episodes::fill(Gaps& missing) {
   std::sort(missing.gaps.begin(), missing.gaps.end(), [](const Gap& a, const Gap& b) { return a.after < b.after; });
   for (const Gap& gap : missing.gaps) {
     const Ps at = missing.start + later + gap.after;
-    while (context_.wheel.pop(due, at + 1)) act(due, true);
+    while (stage_.next(due, at + 1)) act(due, true);
     context_.now = at;
     const std::uint32_t link = parts[gap.number];
     samples.depth_bytes[gap.slot] = stage_.depth(link);
     samples.carried_bytes[gap.slot] += stage_.carried(link) - carried_[link];
   }
-  while (context_.wheel.pop(due)) act(due, true);
+  while (stage_.next(due, kNever)) act(due, true);
   for (const std::uint32_t part : parts)
     if (part < ways_.links()) stage_.carry(part, carried_[part] - stage_.carried(part));
 }

@@ -30,6 +30,12 @@ class Episodes final : public Listener {
  public:
   Episodes(Context& context, Stage& stage);
 
+  /// Whether enough of the flows have one way each: others never repeat anything.
+  static bool worth(const Context& context);
+
+  /// Whether nothing is followed any more: every flow is packets until the end.
+  bool over() const { return !trying_ && following_ == 0; }
+
   /// Of the engine's own events, those with this bit in their index are for `on_event`.
   static constexpr std::uint32_t kEvent = 1u << 28;
 

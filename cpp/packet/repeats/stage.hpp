@@ -18,6 +18,8 @@ class Stage {
   /// The flow begins as packets. `again`: though it has been sent before.
   virtual void send(std::uint32_t flow, bool again) = 0;
   virtual void dispatch(const Due& due) = 0;
+  /// The next event of the context's wheel, if it is due before `until`.
+  virtual bool next(Due& due, Ps until) = 0;
 
   /// Appends all that the future of a connection at rest depends on, times as ages; false: it is not at rest.
   virtual bool rest(std::uint32_t connection, Words& words) const = 0;

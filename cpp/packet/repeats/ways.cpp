@@ -1,6 +1,7 @@
 #include "packet/repeats/ways.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace railyard::packet {
 
@@ -16,6 +17,18 @@ const Way& Ways::of(std::uint32_t flow) {
   if (way.single) return single_.emplace(key, std::move(way)).first->second;
   several_ = std::move(way);
   return several_;
+}
+
+bool Ways::single(std::uint32_t flow) const {
+  const auto from = static_cast<std::uint32_t>(context_.traffic.source[flow]);
+  const auto to = static_cast<std::uint32_t>(context_.traffic.target[flow]);
+  for (const auto& [begin, end] : {std::pair(from, to), std::pair(to, from)})
+    for (std::uint32_t node = begin; node != end;) {
+      const Choice choice = context_.routes.find(node, end);
+      if (choice.width != 1) return false;
+      node = static_cast<std::uint32_t>(context_.network.link_target[*choice.links]);
+    }
+  return true;
 }
 
 void Ways::walk(Way& way, std::uint32_t from, std::uint32_t to) const {

@@ -24,6 +24,9 @@ class Ways {
   /// Of a flow; valid until the next call where it is not single.
   const Way& of(std::uint32_t flow);
 
+  /// Whether a flow and the answers to it have one way each.
+  bool single(std::uint32_t flow) const;
+
   std::uint32_t links() const { return links_; }
   std::uint32_t parts() const { return links_ + context_.hosts; }
   std::uint32_t host(std::uint32_t host) const { return links_ + host; }

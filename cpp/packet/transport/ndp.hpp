@@ -33,6 +33,10 @@ class Ndp : public Interface<Ndp<Fabric>, Fabric> {
   void deliver(std::uint32_t host, const Packet& packet, std::uint32_t);
   void on_timer(std::uint32_t flow);
   void on_pacer(std::uint32_t host);
+  /// The host that a timer or pacer event is of.
+  std::uint32_t host_of(Event kind, std::uint32_t index) const {
+    return kind == Event::timer ? static_cast<std::uint32_t>(context_.traffic.source[index]) : index;
+  }
 
   std::int64_t window(std::uint32_t flow) const {
     const Sender& sender = senders_[flow];
@@ -167,7 +171,7 @@ std::uint32_t Ndp<Fabric>::emit(std::uint32_t flow) {
   Sender& sender = senders_[flow];
   std::uint32_t sequence = sender.window.next();
   std::uint16_t flags = 0;
-  if (!sender.again.empty() && sender.again.first(again_).size <= sequence) {
+  if (!sender.again.empty() && sender.again.first().size <= sequence) {
     sequence = sender.again.pop_first(again_).index;
     flags = kRetransmission;
     ++context_.outcome.counters.retransmitted;

@@ -36,6 +36,8 @@ class Rdma : public Interface<Rdma<Fabric>, Fabric> {
   void deliver(std::uint32_t host, const Packet& packet, std::uint32_t index);
   void on_timer(std::uint32_t flow);
   void on_pacer(std::uint32_t flow);
+  /// The host that a timer or pacer event is of.
+  std::uint32_t host_of(Event, std::uint32_t flow) const { return pairs_[flow].source; }
 
   /// Other constants of the rate control.
   void retune(const Options& options) { controls_->retune(options); }

@@ -30,6 +30,11 @@ class Uec : public Interface<Uec<Control, Fabric>, Fabric> {
   void deliver(std::uint32_t host, const Packet& packet, std::uint32_t);
   void on_timer(std::uint32_t connection);
   void on_pacer(std::uint32_t host);
+  /// The host that a timer or pacer event is of.
+  std::uint32_t host_of(Event kind, std::uint32_t index) const {
+    if (kind == Event::timer) return senders_[index].source;
+    return index < context_.hosts ? index : index - context_.hosts;
+  }
 
   std::int64_t window(std::uint32_t flow) const {
     if constexpr (Control::kWindow) return sender_of(flow).state.window;
