@@ -93,7 +93,7 @@ def drawn_traffic(draw: random.Random, hosts: int) -> Traffic:
 
 
 def drawn_settings(draw: random.Random, name: str, network: PacketNetwork) -> Settings:
-    """The constants of a fabric, with a seed and up to three faults of links."""
+    """The constants of a fabric, with a seed and up to three faults of links, of which routes learn soon or late."""
     known = {key: value for key, value in fabrics.get(name).packets.constants.items() if key in KNOWN}
     faults: list[LinkFault] = []
     for _ in range(draw.choice([0, 0, 1, 2, 3])):
@@ -106,7 +106,9 @@ def drawn_settings(draw: random.Random, name: str, network: PacketNetwork) -> Se
         faults += [LinkFault(at_ps, way, "rate", factor) for way in ways]
         faults += [LinkFault(at_ps + draw.randint(1, 60) * US, way, "rate", 1.0) for way in ways]
     ordered = tuple(sorted(faults, key=lambda fault: fault.at_ps))
-    return replace(Settings(**known), seed=draw.getrandbits(32), faults=ordered, end_ps=10**11)
+    chosen = replace(Settings(**known), seed=draw.getrandbits(32), faults=ordered, end_ps=10**11)
+    reroute_ps, retry = draw.choice([0, US // 3, 2 * US, chosen.reroute_ps]), draw.random() < 1 / 3
+    return replace(chosen, reroute_ps=reroute_ps, link_retry=chosen.link_retry or retry)
 
 
 def check_packets(network: PacketNetwork, traffic: Traffic, settings: Settings, found: Record) -> None:
