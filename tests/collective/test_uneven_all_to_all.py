@@ -156,7 +156,7 @@ def test_from_the_command_line(table, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("more", "words"),
-    [(["--collective", "all-gather"], "a matrix is of an all-to-all"), (["--size", "1 MB"], "--size has no meaning")],
+    [(["--collective", "all-gather"], "a matrix is for an all-to-all"), (["--size", "1 MB"], "--size has no meaning")],
 )
 def test_options_that_do_not_go_with_a_matrix_are_refused(table, capsys, more, words):
     assert run([*table, *more]) == 2

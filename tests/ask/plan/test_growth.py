@@ -295,11 +295,11 @@ def test_a_result_as_expected_leaves_the_plan_and_one_beyond_the_flip_changes_it
     roce = next(one for one in said["designs"] if one["variant"] == "roce")
     after, before = (roce[when]["p90"] / roce[when]["p10"] for when in ("after", "before"))
     assert after < before  # as shares: the measured collectives also moved the figure itself
-    assert guard.run(["accept", str(plan), "--pilot", "-q"]) == 0
+    assert guard.run(["accept", str(plan), "--pilot"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Buy roce, unless all-reduce-")
     assert max(map(len, lines)) <= 100
-    assert guard.run(["accept", str(plan), "--pilot", "--results", str(results), "-q"]) == 0
+    assert guard.run(["accept", str(plan), "--pilot", "--results", str(results)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("Buy infiniband, not roce: after 2 results its cpmt is ")
     assert max(map(len, lines)) <= 100

@@ -189,7 +189,7 @@ def synthesize(
     ] = None,
     force: Force = False,
 ) -> Reply:
-    """Make a schedule of a collective for any network of links, and say what no schedule beats."""
+    """Find a schedule of a collective for any network of links, and a lower bound of its time."""
     from railyard.collective.synthesis.collectives import collectives
     from railyard.collective.synthesis.msccl import MOST_MESSAGES, msccl_xml
     from railyard.face import terminal
@@ -224,6 +224,7 @@ def synthesize(
         found,
         lambda: words.show(network, found, size_of, played),
         lambda: words.plain(found, collective, size_of, played),
+        headline=words.headline(found, collective, size_of, played),
         notes=[] if request.quiet or ground is not None else words.guessed(network, switches),
         stopped="the best schedule so far; finer ones were not tried, and engines did not play it" * found.stopped,
     )

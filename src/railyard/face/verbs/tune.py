@@ -43,18 +43,18 @@ def write_configured(draft: Draft, folder: Path, progress: Callable[[str, float]
 
 
 def print_readings(found: Rendered) -> None:
-    """Prints the intended settings, and what each file says when it is read back."""
+    """Prints the intended settings, and the value that is read back from each file."""
     from railyard.ask.deploy.emit.configurations import SERVERS, SYSTEMS
 
     columns = (*SYSTEMS, SERVERS)
-    table = Table(("read back from the files", "meant", *columns, "equal"), ())
+    table = Table(("setting read back from the files", "intended", *columns, "equal"), ())
     for one in found.readings:
         cells = [_word(one.found[column]) if column in one.found else "" for column in columns]
         table.add(one.what, _word(one.meant), *cells, "yes" if one.equal else "NO")
     emit("")
     table.print()
     for words in found.left_out:
-        emit(f"no file says: {words}")
+        emit(f"in no file: {words}")
 
 
 def _word(value: object) -> str:
@@ -73,12 +73,13 @@ def _word(value: object) -> str:
     parts=["scenario", "engine", "ray"],
     json=True,
     quiet=True,
+    details=True,
     out="keep",
     patient=True,
     order=23,
     page=Page(
         "Tune",
-        "Searches settings of collectives and fabric, and judges them on draws that the search has not seen.",
+        "Searches settings of collectives and fabric, and tests them on draws that the search has not seen.",
         order=2,
     ),
 )
@@ -94,14 +95,14 @@ def tune(
         typer.Option("--configs", metavar="FOLDER", help="Write files of switches (SONiC, EOS, Junos) and servers."),
     ] = None,
     online: Annotated[
-        bool, typer.Option("--online", help="In packets: settings that follow the run, against fixed ones.")
+        bool, typer.Option("--online", help="With packets: compare settings that follow the run with fixed ones.")
     ] = False,
     even_unsure: Annotated[
-        bool, typer.Option("--even-unsure", help="Write these files where the gain may be chance, too.")
+        bool, typer.Option("--even-unsure", help="Write the files even if the gain may be chance.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> Reply:
-    """Search settings on some draws of the hashes, and judge them on draws, loads and jobs they have not seen."""
+    """Search settings on some draws of the hashes, then test them on draws, loads and jobs that are new to them."""
     from railyard.ask.tune.study import tune as tuned
 
     if online:
@@ -111,25 +112,25 @@ def tune(
     for path in (env, tuner):
         keep_existing(path, force=force)
     if env is not None and env == tuner:
-        raise InputError("environment and table would go into one file", file=env, hint="give two names")
+        raise InputError("environment and table need two files", file=env, hint="give two names")
     draft = request.draft()
     found, answer = tuned(draft, engine=request.engine, pool=request.pool, report=request.progress, out=request.runs)
     files = None
     if found.sure or (even_unsure and not found.stopped):
         files = _written(request, draft, found, (env, tuner, configs))
     elif any((env, tuner, configs)) and not found.stopped:
-        say("nothing was written: the settings may be no better than what is (--even-unsure writes them all the same)")
+        say("nothing was written: the gain may be chance; --even-unsure writes the files anyway")
     if files is not None and not request.quiet:
         say(f"wrote {configs}: {len(files.files):,} files, read back")
 
     def show() -> None:
-        _print(found)
+        _print(found, details=request.details)
         if files is not None:
             print_readings(files)
 
-    judged = f"judged on {len(found.unseen)} unseen cases" if found.unseen else "not judged on unseen cases"
-    so_far = f"the best settings of {len(found.tried) - 1} that were tried, {judged}; no file was written"
-    so_far += "; the same command goes on from here" if request.runs else ""
+    judged = f"tested on {len(found.unseen)} unseen cases" if found.unseen else "not tested on unseen cases"
+    so_far = f"the best settings of {len(found.tried) - 1} tried, {judged}; no file was written"
+    so_far += "; the same command continues the search" if request.runs else ""
     notes = [problem.render() for problem in found.refused]
     return Reply(answer, show, keep=answer, notes=notes, stopped=so_far if found.stopped else "")
 
@@ -176,28 +177,34 @@ def _online(request: Request) -> Reply:
         found,
         lambda: _print_online(found),
         lambda: _plain(found),
+        headline=_online_sentence(found),
         stopped=f"{len(found.cases)} draws and loads had run" if found.stopped else "",
     )
 
 
-def _print_online(found: OnlineResult) -> None:
-    from railyard.ask.tune.study import ONLINE, WRITTEN
-
-    table = Table(("settings", "mean step", "against as written", "worst case", "worst run"), (1, 2, 3, 4))
-    for way in found.twins_s:
-        apart = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
-        worst = f"{found.worst_case(way):+.2%}", f"{found.worst_run(way):+.2%}"
-        table.add(way, numbers.seconds(found.mean_s(way)), f"{apart:+.2%}", *worst)
-    table.print()
+def _online_sentence(found: OnlineResult) -> str:
+    from railyard.ask.tune.study import ONLINE
     from railyard.kit.quantities import interval
 
     mean, low, high = interval(found.gains)
-    sure = f" (90 %: {low:+.2%} to {high:+.2%})" if math.isfinite(low) else ""
-    emit("")
-    emit("a case is the mean of its twins, whose marks differ by parts in 2,000; `again` is what chance leaves")
-    emit(f"online on {len(found.cases)} draws and loads: {mean:.2%} shorter{sure}")
+    sure = f" (90 % interval {100 * low:.2f} to {100 * high:.2f} %)" if math.isfinite(low) else ""
     beyond = found.mean_s(ONLINE) / found.mean_s(found.best_fixed) - 1.0
-    emit(f"against the best fixed setting ({found.best_fixed}): {beyond:+.2%}")
+    return (
+        f"Settings that follow the run shorten steps by {100 * mean:.2f} %{sure} on {len(found.cases)} draws and loads,"
+        f" and take {beyond:+.2%} against the best fixed setting, {found.best_fixed}."
+    )
+
+
+def _print_online(found: OnlineResult) -> None:
+    from railyard.ask.tune.study import WRITTEN
+
+    table = Table(("settings", "mean step", "vs as written", "worst case", "worst run"), (1, 2, 3, 4))
+    for way in found.twins_s:
+        change = found.mean_s(way) / found.mean_s(WRITTEN) - 1.0
+        worst = f"{found.worst_case(way):+.2%}", f"{found.worst_run(way):+.2%}"
+        table.add(way, numbers.seconds(found.mean_s(way)), f"{change:+.2%}", *worst)
+    table.print()
+    emit("\nEach case is the mean of two runs with slightly different marks; row `again` shows the effect of chance.")
 
 
 def _plain(found: OnlineResult) -> dict[str, Any]:
@@ -219,47 +226,42 @@ def _plain(found: OnlineResult) -> dict[str, Any]:
 
 
 _KINDS = {
-    "draw": "draws of the hashes, alone",
-    "load": "draws under others' load",
-    "job": "other jobs, with a neighbour",
+    "draw": "new draws of the hashes, job alone",
+    "load": "new draws with load of other jobs",
+    "job": "other jobs with a neighbour",
 }
 
 
-def _print(found: TuneResult) -> None:
+def _print(found: TuneResult, *, details: bool) -> None:
+    """The settings; with details what they gain on unseen cases, and the environment even if the gain may be chance."""
     from railyard.ask.tune.study import environment
 
+    tried = len(found.tried) - 1
     if not found.settings:
-        emit(
-            f"nothing of {len(found.tried) - 1} that were tried is better than the scenario as written"
-            f" ({numbers.seconds(found.default_s)} a step)"
-        )
+        emit(f"A step takes {numbers.seconds(found.default_s)} as written, the shortest of {tried} trials.")
         return
-    table = Table(("setting", "value", "alone", "without it"), (2, 3))
+    table = Table(("setting", "value", "step alone", "step without it"), (2, 3))
     for part in found.parts:
         alone = numbers.NOT_APPLICABLE if part.alone is None else f"{-part.alone:+.2%}"
         without = numbers.NOT_APPLICABLE if part.without is None else f"{part.without:+.2%}"
         table.add(part.key, _value(found.settings[part.key]), alone, without)
     table.print()
-    emit("")
-    emit(
-        f"together, on the draws of the search: {numbers.seconds(found.default_s)} ->"
-        f" {numbers.seconds(found.tuned_s)} a step ({found.tuned_s / found.default_s - 1.0:+.2%}),"
-        f" the best of {len(found.tried) - 1} that were tried"
-    )
-    emit("")
-    if found.unseen:
+    steps = numbers.pair(numbers.seconds(found.default_s), numbers.seconds(found.tuned_s), "->")
+    change = found.tuned_s / found.default_s - 1.0
+    emit(f"\nOn the draws of the search a step takes {steps} ({change:+.2%}), the best of {tried} trials.")
+    if details and found.unseen:
+        emit("")
         _print_judged(found)
-    emit("sure: better on what it had not seen" if found.sure else "not sure, keep what is: this may be chance")
-    emit(f"\n{environment(found)}")
+    if details or found.sure:
+        emit(f"\n{environment(found)}")
 
 
 def _print_judged(found: TuneResult) -> None:
-    judged = Table(("judged on what the search had not seen", "cases", "steps", "90 % interval"), (1, 2, 3))
+    judged = Table(("unseen cases", "cases", "step", "90 % interval"), (1, 2, 3))
     for kind in found.kinds:
-        judged.add(_KINDS[kind], str(len(found.gains(kind))), *_apart(found.gain(kind)))
-    judged.add("all of them", str(len(found.unseen)), *_apart(found.gain()))
+        judged.add(_KINDS[kind], str(len(found.gains(kind))), *_change(found.gain(kind)))
+    judged.add("all", str(len(found.unseen)), *_change(found.gain()))
     judged.print()
-    emit("")
 
 
 def _value(value: object) -> str:
@@ -269,7 +271,7 @@ def _value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _apart(gain: tuple[float, float, float]) -> tuple[str, str]:
+def _change(gain: tuple[float, float, float]) -> tuple[str, str]:
     """Change of the mean step and its interval: below zero is shorter."""
     mean, low, high = gain
-    return f"{-mean:+.2%}", f"{-high:+.2%} to {-low:+.2%}" if math.isfinite(low) else "of one case none"
+    return f"{-mean:+.2%}", f"{-high:+.2%} to {-low:+.2%}" if math.isfinite(low) else "none for one case"

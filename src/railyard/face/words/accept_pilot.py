@@ -36,9 +36,6 @@ WIDTH = 100
 
 GEMM = "gemm"
 
-_TIED = "\0%"
-"""Stands for a percent sign that stays on the line of its figure."""
-
 
 def pilot(draft: Draft, servers: int | None, results: Path | None, progress: Callable[[str, float], None]) -> Reply:
     """The tests of a pilot pod, or what results say of the plan.
@@ -58,7 +55,7 @@ def pilot(draft: Draft, servers: int | None, results: Path | None, progress: Cal
         measured, code = _measured(results, found, checks)
         plain["results"] = _learned(found, measured, draft.scenario.plan.effort.draws, draft.seed)
         plain["answer"] = _changed(planned, plain["results"])
-    return Reply(found, lambda: _show(found, plain), lambda: plain, code=code)
+    return Reply(found, lambda: _show(found, plain), lambda: plain, headline=plain["answer"], code=code)
 
 
 def _checks(planned: PlannedDesigns) -> list[Test]:
@@ -199,7 +196,7 @@ def _changed(planned: PlannedDesigns, results: dict[str, Any]) -> str:
     count = len(results["measured"])
     words = f"{count} result{'s' if count != 1 else ''}"
     if not results["changed"]:
-        return f"Buy {results['after']} as before: {words} leave the recommendation as it is."
+        return f"Buy {results['after']} as before: {words} do not change the recommendation."
     what = planned.objectives[0].name
     gain = next(row["gain"] for row in results["designs"] if row["variant"] == results["after"])
     return f"Buy {results['after']}, not {results['before']}: after {words} its {what} is {gain:.2%} better."
@@ -278,13 +275,11 @@ def _percentiles(values: Any) -> dict[str, float]:
 
 
 def _show(found: PilotSheet, plain: dict[str, Any]) -> None:
-    """The answer, the designs, their tests by how likely they change it, and what is run."""
-    for line in textwrap.wrap(plain["answer"].replace(" %", _TIED), WIDTH):
-        emit(line.replace(_TIED, " %"))
+    """The designs, their tests by how likely they change the choice, and the commands to run."""
     letters = {row["variant"]: _letter(at) for at, row in enumerate(plain["designs"])}
     if plain["results"] is not None:
         _show_results(found, plain, letters)
-    emit("")
+        emit("")
     _designs(found.planned, plain, letters)
     emit("")
     _tests(plain, letters)
@@ -302,7 +297,7 @@ def _letter(at: int) -> str:
 
 def _designs(planned: PlannedDesigns, plain: dict[str, Any], letters: dict[str, str]) -> None:
     what = planned.objectives[0]
-    table = Table(("", what.name, "behind A", "capital", "beyond A", "design"), (1, 2, 3, 4))
+    table = Table(("", what.name, "worse than A", "capital", "more than A", "design"), (1, 2, 3, 4))
     for row in plain["designs"]:
         figures = (numbers.dollars(row["capex_usd"]), signed(row["capex_difference_usd"]))
         name, *more = textwrap.wrap(row["variant"], WIDTH - 45) or [""]
@@ -315,7 +310,7 @@ def _designs(planned: PlannedDesigns, plain: dict[str, Any], letters: dict[str, 
 
 
 def _tests(plain: dict[str, Any], letters: dict[str, str]) -> None:
-    heads = ("test, by how likely it decides", "of", "servers", "expected", "8 in 10", "changes at", "to", "chance")
+    heads = ("test", "of", "servers", "expected", "80 % interval", "changes at", "to", "chance")
     table = Table(heads, (2, 3, 4, 5, 7))
     for row in plain["tests"]:
         cells = (letters[row["design"]], str(row["servers"]), f"{row['expected']:.4g} {row['unit']}", _ends(row))
@@ -343,8 +338,7 @@ def _share(chance: float) -> str:
 def _show_results(found: PilotSheet, plain: dict[str, Any], letters: dict[str, str]) -> None:
     what, results = found.planned.objectives[0], plain["results"]
     rows = {row["test"]: row for row in (*plain["tests"], *plain["checks"])}
-    emit("")
-    table = Table(("measured", "value", "expected", "8 in 10", ""), (1, 2, 3))
+    table = Table(("measured", "value", "expected", "80 % interval", ""), (1, 2, 3))
     for one in results["measured"]:
         row = rows[one["test"]]
         high = math.inf if row["high"] is None else row["high"]
@@ -353,7 +347,7 @@ def _show_results(found: PilotSheet, plain: dict[str, Any], letters: dict[str, s
         table.add(one["test"], f"{one['value']:.4g} {row['unit']}", f"{row['expected']:.4g}", ends, words)
     table.print()
     emit("")
-    table = Table(("", f"{what.name}, 8 in 10 before", "after", "best before", "after"), (1, 2, 3, 4))
+    table = Table(("", f"{what.name}, 80 % before", "after", "best before", "after"), (1, 2, 3, 4))
     for row in results["designs"]:
         bands = [
             f"{numbers.of_unit(row[side]['p10'], what.unit)} to {numbers.of_unit(row[side]['p90'], what.unit)}"
@@ -364,7 +358,7 @@ def _show_results(found: PilotSheet, plain: dict[str, Any], letters: dict[str, s
     narrowed = [row for row in results["factors"] if row["spread_after"] < (1 - 1e-9) * row["spread_before"]]
     if narrowed:
         emit("")
-        table = Table(("8 in 10 within, before", "after", "moved by", "of the model's error"), (0, 1, 2))
+        table = Table(("80 % interval before", "after", "moved by", "of the model's error"), (0, 1, 2))
         for row in narrowed:
             widths = [f"{math.expm1(EIGHT_OF_TEN * row[side]):.1%}" for side in ("spread_before", "spread_after")]
             table.add(*widths, f"{math.expm1(row['moved']):+.1%}", row["factor"])

@@ -16,6 +16,7 @@ from railyard.face import terminal
 from railyard.kit import quantities
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
+from railyard.measure import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,7 +105,7 @@ class FinestSchedule:
         least = least_messages(collective, ranks)
         if most is not None and least > most:
             raise InputError(
-                "so many messages are neither played nor written; without engine and file the search says the finish",
+                "too many messages to play or write; leave out engine and file to get the finish",
                 key="--engine, --out, --msccl, --mscclpp",
                 found=f"{least:,} messages of {ranks:,} ranks",
                 allowed=f"up to {most:,} messages",
@@ -133,7 +134,7 @@ class EvenSize:
         except InputError as error:
             raise error.located(key="--size") from None
         if size_bytes <= 0:
-            raise InputError("a collective moves more than nothing", key="--size", found=text, allowed="such as 1 MB")
+            raise InputError("a collective needs a size above 0", key="--size", found=text, allowed="such as 1 MB")
         return EvenSize(collective, size_bytes)
 
     def meaning(self, network: LinkNetwork) -> SizeMeaning:
@@ -157,7 +158,7 @@ class UnevenSize:
         """The matrix of a file; refuses other collectives than an all-to-all."""
         if collective != COLLECTIVE:
             raise InputError(
-                "a matrix is of an all-to-all",
+                "a matrix is for an all-to-all",
                 key="--collective",
                 found=collective,
                 allowed=f"{COLLECTIVE} with --matrix",
@@ -197,7 +198,7 @@ def guessed(network: LinkNetwork, switches: str | None) -> list[str]:
     """Names the nodes that were taken for switches without being declared."""
     if switches is not None or not network.switch.any():
         return []
-    return [f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` says otherwise)"]
+    return [f"taken for switches: {', '.join(map(str, np.flatnonzero(network.switch)))} (`--switches` changes that)"]
 
 
 def ground_of(draft: Draft, collective: str, ranks: int | None, engines: Sequence[str]) -> Ground:
@@ -210,13 +211,14 @@ def ground_of(draft: Draft, collective: str, ranks: int | None, engines: Sequenc
 
     wrong = next((name for name in engines if name not in _ENGINES), None)
     if wrong is not None:
-        raise InputError(
-            "collectives are played on an engine that sees them", key="--engine", found=wrong, allowed=_ENGINES
-        )
+        raise InputError("this engine does not play collectives", key="--engine", found=wrong, allowed=_ENGINES)
     ground = Ground.of(draft, collective, ranks)
     if not 2 <= ground.ranks <= ground.cluster.ranks:
         raise InputError(
-            "so many ranks are not there", key="--ranks", found=ground.ranks, allowed=f"2 to {ground.cluster.ranks}"
+            "the cluster does not have so many ranks",
+            key="--ranks",
+            found=ground.ranks,
+            allowed=f"2 to {ground.cluster.ranks}",
         )
     return ground
 
@@ -247,39 +249,43 @@ def plain(found: Synthesized, collective: str, size: SizeMeaning, played: Sequen
     }
 
 
+def headline(found: Synthesized, collective: str, size: SizeMeaning, played: Sequence[Played]) -> str:
+    """How long the collective takes, and how far that is above the bound."""
+    above = numbers.percent(max(found.finish_us / found.lower_bound_us - 1, 0.0))
+    ran = "".join(f"; engine {one.engine} plays {one.algorithm} in {one.took_us:,.4g} us" for one in played)
+    algbw = size.bytes / found.finish_us / 1e3
+    return (
+        f"This {collective} of {size.bytes:,.0f} bytes takes {found.finish_us:,.4g} us ({algbw:,.4g} GB/s algbw),"
+        f" {above} above the lower bound{ran}."
+    )
+
+
 def show(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Sequence[Played]) -> None:
-    """Prints how long it takes, what none beats, and what engines make of it."""
+    """Prints the figures of a schedule, the bound, and what engines make of it."""
     finish, kept = found.finish_us, found.kept.sends
     part = "each part" if found.pieces is None else "the heaviest pair"
-    table = terminal.Table(["what", "value", "what it means"], right=[1])
+    table = terminal.Table(["figure", "value", "meaning"], right=[1], prose=True)
     table.add("size", f"{size.bytes:,.0f} B", size.definition)
-    table.add(
-        "pair", f"{size.per_pair_bytes:,.0f} B", f"of it, of {size.ranks} ranks; {size.total_bytes:,.0f} B of all"
-    )
-    table.add("finish", f"{finish:,.4g} us", "from the start to the last byte at the last rank")
-    table.add(
-        "lower bound",
-        f"{found.lower_bound_us:,.4g} us",
-        f"no schedule beats it; this one is {max(finish / found.lower_bound_us - 1, 0.0):.1%} above",
-    )
-    table.add("algbw", f"{size.bytes / finish / 1e3:,.4g} GB/s", "the size over the finish, as nccl-tests has it")
-    table.add(
-        "sends",
-        f"{found.sends:,}",
-        f"{part} in {found.cut} pieces of {kept.piece_bytes:,.0f} bytes",
-    )
+    pair = f"sent between each pair of the {size.ranks} ranks; {size.total_bytes:,.0f} B in all"
+    table.add("pair", f"{size.per_pair_bytes:,.0f} B", pair)
+    table.add("finish", f"{finish:,.4g} us", "from the start until the last byte is at the last rank")
+    table.add("lower bound", f"{found.lower_bound_us:,.4g} us", "no schedule is faster")
+    table.add("algbw", f"{size.bytes / finish / 1e3:,.4g} GB/s", "size over finish, as in nccl-tests")
+    table.add("sends", f"{found.sends:,}", f"{part} in {found.cut} pieces of {kept.piece_bytes:,.0f} bytes")
     if found.symmetry is not None:
-        table.add("symmetry", f"{found.images:,}", "turns of the ranks under which the network is the same")
+        table.add("symmetry", f"{found.images:,}", "permutations of ranks that leave the network unchanged")
     slot = np.arange(len(network.source)) if found.symmetry is None else found.symmetry.orbit
     each = 1 if found.symmetry is None else found.symmetry.together[slot]
     busiest = np.bincount(slot[kept.link], minlength=len(slot))[slot] * each * kept.piece_bytes / network.bytes_per_us
     at = int(np.argmax(busiest))
     share = busiest[at] / finish
-    table.add("busiest link", f"{share:.1%}", f"of the time, {network.source[at]} to {network.target[at]}")
-    table.add("search", f"{found.solver_s:.2f} s", "with the linear programs of the bound")
+    table.add(
+        "busiest link", f"{share:.1%}", f"utilization of the link from {network.source[at]} to {network.target[at]}"
+    )
+    table.add("search", f"{found.solver_s:.2f} s", "time of the search, with the linear programs of the bound")
     for one in played:
-        apart = f"{one.took_us / finish - 1:+.1%} of the finish above"
-        table.add(f"{one.engine}, {one.algorithm}", f"{one.took_us:,.4g} us", apart)
+        change = f"{one.took_us / finish - 1:+.1%} against the finish above"
+        table.add(f"{one.engine}, {one.algorithm}", f"{one.took_us:,.4g} us", change)
     table.print()
 
 
