@@ -1,6 +1,6 @@
 /** A form over the same text: the values that decide most, each with its choices; comments of the text stay. */
 
-import { isMap, isScalar, parseDocument, type Document } from "yaml";
+import { isMap, isScalar, parseDocument, stringify, type Document } from "yaml";
 import type { Schema } from "./api";
 import { at, valuesAt } from "./schema";
 import { Words } from "./words";
@@ -50,7 +50,6 @@ function Entry({ field, document, schema, change }: { field: Field; document: Do
   const path = placeOf(document, field);
   const value = document.getIn(path);
   const id = `field-${field.path.join("-")}`;
-  if (isMap(value)) return <p class="muted"><b>{field.label}</b>: {String(value)}</p>;
   const choices = valuesAt(field.under === undefined ? field.path : [...field.path, field.under], schema).concat(valuesAt(field.path, schema));
   const about = at(field.path, schema).find((form) => form.description)?.description;
   const put = (words: string) => {
@@ -62,7 +61,7 @@ function Entry({ field, document, schema, change }: { field: Field; document: Do
   return (
     <label for={id} title={about}>
       <span>{field.label}</span>
-      <Words id={id} list={choices.length > 0 ? `${id}-choices` : undefined} value={value === undefined ? "" : String(value)} put={put} />
+      <Words id={id} list={choices.length > 0 ? `${id}-choices` : undefined} value={written(value)} put={put} />
       {choices.length > 0 && <datalist id={`${id}-choices`}>{[...new Set(choices)].map((choice) => <option value={choice} />)}</datalist>}
     </label>
   );
@@ -82,7 +81,13 @@ function placeOf(document: Document, field: Field): readonly string[] {
   return field.under !== undefined && isMap(document.getIn(field.path)) ? [...field.path, field.under] : field.path;
 }
 
-/** As YAML reads it: numbers and truth values are not text. */
+/** A value in one line, a section as `{tp: 2, pp: 4}`. */
+function written(value: unknown): string {
+  if (isMap(value)) return stringify(value.toJSON(), { collectionStyle: "flow", lineWidth: 0, flowCollectionPadding: false }).trim();
+  return value === undefined ? "" : String(value);
+}
+
+/** As YAML reads it: numbers and truth values are not text; a section stays in one line. */
 function typed(words: string): unknown {
-  return parseDocument(words).toJS() as unknown;
+  return parseDocument(words).contents;
 }

@@ -21,7 +21,7 @@ export function Decision({ decision, ...choice }: Choice & { decision: Document 
   const folded = [{ title: "Reasons", lines: why }, ...lists.filter((list) => FOLDED.includes(list.title))].filter((list) => list.lines.length > 0);
   return (
     <section class="decision">
-      <p class="verdict">{verdict}</p>
+      <h2 class="verdict">{verdict}</h2>
       {figures.length > 0 && <div class="figures">{figures.map((figure) => <Figure name={figure.name} value={figure.value} under={figure.band || undefined} />)}</div>}
       {chart && chart.parts.length > 0 && <Losses chart={chart} {...choice} />}
       {open.length > 0 && <div class="columns">{open.map((list) => <div><List title={list.title} items={list.lines} /></div>)}</div>}

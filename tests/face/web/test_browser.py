@@ -179,8 +179,7 @@ def test_from_an_error_to_a_comparison_that_is_passed_on(fresh, page, tmp_path):
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     assert server.ask("GET", "/file?file=wrong.yaml")["text"] == SMALL
     page.get_by_role("button", name="Run", exact=True).click()
-    page.get_by_role("link", name="open the result").first.click()
-    expect(page.get_by_role("heading", name="small").first).to_be_visible()
+    expect(page.get_by_role("heading", name="small").first).to_be_visible()  # the result opens by itself
     expect(page.get_by_text("GPU utilization").first).to_be_visible()
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save as one file").click()
@@ -195,7 +194,7 @@ def test_from_an_error_to_a_comparison_that_is_passed_on(fresh, page, tmp_path):
     expect(page.locator(".cm-content")).to_contain_text("fabric: ideal")
     expect(page.get_by_text("A rough answer: the first variant")).to_be_visible()
     page.get_by_role("button", name="Run", exact=True).click()
-    expect(page.get_by_role("link", name="open the result").first).to_be_visible()
+    expect(page.get_by_role("link", name="Save as one file")).to_be_visible()
     page.get_by_role("link", name="Runs", exact=True).click()
     expect(page.get_by_role("checkbox")).to_have_count(2)
     for box in page.get_by_role("checkbox").all():

@@ -19,6 +19,7 @@ export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
   return (
     <>
       <h1 class="spoken">Runs and scenarios</h1>
+      {runs.value?.length === 0 && <Questions />}
       <Runs runs={runs.value} error={runs.error} />
       {ended.length > 0 && (
         <Section title="Ended without a result">
@@ -33,6 +34,21 @@ export function Home({ turn, jobs }: { turn: number; jobs: QueuedJob[] }) {
   );
 }
 
+/** Where a first visit begins. */
+const QUESTIONS = [
+  { title: "Which fabric?", about: "Price and network tax of six fabrics for one training job.", to: address("/scenario", { from: "fabrics" }) },
+  { title: "Which layout?", about: "The fastest parallel layout of your model that fits the memory.", to: address("/scenario", { from: "layout" }) },
+  { title: "What is wrong with my network?", about: "Upload what the fabric manager or the switches say; each wrong cable gets its cost.", to: address("/ask", { verb: "audit" }) },
+];
+
+function Questions() {
+  return (
+    <ul class="verbs" aria-label="Begin with a question">
+      {QUESTIONS.map(({ title, about, to }) => <li><a href={to}><b>{title}</b><br /><small>{about}</small></a></li>)}
+    </ul>
+  );
+}
+
 function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | undefined }) {
   const [picked, pick] = useState<ReadonlySet<string>>(new Set());
   const flip = (run: string) => pick((known) => {
@@ -42,7 +58,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
   });
   if (error !== undefined) return <p class="failure">{error}</p>;
   if (runs === undefined) return <Section title="Runs"><p class="muted">reading the folder</p></Section>;
-  if (runs.length === 0) return <Section title="Runs"><p>None yet. Begin with a scenario below; what `railyard run` writes into this folder appears here too.</p></Section>;
+  if (runs.length === 0) return <Section title="Runs"><p>None yet. Begin with a question above or a scenario below; what <code>railyard run</code> writes into this folder appears here too.</p></Section>;
   return (
     <Section title="Runs" note="Tick two or more to compare them; the same folders as the command line's.">
       <p class="tools">
@@ -55,9 +71,8 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
         columns={[
           { head: "pick", text: true, cell: (row) => <input type="checkbox" aria-label={`compare ${row.run}`} checked={picked.has(row.run)} onChange={() => flip(row.run)} /> },
           { head: "run", text: true, cell: (row) => <a href={address(`/run/${encodeURIComponent(row.run)}`)} title={row.run}>{row.name}</a> },
-          { head: "what it says", text: true, cell: (row) => <span class="source short" title={row.sentence}>{row.sentence}</span> },
+          { head: "verdict", text: true, cell: (row) => <span class="said" title={row.sentence}>{row.sentence}</span> },
           { head: "variants", cell: (row) => row.rows.length, wide: true },
-          { head: "engine", text: true, cell: (row) => row.engine, wide: true },
           { head: "when", text: true, cell: (row) => new Date(row.created).toLocaleString(), wide: true },
         ]}
       />
@@ -78,7 +93,7 @@ function Answers({ turn }: { turn: number }) {
         columns={[
           { head: "what", text: true, cell: (row) => KINDS[row.kind] ?? row.kind },
           { head: "of", text: true, cell: (row) => <a href={address(`/answer/${encodeURIComponent(row.answer)}`)} title={row.answer}>{row.name}</a> },
-          { head: "what it says", text: true, cell: (row) => <span class="source short" title={row.sentence}>{row.sentence}</span> },
+          { head: "verdict", text: true, cell: (row) => <span class="said" title={row.sentence}>{row.sentence}</span> },
           { head: "when", text: true, cell: (row) => new Date(row.changed * 1000).toLocaleString(), wide: true },
         ]}
       />

@@ -8,7 +8,7 @@ import { hasStep, type Stepped } from "../../result";
 import type { Result } from "../../result.gen";
 import { Summary } from "../../views/summary";
 import type { TextFault, QueuedJob, VerbSpec } from "../api.gen";
-import { api, Refusal, type Schema } from "../api";
+import { api, outcomeAt, Refusal, type Schema } from "../api";
 import type { Editor } from "../editor";
 import { Choices } from "../asking";
 import { JobRow, hasEnded } from "../jobs";
@@ -87,7 +87,8 @@ function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
   const [text, setText] = useState(() => localStorage.getItem(kept(opened.file, chosen("fault"))) ?? opened.text);
   const [saved, setSaved] = useState<Saved>({ file: opened.file, text: opened.stored ?? opened.text, version: opened.version });
   const [trouble, setTrouble] = useState<string>();
-  const [asked, setAsked] = useState<string>();
+  /** What was started, and with which text: whoever writes on is not led away. */
+  const [asked, setAsked] = useState<{ id: string; text: string }>();
   const seat = useRef<HTMLDivElement>(null);
   const view = useRef<Editor | undefined>(undefined);
   const { faults, busy, estimate } = useLook(file, text);
@@ -116,7 +117,7 @@ function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
       setTrouble(error instanceof Refusal && error.status === 409 ? `${error.message}; give another name to keep both` : String((error as Error).message));
     }
   });
-  const [starting, run] = useOnce(() => api.add({ verb: verb.name, file, text, options }).then((job) => setAsked(job.id), (error: Error) => setTrouble(error.message)));
+  const [starting, run] = useOnce(() => api.add({ verb: verb.name, file, text, options }).then((job) => setAsked({ id: job.id, text }), (error: Error) => setTrouble(error.message)));
   const latest = useRef({ put, save });
   latest.current = { put, save };
 
@@ -133,7 +134,10 @@ function Desk({ opened, schema, verbs, editor, Form, jobs }: Tools) {
     view.current?.replace(next);
     put(next);
   };
-  const job = jobs.find((each) => each.id === asked);
+  const job = jobs.find((each) => each.id === asked?.id);
+  useEffect(() => {
+    if (job?.state === "done" && job.outcome && asked?.text === text) location.hash = outcomeAt(job.outcome);
+  }, [job?.state]);
   return (
     <>
       <h1 class="spoken">Scenario {file}</h1>
@@ -210,7 +214,7 @@ async function ask(file: string, text: string, signal: AbortSignal, set: (look: 
 
 function estimateOf(result: Result | null | undefined, faults: TextFault[], took: number): Estimate {
   if (result) return { result, took };
-  return { none: faults.map((fault) => [fault.key, fault.message, fault.hint].filter(Boolean).join("; ")).join("\n") };
+  return { none: faults.map((fault) => [fault.message, fault.hint].filter(Boolean).join("; ")).join("\n") };
 }
 
 function Faults({ faults, goTo }: { faults: TextFault[]; goTo: (line: number) => void }) {

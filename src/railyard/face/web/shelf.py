@@ -6,6 +6,7 @@ import hashlib
 import html
 import os
 import re
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -31,7 +32,6 @@ def head_of(path: Path, changed_ns: int) -> RunRow | None:
         path: The file `result.json`, in the folder of its run.
         changed_ns: When it was written: another time is another result.
     """
-    del changed_ns
     try:
         result = result_from(read_bytes(path))
     except (OSError, InputError):
@@ -41,7 +41,7 @@ def head_of(path: Path, changed_ns: int) -> RunRow | None:
         run=path.parent.name,
         name=result.name,
         engine=result.provenance.engine,
-        created=result.provenance.created or "",
+        created=result.provenance.created or datetime.fromtimestamp(changed_ns / 1e9, UTC).isoformat("T", "seconds"),
         version=result.provenance.version,
         kind=kind_of(result.variants[0]) or "unknown",
         columns=list(found.headings),

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 _ABOUT = (
-    ("fabrics", "Six fabrics for one training job: which is worth its price?"),
+    ("fabrics", "Which fabric? Six fabrics for one training job, with their prices."),
+    ("layout", "Which layout? Every layout of a training job that fits, the best ones simulated."),
     ("oversubscription", "How many uplinks does this job pay for?"),
-    ("serving", "A model that answers requests: latency, goodput, dollars a million tokens."),
+    ("serving", "A model that answers requests: latency, goodput, cost of a million tokens."),
 )
 
 
