@@ -72,8 +72,8 @@ def test_rows_of_one_key_are_refused_with_both_lines():
 @pytest.mark.parametrize(
     ("text", "words", "place"),
     [
-        ("submit,after\n", "the column `submit_s` is missing; did you mean `submit`?", (1, None)),
-        ("submit_s,aftr\n", "there is no column `aftr`; did you mean `after`?", (1, 10)),
+        ("submit,after\n", "unknown column `submit`; required: submit_s; did you mean `submit_s`?", (1, 1)),
+        ("submit_s,aftr\n", "unknown column `aftr`; required: submit_s; did you mean `after`?", (1, 10)),
     ],
 )
 def test_headings_are_checked_with_the_nearest_spelling(tmp_path, text, words, place):

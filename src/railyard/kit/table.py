@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean, suggest
 from railyard.kit.files import opened, read_text
 
 if TYPE_CHECKING:
@@ -298,8 +298,18 @@ class Table:
         """
         unknown = next((name for name in self.columns if known is not None and name not in known), None)
         missing = next((name for name in needed if name not in self.columns), None)
-        if unknown is not None and known is not None:
-            raise self._wrong_name(unknown, f"there is no column `{unknown[:_SHOWN]}`", list(known), known)
+        if unknown is None and missing is not None:
+            unknown = suggest(missing, [name for name in self.columns if name not in needed])
+        if unknown is not None:
+            required = f"; required: {', '.join(needed)}" if needed else ""
+            raise InputError(
+                f"unknown column `{unknown[:_SHOWN]}`{required}",
+                file=self.file,
+                line=self.line,
+                column=_spans(self._lines[self.line - 1], self.delimiter)[self.columns.index(unknown)] + 1,
+                allowed=known and list(known),
+                hint=did_you_mean(unknown, known or needed),
+            )
         if missing is not None:
             raise InputError(
                 f"the column `{missing}` is missing",
@@ -307,7 +317,6 @@ class Table:
                 line=self.line,
                 found=", ".join(self.columns),
                 allowed=", ".join(needed),
-                hint=did_you_mean(missing, [name for name in self.columns if name not in needed]),
             )
         return self
 
@@ -394,16 +403,6 @@ class Table:
                 raise InputError(
                     f"two columns are called `{name[:_SHOWN]}`", file=self.file, line=self.line, column=column
                 )
-
-    def _wrong_name(self, name: str, message: str, allowed: object, near: Collection[str]) -> InputError:
-        return InputError(
-            message,
-            file=self.file,
-            line=self.line,
-            column=_spans(self._lines[self.line - 1], self.delimiter)[self.columns.index(name)] + 1,
-            allowed=allowed,
-            hint=did_you_mean(name, near),
-        )
 
 
 def read(
