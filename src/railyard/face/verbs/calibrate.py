@@ -86,7 +86,12 @@ def calibrate_device(
     say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
 
 
-@verb("calibrate serving", example="railyard calibrate serving --runs recorded/", group="observe", order=82)
+@verb(
+    "calibrate serving",
+    example="railyard calibrate serving --runs validation/data/serving_runs/RTX4090",
+    group="observe",
+    order=82,
+)
 def calibrate_serving(
     *,
     runs: Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Recorded runs of a serving engine.")],
@@ -133,7 +138,7 @@ def calibrate_serving(
 
 @verb(
     "calibrate runs",
-    example="railyard calibrate runs --table validation/data/training/strangers.csv",
+    example="railyard calibrate runs --table examples/measured/steps.csv",
     group="observe",
     order=81,
 )

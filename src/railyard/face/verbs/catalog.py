@@ -141,7 +141,7 @@ def _few(names: tuple[str, ...], most: int = 3) -> str:
 @verb(
     "catalog server",
     "Make a server for a catalogue of your own from NCCL's topology file.",
-    example="railyard catalog server topology.xml --accelerator h100-sxm",
+    example="railyard catalog server examples/network/topology.xml --accelerator h100-sxm",
     group="build",
     order=57,
 )

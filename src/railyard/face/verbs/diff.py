@@ -22,7 +22,7 @@ _FIGURES, _PARTS, _CAUSES, _NAMED, _LONG = 16, 8, 16, 8, 60
 @verb(
     "diff",
     "Show which figures differ between two results, and why.",
-    example="railyard diff runs/before runs/after",
+    example="railyard diff runs/first-* other/first-*",
     group="simulate",
     json=True,
     quiet=True,

@@ -1,15 +1,18 @@
-"""Verbs to start with: a scenario, schemas, completion of a shell."""
+"""Verbs to start with: a scenario, examples, schemas, completion of a shell."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import completion as shells
 
-from railyard.face.terminal import emit, say
+from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import verb
 from railyard.kit.errors import InputError, did_you_mean
 
@@ -47,6 +50,44 @@ def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The f
     except OSError as error:
         raise InputError(f"the file cannot be written: {error.strerror}", file=file) from None
     say(f"wrote {file}\n\nhint: `railyard run {file}`")
+
+
+EXAMPLES = next(
+    folder for above in (2, 4) if (folder := Path(__file__).parents[above] / "examples").is_dir() or above == 4
+)
+"""In a wheel below the package, in a clone of the project at its root."""
+
+
+def about(example: Path) -> str:
+    """The first sentence of a scenario's comment, without its mark for editors."""
+    comment = re.match(r"(?:# yaml-language-server.*\n)?((?:#.*\n)+)", example.read_text(encoding="utf-8"))
+    words = " ".join(line.lstrip("# ") for line in comment[1].splitlines()) if comment else ""
+    return re.split(r"(?<=[.?]) |Run it with", words.strip(), maxsplit=1)[0].rstrip(".:")
+
+
+@verb("examples", "List the examples, or copy them.", example="railyard examples", group="build", order=45)
+def examples(
+    copy: Annotated[
+        Path | None, typer.Option("--copy", metavar="FOLDER", help="Copy all of them, and the files that they read.")
+    ] = None,
+) -> None:
+    """List the examples that Railyard ships, or copy them into a new folder."""
+    if copy is not None:
+        try:
+            shutil.copytree(EXAMPLES, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        except FileExistsError:
+            raise InputError("the folder exists already", file=copy, hint="choose another name") from None
+        except OSError as error:
+            raise InputError(f"the examples cannot be copied: {error.strerror}", file=copy) from None
+        emit(f"The examples are in {copy}; start with `railyard run {copy}/first.yaml`.")
+        return
+    found = sorted(EXAMPLES.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+    emit(f"There are {len(found)} examples; `railyard examples --copy examples` copies them into a folder.\n")
+    table = Table(["example", "what it shows"])
+    for path in found:
+        name = str(path.relative_to(EXAMPLES))
+        table.add(name, textwrap.shorten(about(path), 50, placeholder=" ...", break_on_hyphens=False))
+    table.print()
 
 
 @verb(

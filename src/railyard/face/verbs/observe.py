@@ -24,7 +24,7 @@ SHOWN = 20
 @verb(
     "observe",
     "Measure utilization and exposed communication in traces.",
-    example="railyard observe traces/",
+    example="railyard observe examples/traces/resnet-ddp.json.gz",
     group="observe",
     json=True,
     order=30,

@@ -233,7 +233,7 @@ def synthesize(
 @verb(
     "trace",
     "Describe a trace of requests: rate, lengths, bursts.",
-    example="railyard trace examples/serving/traces/azure-code.csv",
+    example="railyard trace examples/serving/traces/AzureLLMInferenceTrace_code.csv",
     group="simulate",
     json=True,
     order=24,

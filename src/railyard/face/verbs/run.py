@@ -152,7 +152,7 @@ def operate(request: Request) -> Reply:
 @verb(
     "operate failures",
     "Forecast faults from recorded ones.",
-    example="railyard operate failures --fit faults.csv --servers 256 --days 30",
+    example="railyard operate failures --fit examples/operate/faults.csv --servers 256 --days 30",
     group="operate",
     json=True,
     order=71,

@@ -20,7 +20,7 @@ SHOWN = 12
 @verb(
     "scale",
     "Forecast a cluster's step from one node's trace.",
-    example="railyard scale examples/traces/scale.yaml",
+    example="railyard scale examples/traces/resnet-ddp.json.gz --cluster examples/traces/scale.yaml",
     group="decide",
     parts=["engine"],
     json=True,

@@ -48,7 +48,7 @@ def _rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
 @verb(
     "watch",
     "Watch a cluster by Prometheus; alert where it is slow.",
-    example="railyard watch examples/first.yaml --prometheus http://localhost:9090",
+    example="railyard watch --rehearse runs/slow-nic-* --cluster examples/slow-nic.yaml --out rules",
     group="observe",
     order=31,
 )
