@@ -113,7 +113,7 @@ BLOCKS = [
     (page, number, text)
     for page in ("tutorial/index.md", "how-to/scenario.md")
     for number, text in enumerate(
-        re.findall(r"```yaml\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+        re.findall(r"```yaml(?: title[^\n]*)?\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
     )
 ]
 
