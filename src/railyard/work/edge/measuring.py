@@ -205,13 +205,13 @@ def _reason(job: NearUser, rows: Sequence[PlaceRow], choice: PlaceRow | None) ->
     if choice is None:
         best = max((row for row in rows if row.in_time is not None), key=lambda row: row.in_time or 0.0, default=None)
         if best is None:
-            return f"no place can answer: {rows[0].why_not}"
-        return f"no place holds {bound}; {best.name} comes nearest with {100 * (best.in_time or 0.0):.1f} % in time"
+            return f"No place can answer: {rows[0].why_not}."
+        return f"No place meets {bound}; {best.name} comes nearest, with {100 * (best.in_time or 0.0):.1f} %."
     missed = [f"{row.name} ({100 * (row.in_time or 0.0):.1f} %)" for row in rows if not row.within]
     others = [row.name for row in rows if row.within and row.name != choice.name]
-    words = f"{choice.name} holds {bound}"
+    words = f"Answer at place {choice.name}: it meets {bound}"
     words += f", and costs less than {', '.join(others)}" if others else ""
-    return f"{words}; {', '.join(missed)} {'does' if len(missed) == 1 else 'do'} not" if missed else words
+    return f"{words}; {', '.join(missed)} {'does' if len(missed) == 1 else 'do'} not." if missed else f"{words}."
 
 
 def _offload(run: EdgeRun, choice: PlaceRow | None) -> float | None:
@@ -234,7 +234,7 @@ def _warnings(rows: Sequence[PlaceRow]) -> Iterator[str]:
         down = next((one for one in rows if one.name == f"{row.name}, one site down"), None)
         if row.within and down is not None and not down.within:
             share = 0.0 if down.in_time is None else down.in_time
-            yield f"{row.name} holds the bound, but not with one site down ({100 * share:.1f} % in time)"
+            yield f"{row.name} meets the bound, but not with one site down ({100 * share:.1f} % of the requests)"
 
 
 def _sources(job: NearUser) -> Iterator[Source]:

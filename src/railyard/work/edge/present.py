@@ -21,19 +21,24 @@ _PLACES = (
     "place",
     "TTFT p50 / p99",
     "last token p50 / p99",
-    "in time",
-    "GPUs",
-    "J a request",
+    "within bound",
+    "J/request",
     "$/M requests",
-    "up a request",
 )
+_MORE = ("place", "GPUs", "upload per request")
 
 
 def _of_places(variants: Sequence[EdgeVariant]) -> Iterator[Sheet]:
     for one in variants:
         heads = _PLACES if len(variants) == 1 else (f"{one.name}: place", *_PLACES[1:])
         yield Sheet(heads, [_place_row(row, chosen=row.name == one.edge.choice) for row in one.edge.places])
-        yield matrix("until the last token", [(row.name, row.causes) for row in one.edge.places])
+
+
+def _details(result: Result) -> Iterator[Sheet]:
+    """What the time until the last token is made of, accelerators, and the best place for each kind of client."""
+    for one in result.of(EdgeVariant):
+        yield matrix(f"{one.name}: until the last token", [(row.name, row.causes) for row in one.edge.places])
+        yield Sheet(_MORE, [(row.name, str(row.accelerators), size_words(row.up_bytes)) for row in one.edge.places])
         yield from _offload(one)
 
 
@@ -48,7 +53,7 @@ def _offload(variant: EdgeVariant) -> Iterator[Sheet]:
     ]
     dollars = f"{numbers.short(found.usd.typical * 1e6)} $/M requests"
     rows.append(("all", dollars, f"{numbers.short(found.joules.typical)} J each", numbers.percent(found.in_time)))
-    yield Sheet(("best asked from", "requests", "at", "in time"), rows)
+    yield Sheet(("clients", "requests", "best place", "within bound"), rows)
 
 
 def _place_row(row: PlaceRow, *, chosen: bool) -> tuple[str, ...]:
@@ -58,10 +63,8 @@ def _place_row(row: PlaceRow, *, chosen: bool) -> tuple[str, ...]:
         none if row.ttft_s is None else two_words(row.ttft_s),
         none if row.e2e_s is None else two_words(row.e2e_s),
         numbers.percent(row.in_time),
-        str(row.accelerators),
         none if row.joules is None else numbers.short(row.joules.typical),
         none if row.usd is None else numbers.short(row.usd.typical * 1e6),
-        size_words(row.up_bytes),
     )
 
 
@@ -87,4 +90,4 @@ def _card(result: Result, report: Path | None) -> str:
 
 
 _TABLES = tables_of("places", "each place that may answer", lambda found: found["places"])
-presentations.add("edge", Presentation(_verdict, _sheets, _why, _card, tables=_TABLES))
+presentations.add("edge", Presentation(_verdict, _sheets, _why, _card, details=_details, tables=_TABLES))

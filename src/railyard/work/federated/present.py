@@ -38,15 +38,14 @@ _TRAFFIC = ("variant", "left / late", "sent by a client", "sent a round", "waste
 
 
 def _sheets(result: Result) -> Iterator[Sheet]:
-    """The comparison, and the parts of a mean round."""
-    variants = result.of(FederatedVariant)
-    yield Sheet(_CLIENTS, [_clients_row(one) for one in variants])
-    yield matrix("of a mean round", [(one.name, one.federated.causes) for one in variants])
+    """The comparison."""
+    yield Sheet(_CLIENTS, [_clients_row(one) for one in result.of(FederatedVariant)])
 
 
 def _details(result: Result) -> Iterator[Sheet]:
-    """Traffic, shared links, and which clients take part."""
+    """Parts of a mean round, traffic, shared links, and which clients take part."""
     variants = result.of(FederatedVariant)
+    yield matrix("of a mean round", [(one.name, one.federated.causes) for one in variants])
     yield Sheet(_TRAFFIC, [_traffic_row(one) for one in variants])
     yield from _of_shared(variants)
     if len(variants) > DETAILED:
@@ -120,7 +119,7 @@ def _verdict(result: Result) -> str:
     best, worst = max(rate, key=lambda name: rate[name]), min(rate, key=lambda name: rate[name])
     if len(rounds) == 1:
         mean = numbers.seconds(rounds[0].federated.round_s.mean)
-        return f"A round takes {mean} in the mean; {first_words(rounds[0].federated.causes, 'round')}."
+        return f"A round takes {mean} on average; {first_words(rounds[0].federated.causes, 'round')}."
     return f"{quoted(best)} uses {rate[best] / rate[worst]:.3g} times as many updates an hour as {quoted(worst)}."
 
 

@@ -29,15 +29,14 @@ _TRAFFIC = (
 
 
 def _sheets(result: Result) -> Iterator[Sheet]:
-    """The comparison, and the parts of a mean step."""
-    variants = result.of(LocalVariant)
-    yield Sheet(_SITES, [_sites_row(one) for one in variants])
-    yield matrix("of a mean step", [(one.name, one.local.causes) for one in variants])
+    """The comparison."""
+    yield Sheet(_SITES, [_sites_row(one) for one in result.of(LocalVariant)])
 
 
 def _details(result: Result) -> Iterator[Sheet]:
-    """Traffic; sites and exchanges of up to two variants."""
+    """Parts of a mean step, traffic; sites and exchanges of up to two variants."""
     variants = result.of(LocalVariant)
+    yield matrix("of a mean step", [(one.name, one.local.causes) for one in variants])
     yield Sheet(_TRAFFIC, [_traffic_row(one) for one in variants])
     if len(variants) > DETAILED:
         return
