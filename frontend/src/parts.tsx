@@ -1,6 +1,7 @@
 /** What every view is made of. */
 
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 
 export function Section({ title, note, children }: { title: string; note?: ComponentChildren; children: ComponentChildren }) {
   return (
@@ -18,19 +19,40 @@ export interface Column<Row> {
   text?: boolean;
   /** Left out on a narrow screen. */
   wide?: boolean;
+  /** What rows are sorted by when its heading is clicked; without it the column has no order. */
+  by?: (row: Row) => number | string;
+}
+
+interface Order {
+  column: number;
+  falling: boolean;
+}
+
+/** Rows in an order; those that are equal stay as they were. */
+function sorted<Row>(rows: Row[], by: ((row: Row) => number | string) | undefined, falling: boolean): Row[] {
+  if (by === undefined) return rows;
+  const compare = (one: number | string, other: number | string): number => (typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other)));
+  return [...rows].sort((one, other) => (falling ? -1 : 1) * compare(by(one), by(other)));
 }
 
 const look = (column: { text?: boolean; wide?: boolean }): string => [column.text ? "text" : "", column.wide ? "wide-only" : ""].join(" ").trim();
 
 export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Column<Row>[]; mark?: (row: Row) => boolean }) {
+  const [order, sort] = useState<Order>();
+  const turn = (column: number) => sort((last) => (last?.column !== column ? { column, falling: true } : last.falling ? { column, falling: false } : undefined));
+  const head = ({ head, by }: Column<Row>, index: number) => {
+    const falling = order?.column === index ? order.falling : undefined;
+    return by === undefined ? head : <button class="sort" onClick={() => turn(index)}>{head}{falling === undefined ? " ↕" : falling ? " ↓" : " ↑"}</button>;
+  };
+  const direction = (index: number) => (order?.column !== index ? undefined : order.falling ? "descending" : "ascending");
   return (
     <div class="scroll" tabIndex={0} role="group" aria-label="table, scrolls">
       <table>
         <thead>
-          <tr>{columns.map((column) => <th class={look(column)}>{column.head}</th>)}</tr>
+          <tr>{columns.map((column, index) => <th class={look(column)} aria-sort={direction(index)}>{head(column, index)}</th>)}</tr>
         </thead>
         <tbody>
-          {rows.map((row) => (
+          {sorted(rows, columns[order?.column ?? -1]?.by, order?.falling ?? false).map((row) => (
             <tr class={mark?.(row) ? "marked" : ""}>
               {columns.map((column) => <td class={look(column)}>{column.cell(row)}</td>)}
             </tr>

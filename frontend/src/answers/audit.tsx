@@ -70,16 +70,16 @@ function Findings({ answer, row, choose, hall }: Listed) {
   const rows = answer.findings.map((finding, index) => ({ finding, index })).filter(({ finding }) => kind === 0 || finding.kind === kinds[kind]);
   const shown = all ? rows : rows.slice(0, MOST);
   return (
-    <Section title="Findings, the dearest first" note="Dollars are what one costs by itself; together they may cost more or less.">
+    <Section title="Findings by cost" note="Dollars are what one costs by itself; together they may cost more or less.">
       {kinds.length > 2 && <ButtonRow label="Kind" names={kinds} chosen={kind} choose={(index) => { setKind(index); keep("kind", index === 0 ? null : (kinds[index] ?? null)); }} />}
       <Table
         rows={shown}
         mark={({ index }) => index === row}
         columns={[
-          { head: "no.", cell: ({ index }) => index + 1 },
-          { head: "where", text: true, cell: ({ finding, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{ends(finding)}</button> },
-          { head: "kind", text: true, cell: ({ finding }) => <span title={finding.about}>{finding.kind}</span> },
-          { head: "$/month", cell: ({ finding }) => (finding.usd_per_month === null ? "—" : wholeDollars(finding.usd_per_month)) },
+          { head: "no.", cell: ({ index }) => index + 1, wide: true, by: ({ index }) => index },
+          { head: "where", text: true, cell: ({ finding, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{finding.a}{hasEnd(finding) && <><br />{finding.b}</>}</button> },
+          { head: "kind", text: true, cell: ({ finding }) => <span title={finding.about}>{finding.kind}</span>, wide: true, by: ({ finding }) => finding.kind },
+          { head: "$/month", cell: ({ finding }) => (finding.usd_per_month === null ? "—" : wholeDollars(finding.usd_per_month)), by: ({ finding }) => finding.usd_per_month ?? -1 },
           { head: "of the time", cell: ({ finding }) => (finding.loss === null ? "—" : percent(finding.loss, 2)), wide: true },
           { head: "what to do", text: true, cell: ({ finding }) => <span class="source">{finding.detail || finding.about}{finding.unpriced ? `; no price: ${finding.unpriced}` : finding.loss_band ? `; ${percent(finding.loss_band[0], 2)} to ${percent(finding.loss_band[1], 2)} of the time` : finding.priced_by ? `; ${finding.priced_by}` : ""}</span> },
           ...(hall(0) === undefined ? [] : [{ head: "hall", text: true, cell: ({ index }: { finding: FindingRow; index: number }) => <a href={hall(index) ?? ""}>show</a> }]),
@@ -90,7 +90,8 @@ function Findings({ answer, row, choose, hall }: Listed) {
   );
 }
 
-const ends = (finding: FindingRow): string => (finding.b === "?" || finding.b === "" ? finding.a : `${finding.a} – ${finding.b}`);
+const hasEnd = (finding: FindingRow): boolean => finding.b !== "?" && finding.b !== "";
+const ends = (finding: FindingRow): string => (hasEnd(finding) ? `${finding.a} – ${finding.b}` : finding.a);
 
 /** What is left of the loss after each repair. */
 function Repaired({ answer }: { answer: AuditAnswer }) {

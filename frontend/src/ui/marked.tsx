@@ -15,7 +15,7 @@ interface MarkedProps {
 export function Marked({ answer, rows, row, choose }: MarkedProps) {
   const priced = rows.some((one) => one.usd_per_month !== null);
   return (
-    <Section title="Findings, the dearest first" note={<>Choose one, and its cable lights up. <a href={address(`/answer/${encodeURIComponent(answer)}`, row === undefined ? {} : { finding: String(row + 1) })}>What they are and what repairs bring</a></>}>
+    <Section title="Findings by cost" note={<>Choose one, and its cable lights up. <a href={address(`/answer/${encodeURIComponent(answer)}`, row === undefined ? {} : { finding: String(row + 1) })}>What they are and what repairs bring</a></>}>
       <Table
         rows={rows.map((mark, index) => ({ mark, index }))}
         mark={({ index }) => index === row}

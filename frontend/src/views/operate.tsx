@@ -73,8 +73,8 @@ export function OperateComparison({ variants, chosen, choose }: { variants: Oper
           { head: "queue mean", cell: (row) => of(row.operate.queue_s, "mean", duration) },
           { head: "free while jobs wait", cell: (row) => dollars(row.operate.fragmentation.usd_while_jobs_wait.typical) },
           { head: "fairness p95", cell: (row) => of(row.operate.finish_time_fairness, "p95", times) },
-          { head: "utilization", cell: (row) => percent(row.operate.utilization) },
-          { head: "goodput", cell: (row) => percent(row.operate.goodput) },
+          { head: "utilization", cell: (row) => percent(row.operate.utilization), by: (row) => row.operate.utilization },
+          { head: "goodput", cell: (row) => percent(row.operate.goodput), by: (row) => row.operate.goodput },
           { head: "ETTR", cell: (row) => percent(row.operate.ettr) },
           { head: "$/useful GPU-h", cell: (row) => (row.operate.usd.per_useful_accelerator_hour === null ? NONE : dollars(row.operate.usd.per_useful_accelerator_hour.typical)) },
         ]}

@@ -29,12 +29,12 @@ function CollectiveRows({ rows }: { rows: Stepped["collectives"] }) {
       columns={[
         { head: "communicator", text: true, cell: (row) => row.group },
         { head: "kind", text: true, cell: (row) => row.kind },
-        { head: "size", cell: (row) => bytes(row.size_bytes) },
-        { head: "a step", cell: (row) => count(row.count) },
+        { head: "size", cell: (row) => bytes(row.size_bytes), by: (row) => row.size_bytes },
+        { head: "a step", cell: (row) => count(row.count), by: (row) => row.count },
         { head: "algorithm", text: true, cell: (row) => row.algorithm },
         { head: "protocol", text: true, cell: (row) => row.protocol },
-        { head: "alone", cell: (row) => duration(row.alone_s) },
-        { head: "mean", cell: (row) => duration(row.mean_s) },
+        { head: "alone", cell: (row) => duration(row.alone_s), by: (row) => row.alone_s },
+        { head: "mean", cell: (row) => duration(row.mean_s), by: (row) => row.mean_s },
       ]}
     />
   );

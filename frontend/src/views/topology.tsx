@@ -29,6 +29,27 @@ export interface TopologyProps {
   marks?: Marks | undefined;
 }
 
+/** Width of a letter of a box's label. */
+const LETTER = 6.6;
+
+/** Of a label that is drawn; all of it is in the tooltip. */
+const LONGEST = 22;
+
+/** `A09-P1-IBLEAF-01-02` of `MF0;A09-P1-IBLEAF-01-02:MQM9701/U1 to ...`. */
+function short(label: string): string {
+  const first = (label.split(" to ")[0] ?? "").replace(/^[^;]*;/, "").replace(/:.*$/, "");
+  return first.length > LONGEST ? `${first.slice(0, LONGEST - 1)}…` : first;
+}
+
+/** From one label to the next, in boxes: all of them where they fit. */
+function labelled({ nodes }: Picture["tiers"][number]): number {
+  const longest = Math.max(...nodes.map((node) => short(node.label).length));
+  return Math.ceil(((longest + 1) * LETTER * nodes.length) / WIDTH);
+}
+
+/** Whether a label below a box stays in the drawing. */
+const fits = (x: number, words: string): boolean => Math.min(x, WIDTH - x) >= (words.length * LETTER) / 2;
+
 function place(picture: Picture, tier: number, node: number): [number, number] {
   const nodes = picture.tiers[tier]?.nodes.length ?? 1;
   return [((node + 0.5) * WIDTH) / nodes, (picture.tiers.length - 1 - tier) * TIER + 34];
@@ -78,6 +99,7 @@ export function Topology({ picture, label, load, found, marks }: TopologyProps) 
         })}
         {picture.tiers.map((tier, index) => {
           const size = Math.min(BOX, (WIDTH / tier.nodes.length) * 0.7);
+          const every = labelled(tier);
           return (
             <g>
               <text x="4" y={(picture.tiers.length - 1 - index) * TIER + 14} class="tier">{tier.name}</text>
@@ -85,9 +107,12 @@ export function Topology({ picture, label, load, found, marks }: TopologyProps) 
                 const [x, y] = place(picture, index, position);
                 const fill = has(marks, index, position) ? "var(--hot)" : has(found, index, position) ? "var(--latency)" : loadColor(boxes[index]?.[position] ?? 0);
                 return (
-                  <rect x={x - size / 2} y={y - size / 2} width={size} height={size} rx="3" class="box" style={{ fill }}>
-                    <title>{node.count > 1 ? `${node.label}: ${node.count} together` : node.label}</title>
-                  </rect>
+                  <>
+                    <rect x={x - size / 2} y={y - size / 2} width={size} height={size} rx="3" class="box" style={{ fill }}>
+                      <title>{node.count > 1 ? `${node.label}: ${node.count} together` : node.label}</title>
+                    </rect>
+                    {position % every === Math.floor(every / 2) && fits(x, short(node.label)) && <text x={x} y={y + size / 2 + 12} class="node">{short(node.label)}</text>}
+                  </>
                 );
               })}
             </g>
