@@ -32,3 +32,9 @@ def test_its_scenarios_run(tmp_path) -> None:
 def test_its_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).is_file(), target
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    listed = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert sorted(listed) == sorted(pages)

@@ -4,6 +4,7 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
 pytest_collect_file = Sybil(
+    path="docs",
     parsers=[PythonCodeBlockParser()],
     patterns=["*.md"],
     fixtures=[],
