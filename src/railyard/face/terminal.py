@@ -237,7 +237,7 @@ def print_parts(parts: Iterable[str | Sheet]) -> None:
     """Prints lines and tables."""
     for part in parts:
         if isinstance(part, str):
-            emit(part)
+            emit(part if "\n" in part else wrapped(part))
             continue
         if part.title:
             emit(part.title)

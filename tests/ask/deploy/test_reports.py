@@ -204,7 +204,7 @@ def test_parts_of_hosts_are_held_against_their_like(tmp_path):
         ("wrong-mtu", "node0001 be0"),
     }
     narrow = next(one for one in checked.findings if one.kind == "degraded")
-    assert "x8 at 16 GT/s, its like have x16 at 32" in narrow.detail
+    assert "x8 at 16 GT/s, similar: x16 at 32" in narrow.detail
     # 16e9 x 128/130 x 8 lanes = 126 Gb/s behind 400: communication, a fifth of a step, takes 400/126 of its time.
     assert pcie_bps(16.0, 8) == pytest.approx(126.03e9, rel=1e-4)
     assert narrow.loss == pytest.approx(1 - 1 / (1 + 0.2 * (400 / 126.03 - 1)), rel=1e-3)

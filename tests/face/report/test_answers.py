@@ -99,15 +99,19 @@ def test_an_answer_is_kept_with_its_page_and_its_cluster(tmp_path):
 
 def test_every_answer_says_itself_in_a_sentence():
     assert diagnosis().sentence() == "Nothing is wrong."
-    assert diagnosis(unknown=True).sentence() == "Which part is to blame, if any, is not known."
-    alone = "Rank 3 is to blame (rank): it is late</script>; 90% sure, $12 an hour"
+    unknown = "The measurements do not tell which part is to blame, if any."
+    assert diagnosis(unknown=True).sentence() == unknown
+    alone = "Rank 3 is to blame (rank, 90 % sure): it is late</script>; it costs $12 an hour"
     assert diagnosis(SUSPECT).sentence() == f"{alone}."
-    assert diagnosis(SUSPECT, SUSPECT).sentence() == f"{alone}; also named: rank 3 (rank, 90%)."
+    assert diagnosis(SUSPECT, SUSPECT).sentence() == f"{alone}; also named: rank 3 (rank, 90 % sure)."
     doubtful = SUSPECT.model_copy(update={"confidence": 0.27})
-    known = "Which part is to blame, if any, is not known; it may be rank 3 (rank): it is late</script>; 27% sure"
-    assert diagnosis(doubtful, unknown=True).sentence() == f"{known}, $12 an hour."
-    assert audit().sentence() == "Nothing is wrong."
-    assert audit(2_000.0, 5.0).sentence() == ("Repair 2 findings, first missing at leaf0[1]: they cost $2,005 a month.")
+    maybe = "No part is certain; it may be rank 3 (rank, 27 % sure): it is late</script>; it costs $12 an hour."
+    assert diagnosis(doubtful, unknown=True).sentence() == maybe
+    assert audit().sentence() == "No fault was found."
+    loss = f"{100 * audit(2_000.0, 5.0).loss:.1f} %"
+    assert audit(2_000.0, 5.0).sentence() == (
+        f"2 faults cost $2,005 a month, {loss} of accelerator time; repair first: missing at leaf0[1] ($2,000)."
+    )
     words = "steps are 20.0 % shorter (90 % interval 10.0 to 30.0 %) on 1 unseen case."
     assert tuned(recommended=True).sentence() == f"Change 1 setting: {words}"
     kept = "Keep the settings as written: 1 setting may gain by chance only, "

@@ -242,7 +242,7 @@ def test_what_is_wrong_is_named(tmp_path, capsys, old, new, words):
 
 def test_command_line(capsys):
     assert run(["place", str(EXAMPLE), "--nodes", str(EXAMPLE)]) == 0
-    assert "4 got in or moved, 1 had to go, 1 wait" in capsys.readouterr().out
+    assert "Kueue admits or moves 4 workloads and preempts 1; 1 wait." in capsys.readouterr().out
     assert run(["place", str(EXAMPLE), "--nodes", str(EXAMPLE), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [found[f"default/{name}"]["state"] for name in ("heals", "train", "borrows")] == [

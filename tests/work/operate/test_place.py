@@ -90,7 +90,7 @@ def test_a_node_that_is_taken_twice_is_taken_once(railyard, files, tmp_path):
     (tmp_path / "busy.txt").write_text("n1\nn1\n")
     code, out, _ = railyard("place", *files("nodes\n3\n"), "--busy", str(tmp_path / "busy.txt"))
     assert code == 0
-    assert "4 of 8 nodes left" in out
+    assert "4 of 8 nodes stay free" in out
 
 
 @pytest.mark.parametrize("text", ["nodes\n1,2\n", "job,nodes\na,1,3\n"])
@@ -134,7 +134,7 @@ def test_segments_that_a_scheduler_did_not_keep_are_named(railyard, tmp_path):
     code, out, err = railyard(*words)
     assert code == 0
     assert "big: segments of 12 are not kept: 17+17+2 (rack0, rack1, rack2); they fit, as 12+12+12" in err
-    assert "15 of 51 nodes left" in out
+    assert "15 of 51 nodes stay free" in out
     jobs.write_text('job,nodes,segment,nodelist\nbig,36,12,"r0-[0-11],r1-[0-11],r2-[5-16]"\nnext,5,,\n')
     code, out, err = railyard(*words)
     assert (code, err) == (0, "")
@@ -301,7 +301,8 @@ def test_from_the_command_line(advice_files, capsys):
     ]
     assert run(words) == 0
     out = capsys.readouterr().out
-    assert out.startswith("first-fit: node-[2-3]\n  leafs: 1 (as few as can be)\n  step: ")
+    assert out.startswith("Policy first-fit places 1 of 1 jobs")
+    assert "\n\nfirst-fit: node-[2-3]\n  leafs: 1 (the fewest possible)\n  step: " in out
     assert run([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found[0]["policy"] == "first-fit"
@@ -328,4 +329,4 @@ def test_what_cannot_be_is_said(advice_files, capsys, job, nodes, words):
 def test_a_job_that_does_not_fit_waits(advice_files, capsys):
     (advice_files / "free.txt").write_text("node-3\n")
     assert run(["place", str(advice_files / "jobs.yaml"), "--nodes", str(advice_files / "free.txt")]) == 0
-    assert "the job waits; 1 nodes are free, and it wants 2" in capsys.readouterr().out
+    assert "the job waits; it needs 2 nodes, and 1 are free" in capsys.readouterr().out

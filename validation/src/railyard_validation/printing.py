@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard import catalog
 from railyard.face.terminal import Progress, Table, emit
-from railyard.face.verbs.calibrate import runs_table
+from railyard.face.verbs.calibrate import runs_sentence, runs_table
 from railyard.kit.errors import InputError, Problem, RailyardError
 from railyard.kit.files import write_text
 from railyard.measure.numbers import percent, seconds
@@ -45,6 +45,7 @@ def training(table: Path, *, leave_out: str | None, page: Path | None, as_json: 
         emit(report.to_json())
     else:
         totals = [("tier A, and Megatron-Bridge", report.judged()), ("all", report.summary())]
+        emit(_headline("training steps", report.summary()))
         _errors([*report.sources().items(), *totals])
         _spread(report)
         _skipped(row.reason for row in report.rows if row.status == "skipped")
@@ -95,6 +96,7 @@ def memory(table: Path, *, page: Path | None, as_json: bool) -> None:
     if as_json:
         emit(report.to_json())
     else:
+        emit(_headline("peaks of memory", report.summary()))
         _errors([*report.sources().items(), ("all", report.summary())])
         _skipped(row.reason for row in report.rows if row.status == "skipped")
     _ended(report, table)
@@ -117,6 +119,7 @@ def serving(table: Path, *, metric: str, page: Path | None, as_json: bool) -> No
     if as_json:
         emit(report.to_json())
     else:
+        emit(_headline(f"values of {metric}", total))
         _errors([*report.sources().items(), ("all", total)])
         if total["coverage"] is not None:
             emit(
@@ -149,6 +152,7 @@ def serving_runs(folder: Path, *, profiles: Path | None, page: Path | None, as_j
     if as_json:
         emit(report.to_json())
     else:
+        emit(f"{runs_sentence(report)}\n")
         runs_table(report)
         _skipped(row.reason for row in report.rows if row.status == "skipped")
     if not report.summary()["n"]:
@@ -184,6 +188,9 @@ def collectives(logs: Path, *, page: Path | None, as_json: bool) -> None:
 def _collective_tables(report: CollectivesReport) -> None:
     """Errors by log, by class of launch and in all, logs that are set apart, and what was skipped."""
     summary = report.summary()
+    for key, what in _CLASSES.items():
+        emit(_headline(f"collectives ({what}, healthy logs)", summary["healthy"][key]).rstrip("\n"))
+    emit("")
     parts = [*summary["by_log"].items(), *((f"healthy, {name}", each) for name, each in summary["by_launch"].items())]
     rows = [(f"{name}: {what}", errors[key]) for name, errors in parts for key, what in _CLASSES.items()]
     totals = [("healthy logs", summary["healthy"]), ("all", summary)]
@@ -198,6 +205,12 @@ def _collective_tables(report: CollectivesReport) -> None:
 
 
 _CLASSES = {"busbw_from_1_mib": "busbw from 1 MiB", "time_below_1_mib": "time below 1 MiB"}
+
+
+def _headline(what: str, errors: Mapping[str, Any]) -> str:
+    """Mean and median error, in one sentence with an empty line below."""
+    mean, middle = (percent(errors[key]) for key in ("mean_abs_error", "median_abs_error"))
+    return f"The predictions miss {errors['n']:,} measured {what} by {mean} on average, {middle} in the median.\n"
 
 
 def _errors(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -232,14 +245,15 @@ def fabric(figures: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
         return
+    counts = report.counts()
+    emit(f"{counts['ok']} of {counts['ok'] + counts['off']} rows agree with the published figures.\n")
     headings = ("", "case", "expected", "found", "unit", "tolerance", "engine", "status", "note")
     table = Table(headings, right=(3,))
     for row in report.rows:
         found = "-" if row.found is None else f"{row.found:.1f}"
         table.add(row.figure, row.case, row.expected, found, row.unit, row.tolerance, row.engine, row.status, row.note)
     table.print()
-    counts = report.counts()
-    emit(f"\n{counts['ok']} rows agree, {counts['off']} do not")
+    emit("")
     for name in dict.fromkeys(row.figure for row in report.rows):
         emit(f"{name:4s} {FIGURES[name].claim} ({FIGURES[name].source})")
 
@@ -257,13 +271,13 @@ def bills(table: Path, *, as_json: bool) -> None:
         rows = [{**asdict(one), "difference": one.difference} for one in found]
         emit(json.dumps({"items": rows}, indent=1, allow_nan=False))
         return
+    equal = sum(one.difference == 0 for one in found)
+    emit(f"{equal} of {len(found)} items are equal to the published bills.\n")
     shown = Table(("table", "case", "item", "published", "ours", "difference", "cause"), right=(3, 4, 5))
     for one in found:
         ours = "" if one.ours is None else f"{one.ours:,g}"
         shown.add(one.table, one.case, one.item, f"{one.published:,g}", ours, f"{one.difference:+,g}", one.cause)
     shown.print()
-    equal = sum(one.difference == 0 for one in found)
-    emit(f"\n{equal} of {len(found)} items are equal")
 
 
 GROUPS = {
@@ -283,6 +297,11 @@ def synthesis(*, as_json: bool) -> None:
     if as_json:
         emit(json.dumps({group: [asdict(one) for one in found if one.group == group] for group in GROUPS}, indent=1))
         return
+    published_rows = [one for one in found if one.group == "compared"]
+    better = sum(one.finish_us <= one.published_us * (1 + 1e-9) for one in published_rows)
+    emit(
+        f"Our schedules are as fast or faster in {better} of {len(published_rows)} published cases; all are correct.\n"
+    )
     for group, heading in GROUPS.items():
         rows = [one for one in found if one.group == group]
         heads = (
@@ -303,9 +322,6 @@ def synthesis(*, as_json: bool) -> None:
             table.add(name, one.collective, one.size, f"{one.pair_bytes:,.0f}", *times, over)
         emit(f"{heading}: {len(rows)}")
         table.print()
-        if group == "compared":
-            better = sum(one.finish_us <= one.published_us * (1 + 1e-9) for one in rows)
-            emit(f"ours is as good or better in {better} of {len(rows)}; all {len(found)} are sound\n")
 
 
 def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
@@ -321,6 +337,8 @@ def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
     if as_json:
         emit(json.dumps(report.to_dict(), indent=1, allow_nan=False))
         return
+    counts = report.counts()
+    emit(f"{counts['ok']} of {counts['ok'] + counts['off']} figures agree with htsim.\n")
     table = Table(("run", "figure", "htsim", "found", "range", "error", "tolerance", "status"), right=(2, 3, 4, 5, 6))
     for row in report.rows:
         if row.status == "skipped":
@@ -332,8 +350,6 @@ def htsim(folder: Path, *, only: str, seeds: int, as_json: bool) -> None:
         allowed = row.reason or (percent(row.tolerance) if row.tolerance is not None else "in range")
         table.add(row.name, row.figure, expected, found, spread, percent(row.error), allowed, row.status)
     table.print()
-    counts = report.counts()
-    emit(f"\n{counts['ok']} figures agree, {counts['off']} do not")
     _skipped(row.reason for row in report.rows if row.status == "skipped")
 
 
@@ -354,11 +370,11 @@ def faults(only: str, *, page: Path | None, as_json: bool) -> None:
     if as_json:
         emit(json.dumps([asdict(row) for row in rows], indent=1, allow_nan=False))
         return
+    emit(f"{sum(not row.problems for row in rows)} of {len(rows)} rows lie within their bounds.\n")
     table = Table(("GPUs", "fault", "fabric", "place: with it (bounds); links hit"), right=(0,))
     for row in rows:
         table.add(str(row.accelerators), row.fault, row.fabric, under.cell(row))
     table.print()
-    emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} rows are inside of their bounds")
 
 
 def trials(only: str, *, variants: int, seed: int, folder: Path | None, ray: str | None, as_json: bool) -> None:
@@ -383,11 +399,11 @@ def trials(only: str, *, variants: int, seed: int, folder: Path | None, ray: str
     if as_json:
         emit(json.dumps([asdict(row) for row in rows], indent=1))
         return
+    emit(f"{sum(not row.problems for row in rows)} of {len(rows)} variants give the right answer.\n")
     table = Table(("trial", "variant", "problems"))
     for row in rows:
         table.add(f"{row.trial} {row.number}", row.words, "; ".join(row.problems) or "none")
     table.print()
-    emit(f"\n{sum(not row.problems for row in rows)} of {len(rows)} variants come out as they should")
 
 
 def diagnosis(count: int, *, seed: int, noise: float, folder: Path | None, ray: str | None, as_json: bool) -> None:
@@ -404,6 +420,8 @@ def diagnosis(count: int, *, seed: int, noise: float, folder: Path | None, ray: 
     if as_json:
         emit(json.dumps({**found, "mistakes": list(mistakes(cases))}, indent=1))
         return
+    right, of = (sum(row[key] for row in found["reliability"]) for key in ("right", "rows"))
+    emit(f"{right} of {of} parts that the diagnosis named are to blame, over {count} cases.\n")
     table = Table(("", "right", "of"), right=(1, 2))
     for name, value in found.items():
         if isinstance(value, tuple):

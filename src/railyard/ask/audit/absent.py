@@ -328,7 +328,7 @@ def _below(found: NetworkTable, design: InferredDesign, number: int) -> list[Abs
     return [
         replace(one, hosts=lacked[at], words=f"{one.words}; {lacked[at]} hosts lack their cable to it")
         if at < len(lacked)
-        else replace(one, hosts=usual, words=f"{one.words}; {usual} host ports, as its like have, are not found either")
+        else replace(one, hosts=usual, words=f"{one.words}; {usual} host ports are missing too")
         if usual
         else one
         for at, one in enumerate(listed)

@@ -101,7 +101,7 @@ class _Cabling:
         far = self._ends(*other)
         changes = [self._change(pair, 1) for pair in (one[0], other[0])]
         changes += [self._change(pair, -1) for pair in straight]
-        words = f"exchange the plugs in {b} and {far[1]}: each cable then ends where the other does now"
+        words = f"exchange the plugs in {b} and {far[1]}: then each cable ends where the other ends now"
         return AuditFinding("swapped", a, b, words, far, self.number, tuple(changes))
 
     def _moves(self) -> list[AuditFinding]:
@@ -130,7 +130,7 @@ class _Cabling:
             if {*pair} & {*self.block.absent}:
                 continue
             there = int(self.block.found[self.row[pair[0]], self.column[pair[1]]])
-            words = f"{there} of {there + count} cables between the two are there"
+            words = f"{there} of {there + count} cables found"
             for low, high in self.ports.free(self.found, *pair, count):
                 ends = self.found.end_words(pair[0], low), self.found.end_words(pair[1], high)
                 out.append(AuditFinding("missing", *ends, words, None, self.number, (self._change(pair, -1),)))
@@ -161,7 +161,7 @@ def _slow_uplinks(found: NetworkTable, block: ClosBlock, ports: PortMap, number:
             if low in row and high in column and 0 < rate < block.rate_bps:
                 change = CableChange(row[low], column[high], 0, rate / block.rate_bps)
                 ends = end_of(found, cable, low), end_of(found, cable, high)
-                words = f"{_speed(found, cable)} where its like have {_gigabit(block.rate_bps)}"
+                words = f"{_speed(found, cable)}; similar cables have {_gigabit(block.rate_bps)}"
                 out.append(AuditFinding("degraded", *ends, words, None, number, (change,)))
     return out
 
@@ -232,7 +232,7 @@ def _crossed(
         meant = meant_leaf[port.cable]
         partner = next((one for one in left if one.leaf == meant and meant_leaf[one.cable] == port.leaf), None)
         a, b = end_of(found, port.cable, port.host), end_of(found, port.cable, port.leaf)
-        like = f"its peers are on {found.name[meant]}"
+        like = f"its peers connect to {found.name[meant]}"
         moves = [places.move(port.host, meant, port.leaf)]
         if partner is None:
             kind, words, far = "misplaced", f"move the plug from {b} to {found.name[meant]}: {like}", None
@@ -273,7 +273,7 @@ def _absent(
         for name, ports in group.hosts.items():
             if part in ports or len(ports) >= usual:
                 continue
-            words = f"{hosts - few} of {hosts} like hosts have it"
+            words = f"{hosts - few} of {hosts} similar hosts have it"
             a = f"{name} {part}[1]" if found.part[next(iter(ports.values())).host] else f"{name}[{part}]"
             slower = usual / max(len(ports), 1)
             port = holes[leaf].pop(0) if holes.get(leaf) else UNKNOWN
@@ -321,7 +321,7 @@ def _slow_hosts(found: NetworkTable) -> list[AuditFinding]:
     out = []
     for at in slow.tolist():
         cable, (leaf, host) = int(found.access[at]), found.access_ends[at].tolist()
-        words = f"{_speed(found, cable)} where its like have {_gigabit(usual)}"
+        words = f"{_speed(found, cable)}; similar cables have {_gigabit(usual)}"
         ends = end_of(found, cable, host), end_of(found, cable, leaf)
         out.append(AuditFinding("degraded", *ends, words, slower=usual / int(rate[at])))
     return out

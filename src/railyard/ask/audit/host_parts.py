@@ -95,7 +95,7 @@ def _narrow(network: NetworkTable, hosts: dict[str, list[HostPart]]) -> list[Sym
             slow = speed and one.pcie_gt_s and one.pcie_gt_s < speed
             if not few and not slow:
                 continue
-            words = f"PCIe x{one.pcie_lanes} at {one.pcie_gt_s or speed:g} GT/s, its like have x{lanes} at {speed:g}"
+            words = f"PCIe x{one.pcie_lanes} at {one.pcie_gt_s or speed:g} GT/s, similar: x{lanes} at {speed:g}"
             out.append(_waits(network, host, one, words, pcie_bps(one.pcie_gt_s or speed, one.pcie_lanes)))
     return out
 

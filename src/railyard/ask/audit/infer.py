@@ -226,7 +226,7 @@ def _doubts(found: NetworkTable, level: NDArray[np.int8], every: list[ClosBlock]
     out += _headless(found, level)
     unreached = int(np.count_nonzero(found.switch & (level == 0)))
     if unreached and level.any():
-        out.append(f"{unreached} switches are joined to no leaf; they were left out")
+        out.append(f"{unreached} switches are connected to no leaf; they were left out")
     return out
 
 
@@ -278,7 +278,7 @@ def _headless(found: NetworkTable, level: NDArray[np.int8]) -> list[str]:
         up[ends[tiers[:, near] < tiers[:, far], near]] = True
     alone = np.flatnonzero((level > 0) & (level < level.max(initial=0)) & ~up).tolist()
     return [
-        f"{found.name[one]} is joined to no {tier_name(int(level[one]) + 1)} switch, where its like are"
+        f"{found.name[one]} is connected to no {tier_name(int(level[one]) + 1)} switch, but similar switches are"
         for one in alone
         if up[level == level[one]].any()
     ]

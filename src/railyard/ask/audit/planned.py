@@ -134,7 +134,7 @@ class PlanPricing:
             finding, loss=cost.loss * finding.part, usd_per_month=cost.usd_per_month * finding.part, step_s=cost.step_s
         )
         if cost.step_s is None:
-            out = replace(out, detail=f"{finding.detail}; the job hangs: some have no path")
+            out = replace(out, detail=f"{finding.detail}; the job hangs: some ranks have no path")
         elif out.usd_per_month < lost:
             words = "the scenario's step does not wait for it; its price is what the absent parts cost a month"
             out = replace(out, loss=lost / self.step.usd_per_month, usd_per_month=lost, priced_by=words)
@@ -308,7 +308,7 @@ def _as_its_like(finding: AuditFinding, like: list[AuditFinding]) -> AuditFindin
     count = len(like)
     loss, usd = sum(one.loss for one in like) / count, sum(one.usd_per_month for one in like) / count
     step = sum(one.step_s or 0.0 for one in like) / count
-    return replace(finding, loss=loss, usd_per_month=usd, step_s=step, detail=f"{finding.detail}; priced as its like")
+    return replace(finding, loss=loss, usd_per_month=usd, step_s=step, detail=f"{finding.detail}; priced as similar")
 
 
 def _step_pricing(draft: Draft, plan: CablingPlan) -> tuple[StepPricing | None, str]:

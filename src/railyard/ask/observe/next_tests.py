@@ -44,7 +44,7 @@ class NextTest:
 _TRACES = NextTest(
     "record ten steps or so on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
     "nothing is wrong",
-    "a rank, accelerator or host is named: go on with its tests",
+    "a rank, accelerator or host is named: run its tests",
 )
 
 
@@ -82,18 +82,18 @@ def plain(steps: Sequence[NextTest]) -> list[dict[str, Any]]:
 
 def _busbw(cluster: Cluster | None, hosts: int) -> str:
     if cluster is None:
-        return "what hosts alike reach (with --cluster: what the model expects)"
+        return "the same as similar hosts (with --cluster: what the model expects)"
     ranks = min(hosts * cluster.ranks_per_server, cluster.ranks)
     seconds = expected_s(cluster, "all_reduce", SIZE, ranks)
     if not seconds:
-        return "what hosts alike reach"
+        return "the same as similar hosts"
     rate = SIZE * BUSBW["all_reduce"](ranks) / seconds / 1e9
     return f"about {rate:.0f} GB/s busbw on {ranks} ranks, at least {TOO_LOW * rate:.0f}"
 
 
 def _link_gbs(cluster: Cluster | None) -> str:
     if cluster is None:
-        return "what the same test between two other hosts reaches"
+        return "the same as between two other hosts"
     links, network = cluster.links, cluster.back_end
     source = links.source[: links.physical]
     nic = int(((source >= network.node_offset) & (source < network.node_offset + network.ports)).argmax())
@@ -109,7 +109,7 @@ def _network(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             f"{COUNTERS}; look at {part}",
-            "symbol errors, CRC errors, links down do not grow",
+            "symbol errors, CRC errors and link-down counters do not grow",
             "they grow: the cable or its modules; clean, reseat, then replace",
         ),
         NextTest(
@@ -120,12 +120,12 @@ def _network(part: str, cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             _perf(f"on two hosts whose path crosses {part}, then on two whose path does not"),
             f"{_busbw(cluster, 2)}, and the same on both pairs",
-            "only the first pair is slow: it is this part; both: look at hosts and settings",
+            "only the first pair is slow: it is this part; both are slow: check hosts and settings",
         ),
         NextTest(
-            f"lead traffic around {part} (admin down, or another host) for some steps",
-            "the job's step gets as short as `what_if` says",
-            "it does not: it was not this part; put it back and diagnose a new record",
+            f"route traffic around {part} (admin down, or another host) for some steps",
+            "the step of the job gets as short as predicted",
+            "the step stays long: it was another part; put this one back and diagnose a new record",
         ),
     ]
 
@@ -145,12 +145,12 @@ def _accelerator(part: str, cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             _perf(f"on the host of {part} alone"),
             _busbw(cluster, 1),
-            "less: its scale-up links (nvidia-smi nvlink -e), not its compute",
+            "less: its scale-up links are slow (nvidia-smi nvlink -e), not its compute",
         ),
         NextTest(
             f"the job without the host of {part} for some steps",
-            "the step gets as short as `what_if` says",
-            "it does not: input data or software that goes with the rank, not with the machine",
+            "the step gets as short as predicted",
+            "the step stays long: input data or software of the rank is slow, not the machine",
         ),
     ]
 
@@ -175,13 +175,13 @@ def _rank(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             "a second capture of RAS (ncclras) or the flight recorder half a minute later",
-            "counts have grown: the job goes on",
-            f"they have not, and {part} is behind: it hangs",
+            "counts have grown: the job still runs",
+            f"they have not grown, and {part} is behind: it hangs",
         ),
         NextTest(
             f"py-spy dump of the process of {part}, and of one that waits",
             "both wait in the same collective",
-            "it is elsewhere: data loader, checkpoint, another branch of the program",
+            "it waits elsewhere: data loader, checkpoint, another branch of the program",
         ),
         NextTest(
             f"dmesg and XID on the host of {part}",
@@ -191,7 +191,7 @@ def _rank(part: str, cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             _perf(f"on the host of {part} and one other, job stopped"),
             _busbw(cluster, 2),
-            "it hangs or is slow: the host; it is fast: the program",
+            "it hangs or is slow: the host is at fault; it is fast: the program is",
         ),
     ]
 
@@ -244,13 +244,13 @@ def _halves(cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             COUNTERS,
-            "no port errs; ibnetdiscover's output, read with them, traces the ports that wait",
-            "a port is named: go on with it",
+            "no port has errors; ibnetdiscover's output in the same folder traces the ports that wait",
+            "a port is named: test that port",
         ),
         NextTest(
             _perf("on all hosts, job stopped"),
             _busbw(cluster, hosts),
-            "less: go on; as expected: it is the program, its data or its placement",
+            "less: go to the next test; as expected: it is the program, its data or its placement",
         ),
         NextTest(
             _perf("on each half of the hosts, by leafs, at the same time")
@@ -277,7 +277,7 @@ def _flapping(cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             "link_downed and carrier transitions of both ends, now and after ten minutes",
-            "they do not grow",
+            "the counts do not grow",
             "one end alone grows: its module or port; both: the cable",
         ),
         NextTest(
@@ -299,8 +299,8 @@ def _hang(cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             "ncclras -f json (SET FORMAT json, STATUS at port 28028), or flight recorder dumps, in a folder:"
             " railyard diagnose FOLDER",
-            "nobody is missing, counts agree: it is no hang of a collective",
-            "a rank is named: go on with it",
+            "no rank is missing and counts agree: no collective hangs",
+            "a rank is named: test that rank",
         ),
         *_rank("that rank", cluster),
     ]

@@ -23,6 +23,8 @@ from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.measure.result.answers import DiffAnswer
 from railyard.measure.result.section import missing, same
+from railyard.work.study.memo import sentence
+from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,10 +70,10 @@ def conclusion(
         size: How much was compared.
     """
     if not size.equal + size.differ:
-        return "the two results have no variant and no figure in common"
+        return "The two results have no variant and no figure in common."
     chosen = [f"{row.what} {row.old} -> {row.new}" for row in choices if row.what != "bottleneck"]
     said = _lead(figures, parts, size.variants) if figures else _nothing(size.differ)
-    return "; ".join([*chosen, said, *_lacking(sides)])
+    return sentence("; ".join([*chosen, said, *_lacking(sides)]))
 
 
 def _lead(figures: Sequence[Moved], parts: Sequence[Part], variants: int) -> str:
@@ -81,9 +83,9 @@ def _lead(figures: Sequence[Moved], parts: Sequence[Part], variants: int) -> str
     lead = min(firsts.values(), key=lambda row: (row.rank, -round(row.size, 3)))
     text = f"{lead.words} {shown_pair(lead.old, lead.new, lead.unit)} ({shown_change(lead.old, lead.new, lead.unit)})"
     why = _parts([row for row in parts if row.variant == lead.variant], max(abs(lead.old), abs(lead.new)))
-    named = f"{lead.variant}: " if variants > 1 and lead.variant else ""
+    named = f" on {quoted(lead.variant)}" if variants > 1 and lead.variant else ""
     others = f"; {len(firsts) - 1} more of {variants} variants moved" if len(firsts) > 1 else ""
-    return f"{named}{text}{f': {why}' if why else ''}{others}"
+    return f"{text}{named}{f': {why}' if why else ''}{others}"
 
 
 def _lacking(sides: Sequence[OneSided]) -> list[str]:

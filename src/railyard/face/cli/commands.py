@@ -123,7 +123,7 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
         emit(reply.text())
     else:
         if not quiet and (headline := reply.first_line()):
-            emit(f"{terminal.wrapped(headline)}\n")
+            emit(f"{terminal.wrapped(terminal.visible(headline))}\n")
         reply.show()
     if verb.out == "keep" and out is not None and reply.keep is not None:
         from railyard.measure.result.answers import NAMES

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from railyard.face.options import Force, Json
-from railyard.face.terminal import Progress, Table, emit, say
-from railyard.face.verb import verb
+from railyard.face.terminal import Progress, Table, emit, say, wrapped
+from railyard.face.verb import Request, verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 from railyard.measure.numbers import percent, seconds
@@ -30,16 +30,21 @@ _MODEL = "llama-3-8b"
 _UNSTEADY = 0.2
 
 
-@verb("calibrate device", example="railyard calibrate device --device cpu --quick", group="observe", order=80)
+@verb(
+    "calibrate device",
+    example="railyard calibrate device --device cpu --quick",
+    group="observe",
+    details=True,
+    order=80,
+)
 def calibrate_device(
+    request: Request,
     *,
     device: Annotated[
         str,
         typer.Option("--device", metavar="KIND", help="auto or cuda (ROCm too) through PyTorch; cpu through NumPy."),
     ] = "auto",
-    entry: Annotated[
-        str | None, typer.Option("--entry", metavar="NAME", help="Catalogue entry that the device is.")
-    ] = None,
+    entry: Annotated[str | None, typer.Option("--entry", metavar="NAME", help="Catalogue entry of the device.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.yaml", help="Write a catalogue file with what was measured.")
     ] = None,
@@ -50,7 +55,7 @@ def calibrate_device(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Measure the accelerator at hand, compare it with the model, and write it as a catalogue file."""
+    """Measure the accelerator of this machine, compare it with the model, and write it as a catalogue file."""
     import railyard.catalog as catalog
     from railyard.ask.calibrate.calibration import calibrate, overlay, write
 
@@ -75,14 +80,12 @@ def calibrate_device(
     if json:
         emit(dumps(_json(found, out), indent=1, allow_nan=False))
         return
-    _print(found, record)
+    _print(found, record, details=request.details)
     for line in found.skipped:
         say(f"skipped: {line}")
     unsteady = sum(sample.spread > _UNSTEADY for sample in found.samples)
     if unsteady:
-        say(
-            f"{unsteady} of {len(found.samples)} operators varied by more than {_UNSTEADY:.0%}: was other work running?"
-        )
+        say(f"{unsteady} of {len(found.samples)} operators varied by more than {100 * _UNSTEADY:.0f} %: was it busy?")
     say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
 
 
@@ -123,6 +126,7 @@ def calibrate_serving(
         }
         emit(dumps(content, indent=1, allow_nan=False))
         return
+    emit(f"{runs_sentence(report)}\n")
     table = Table(("run", "constant", "published tables", "fitted"), right=(2, 3))
     for step in steps:
         before = table_profile("vllm", step.setting.device)
@@ -140,12 +144,14 @@ def calibrate_serving(
     "calibrate runs",
     example="railyard calibrate runs --table examples/measured/steps.csv",
     group="observe",
+    details=True,
     order=81,
 )
 def calibrate_runs(
+    request: Request,
     *,
     table: Annotated[
-        Path, typer.Option("--table", metavar="FILE", help="Your measurements; what they are, their columns tell.")
+        Path, typer.Option("--table", metavar="FILE", help="Your measurements; their columns tell the kind.")
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
@@ -153,7 +159,7 @@ def calibrate_runs(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Fit constants to a few measurements of your own, with how sure they are."""
+    """Fit constants to a few measurements of your own, each with its standard deviation."""
     import railyard.catalog as catalog
     from railyard.ask.calibrate import measurements
     from railyard.ask.calibrate.calibration import write
@@ -167,9 +173,11 @@ def calibrate_runs(
         content = {**asdict(found), "out": str(out) if out else None}
         emit(dumps(finite(content), indent=1, allow_nan=False))
         return
+    emit(wrapped(_judged(found)) + "\n")
     _constants_table(found)
-    emit("")
-    _judged_table(found)
+    if request.details:
+        emit("")
+        _judged_table(found)
     for line in found.skipped:
         say(f"skipped: {line}")
     say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
@@ -185,11 +193,24 @@ def finite(content: Any) -> Any:
 
 
 def _constants_table(found: Calibrated) -> None:
-    table = Table(("constant", "of", "shipped", "yours", "+-", "set by your rows"), right=(2, 3, 4, 5))
+    table = Table(("constant", "of", "shipped", "yours", "+-", "share from your rows"), right=(2, 3, 4, 5))
     for one in found.constants:
         spread = (one.high - one.low) / (2.0 * one.value)
         table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.settled))
     table.print()
+
+
+def _judged(found: Calibrated) -> str:
+    """Mean errors with the shipped constants, with yours, and of rows that were left out of the fit."""
+    from statistics import fmean
+
+    means = []
+    for column in ("before", "after", "left_out"):
+        misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]
+        known = [miss for miss in misses if math.isfinite(miss)]
+        means.append(percent(fmean(known)) if known else "")
+    left_out = f"; on rows left out of the fit it is {means[2]}" if means[2] else ""
+    return f"Your constants change the mean error of {len(found.rows)} rows from {means[0]} to {means[1]}{left_out}."
 
 
 def _judged_table(found: Calibrated) -> None:
@@ -211,6 +232,17 @@ def _judged_table(found: Calibrated) -> None:
     table.print()
 
 
+def runs_sentence(report: RunsReport) -> str:
+    """How many runs are predicted well."""
+    from railyard.ask.calibrate.recorded_fit import WITHIN
+
+    found = report.summary()
+    return (
+        f"TTFT of {found['ttft_within']} and TPOT of {found['tpot_within']} of {found['n']} runs are predicted within a"
+        f" KS distance of {WITHIN:g}."
+    )
+
+
 def runs_table(report: RunsReport) -> None:
     """Distances of every run, medians, and what was fitted on it."""
     headings = ("run", "requests", "KS of TTFT", "KS of TPOT", "TTFT p50", "measured", "TPOT p50", "measured", "fitted")
@@ -220,7 +252,7 @@ def runs_table(report: RunsReport) -> None:
             continue
         middle = [seconds(side["p50"]) for one in (row.ttft, row.tpot) for side in (one.predicted_s, one.measured_s)]
         gaps = (f"{row.ttft.distance:.3f}", f"{row.tpot.distance:.3f}")
-        fitted = f"{len(row.fitted)} constants" if row.fitted else "nothing: test set"
+        fitted = f"{len(row.fitted)} constants" if row.fitted else "test set"
         table.add(row.id, str(row.requests), *gaps, *middle, fitted)
     table.print()
 
@@ -268,8 +300,18 @@ def _checked(text: str) -> Catalog:
         return catalog.load(path)
 
 
-def _print(found: Calibration, record: Accelerator) -> None:
-    emit(f"{found.facts}\ncatalogue entry: {found.entry}")
+def _print(found: Calibration, record: Accelerator, *, details: bool) -> None:
+    from statistics import median
+
+    misses = [abs(value) for one in found.samples if (value := one.error(one.calibrated_s)) is not None]
+    error = f"; calibrated times miss the measured ones by {percent(median(misses))} (median)" if misses else ""
+    emit(wrapped(f"{found.facts} is measured as {found.entry}{error}.") + "\n")
+    if details:
+        _samples(found)
+    _constants(found, record)
+
+
+def _samples(found: Calibration) -> None:
     headings = ("operator", "shape", "operands", "measured", "spread", "rate", "of peak", "catalogue", "calibrated")
     table = Table(headings, right=(3, 4, 5, 6, 7, 8))
     for sample in found.samples:
@@ -285,7 +327,10 @@ def _print(found: Calibration, record: Accelerator) -> None:
             percent(sample.error(sample.calibrated_s)),
         )
     table.print()
-    emit("\nlaunch on the host    " + _seconds(found.software["launch_s"]))
+    emit("\nlaunch on the host    " + _seconds(found.software["launch_s"]) + "\n")
+
+
+def _constants(found: Calibration, record: Accelerator) -> None:
     constants = Table(("constant", "measured", "catalogue"), right=(1, 2))
     for name, value in found.constants.items():
         if name == "launch_s":
@@ -295,7 +340,6 @@ def _print(found: Calibration, record: Accelerator) -> None:
     for name in ("grouped_fraction", "attention_backward"):
         if name in found.software:
             constants.add(f"{name} (software)", percent(found.software[name]), "")
-    emit("")
     constants.print()
 
 

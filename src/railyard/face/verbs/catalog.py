@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping
 from json import dumps
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from railyard.face.options import Extra, Json
-from railyard.face.terminal import Table, emit
-from railyard.face.verb import verb
+from railyard.face.terminal import Table, emit, wrapped
+from railyard.face.verb import Request, verb
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from railyard.catalog import Entry
 
 
-@verb("catalog list", example="railyard catalog list", group="build", order=55)
+@verb("catalog list", example="railyard catalog list", group="build", details=True, order=55)
 def catalog_list(
+    request: Request,
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="One kind only, such as accelerators.")] = None,
     json: Json = False,
     extra: Extra = None,
 ) -> None:
-    """List what the catalogue holds."""
+    """List the entries of the catalogue."""
     import railyard.catalog as catalog
 
     shelf = catalog.load(extra)
@@ -35,16 +37,23 @@ def catalog_list(
     if json:
         emit(dumps([_head(one, entry) for one, entry in rows], indent=2, ensure_ascii=False))
         return
+    what = kind or f"entries of {len(kinds)} kinds"
+    emit(f"The catalogue has {len(rows):,} {what}; `railyard catalog show NAME` prints one with its sources.\n")
     if kind:
         listing = shelf.rows(kind)
-        table = Table(listing.columns)
-        for row in listing.rows:
-            table.add(*row)
+        heads, cells = listing.columns, listing.rows
     else:
-        table = Table(["kind", "name", "aliases", "what it is"])
-        for one, entry in rows:
-            table.add(one, entry.name, _few(entry.aliases), entry.summary)
+        heads = ("kind", "name", "aliases", "description")
+        cells = tuple((one, entry.name, _few(entry.aliases), entry.summary) for one, entry in rows)
+    chosen = [at for at, head in enumerate(heads) if request.details or head not in _DETAILS]
+    table = Table([heads[at] for at in chosen])
+    for row in cells:
+        table.add(*(row[at] for at in chosen))
     table.print()
+
+
+_DETAILS = frozenset({"year", "domain", "aliases"})
+"""Columns of lists that `--details` adds."""
 
 
 def _names(incomplete: str) -> list[str]:
@@ -77,9 +86,7 @@ def catalog_show(
     if json:
         emit(dumps(as_plain(kind, entry), indent=2, ensure_ascii=False))
         return
-    emit(f"{entry.name}  ({kind})")
-    if entry.summary:
-        emit(entry.summary)
+    emit(wrapped(_sentence(kind, entry)))
     if entry.aliases:
         emit(f"aliases: {', '.join(entry.aliases)}")
     emit("")
@@ -89,6 +96,14 @@ def catalog_show(
             continue
         table.add(row.field, row.value, row.confidence, row.year, row.source)
     table.print()
+
+
+def _sentence(kind: str, entry: Entry) -> str:
+    """What it is, and how many of its values come from where."""
+    counts = Counter(origin.confidence for origin in entry.provenance.values() if origin.confidence)
+    origins = ", ".join(f"{count} {confidence}" for confidence, count in counts.most_common())
+    about = f": {entry.summary}" if entry.summary else ""
+    return f"{entry.name} ({kind}){about}; {sum(counts.values())} values: {origins}."
 
 
 def _found(shelf: catalog.Catalog, name: str) -> tuple[str, Entry]:
@@ -146,15 +161,15 @@ def _few(names: tuple[str, ...], most: int = 3) -> str:
     order=57,
 )
 def catalog_server(
-    file: Annotated[Path, typer.Argument(metavar="FILE.xml", help="As NCCL or RCCL wrote it: NCCL_TOPO_DUMP_FILE.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE.xml", help="Written by NCCL or RCCL: NCCL_TOPO_DUMP_FILE.")],
     *,
     accelerator: Annotated[
-        str, typer.Option("--accelerator", metavar="NAME", help="Which it has, where the file does not say.")
+        str, typer.Option("--accelerator", metavar="NAME", help="The accelerator, if the file does not name it.")
     ] = "",
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of the new entry.")] = "my-server",
     extra: Extra = None,
 ) -> None:
-    """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest as its nearest like."""
+    """Make a server from NCCL's topology file: accelerators, NICs, domains, PCIe; the rest from a similar one."""
     import yaml
 
     import railyard.catalog as catalog

@@ -13,7 +13,6 @@ from railyard.face.options import System
 from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import DEPLOYMENTS, FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
-from railyard.measure.cost.capital import CapexLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from railyard.ask.deploy.tenants import Demand
     from railyard.measure.cost.capital import Capex
 
-SHOWN = 40
+SHOWN, _REPAIRS, _NOTES = 40, 12, 2
 
 
 def _systems() -> Sequence[str]:
@@ -78,7 +77,7 @@ def deploy(
         typer.Option(
             "--inventory",
             metavar="FILE.csv",
-            help="Table of the devices for --provision: device, mac, serial, circuit_id.",
+            help="With --provision, a table of the devices: device, mac, serial, circuit_id.",
         ),
     ] = None,
 ) -> Reply:
@@ -159,6 +158,8 @@ def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
 
 def _bill(capital: Capex) -> None:
     """Capital by component."""
+    from railyard.measure.cost.capital import CapexLine
+
     emit("")
     table = Table(("component", "pieces", "capital"), (1, 2))
     for line in (*capital.lines, CapexLine("total", capital.total_usd, 0)):
@@ -205,11 +206,12 @@ def _tables(tables: Sequence[Demand]) -> None:
     example="railyard audit --ibnetdiscover examples/network/ibnetdiscover.out",
     group="observe",
     json=True,
+    details=True,
     out="keep",
     order=42,
     page=Page(
         "Audit",
-        "Holds a network as found against its plan, or against the design it was meant to be; prices each fault.",
+        "Compares a network as found with its plan, or with the design it was meant to be; prices each fault.",
         order=5,
     ),
 )
@@ -253,9 +255,10 @@ def audit(
     def show() -> None:
         for problem in found.problems[:SHOWN]:
             say(problem.render())
-        _design(found)
-        emit("")
-        work(found)
+        _work(found, details=request.details)
+        if request.details:
+            _design(found)
+        _doubts(found, details=request.details)
 
     return Reply(answer, show, keep=answer, cluster=plan)
 
@@ -269,9 +272,16 @@ def _design(found: Audit) -> None:
         emit(f"  {words}" if times == 1 else f"  {times} times {words}")
     if "forwarding" in design:
         _forwarding(design["forwarding"])
-    for words in design["doubts"]:
-        say(f"not sure: {words}")
-    say(design["assumptions"])
+
+
+def _doubts(found: Audit, *, details: bool) -> None:
+    """What is uncertain: two notes, all with `details`; and what prices assume."""
+    doubts = found.design["doubts"]
+    for words in doubts if details else doubts[:_NOTES]:
+        say(f"uncertain: {words}")
+    if not details and len(doubts) > _NOTES:
+        say(f"more remarks with --details: {len(doubts) - _NOTES}")
+    say(found.design["assumptions"])
 
 
 def _block(block: dict[str, Any]) -> str:
@@ -297,32 +307,42 @@ def _forwarding(figures: dict[str, Any]) -> None:
         )
 
 
-def work(found: Audit) -> None:
-    """The work list: repairs in the order in which they pay."""
-    if not found.findings:
-        from railyard.measure.result.answers import without_findings
+def _work(found: Audit, *, details: bool) -> None:
+    """The work list: repairs in the order in which they pay; with `details` both ends, the loss and the basis."""
+    from railyard.measure.result.answers import short_name
 
-        emit(without_findings(len(found.design["doubts"]) + len(found.problems)))
+    if not found.findings:
         return
-    heads = ("", "kind", "end", "end", "loss", "$/month", "left", "what to do")
-    table = Table(heads, (0, 4, 5, 6))
-    for number, one in enumerate(found.findings[:SHOWN], 1):
-        left = found.repairs[number - 1] if number <= len(found.repairs) else None
-        table.add(
-            str(number),
-            one.kind,
-            one.a,
-            one.b,
-            "?" if one.unpriced else f"{one.loss:.2%}",
-            "?" if one.unpriced else f"{one.usd_per_month:,.0f}",
-            "" if left is None else f"{left:.2%}",
-            one.detail,
-        )
+    most = SHOWN if details else _REPAIRS
+    if details:
+        table = Table(("", "kind", "end", "end", "loss", "$/month", "left", "repair"), (0, 4, 5, 6))
+    else:
+        table = Table(("", "kind", "where", "$/month", "left", "repair"), (0, 3, 4), prose=True)
+    for number, one in enumerate(found.findings[:most], 1):
+        left = f"{found.repairs[number - 1]:.2%}" if number <= len(found.repairs) else ""
+        usd = "?" if one.unpriced else f"{one.usd_per_month:,.0f}"
+        if details:
+            loss = "?" if one.unpriced else f"{one.loss:.2%}"
+            table.add(str(number), one.kind, one.a, one.b, loss, usd, left, one.detail)
+        else:
+            table.add(str(number), one.kind, short_name(one.a), usd, left, _repair(one))
     table.print()
-    _behind(found.findings[:SHOWN])
-    if len(found.findings) > SHOWN:
-        emit(f"and {len(found.findings) - SHOWN} more: `--json` has all")
-    emit(f"all together: {found.design['loss']:.2%}, ${found.design['usd_per_month']:,.0f} a month")
+    if details:
+        _behind(found.findings[:most])
+    if len(found.findings) > most:
+        where = "`--json`" if details else "--details"
+        emit(f"and {len(found.findings) - most} more: {where} has all")
+    if details:
+        emit("")
+
+
+def _repair(one: AuditFinding) -> str:
+    """What to do, with the short names of both ends."""
+    from railyard.measure.result.answers import short_name
+
+    verb = "connect it to" if one.kind == "missing" else "to"
+    far = "" if one.b == "?" or one.b in one.detail else f"{verb} {short_name(one.b)}: "
+    return f"{far}{short_name(one.detail)}"
 
 
 def _behind(findings: Sequence[AuditFinding]) -> None:

@@ -25,6 +25,7 @@ _FIGURES, _PARTS, _CAUSES, _NAMED, _LONG = 16, 8, 16, 8, 60
     example="railyard diff runs/first-* other/first-*",
     group="simulate",
     json=True,
+    details=True,
     quiet=True,
     order=2,
 )
@@ -37,17 +38,18 @@ def diff(
     from railyard.face.api.difference import difference, read
 
     found = difference(read(old), read(new))
-    return Reply(found, lambda: _show(found, quiet=request.quiet))
+    return Reply(found, lambda: _show(found, request), headline=found.conclusion)
 
 
-def _show(found: DiffAnswer, *, quiet: bool) -> None:
-    emit(found.conclusion)
-    if quiet:
+def _show(found: DiffAnswer, request: Request) -> None:
+    if request.quiet:
+        emit(found.conclusion)
         return
-    for table in (_figures(found), _parts(found), _causes(found)):
-        if table is not None:
+    tables = (_figures(found), *((_parts(found), _causes(found)) if request.details else ()))
+    for number, table in enumerate(filter(None, tables)):
+        if number:
             emit("")
-            table.print()
+        table.print()
     if notes := _notes(found):
         emit("\n" + "\n".join(notes))
 

@@ -29,7 +29,9 @@ _SHOWN = 12
     order=65,
 )
 def lab_exec(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario; of it the section `cluster`.")],
+    scenario: Annotated[
+        Path, typer.Argument(metavar="SCENARIO", help="A scenario; only its section `cluster` is used.")
+    ],
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND...", help="Run once for each rank; after two dashes.")
     ],
@@ -40,7 +42,7 @@ def lab_exec(
     ] = "static",
     json: Json = False,
 ) -> None:
-    """Run a program, such as a training script, unmodified as every rank: each in the namespace of its server."""
+    """Run an unmodified program, such as a training script, as every rank, in the network namespace of its server."""
     from railyard.ask.observe.answer import cluster_of
     from railyard.engine.lab.switches import execute
 
@@ -65,9 +67,15 @@ def _show(done: Executed, *, as_json: bool) -> None:
         ]
         emit(dumps({"statuses": list(done.statuses), "links": links}, indent=2))
         return
+    failed = sum(map(bool, done.statuses))
+    ended = f"{failed} of {len(done.statuses)} ranks failed" if failed else f"All {len(done.statuses)} ranks succeeded"
+    busiest = max(done.links, key=lambda link: link.bytes, default=None)
+    emit(
+        f"{ended}.\n" if busiest is None else f"{ended}; {busiest.name} carried most, {busiest.bytes / 1e6:,.1f} MB.\n"
+    )
     table = Table(["link", "Mb/s", "MB on the wire", "packets waited"], right=(1, 2, 3))
     for link in done.links[:_SHOWN]:
         table.add(link.name, f"{link.rate_bps / 1e6:g}", f"{link.bytes / 1e6:,.1f}", f"{link.waited_s:.2f} s")
     table.print()
     if len(done.links) > _SHOWN:
-        say(f"{len(done.links) - _SHOWN} more links carried something; --json lists all")
+        say(f"{len(done.links) - _SHOWN} more links carried data; --json lists all")

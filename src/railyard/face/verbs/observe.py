@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from railyard.face.options import Cluster
-from railyard.face.terminal import Table, emit, say
+from railyard.face.terminal import Table, emit, say, wrapped
 from railyard.face.verb import FormField, Page, Reply, Request, verb
 from railyard.measure import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from railyard.ask.observe.next_tests import NextTest
     from railyard.measure.result.answers import DiagnosisAnswer, TestStep
 
-SHOWN = 20
+SHOWN, _NOTES = 20, 2
 
 
 @verb(
@@ -27,9 +27,11 @@ SHOWN = 20
     example="railyard observe examples/traces/resnet-ddp.json.gz",
     group="observe",
     json=True,
+    details=True,
     order=30,
 )
 def observe(
+    request: Request,
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="Traces (files, a folder, an archive), or the folder of a run.")
     ],
@@ -38,10 +40,11 @@ def observe(
         Path | None, typer.Option("--out", metavar="FILE.parquet", help="Write the record, for `railyard export`.")
     ] = None,
     cluster: Annotated[
-        Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario: what its cluster should have reached.")
+        Path | None,
+        typer.Option("--cluster", metavar="FILE", help="A scenario: compare with its cluster."),
     ] = None,
 ) -> Reply:
-    """Read what a cluster did and print where its time went, in the measures of a simulated run."""
+    """Print where the time of a cluster went, from its traces or logs, in the figures of a simulated run."""
     from railyard.ask.observe.summary import observed
     from railyard.graph.parquet import write_record
     from railyard.kit.errors import InputError
@@ -49,23 +52,52 @@ def observe(
     record, figures = observed(path, cluster)
     if out is not None:
         if record is None:
-            raise InputError("logs of collectives hold no timeline that could be written", key="--out", found=out)
+            raise InputError("logs of collectives hold no timeline to write", key="--out", found=out)
         write_record(record, out)
         say(f"wrote {out}")
-    return Reply(figures, lambda: _show(figures), lambda: figures)
+    return Reply(figures, lambda: _show(figures, details=request.details), lambda: figures, _headline(figures))
 
 
-def _show(figures: dict[str, Any]) -> None:
-    for words in figures["warnings"]:
-        say(words)
-    for number, show in enumerate(show for key, show in _SECTIONS.items() if figures.get(key)):
+def _headline(figures: dict[str, Any]) -> str:
+    """Where the time went; of logs without a timeline, what they hold."""
+    if "utilization" in figures:
+        shares = [numbers.percent(figures[key]) for key in ("utilization", "exposed", "idle")]
+        most = max(figures["communicators"], key=lambda one: one["exposed"], default=None)
+        where = f", most of it on communicator {most['name']}" if most is not None and most["exposed"] > 0 else ""
+        return (
+            f"GPUs compute {shares[0]} of the time; {shares[1]} is exposed communication{where}; {shares[2]} is idle."
+        )
+    if timings := figures.get("timings"):
+        known = [one for one in timings if one["expected_s"] is not None]
+        if not known:
+            return f"Collectives of {len(timings):,} sizes were timed; --cluster FILE adds the expected times."
+        worst = max(known, key=lambda one: one["measured_over_expected"])
+        return (
+            f"The slowest collective takes {worst['measured_over_expected']:.2f} times its expected time:"
+            f" {worst['kind']} of {worst['size_bytes']:,} bytes on {worst['ranks']} ranks."
+        )
+    if edges := figures.get("edges"):
+        return f"NCCL made {len(edges):,} connections on {len({one['channel'] for one in edges}):,} channels."
+    if counts := figures.get("counts"):
+        return f"{len(counts):,} counters are not zero; the largest is {counts[0]['name']} at {counts[0]['part']}."
+    return ""
+
+
+def _show(figures: dict[str, Any], *, details: bool) -> None:
+    there = [key for key in _SECTIONS if figures.get(key)]
+    for number, key in enumerate(there if details else there[:1]):
         if number:
             emit("")
-        show(figures)
+        _SECTIONS[key](figures)
+    warnings = figures["warnings"]
+    for words in warnings if details else warnings[:_NOTES]:
+        say(words)
+    if not details and (more := there[1:] + ["more remarks"] * (len(warnings) > _NOTES)):
+        say(f"--details shows {', '.join(more)}")
 
 
 def _ranks(figures: dict[str, Any]) -> None:
-    heads = ("rank", "utilization", "exposed communication", "idle", "clock ahead", "to within")
+    heads = ("rank", "utilization", "exposed communication", "idle", "clock ahead", "clock error")
     table = Table(heads, range(1, len(heads)), turn=True)
     for one in figures["ranks"][:SHOWN]:
         clock = figures["clocks"].get(str(one["rank"]), {"ahead_ns": 0, "error_ns": -1})
@@ -82,7 +114,7 @@ def _ranks(figures: dict[str, Any]) -> None:
 
 
 def _communicators(figures: dict[str, Any]) -> None:
-    table = Table(("communicator", "members", "exposed", "of which"), (1, 2))
+    table = Table(("communicator", "members", "exposed", "causes"), (1, 2))
     for one in figures["communicators"]:
         causes = ", ".join(f"{cause} {numbers.percent(share)}" for cause, share in one.get("causes", {}).items())
         table.add(one["name"], str(len(one.get("ranks", ())) or ""), numbers.percent(one["exposed"]), causes)
@@ -107,14 +139,14 @@ def _collectives(figures: dict[str, Any]) -> None:
 
 
 def _stragglers(figures: dict[str, Any]) -> None:
-    table = Table(("late rank", "of collectives", "others waited, in all"), (0, 1, 2))
+    table = Table(("late rank", "collectives", "total wait of others"), (0, 1, 2))
     for one in figures["stragglers"][:SHOWN]:
         table.add(str(one["rank"]), str(one["collectives"]), numbers.seconds(one["late_s"]))
     table.print()
 
 
 def _timings(figures: dict[str, Any]) -> None:
-    heads = (
+    heads: tuple[str, ...] = (
         "collective",
         "ranks",
         "bytes",
@@ -123,8 +155,10 @@ def _timings(figures: dict[str, Any]) -> None:
         "busbw GB/s",
         "expected",
         "expected busbw",
-        "time over it",
+        "measured/expected",
     )
+    if all(one["expected_s"] is None for one in figures["timings"]):
+        heads = heads[:-3]
     table = Table(heads, range(1, len(heads)), turn=True)
 
     def rate(bps: float | None) -> str:
@@ -132,7 +166,7 @@ def _timings(figures: dict[str, Any]) -> None:
 
     for one in figures["timings"]:
         known = one["expected_s"] is not None
-        table.add(
+        cells = [
             one["kind"],
             str(one["ranks"] or "unknown"),
             f"{one['size_bytes']:,}",
@@ -142,7 +176,8 @@ def _timings(figures: dict[str, Any]) -> None:
             numbers.seconds(one["expected_s"]) if known else "",
             rate(one["expected_busbw_bps"]),
             f"{one['measured_over_expected']:.2f}" if known else "",
-        )
+        ]
+        table.add(*cells[: len(heads)])
     table.print()
 
 
@@ -181,7 +216,7 @@ def _counts(figures: dict[str, Any]) -> None:
         table.add(one["name"], one["part"], f"{one['value']:,.0f}")
     table.print()
     if len(figures["counts"]) > SHOWN:
-        emit(f"and {len(figures['counts']) - SHOWN} more counters, smaller ones")
+        emit(f"and {len(figures['counts']) - SHOWN} smaller counters")
 
 
 _SECTIONS = {
@@ -208,7 +243,7 @@ _SECTIONS = {
     order=32,
     page=Page(
         "Diagnose",
-        "Names the link, NIC, accelerator, host or rank that makes a cluster slow or hang, and what would settle it.",
+        "Names the link, NIC, accelerator, host or rank that makes a cluster slow or hang, and tests to confirm it.",
         order=4,
     ),
 )
@@ -228,12 +263,14 @@ def diagnose(
     cluster: Annotated[Cluster, FormField("The cluster")] = None,
     symptom: Annotated[
         str | None,
-        typer.Option("--symptom", metavar="NAME", help="Instead of a path: slow, flapping, hang; the tests to run."),
+        typer.Option(
+            "--symptom", metavar="NAME", help="slow, flapping or hang: print the tests to run, without a path."
+        ),
     ] = None,
 ) -> Reply:
-    """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, or none where none is sure.
+    """Name the link, NIC, accelerator, host or rank that makes a cluster slow or hang, if the evidence is clear.
 
-    Then the tests that would settle it, in order, with what the model expects of each.
+    Below it are the tests that confirm it, in order, each with the result that the model expects.
     """
     from railyard.ask.observe import answer as answers
     from railyard.ask.observe.diagnose import diagnose as diagnosed
@@ -241,13 +278,14 @@ def diagnose(
     from railyard.kit.errors import InputError
 
     if (symptom is None) == (path is None):
-        raise InputError("either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")
+        raise InputError("give either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")
     if path is None:
         steps = of_symptom(str(symptom), None if cluster is None else answers.cluster_of(cluster))
-        return Reply(steps, lambda: _steps(steps), lambda: {"steps": plain(steps)})
+        headline = f"Run these {len(steps)} tests in order, and stop at the first with another result than expected."
+        return Reply(steps, lambda: _steps(steps), lambda: {"steps": plain(steps)}, headline)
     request.progress("reading what was measured", 0.0)
     found = diagnosed(path, cluster)
-    request.progress("naming the tests that would settle it", 0.9)
+    request.progress("choosing the tests that confirm it", 0.9)
     known = None if cluster is None else answers.cluster_of(cluster)
     answer = answers.answer_of(found, path.resolve().name, known)
     notes = answer.notes if answer.verdict else answer.notes[1:]  # the sentence says the first one
@@ -255,33 +293,36 @@ def diagnose(
 
 
 def _diagnosis(answer: DiagnosisAnswer) -> None:
-    _verdict(answer)
+    if answer.verdict and answer.unknown:
+        emit("More may be wrong: see the notes.")
+    _slower(answer.what_if)
+    if len(answer.verdict) > 1:
+        _suspects(answer)
     _steps(answer.steps)
 
 
-_CAUSES = {"S_communication": "communications", "S_computation": "computations"}
+_CAUSES = {"S_communication": "communication", "S_computation": "computation"}
 
 
-def _verdict(answer: DiagnosisAnswer) -> None:
-    sentence = answer.sentence()
-    emit(sentence[0].upper() + sentence[1:])
-    if answer.verdict and answer.unknown:
-        emit("More may be wrong: see the notes")
-    if "S" in answer.what_if:
-        by = [f"{answer.what_if[key]:.3f} by {words}" for key, words in _CAUSES.items() if key in answer.what_if]
-        words = f"All in all it takes {answer.what_if['S']:.3f} times as long as it should"
-        emit(f"{words}: {', '.join(by)}" if by else words)
-    if len(answer.verdict) < 2:
+def _slower(what_if: Mapping[str, Any]) -> None:
+    """How much longer than on healthy parts, and by what."""
+    if "S" not in what_if:
         return
-    table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3))
+    by = [f"{words} adds {numbers.percent(what_if[key] - 1)}" for key, words in _CAUSES.items() if key in what_if]
+    takes = f"The work takes {numbers.percent(what_if['S'] - 1)} longer than on healthy parts"
+    emit(f"{takes}: {', '.join(by)}." if by else f"{takes}.")
+
+
+def _suspects(answer: DiagnosisAnswer) -> None:
+    table = Table(("part", "kind", "confidence", "$/h", "evidence"), (2, 3), prose=True)
     for suspect in answer.verdict:
         usd = "" if suspect.usd_per_hour is None else f"{suspect.usd_per_hour:,.0f}"
-        table.add(suspect.part, suspect.kind, f"{suspect.confidence:.0%}", usd, suspect.evidence)
+        table.add(suspect.part, suspect.kind, f"{100 * suspect.confidence:.0f} %", usd, suspect.evidence)
     table.print()
 
 
 def _steps(steps: Sequence[NextTest | TestStep]) -> None:
     for number, step in enumerate(steps, 1):
-        emit(f"test {number}: {step.run}")
-        emit(f"  expected: {step.expected}")
-        emit(f"  else: {step.otherwise}")
+        emit(wrapped(f"test {number}: {step.run}"))
+        emit(wrapped(f"  expected: {step.expected}"))
+        emit(wrapped(f"  else: {step.otherwise}"))

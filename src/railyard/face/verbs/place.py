@@ -31,7 +31,7 @@ def _policies() -> list[str]:
     order=20,
     page=Page(
         "Place",
-        "Gives jobs their nodes as a scheduler would; of a scenario's job with its step by every policy.",
+        "Places jobs as a scheduler would; of a scenario's job it compares the step of every policy.",
         order=8,
     ),
 )
@@ -65,7 +65,7 @@ def place(
     ] = None,
     names: Annotated[Names, FormField("Names of servers")] = None,
 ) -> Reply:
-    """Place jobs on a cluster as a scheduler would; a scenario's job with its step by every policy."""
+    """Place jobs on a cluster as a scheduler would; of a scenario's job, compare the step of every policy."""
     from railyard.face.words import place as words
     from railyard.work.operate import placed
 
@@ -74,8 +74,9 @@ def place(
     answer = placed.answer_of(found, jobs.stem, policy)
     return Reply(
         answer,
-        lambda: words.show(found, policy),
+        lambda: words.show(found),
         lambda: words.plain(found),
+        words.kueue_sentence(found),
         keep=answer,
         notes=words.warnings(found),
     )
@@ -103,7 +104,7 @@ def topology(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout without it.")] = None,
     force: Force = False,
 ) -> None:
-    """Print how the nodes of a cluster hang together, or write it for Slurm, Kueue, Volcano or topograph."""
+    """Print the levels of a cluster's network, or write them for Slurm, Kueue, Volcano or topograph."""
     from railyard.face.words import place as words
     from railyard.work.operate.place_input import read_nodes
     from railyard.work.operate.topology_file import topology_formats
@@ -255,4 +256,4 @@ def trace(
     from railyard.work.serving.traces import read_trace
 
     summary = summarize(read_trace(file, format, sort=sort, empty="drop" if drop_empty else "refuse"))
-    return Reply(summary, lambda: words.show_trace(summary), summary.to_json)
+    return Reply(summary, lambda: words.show_trace(summary), summary.to_json, words.trace_sentence(summary))

@@ -163,19 +163,23 @@ def operate_failures(
     servers: Annotated[int, typer.Option("--servers", min=1, metavar="N", help="Servers that were watched.")],
     days: Annotated[float, typer.Option("--days", min=0.0, metavar="D", help="For how long, from day 0.")],
 ) -> Reply:
-    """Forecast faults a week, repair times and servers away at once, with bands, from recorded faults."""
+    """Forecast faults a week, repair times and servers out at once, with bands, from recorded faults."""
     from railyard.work.operate.failures import history
 
     found = history.forecast(history.read(fit, servers, days))
 
     def show() -> None:
-        table = Table(("what the coming weeks bring", "low", "mean or p50", "high, p90 or p95"), (1, 2, 3))
+        table = Table(("forecast", "low", "mean or p50", "high, p90 or p95"), (1, 2, 3))
         table.add("faults a week", f"{found.low:.1f}", f"{found.mean:.1f}", f"{found.high:.1f}")
         table.add("hours until a server is back", "", f"{found.repair_p50_h:.0f}", f"{found.repair_p90_h:.0f}")
-        table.add("servers away at once", "", f"{found.out_mean:.1f}", f"{found.out_p95:.0f}")
+        table.add("servers out at once", "", f"{found.out_mean:.1f}", f"{found.out_p95:.0f}")
         table.print()
 
-    return Reply(found, show, found.plain)
+    headline = (
+        f"Expect {found.mean:.1f} faults a week ({found.low:.1f} to {found.high:.1f}); with {found.out_p95:.0f} spare"
+        " servers, the job has enough 95 % of the time."
+    )
+    return Reply(found, show, found.plain, headline)
 
 
 @verb(
@@ -184,6 +188,7 @@ def operate_failures(
     example="railyard explain runs/first-*",
     group="simulate",
     json=True,
+    details=True,
     quiet=True,
     order=3,
 )
@@ -199,13 +204,14 @@ def explain(
         bool, typer.Option("--remedies/--no-remedies", help="Simulate what each remedy would give.")
     ] = True,
 ) -> Reply:
-    """Explain a run: where its step goes, by what that was computed, and what each remedy would make of it."""
+    """Explain a run: where its step goes, and how much each remedy would shorten it."""
     from railyard.work.study.explain import explain as explained
-    from railyard.work.study.presentation import presentations
+    from railyard.work.study.presentation import ExplainDepth, presentations
 
     found = explained(run, variant=variant, with_remedies=remedies, progress=request.progress)
-    words = presentations.get(found.variant.kind).explained(found, depth, request.quiet)
-    return Reply(found, lambda: print_parts(words), found.to_json)
+    depths = ExplainDepth(depth, details=request.details, quiet=request.quiet)
+    headline, *parts = presentations.get(found.variant.kind).explained(found, depths)
+    return Reply(found, lambda: print_parts(parts), found.to_json, str(headline))
 
 
 @verb(
@@ -214,6 +220,7 @@ def explain(
     example="railyard packet --traffic examples/traces/incast.cm --fabric roce",
     group="simulate",
     json=True,
+    details=True,
     quiet=True,
     order=4,
 )
@@ -272,12 +279,14 @@ def packet(
             raise error.located(key="--report") from None
 
     def show() -> None:
-        words.show(found)
+        words.show(found, details=request.details)
         for path in (report, finished.folder):
             if path is not None and not request.quiet:
                 say(f"wrote {path}")
 
-    return Reply(found, show, found.to_json, notes=() if request.quiet else words.unfinished(found))
+    return Reply(
+        found, show, found.to_json, words.flows_sentence(found), notes=() if request.quiet else words.unfinished(found)
+    )
 
 
 def _page(result: Result, path: Path) -> None:

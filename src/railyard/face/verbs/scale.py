@@ -14,7 +14,7 @@ from railyard.measure import numbers
 if TYPE_CHECKING:
     from railyard.measure.result.scale import ScaleAnswer
 
-SHOWN = 12
+SHOWN, _NOTES = 12, 2
 
 
 @verb(
@@ -24,6 +24,7 @@ SHOWN = 12
     group="decide",
     parts=["engine"],
     json=True,
+    details=True,
     quiet=True,
     out="keep",
     order=32,
@@ -67,7 +68,7 @@ def scale(
         FormField("Parallelism"),
     ] = None,
 ) -> Reply:
-    """Keep the measured time of every kernel, run the collectives on another cluster at another scale."""
+    """Forecast a step on another cluster: kernels keep their measured times, collectives are simulated."""
     from railyard.ask.scale.forecast import scaled_step
     from railyard.kit.quantities import size
     from railyard.kit.schema.yaml import parse_mapping
@@ -78,26 +79,34 @@ def scale(
         path, cluster, accelerators=accelerators, gradients=more, world=world, parallelism=keys,
         engine=request.engine, report=request.progress,
     )  # fmt: skip
-    return Reply(answer, lambda: _print(answer), keep=answer)
+    return Reply(answer, lambda: _print(answer, details=request.details), keep=answer)
 
 
-def _print(answer: ScaleAnswer) -> None:
-    sentence = answer.sentence()
-    emit(sentence[0].upper() + sentence[1:])
+def _print(answer: ScaleAnswer, *, details: bool) -> None:
+    where = Table(("where the step goes", "group", "time", "share"), (2, 3))
+    for row in answer.step.time[:SHOWN]:
+        where.add(row.cause, row.group, numbers.seconds(row.seconds), numbers.percent(row.share))
+    where.print()
+    kernels, idle = (numbers.seconds(one) for one in (answer.step.kernels_s, answer.step.host_s))
+    emit(f"\nComputation of a rank: kernels {kernels}, gaps caused by the host {idle}.")
+    if details:
+        _details(answer)
+    for lack in answer.unrecognized if details else answer.unrecognized[:_NOTES]:
+        took = f" ({numbers.seconds(lack.seconds)} a step)" if lack.seconds else ""
+        say(f"not recognized: {lack.what}{took}: {lack.why}")
+    if not details and len(answer.unrecognized) > _NOTES:
+        say(f"more remarks with --details: {len(answer.unrecognized) - _NOTES}")
+
+
+def _details(answer: ScaleAnswer) -> None:
+    """Layout, collectives, what was traced, and the parts of the band."""
     emit("")
     table = Table(("parallelism", "traced", "forecast", "known by"), (1, 2))
     for axis in answer.layout:
         table.add(axis.role, f"{axis.traced:,}", f"{axis.target:,}", axis.known_by)
     table.print()
     emit("")
-    where = Table(("where the step goes", "group", "time", "share"), (2, 3))
-    for row in answer.step.time[:SHOWN]:
-        where.add(row.cause, row.group, numbers.seconds(row.seconds), numbers.percent(row.share))
-    where.print()
-    kernels, idle = (numbers.seconds(one) for one in (answer.step.kernels_s, answer.step.host_s))
-    emit(f"computation of a rank: kernels {kernels}, idle time that the host causes {idle}")
-    emit("")
-    heads = ("collective", "group", "ranks", "bytes", "times", "algorithm", "alone", "as it was")
+    heads = ("collective", "group", "ranks", "bytes", "times", "algorithm", "alone", "in the step")
     ran = Table(heads, (2, 3, 4, 6, 7), turn=True)
     for one in answer.collectives[:SHOWN]:
         cells = (f"{one.ranks:,}", f"{one.size_bytes:,}", f"{one.times:,}", one.algorithm)
@@ -117,13 +126,11 @@ def _print(answer: ScaleAnswer) -> None:
     for check in answer.target:
         about = f": {check.means}" if check.means else ""
         emit(f"{check.what}: traced {check.traced}, here {check.target}{about}")
-    emit(f"waits: {traced.exact_waits} by events, {traced.seen_waits} by idle time, {traced.assumed_waits} assumed")
-    emit(f"kernels while a communication ran: {numbers.percent(traced.overlapped_share)} of kernel time")
+    emit(f"waits: {traced.exact_waits} from events, {traced.seen_waits} from idle time, {traced.assumed_waits} assumed")
+    emit(f"kernels during communication: {numbers.percent(traced.overlapped_share)} of kernel time")
     for slow in traced.slowed[:3]:
-        emit(f"slowed by communication {slow.factor:.2f} times: {slow.kernel[:80]} (rank {slow.rank})")
+        emit(f"{slow.factor:.2f} times slower during communication: {slow.kernel[:80]} (rank {slow.rank})")
+    emit(f"measured: {numbers.percent(answer.measured_share)} of compute time")
     emit(f"cost: {numbers.dollars(cost.usd_per_h.typical)} an hour, {numbers.dollars(cost.usd_per_run.typical)} a step")
     for part in (one for one in answer.band.parts if one.low_s or one.high_s):
         emit(f"band: -{numbers.seconds(part.low_s)} +{numbers.seconds(part.high_s)}: {part.source}")
-    for lack in answer.unrecognized:
-        took = f" ({numbers.seconds(lack.seconds)} a step)" if lack.seconds else ""
-        say(f"not recognized: {lack.what}{took}: {lack.why}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from railyard.face.options import Json
-from railyard.face.terminal import Table, emit, say
+from railyard.face.terminal import Table, emit, say, wrapped
 from railyard.face.verb import verb
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MOST_PORT = 65535
 
 
 def _rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
-    """Writes an hour of telemetry, ten minutes of it with the fault of a run, and says how it is loaded.
+    """Writes an hour of telemetry, ten minutes of it with the fault of a run, and says how to load it.
 
     Raises:
         InputError: The run cannot be read, or a file is missing.
@@ -35,7 +35,7 @@ def _rehearse(run: Path, *, cluster: Path | None, out: Path | None) -> None:
 
     file = record_file(run)
     if file is None or cluster is None or out is None:
-        raise InputError("a rehearsal needs a run, its --cluster and --out", key="--rehearse", found=run)
+        raise InputError("a rehearsal needs the folder of a run, --cluster and --out", key="--rehearse", found=run)
     faulty, now = read_record(file), time.time()
     machine = cluster_for(faulty, cluster)
     healthy = undisturbed(faulty, machine, seed_of(cluster))
@@ -62,23 +62,22 @@ def watch(
         typer.Option("--rehearse", metavar="RUN", help="A run with a fault: write its telemetry for promtool and end."),
     ] = None,
     cluster: Annotated[
-        Path | None, typer.Option("--cluster", metavar="FILE", help="A scenario: what its cluster should reach.")
+        Path | None,
+        typer.Option("--cluster", metavar="FILE", help="A scenario: compare with its cluster."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="FOLDER", help="Write rules, alerts, a Grafana dashboard and expected values."),
     ] = None,
-    every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=1.0, help="From one look to the next.")
-    ] = 30,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=1.0, help="Seconds between queries.")] = 30,
     export: Annotated[
         str | None,
         typer.Option("--export", metavar="PORT", help="Serve expected values to Prometheus; ADDRESS:PORT for others."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Query once and end.")] = False,
     json: Json = False,
 ) -> None:
-    """Ask a Prometheus what collectives reach, compare it with what the model expects, and show its alerts."""
+    """Compare the bandwidth of collectives in a Prometheus with what the model expects, and show its alerts."""
     from railyard.ask.observe.answer import cluster_of
     from railyard.ask.observe.expected import Drift
     from railyard.ask.observe.live import Prometheus, page
@@ -90,7 +89,9 @@ def watch(
         _rehearse(rehearse, cluster=cluster, out=out)
         return
     if prometheus is None:
-        raise InputError("which server of Prometheus?", key="--prometheus", allowed="http://HOST:9090, or --rehearse")
+        raise InputError(
+            "the address of Prometheus is missing", key="--prometheus", allowed="http://HOST:9090, or --rehearse"
+        )
     server = Prometheus(prometheus)
     machine = None if cluster is None else cluster_of(cluster)
     expected: Expected = {}
@@ -130,9 +131,9 @@ def _exporter(where: str, cluster: Path | None) -> MetricsServer:
     if not is_count(port) or int(port) > MOST_PORT:
         raise InputError("expected a port", key="--export", found=where, allowed=f"0 to {MOST_PORT}, or ADDRESS:PORT")
     if cluster is None:
-        raise InputError("what is expected depends on the cluster", key="--export", hint="name it with --cluster")
+        raise InputError("expected values need the cluster", key="--export", hint="name it with --cluster")
     exporter = MetricsServer(int(port), address or LOOPBACK)
-    say(f"expected values are at {exporter.url}")
+    say(f"expected values: {exporter.url}")
     return exporter
 
 
@@ -140,8 +141,9 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         emit(dumps(found, ensure_ascii=False, allow_nan=False))
         return
+    emit(f"{_headline(found)}\n")
     table = Table(
-        ("collective", "bytes", "ranks", "communicator", "busbw GB/s", "expected", "measured/it"), (2, 4, 5, 6)
+        ("collective", "bytes", "ranks", "communicator", "busbw GB/s", "expected", "measured/expected"), (2, 4, 5, 6)
     )
     for one in found["collectives"][:SHOWN]:
         known = one["expected_gbs"] is not None
@@ -153,9 +155,17 @@ def _show(found: dict[str, Any], *, as_json: bool) -> None:
         )
     if found["collectives"]:
         table.print()
-    else:
-        emit("Prometheus has no collectives of NCCL inspector")
     for one in found["alerts"]:
-        emit(f"{one['state']}: {one['alert']}: {one['summary']}; {one['action']}")
-    if not found["alerts"]:
-        emit("no alert is out")
+        emit(wrapped(f"{one['state']}: {one['alert']}: {one['summary']}; {one['action']}"))
+
+
+def _headline(found: dict[str, Any]) -> str:
+    """Alerts, and the slowest collective against what is expected of it."""
+    count = len(found["alerts"])
+    alerts = f"{count} alert{'s are' if count > 1 else ' is'} active" if count else "No alert is active"
+    if not found["collectives"]:
+        return f"{alerts}; Prometheus has no collectives of NCCL inspector."
+    first = found["collectives"][0]
+    if first["ratio"] is None:
+        return f"{alerts}; {len(found['collectives'])} collectives are measured."
+    return f"{alerts}; the slowest collective reaches {100 * first['ratio']:.0f} % of its expected bandwidth."

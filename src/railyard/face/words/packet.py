@@ -47,26 +47,41 @@ def unfinished(report: PacketReport) -> list[str]:
     return [*found, f"{left} flows had not finished when the run ended"] if left else found
 
 
-def show(report: PacketReport) -> None:
-    """Flow completion times, packets, and the cost of the run."""
+def flows_sentence(report: PacketReport) -> str:
+    """How many flows ended, and when."""
+    found = report.to_dict()
+    last, middle = found["last_finish_us"], found["fct_us"]["p50"]
+    if last is None:
+        return f"None of {found['flows']:,} flows finished."
+    lost = found["packets"]["dropped"]
+    ended, flows = found["finished"], found["flows"]
+    of = f"All {flows:,}" if ended == flows else f"{ended:,} of {flows:,}"
+    packets = f"{lost:,} packets were dropped" if lost else "no packet was dropped"
+    return f"{of} flows finished, the last after {last:,.2f} us; the median flow took {middle:,.2f} us; {packets}."
+
+
+def show(report: PacketReport, *, details: bool) -> None:
+    """Flow completion times and packets; with `details` the cost of the run and what is not modelled."""
     found = report.to_dict()
     table = Table(("", "min", "mean", "p50", "p99", "max"), right=(1, 2, 3, 4, 5))
     times = found["fct_us"].values()
     table.add("flow completion, us", *("-" if time is None else f"{time:.2f}" for time in times))
     table.print()
-    last = "-" if found["last_finish_us"] is None else f"{found['last_finish_us']:.2f} us"
     tree = report.tree
     emit(
         f"\nnetwork   {len(tree.tiers)}-tier fat tree of {tree.hosts} hosts, {tree.tiers[0].rate_bps / 1e9:g} Gb/s each"
     )
-    emit(f"flows     {found['finished']} of {found['flows']} finished, the last at {last}")
     emit("packets   " + ", ".join(f"{number} {kind}" for kind, number in found["packets"].items()))
+    if not details:
+        return
     emit(f"run       {found['events']} events, {found['cpu_s']:.3f} s of processor, {found['peak_rss_mb']:.0f} MB")
     repeats = found["repeats"]
     if repeats["repeated"]:
         share, known = repeats["hops"] / report.record.meta["packets"]["hops"], repeats["checked"] + repeats["repeated"]
-        checked = f"{repeats['checked']} of {known} repeats were, and differ by {repeats['worst_ps']} ps at most"
-        emit(f"repeats   {100 * share:.1f} % of hops not simulated again; {checked}")
+        checked = (
+            f"{repeats['checked']} of {known} repeats were simulated; they differ by {repeats['worst_ps']} ps at most"
+        )
+        emit(f"repeats   {100 * share:.1f} % of hops were not simulated again; {checked}")
     emit(f"digest    {found['digest']}")
     for text in report.left_out:
-        emit(f"left out  {text}")
+        emit(f"not modelled: {text}")

@@ -35,9 +35,6 @@ def _admitted(played: PlayedWorkloads) -> None:
             flavors = ", ".join(dict.fromkeys(share.flavors.values()))
             table.add(*first, share.name, str(share.count), flavors, _where(share))
     table.print()
-    new, waiting = len(played.news), sum(one.admission is None for one in played.workloads.values())
-    emit("")
-    emit(f"{new} got in or moved, {len(played.gone)} had to go, {waiting} wait ({played.cycles} cycles)")
 
 
 def _where(share: Share) -> str:
@@ -70,9 +67,7 @@ def _admit_values(played: PlayedWorkloads, one: Workload) -> dict[str, object]:
 
 def show_trace(summary: Summary) -> None:
     """Prints rate, lengths, burstiness and shared prefixes of a trace."""
-    emit(f"{summary.source}: {summary.requests:,} requests in {_span(summary.duration_s)}")
-    emit("")
-    table = Table(["what", "value", "what it means"], right=[1])
+    table = Table(["figure", "value", "meaning"], right=[1])
     for row in [*_rate(summary), *_prefixes(summary), *_classes(summary)]:
         table.add(*row)
     table.print()
@@ -84,16 +79,29 @@ def show_trace(summary: Summary) -> None:
     lengths.print()
 
 
+def trace_sentence(summary: Summary) -> str:
+    """Requests, their rate and lengths."""
+    said = (
+        f"{summary.source}: {summary.requests:,} requests in {_span(summary.duration_s)}, {summary.rate_per_s:.3g} a"
+        f" second, at most {summary.peak_rate_per_s:.3g}"
+    )
+    if summary.input_tokens is not None and summary.output_tokens is not None:
+        said += f"; median {summary.input_tokens.p50:,.0f} tokens in, {summary.output_tokens.p50:,.0f} out"
+    return f"{said}."
+
+
 def _rate(summary: Summary) -> list[tuple[str, str, str]]:
     rows = [
         ("rate", f"{summary.rate_per_s:.3g} /s", "mean arrivals"),
         ("peak", f"{summary.peak_rate_per_s:.3g} /s", "the busiest 10 s"),
     ]
     if summary.gap_cv is not None:
-        rows.append(("variation of gaps", f"{summary.gap_cv:.2f}", "Poisson 1, bursts more"))
+        rows.append(("variation of gaps", f"{summary.gap_cv:.2f}", "1: Poisson; more: bursts"))
     for window, index in summary.dispersion.items():
         lag = summary.autocorrelation[window]
-        rows.append((f"dispersion in {window:g} s", f"{index:.2f}", f"Poisson 1; next window correlated by {lag:.2f}"))
+        rows.append(
+            (f"dispersion in {window:g} s", f"{index:.2f}", f"1: Poisson; correlation of the next window {lag:.2f}")
+        )
     return rows
 
 
@@ -138,16 +146,21 @@ def plain(found: PlacedTable | Advised | PlayedWorkloads) -> Any:
     return {key: _admit_values(found, one) for key, one in found.workloads.items()}
 
 
-def show(found: PlacedTable | Advised | PlayedWorkloads, policy: str) -> None:
+def kueue_sentence(found: PlacedTable | Advised | PlayedWorkloads) -> str:
+    """What Kueue does, in one sentence; empty for jobs that an answer describes by itself."""
+    if isinstance(found, PlacedTable | Advised):
+        return ""
+    waiting = sum(one.admission is None for one in found.workloads.values())
+    return f"Kueue admits or moves {len(found.news)} workloads and preempts {len(found.gone)}; {waiting} wait."
+
+
+def show(found: PlacedTable | Advised | PlayedWorkloads) -> None:
     """Prints the nodes of every job of a table; of a scenario's job also what every policy would cost."""
     if isinstance(found, Advised):
         first, *others = found.advice
         print_advice(found.asked, first, others)
     elif isinstance(found, PlacedTable):
         _print(found.tree, found.jobs)
-        waiting, many = sum(one.nodes is None for one in found.jobs), len(found.jobs)
-        emit("")
-        emit(f"{many - waiting} of {many} jobs placed by {policy}, {found.free.idle} of {found.tree.nodes} nodes left")
     else:
         _admitted(found)
 
@@ -189,17 +202,17 @@ def _values(asked: Question, one: Advice) -> dict[str, object]:
 
 def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
     """The placement, the reason, and the cost of the alternatives."""
-    from railyard.work.operate.advice import LAST, ordered
+    from railyard.work.operate.advice import ordered
 
     if first.nodes is None:
-        emit(f"{first.policy}: the job waits; {asked.free.idle} nodes are free, and it wants {asked.nodes}")
+        emit(f"{first.policy}: the job waits; it needs {asked.nodes} nodes, and {asked.free.idle} are free")
     else:
         emit(f"{first.policy}: {compress_hostlist(asked.tree.names[node] for node in first.nodes)}")
         for level, (touched, least) in zip(asked.tree.levels, first.groups, strict=True):
-            as_few = "as few as can be" if touched == least else f"{least} would do"
+            as_few = "the fewest possible" if touched == least else f"{least} would be enough"
             emit(f"  {level}s: {touched} ({as_few})")
         emit(f"  step: {1e3 * first.step_s:.1f} ms, {first.usd:.2f} $ for 1,000 steps")
-    table = Table(["policy", *(f"{level}s" for level in asked.tree.levels), "step ms", "against it", "$/1000 steps"])
+    table = Table(["policy", *(f"{level}s" for level in asked.tree.levels), "step ms", "difference", "$/1000 steps"])
     table.right = frozenset(range(1, 4 + len(asked.tree.levels)))
     for one in ordered([first, *others]):
         if one.nodes is None:
@@ -215,14 +228,15 @@ def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
         )
     emit("")
     table.print()
-    best = next((one for one in ordered([first, *others]) if one.nodes is not None and one.policy not in LAST), None)
-    if best is not None and first.nodes is not None and best.step_s < first.step_s * 0.999:
-        emit("")
-        emit(f"{best.policy} is {first.step_s / best.step_s - 1:.1%} faster: --policy {best.policy}")
 
 
 def show_topology(tree: NodeTree) -> None:
-    """Prints the levels of a cluster."""
+    """Prints the size of a cluster, and its levels."""
+    groups = [
+        f"{len(size):,} {level}{'s' * (len(size) > 1)}" for level, size in zip(tree.levels, tree.size, strict=True)
+    ]
+    within = f" in {' and '.join(groups)}" if groups else ""
+    emit(f"{tree.nodes:,} nodes with {tree.total:,} accelerators{within}.\n")
     table = Table(["level", "groups", "nodes in each", "first"], right=[1])
     for level, size in zip(tree.levels, tree.size, strict=True):
         spread = f"{size.min()}" if size.min() == size.max() else f"{size.min()} to {size.max()}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationError
 
 from railyard.kit.errors import InputError, Problem
+from railyard.measure import numbers
 from railyard.measure.result.choices import PlacementAnswer, PlanAnswer, TuneAnswer
 from railyard.measure.result.network import Picture, PicturePlace
 from railyard.measure.result.scale import ScaleAnswer
@@ -70,18 +72,31 @@ class AuditAnswer(Figures):
         if not self.findings:
             doubts = self.design.get("doubts")
             return without_findings((len(doubts) if isinstance(doubts, list | tuple) else 0) + len(self.problems))
-        first = f"{self.findings[0].kind} at {self.findings[0].a}"
-        if len(self.findings) == 1:
-            return f"Repair 1 finding, {first}: it costs ${self.usd_per_month:,.0f} a month."
-        return f"Repair {len(self.findings):,} findings, first {first}: they cost ${self.usd_per_month:,.0f} a month."
+        first, many = self.findings[0], len(self.findings) > 1
+        count = f"{len(self.findings):,} faults cost" if many else "One fault costs"
+        share = "no price" if first.usd_per_month is None else f"${first.usd_per_month:,.0f}"
+        where = short_name(first.a)
+        return (
+            f"{count} ${self.usd_per_month:,.0f} a month, {numbers.percent(self.loss)} of accelerator time; repair"
+            f" first: {first.kind} at {where} ({share})."
+        )
 
 
 def without_findings(unsure: int) -> str:
     """Summary of an audit without faults and with so many uncertain remarks."""
-    return f"Nothing was found wrong; {unsure} remarks say what is not sure." if unsure else "Nothing is wrong."
+    return f"No fault was found; {unsure} remarks say what is uncertain." if unsure else "No fault was found."
 
 
-NOT_KNOWN = "Which part is to blame, if any, is not known"
+_FABRIC_NAME = re.compile(r"MF\d+;([^:\[]+)(?::[^\[]*)?")
+"""`MF0;leaf-1:MQM9701/U1`, as InfiniBand switches call themselves: system, name, model and unit."""
+
+
+def short_name(text: str) -> str:
+    """The text with short names of InfiniBand switches: `leaf-1[40]` for `MF0;leaf-1:MQM9701/U1[40]`."""
+    return _FABRIC_NAME.sub(r"\1", text)
+
+
+NOT_KNOWN = "The measurements do not tell which part is to blame, if any"
 
 ALL_RANKS = "all ranks"
 """The part where work is spread unevenly, on other ranks in every step."""
@@ -117,6 +132,11 @@ class TestStep(Figures):
     otherwise: str = Field(description="what it means where that does not come out")
 
 
+def _confidence(one: SuspectRow) -> str:
+    """`99 % sure`."""
+    return f"{100 * one.confidence:.0f} % sure"
+
+
 class DiagnosisAnswer(Figures):
     """The part to blame, if any."""
 
@@ -139,15 +159,18 @@ class DiagnosisAnswer(Figures):
         if not self.verdict:
             why = f": {self.notes[0]}" if self.notes else ""
             return f"{NOT_KNOWN if self.unknown else 'Nothing is wrong'}{why.removesuffix('.')}."
-        first = self.verdict[0]
-        more = [f"{one.part} ({one.kind}, {one.confidence:.0%})" for one in self.verdict[1:]]
-        price = "" if first.usd_per_hour is None else f", ${first.usd_per_hour:,.0f} an hour"
-        are = "are" if first.part == ALL_RANKS else "is"
-        said = f"{first.part[:1].upper()}{first.part[1:]} {are} to blame ({first.kind})"
+        first, *others = self.verdict
+        price = "" if first.usd_per_hour is None else f"; it costs ${first.usd_per_hour:,.0f} an hour"
+        part = f"{first.part[:1].upper()}{first.part[1:]}"
+        said = f"{part} {'are' if first.part == ALL_RANKS else 'is'} to blame ({first.kind}, {_confidence(first)})"
         if self.unknown and first.confidence < EVEN:
-            said = f"{NOT_KNOWN}; it may be {first.part} ({first.kind})"
-        also = f"; also named: {', '.join(more)}" if more else ""
-        return f"{said}: {first.evidence}; {first.confidence:.0%} sure{price}{also}."
+            said = f"No part is certain; it may be {first.part} ({first.kind}, {_confidence(first)})"
+        also = (
+            f"; also named: {', '.join(f'{one.part} ({one.kind}, {_confidence(one)})' for one in others)}"
+            if others
+            else ""
+        )
+        return f"{said}: {first.evidence}{price}{also}."
 
 
 class CheckRow(Figures):

@@ -414,6 +414,10 @@ class PolicyRow(Figures):
     usd_per_1000_steps: float | None = Field(description="as the job's part of the cluster; null where it waits")
 
 
+LEAST_GAIN = 0.001
+"""Share of a step below which another policy is not worth a word."""
+
+
 class PlacementAnswer(Figures):
     """Nodes of jobs, and what other rules would have made of them."""
 
@@ -429,12 +433,17 @@ class PlacementAnswer(Figures):
 
     def sentence(self) -> str:
         """The answer in one sentence."""
-        waiting = sum(not row.nodes for row in self.jobs)
-        placed = f"{len(self.jobs) - waiting} of {len(self.jobs)} jobs placed by {self.rule}"
+        waiting = [row.job for row in self.jobs if not row.nodes]
+        placed = f"Policy {self.rule} places {len(self.jobs) - len(waiting)} of {len(self.jobs)} jobs"
+        if waiting:
+            more = f" and {len(waiting) - 1} more wait" if len(waiting) > 1 else " waits"
+            placed += f"; job {waiting[0]}{more}"
+        if self.idle is not None:
+            placed += f"; {self.idle:,} of {self.total:,} nodes stay free"
         best = self.best()
-        if best is None or best is self.policies[0]:
-            return f"{placed}."
-        return f"{placed}; {best.policy} is {numbers.percent(self.gain(best))} faster."
+        if best is not None and self.gain(best) >= LEAST_GAIN:
+            placed += f"; {best.policy} makes a step {numbers.percent(self.gain(best))} faster"
+        return f"{placed}."
 
     def best(self) -> PolicyRow | None:
         """The policy with the shortest step, bounds left out; None where nothing was compared."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from railyard.measure import numbers
 from railyard.measure.result.money import HourlyCost
 from railyard.measure.result.network import CollectiveRow
 from railyard.measure.result.section import Count, Figures, Share
@@ -124,6 +125,6 @@ class ScaleAnswer(Figures):
         """The answer in one sentence."""
         return (
             f"A step takes {self.step.seconds:.4g} s ({self.band.low:.4g} to {self.band.high:.4g}) on"
-            f" {self.accelerators:,} accelerators, {self.tax.tokens_lost:.1%} of it lost to the network;"
-            f" {self.measured_share:.0%} of compute time measured."
+            f" {self.accelerators:,} accelerators at {numbers.dollars(self.cost.usd_per_h.typical)} an hour; the"
+            f" network costs {numbers.percent(self.tax.tokens_lost)} of it."
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
@@ -19,7 +18,6 @@ from railyard.work.study.memo import (
     origin_of,
 )
 from railyard.work.study.presentation import (
-    WIDTH,
     Presentation,
     ResultTable,
     Sheet,
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     )
     from railyard.measure.result.step import ServingTax, ServingTaxShares
     from railyard.work.serving.capacity import ServedExplanation
-    from railyard.work.study.presentation import Row
+    from railyard.work.study.presentation import ExplainDepth, Row
 
 HEADINGS = (
     "variant",
@@ -382,13 +380,12 @@ def _prices(cost: ServingCostFigures | None) -> Row:
     return {f"cpmt_{name}_usd": None if band is None else band.typical for name, band in bands.items()}
 
 
-def _explained(found: ServedExplanation, _depth: int, _quiet: bool) -> Iterator[str]:
-    """The queues of a variant, and the pool that limits it."""
+def _explained(found: ServedExplanation, _depth: ExplainDepth) -> Iterator[str]:
+    """The pool that limits a variant, and its queues."""
     variant = found.variant
+    yield bottleneck(variant) or f"{quoted(variant.name)} has no bottleneck."
     yield f"{found.name}: {variant.name}" if variant.name != found.name else found.name
     yield from explained(variant)
-    if said := bottleneck(variant):
-        yield textwrap.fill(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 _TABLES = {

@@ -61,7 +61,7 @@ def listed(names: Sequence[str]) -> str:
 
 MOST_NAMED = 5
 """Most variants that a sentence names."""
-WIDTH = 80
+WIDTH = 100
 """Columns of explanations."""
 
 MOST_VARIANTS = 24
@@ -112,6 +112,21 @@ def _nothing(*_: object) -> tuple[()]:
 
 
 @dataclass(frozen=True)
+class ExplainDepth:
+    """How much of an explanation to show.
+
+    Attributes:
+        levels: Of its tree.
+        details: Whether with formulas, constants, sensitivity and all notes.
+        quiet: Whether without notes.
+    """
+
+    levels: int = 3
+    details: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
 class Presentation:
     """Presentation of a kind of work.
 
@@ -125,7 +140,7 @@ class Presentation:
         notes: Notes on the variants.
         html: The inner part of a notebook's card; None: the comparison as a table.
         tables: Tables of the result by name.
-        explained: Lines and tables of an explanation, given levels of its tree, and whether notes are left out.
+        explained: An explanation: the answer in one sentence, then lines and tables.
         memo: A page for a decision; None: this kind of work has none.
     """
 
@@ -138,7 +153,7 @@ class Presentation:
     notes: Callable[[Result], list[str]] = warnings
     html: Callable[[Result], str] | None = None
     tables: Mapping[str, ResultTable] = field(default_factory=dict)
-    explained: Callable[[Any, int, bool], Iterable[str | Sheet]] = _nothing
+    explained: Callable[[Any, ExplainDepth], Iterable[str | Sheet]] = _nothing
     memo: Callable[[Result], DecisionMemo] | None = None
 
     def conclusion(self, result: Result) -> str:

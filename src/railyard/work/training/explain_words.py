@@ -7,57 +7,78 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
-from railyard.work.study.presentation import WIDTH, Sheet
+from railyard.work.study.presentation import WIDTH, Sheet, quoted
 from railyard.work.training.explain_leaf import TimeNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from railyard.work.study.presentation import ExplainDepth
     from railyard.work.training.explain import Explanation, TriedRemedy
     from railyard.work.training.explain_leaf import Law, TimeTree
 
-_BAR = 10
+_BAR, _LABEL = 10, 47
 _SMALL = 0.0005
 """Share of the step below which nodes of one parent are shown as one line."""
 
+_MOST = 0.5
+"""Share of the step from which on a part is named by its own largest part."""
+_NOTES = 2
 _TRACED = 4
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-def lines_of_step(found: Explanation, sentence: str, depth: int, *, quiet: bool) -> Iterator[str | Sheet]:
-    """Lines and tables of an explanation.
+def lines_of_step(found: Explanation, sentence: str, depth: ExplainDepth) -> Iterator[str | Sheet]:
+    """The answer in one sentence, then lines and tables.
 
     Args:
         found: The explanation.
-        sentence: What the networks take.
-        depth: Levels of the tree below the step.
-        quiet: Whether notes are left out.
+        sentence: What the networks cost.
+        depth: How much to show.
     """
     tree = found.tree
     others = [name for name in found.variants if name != tree.variant]
-    yield f"{found.name}: {tree.variant}" if tree.variant != found.name else found.name
-    yield f"step {numbers.seconds(tree.step_ps * 1e-12)}, mean over {tree.ranks:,} ranks, engine {found.engine}"
-    yield _wrapped(sentence)
+    yield _headline(found)
+    yield sentence
     if others:
-        yield _wrapped(f"other variants: {', '.join(others)} (--variant NAME)")
+        yield _wrapped(f"Other variants: {', '.join(others)} (--variant NAME).")
     yield ""
-    yield from tree_lines(tree, depth)
-    yield ""
-    yield from _traced(tree)
+    yield from tree_lines(tree, depth.levels)
     if found.remedies:
-        yield from _remedies(found)
-    if not quiet:
-        yield from map(_wrapped, tree.notes)
+        yield from _remedies(found, details=depth.details)
+    if depth.details:
+        yield ""
+        yield f"mean over {tree.ranks:,} ranks, engine {found.engine}"
+        yield from _traced(tree)
+    if not depth.quiet and tree.notes:
+        yield ""
+        yield from map(_wrapped, tree.notes if depth.details else tree.notes[:_NOTES])
+
+
+def _headline(found: Explanation) -> str:
+    """The largest part of the step, and what shortens it most."""
+    tree = found.tree
+    within, part = "", tree.root
+    while part.children and (within == "" or tree.share(part.children[0]) > _MOST):
+        within, part = part.name, max(part.children, key=lambda child: child.amount_ps)
+    of = f" of {quoted(tree.variant)}" if found.variants[1:] else ""
+    name = part.name if within in {"", tree.root.name} else f"{part.name} ({within})"
+    said = f"{name[:1].upper()}{name[1:]} takes {numbers.percent(tree.share(part))} of the step{of},"
+    said += f" {numbers.seconds(tree.seconds(part))} of {numbers.seconds(tree.step_ps * 1e-12)}"
+    best = next((tried for tried in found.remedies if tried.gain is not None and tried.gain >= _SMALL), None)
+    if best is not None and best.gain is not None:
+        return f"{said}; {best.name} helps most: a step {numbers.percent(best.gain)} shorter."
+    return f"{said}; none of the remedies tried shortens it." if found.remedies else f"{said}."
 
 
 def tree_lines(tree: TimeTree, depth: int) -> list[str]:
-    """The tree as lines of at most `WIDTH` columns: name, bar, share, seconds, times a step.
+    """The tree as lines: name, bar, share, seconds, times a step.
 
     Args:
         tree: Of a step.
         depth: Levels below the step.
     """
-    heading = f"{'':<{WIDTH - 22 - _BAR - 1}}{'':<{_BAR}}  {'share':>7} {'time':>9}"
+    heading = f"{'':<{_LABEL}}{'':<{_BAR}}  {'share':>7} {'time':>9}"
     return [heading, *_lines(tree, tree.root, "", "", depth)]
 
 
@@ -82,7 +103,7 @@ def _folded(tree: TimeTree, node: TimeNode) -> list[TimeNode]:
 
 
 def _line(tree: TimeTree, node: TimeNode, indent: str) -> str:
-    width = WIDTH - 22 - _BAR - 1
+    width = _LABEL
     times = f" x {numbers.short(node.count)}" if node.count else ""
     name = f"{indent}{node.name}"
     label = f"{name}{times}"
@@ -105,24 +126,26 @@ def _traced(tree: TimeTree) -> Iterator[str]:
     for leaf in tree.root.leaves():
         if leaf.by is not None:
             shares[leaf.by] += tree.share(leaf)
-    yield "Most of it was computed by:"
+    yield "Formulas behind most of the step:"
     for law, share in sorted(shares.items(), key=lambda found: -found[1])[:_TRACED]:
         yield _wrapped(f"{100 * share:>5.1f} %  {law.formula}", indent="  ", further="         ")
         for constant in law.constants:
             yield _wrapped(f"{constant.name} {constant.value}: {constant.source}", indent="           ")
 
 
-def _remedies(found: Explanation) -> Iterator[str | Sheet]:
+def _remedies(found: Explanation, *, details: bool) -> Iterator[str | Sheet]:
     yield ""
     possible = [tried for tried in found.remedies if tried.step_s is not None]
     if possible:
-        heads = ("remedy, simulated", "step", "gain", "$/Mtoken", "speaks to")
+        heads = ("remedy, simulated", "step", "gain", "$/Mtoken", "shortens")
         yield Sheet(heads, [_row(tried, found) for tried in possible], right=(1, 2, 3))
     if any(tried.cpmt_usd is not None for tried in found.remedies):
-        yield f"as it is: ${numbers.short(found.variant.cpmt.typical)} per million tokens; - where no price is known"
-    for tried in possible:
+        yield f"unchanged: ${numbers.short(found.variant.cpmt.typical)} per million tokens; -: no known price"
+    for tried in possible if details else possible[:1]:
         if tried.assumes:
-            yield _wrapped(f"{tried.name} takes for granted: {tried.assumes}")
+            yield _wrapped(f"{tried.name} assumes: {tried.assumes}")
+    if not details:
+        return
     for tried in found.remedies:
         if tried.step_s is None:
             yield _wrapped(f"not possible: {tried.name}: {tried.reason}")
@@ -130,8 +153,7 @@ def _remedies(found: Explanation) -> Iterator[str | Sheet]:
     rows = [
         (name, step, gain, removes) for name, step, gain, _, removes in (_row(one, found) for one in found.sensitivity)
     ]
-    yield Sheet(("sensitivity, simulated", "step", "gain", "speaks to"), rows, right=(1, 2))
-    yield ""
+    yield Sheet(("sensitivity, simulated", "step", "gain", "shortens"), rows, right=(1, 2))
 
 
 def _row(tried: TriedRemedy, found: Explanation) -> tuple[str, str, str, str, str]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
-    from railyard.work.study.presentation import Row
+    from railyard.work.study.presentation import ExplainDepth, Row
     from railyard.work.training.explain import Explanation
 
 
@@ -315,8 +315,8 @@ def _ranks(variant: StepVariant) -> Iterable[Row]:
     return ({"index": index, "gpu_utilization": value} for index, value in enumerate(busy))
 
 
-def _explained(found: Explanation, depth: int, quiet: bool) -> Iterator[str | Sheet]:
-    return lines_of_step(found, tax_sentence(found.variant), depth, quiet=quiet)
+def _explained(found: Explanation, depth: ExplainDepth) -> Iterator[str | Sheet]:
+    return lines_of_step(found, tax_sentence(found.variant), depth)
 
 
 _TABLES = {

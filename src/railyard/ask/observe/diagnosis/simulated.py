@@ -211,8 +211,8 @@ def _enough(best: Guess) -> float:
 
 def _suspect(best: Guess, confidence: float, slower: float, price: HourlyPrice) -> Suspect:
     words = (
-        f"communications are late as if it carried {best.factor:.0%} of its rate, which explains {best.explained:.0%}"
-        f" of that; the step is {slower:.4f} times as long"
+        f"it behaves like a link at {100 * best.factor:.0f} % speed and explains {100 * best.explained:.0f} % of the"
+        " slowdown"
     )
     sure = round(min(0.99, confidence), 3)
     return Suspect(best.part.name, best.part.kind, sure, words, price.of(1 - 1 / slower))
