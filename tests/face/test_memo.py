@@ -8,7 +8,9 @@ import pytest
 
 import railyard
 from railyard.face import memo as memos
+from railyard.face.report.decision import decision
 from railyard.face.verbs.memo import _memo_of
+from railyard.face.web.documents import Decision
 from railyard.kit.errors import InputError
 from railyard.work.study.memo import DecisionMemo, KeyFigure, LossChart
 
@@ -44,6 +46,19 @@ def test_bars_of_a_run_are_what_its_steps_lose(run):
             assert memo.chart.bound == pytest.approx(lost, abs=0.3)
     assert "million tokens" in memo.recommendation
     assert [figure.name for figure in memo.figures] == ["Cost of a million tokens", "Step", "Scale-out network tax"]
+
+
+def test_the_first_screen_of_the_report_is_the_memo(run):
+    """Lengths are amounts over the longest bar, and no reason is said twice."""
+    memo, shown = _memo_of(run.folder), Decision.model_validate(decision(run.result))
+    assert shown.verdict == memo.recommendation
+    assert [bar.name for bar in shown.chart.bars] == list(memo.chart.bars)
+    for bar in shown.chart.bars:
+        amounts = memo.chart.bars[bar.name]
+        lengths = {shown.chart.parts[part.part]: part.length * memo.chart.top for part in bar.parts}
+        assert lengths == pytest.approx({part: amount for part, amount in amounts.items() if amount > 0})
+    assert shown.chart.bound == pytest.approx(memo.chart.bound / memo.chart.top)
+    assert not set(shown.why) & {line for each in shown.lists for line in each.lines}
 
 
 def test_markdown_shows_bars_in_proportion():

@@ -8,7 +8,7 @@ const WIDTH = 960;
 const TIER = 96;
 const BOX = 22;
 /** From the middle of the lowest boxes to the edge, and the same above the highest. */
-const FOOT = 58;
+const FOOT = 62;
 /** Width of a marked edge, in units of the drawing. */
 const MARKED = 5;
 
