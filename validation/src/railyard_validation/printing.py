@@ -210,7 +210,7 @@ _CLASSES = {"busbw_from_1_mib": "busbw from 1 MiB", "time_below_1_mib": "time be
 def _headline(what: str, errors: Mapping[str, Any]) -> str:
     """Mean and median error, in one sentence with an empty line below."""
     mean, middle = (percent(errors[key]) for key in ("mean_abs_error", "median_abs_error"))
-    return f"The predictions miss {errors['n']:,} measured {what} by {mean} on average, {middle} in the median.\n"
+    return f"Mean error {mean}, median {middle}, over {errors['n']:,} measured {what}.\n"
 
 
 def _errors(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
