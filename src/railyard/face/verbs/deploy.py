@@ -158,12 +158,11 @@ def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
 
 def _bill(capital: Capex) -> None:
     """Capital by component."""
-    from railyard.measure.cost.capital import CapexLine
-
     emit("")
     table = Table(("component", "pieces", "capital"), (1, 2))
-    for line in (*capital.lines, CapexLine("total", capital.total_usd, 0)):
-        table.add(line.name, f"{line.count:,}" if line.count else "", numbers.dollars(line.price_usd.typical))
+    for line in capital.lines:
+        table.add(line.name, f"{line.count:,}", numbers.dollars(line.price_usd.typical))
+    table.add("total", "", numbers.dollars(capital.total_usd.typical))
     table.print()
 
 

@@ -269,7 +269,8 @@ def show(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Se
     pair = f"sent between each pair of the {size.ranks} ranks; {size.total_bytes:,.0f} B in all"
     table.add("pair", f"{size.per_pair_bytes:,.0f} B", pair)
     table.add("finish", f"{finish:,.4g} us", "from the start until the last byte is at the last rank")
-    table.add("lower bound", f"{found.lower_bound_us:,.4g} us", "no schedule is faster")
+    above = f"no schedule is faster; this one is {max(finish / found.lower_bound_us - 1, 0.0):.1%} above"
+    table.add("lower bound", f"{found.lower_bound_us:,.4g} us", above)
     table.add("algbw", f"{size.bytes / finish / 1e3:,.4g} GB/s", "size over finish, as in nccl-tests")
     table.add("sends", f"{found.sends:,}", f"{part} in {found.cut} pieces of {kept.piece_bytes:,.0f} bytes")
     if found.symmetry is not None:
