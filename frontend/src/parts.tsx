@@ -129,11 +129,11 @@ export function Figure({ name, value, under }: { name: string; value: string; un
   );
 }
 
-export function List({ title, items }: { title: string; items: string[] }) {
+export function List({ title, items }: { title?: string; items: string[] }) {
   if (items.length === 0) return null;
   return (
     <>
-      <h3>{title}</h3>
+      {title !== undefined && <h3>{title}</h3>}
       <ul>{items.map((item) => <li><Spelt words={item} /></li>)}</ul>
     </>
   );

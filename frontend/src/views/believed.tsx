@@ -4,8 +4,9 @@ import type { ErrorRow, Verdict } from "../result.gen";
 
 const FIGURES: { [key: string]: { name: string; show: (value: number) => string } } = {
   step_s: { name: "step time", show: duration },
-  ttft_s: { name: "time to the first token, p50", show: duration },
-  tpot_s: { name: "time per token, p50", show: duration },
+  network_tax: { name: "network tax", show: percent },
+  ttft_s: { name: "TTFT p50", show: duration },
+  tpot_s: { name: "TPOT p50", show: duration },
   cpmt: { name: "$ per million tokens", show: dollars },
   tokens_per_s_per_gpu: { name: "tokens/s per GPU", show: count },
   power_w: { name: "power", show: power },
@@ -17,7 +18,7 @@ const signed = (share: number): string => `${share < 0 ? "" : "+"}${percent(shar
 /** How far each predicted figure may be from what is measured, and what prices add to it. */
 export function Believed({ rows }: { rows: readonly ErrorRow[] }) {
   return (
-    <Section title="How far to believe it" note="The model error is an 80 % interval: eight of ten measurements that no constant was fitted to lie in it.">
+    <Section title="How far to believe it" note="The model error is an 80 % interval: eight of ten measurements that no constant was fitted to lie within it.">
       <Table
         rows={[...rows]}
         columns={[
@@ -26,7 +27,7 @@ export function Believed({ rows }: { rows: readonly ErrorRow[] }) {
           { head: "model error", cell: (row) => `${(FIGURES[row.figure] ?? unknown).show(row.low)} – ${(FIGURES[row.figure] ?? unknown).show(row.high)} (${signed(row.low / row.typical - 1)} to ${signed(row.high / row.typical - 1)})` },
           { head: "price error", cell: (row) => (row.prices ? band(row.prices, (FIGURES[row.figure] ?? unknown).show) : "—") },
           { head: "tie threshold", cell: (row) => percent(row.between) },
-          { head: "from", text: true, wide: true, cell: (row) => `${row.family}: ${row.rows} measurements of ${row.sources} sources, ${row.held_out === "nothing" ? "in sample" : `left out: ${row.held_out}`}` },
+          { head: "from", text: true, wide: true, cell: (row) => <span class="source">{`${row.family}: ${row.rows} measurements of ${row.sources} sources, ${row.held_out === "nothing" ? "in sample" : `left out: ${row.held_out}`}`}</span> },
         ]}
       />
     </Section>

@@ -10,8 +10,9 @@ export function Provenance({ result }: { result: Result }) {
         <dt>version, engine, seed</dt><dd>{provenance.version}, {provenance.engine}, {provenance.seed}</dd>
         <dt>digest</dt><dd class="digest">{provenance.digest}</dd>
       </dl>
-      <List title="What the model leaves out" items={provenance.left_out} />
-      <List title="Defaults taken" items={provenance.defaults} />
+      {([["What the model leaves out", provenance.left_out], ["Defaults taken", provenance.defaults]] as const).map(([title, items]) => items.length > 0 && (
+        <details><summary>{title} ({items.length})</summary><List items={[...items]} /></details>
+      ))}
       {provenance.sources.length > 0 && <details>
         <summary>{provenance.sources.length} values and their sources</summary>
         <Table
