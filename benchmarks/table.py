@@ -13,6 +13,7 @@ Exit code 1 when a case fails or is slower, or a goal is missed without `--small
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import shutil
@@ -83,6 +84,21 @@ def auto(gpus: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def checks(fabric: str, *words: str, gpus: int = 8192) -> tuple[str, ...]:
+    """Every assertion of `examples/checks.yaml` that its fabric allows; exit code 1 would say that one fails."""
+    asserted = [
+        *("gpu_utilization > 0.5", "step < 2 s", "usd_per_mtoken < 1", "survives any one spine with step < 1.25 x"),
+        *("survives any one uplink", "no PFC deadlock"),
+        *(["headroom holds at 150 m"] if fabric == "roce" else []),
+    ]
+    return railyard(
+        "check", "examples/checks.yaml", "--quiet", "--set", f"check={json.dumps(asserted)}", *words,
+        "--set", f"cluster.back_end.fabric={fabric}", "--set", f"cluster.accelerators={gpus}",
+        "--set", f"workload.training.global_batch={gpus}",
+    )  # fmt: skip
+
+
+FIXED = ("--set", "workload.training.parallelism={tp: 2}")
 ONE_FLOW = railyard("packet", "--traffic", "tests/engine/packet/data/one.cm")
 TRAINING = "validation/data/training"
 TRACE = "examples/serving/traces/AzureLLMInferenceTrace_code.csv"
@@ -98,6 +114,9 @@ CASES = {
     "plan": Case(railyard("plan", "examples/plan.yaml", "--quiet", "--out", "{out}"), None, goal_s=120.0),
     "405B analytic, 8,192": Case(step_405b(8192), None, goal_s=10.0),
     "auto, 8,192": Case(auto(8192), None, goal_s=10.0, goal_gb=1.0),
+    "check, 8,192, UEC": Case(checks("uec"), None, goal_s=20.0),
+    "check, 8,192, RoCE": Case(checks("roce"), None, goal_s=20.0),
+    "check, RoCE, layout given": Case(checks("roce", *FIXED), checks("roce", *FIXED, gpus=256), goal_s=20.0),
     # Flow and closed form
     "405B, 16,384": Case(file("engine/full_step", "16384"), file("engine/full_step", "128"), 2.0),
     "405B, 16,384, UEC": Case(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -39,33 +40,36 @@ class _Piece(NamedTuple):
 
 def withdrawn(wiring: Wiring, dead: NDArray[np.int64]) -> Routes:
     """The routes of a network without some of its links."""
-    found = _Withdrawal(wiring, frozenset(dead.tolist()), neighbours(wiring))
-    found.spread()
-    return found.routes()
+    return _withdrawal(wiring, frozenset(dead.tolist())).routes()
 
 
-def lost(
-    wiring: Wiring, dead: NDArray[np.int64], near: Mapping[int, Sequence[int]]
-) -> dict[int, tuple[tuple[int, int], ...]]:
+def lost(wiring: Wiring, dead: NDArray[np.int64]) -> dict[int, tuple[tuple[int, int], ...]]:
     """Destinations that nodes can no longer reach, by node, as ranges of port numbers; other nodes are absent.
 
     Args:
         wiring: The network.
         dead: Dead links, in the network's own numbers.
-        near: Its `neighbours`, computed once per network.
     """
-    found = _Withdrawal(wiring, frozenset(dead.tolist()), near)
-    found.spread()
+    found = _withdrawal(wiring, frozenset(dead.tolist()))
     return {node: ranges for node, ranges in found.lost.items() if ranges}
 
 
-def neighbours(wiring: Wiring) -> dict[int, list[int]]:
-    """Nodes with a link to each node that forwards traffic."""
-    near: dict[int, list[int]] = defaultdict(list)
+@lru_cache(maxsize=1)
+def _withdrawal(wiring: Wiring, dead: frozenset[int]) -> _Withdrawal:
+    """The last one, because whoever asks what is lost asks for the routes next."""
+    found = _Withdrawal(wiring, dead, _arriving(wiring))
+    found.spread()
+    return found
+
+
+@lru_cache(maxsize=1)
+def _arriving(wiring: Wiring) -> dict[int, list[int]]:
+    """Links into each node that forwards traffic."""
+    into: dict[int, list[int]] = defaultdict(list)
     passing = np.flatnonzero((wiring.target >= wiring.ports) | wiring.routes_through_ports)
-    for source, target in zip(wiring.source[passing].tolist(), wiring.target[passing].tolist(), strict=True):
-        near[target].append(source)
-    return dict(near)
+    for link, target in zip(passing.tolist(), wiring.target[passing].tolist(), strict=True):
+        into[target].append(link)
+    return dict(into)
 
 
 @dataclass
@@ -73,18 +77,22 @@ class _Withdrawal:
     """The search for nodes whose routes change.
 
     Attributes:
+        arriving: Links into each node that forwards traffic.
+        touched: Links that are dead, or end at nodes that can no longer reach some destinations.
         lost: Destinations that a node can no longer reach, by node, as ranges.
         left: Remaining routes of every node whose routes change.
     """
 
     wiring: Wiring
     dead: frozenset[int]
-    near: Mapping[int, Sequence[int]]
+    arriving: Mapping[int, Sequence[int]]
+    touched: set[int] = field(default_factory=set)
     lost: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     left: dict[int, list[_Piece]] = field(default_factory=dict)
 
     def spread(self) -> None:
         """Propagates from the near ends of dead links to all nodes that route through them, until nothing changes."""
+        self.touched.update(self.dead)
         open_ = {int(self.wiring.source[link]) for link in self.dead}
         while open_:
             following: set[int] = set()
@@ -92,7 +100,9 @@ class _Withdrawal:
                 before = self.lost.get(node, ())
                 self.left[node], self.lost[node] = self._rest(node)
                 if self.lost[node] != before:
-                    following.update(self.near.get(node, ()))
+                    arriving = self.arriving.get(node, [])
+                    self.touched.update(arriving)
+                    following.update(self.wiring.source[arriving].tolist())
             open_ = following
 
     def _rest(self, node: int) -> tuple[list[_Piece], tuple[tuple[int, int], ...]]:
@@ -100,6 +110,9 @@ class _Withdrawal:
         pieces: list[_Piece] = []
         lost: list[tuple[int, int]] = []
         for piece in self._designed(node):
+            if self.touched.isdisjoint(piece.links):
+                _extend(pieces, piece)
+                continue
             for lo, hi in self._cut(piece):
                 alive = tuple(link for link in piece.links if self._leads(link, lo))
                 if not alive:
@@ -109,13 +122,12 @@ class _Withdrawal:
 
     def _designed(self, node: int) -> Iterator[_Piece]:
         table = self.wiring.routing
-        for record in range(table.record_ptr[node], table.record_ptr[node + 1]):
-            lo, hi, first, width, stride = (
-                int(column[record]) for column in (table.lo, table.hi, table.first, table.width, table.stride)
-            )
+        mine = slice(table.record_ptr[node], table.record_ptr[node + 1])
+        columns = (table.lo, table.hi, table.first, table.width, table.stride)
+        for lo, hi, first, width, stride in zip(*(column[mine].tolist() for column in columns), strict=True):
+            choices = table.choices[first : first + len(range(lo, hi, stride)) * width].tolist()
             for group, begin in enumerate(range(lo, hi, stride)):
-                at = first + group * width
-                links = tuple(table.choices[at : at + width].tolist())
+                links = tuple(choices[group * width : (group + 1) * width])
                 if links[0] >= 0:
                     yield _Piece(begin, min(begin + stride, hi), links)
 

@@ -24,7 +24,7 @@ from railyard.ask.check.kinds.survives import _servers as servers_of
 from railyard.ask.deploy.files import junit
 from railyard.cluster.fault import SwitchDown
 from railyard.cluster.routes import RouteBuilder
-from railyard.cluster.steering import lost, neighbours
+from railyard.cluster.steering import lost
 from railyard.cluster.topology.wiring import ACCESS_RACK, LEAF_SPINE, SwitchGroup, Wiring
 from railyard.face import api
 from railyard.face.cli import guard
@@ -199,14 +199,14 @@ def test_one_spine_of_one_parts_servers_and_one_of_two_does_not():
 def test_parts_on_every_way_are_those_without_which_routes_lead_no_more(topology, accelerators, parts):
     """Against routing converged anew without each part in turn: for switches, and for some of the cables."""
     cluster = compose_cluster(drafted(accelerators, topology, "roce", parts))
-    wiring, near, server = cluster.back_end.wiring, neighbours(cluster.back_end.wiring), servers_of(cluster)
+    wiring, server = cluster.back_end.wiring, servers_of(cluster)
     losses = list(losses_of(cluster, "switch"))
     if any(losses_of(cluster, "uplink")):
         losses += list(losses_of(cluster, "uplink"))[:: max(wiring.links // 80, 1)]
     judged_ = {one.name: words for one, words in judge_losses(cluster, losses)}
     for one in losses:
         if not judged_[one.name].startswith("takes"):
-            anew = parted(lost(wiring, one.links, near), wiring.used, server)
+            anew = parted(lost(wiring, one.links), wiring.used, server)
             assert bool(judged_[one.name]) == (anew is not None), one.name
 
 

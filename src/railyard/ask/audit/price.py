@@ -19,7 +19,7 @@ import numpy as np
 from railyard.cluster.bill import bill_of
 from railyard.cluster.fabric import fabrics
 from railyard.cluster.fault import DegradeLink
-from railyard.cluster.steering import lost, neighbours
+from railyard.cluster.steering import lost
 from railyard.engine import get as engine_named
 from railyard.engine.packet.fabrics import constants_of
 from railyard.engine.packet.faults import LinkFault
@@ -287,7 +287,7 @@ def parted(cluster: Cluster, dead: NDArray[np.int64]) -> bool:
     used = np.zeros(wiring.ports, np.bool_)
     used[wiring.used] = True
     own = dead[(dead >= network.link_offset) & (dead < network.link_offset + wiring.links)] - network.link_offset
-    gone = lost(wiring, own, neighbours(wiring))
+    gone = lost(wiring, own)
     return any(
         used[lo:hi].any() for node, ranges in gone.items() if node < wiring.ports and used[node] for lo, hi in ranges
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from railyard.cluster.fault import LinkErrors, LinkRate, LinkSetting, RankDeath
 from railyard.cluster.fault.cluster_places import ClusterPlaces
-from railyard.cluster.steering import lost, neighbours
+from railyard.cluster.steering import lost
 from railyard.engine.faults import placed
 from railyard.kit.errors import Hung, InputError
 from railyard.measure.result.network import TierHit
@@ -100,7 +100,7 @@ def parted(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
     """
     wiring = cluster.back_end.wiring
     own = link - cluster.back_end.link_offset
-    gone = lost(wiring, own[(own >= 0) & (own < wiring.links)], neighbours(wiring))
+    gone = lost(wiring, own[(own >= 0) & (own < wiring.links)])
     ports = wiring.port_of[: cluster.servers]
     left, parts = set(range(cluster.servers)), list[set[int]]()
     while left:

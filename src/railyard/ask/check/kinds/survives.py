@@ -16,7 +16,7 @@ from railyard.ask.audit.price import Wrong
 from railyard.ask.check.assertion import AssertionOutcome, assertions
 from railyard.ask.check.kinds.no import cuts
 from railyard.cluster.names import link_name, node_name
-from railyard.cluster.steering import lost, neighbours
+from railyard.cluster.steering import lost
 from railyard.kit import quantities
 from railyard.kit.errors import InputError, did_you_mean
 
@@ -178,7 +178,6 @@ class _Parting:
     def __init__(self, wiring: Wiring, server: NDArray[np.int64]) -> None:
         self.wiring, self.server = wiring, server
         self.cuts = cuts(wiring, server)
-        self.near = neighbours(wiring)
         self.known: dict[tuple[int, ...], tuple[int, int] | None] = {}
 
     def parted(self, loss: PartLoss) -> tuple[int, int] | None:
@@ -199,7 +198,7 @@ class _Parting:
             own = self.wiring.target[self.wiring.source == port]
             key = (*own.tolist(), int(self.wiring.target[loss.links[self.wiring.source[loss.links] == port]][0]))
         if key not in self.known:
-            gone = lost(self.wiring, loss.links, self.near)
+            gone = lost(self.wiring, loss.links)
             self.known[key] = _parted(gone, self.wiring.used, self.server)
         return self.known[key]
 
