@@ -359,7 +359,7 @@ def _spread(values: Sequence[float]) -> Range:
 
 
 def to_json(found: WorthReport) -> dict[str, Any]:
-    """The result as `--json` prints it; docs/how-to/plan.md names every key."""
+    """The result as `--json` prints it; docs/explanation/economics.md names every key."""
     return {
         "name": found.name,
         "usd_per_year": asdict(found.usd_per_year),
