@@ -6,6 +6,7 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+void bind_cluster(nb::module_& m);    // cluster/paths_bind.cpp
 void bind_flow(nb::module_& m);       // flow/simulation_bind.cpp
 void bind_measure(nb::module_& m);    // measure/decompose_bind.cpp
 void bind_packet(nb::module_& m);     // packet/run_bind.cpp
@@ -18,6 +19,7 @@ NB_MODULE(_core, m) {
   m.def("interface_version", &railyard::interface_version, "Version of the core's interface towards Python.");
   m.def("end_on_abort", &railyard::end_on_abort, "words"_a, "code"_a,
         "From now on an abort of this process writes `words` to stderr and ends with `code`.");
+  bind_cluster(m);
   bind_flow(m);
   bind_measure(m);
   bind_packet(m);

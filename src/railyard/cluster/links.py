@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+import railyard._core as _core
 from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
@@ -100,27 +101,24 @@ class CsrWeighted(Csr):
         cls, flows: int, row: NDArray[np.int64], link: NDArray[np.int64] | NDArray[np.int32], share: NDArray[np.float64]
     ) -> CsrWeighted:
         """From unordered entries: shares of a link in a row are summed, and rows are sorted by link."""
-        width = int(link.max()) + 1 if len(link) else 1
-        keys, place = _sorted(row * width + link, flows * width)
-        fresh = np.diff(keys, prepend=-1) != 0
-        total = np.bincount(np.cumsum(fresh) - 1, weights=share[place]).astype(np.float64)
-        row, link = np.divmod(keys[fresh], width)
-        ptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=flows))])
-        return cls(ptr.astype(np.int64), link.astype(np.int32), total)
+        one = Csr(np.arange(len(link) + 1), link.astype(np.int32, copy=False))
+        return cls.summed(flows, [(row, one, share)])
 
+    @classmethod
+    def summed(cls, flows: int, parts: Sequence[tuple[NDArray[np.int64], Csr, NDArray[np.float64]]]) -> CsrWeighted:
+        """Sums by row and link, added in the order of the parts; rows are sorted by link.
 
-def _sorted(keys: NDArray[np.int64], end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Keys from 0 to `end` in ascending order, and the place of each before; equal ones keep their order.
-
-    A sort of plain numbers takes a fraction of the time of a sort of places, so both are one number where they fit.
-    """
-    bits = len(keys).bit_length()
-    if end.bit_length() + bits > 63:
-        place = np.argsort(keys, kind="stable")
-        return keys[place], place
-    both = (keys << bits) | np.arange(len(keys))
-    both.sort()
-    return both >> bits, both & ((1 << bits) - 1)
+        Args:
+            flows: Rows.
+            parts: To which row each flow of a `Csr` is added (int64[flows]), and times what (float64[flows]).
+        """
+        none = np.empty(0)
+        columns = [
+            (row, part.ptr, part.link, part.share if isinstance(part, CsrWeighted) else none, factor)
+            for row, part, factor in parts
+        ]
+        found = _core.summed(flows, columns)
+        return cls(found.ptr, found.link, found.share)
 
 
 _ENTITY_COLUMNS: dict[str, type[np.generic]] = {

@@ -186,8 +186,8 @@ class Network:
         path = self.by_port(source, target, pair)
         if count == 1:
             return path.weighted()
-        rows = path.rows() // count
-        return CsrWeighted.gathered(len(src_port), rows, path.link, np.full(len(path.link), 1 / count))
+        row = np.repeat(np.arange(len(src_port)), count)
+        return CsrWeighted.summed(len(src_port), [(row, path, np.full(len(row), 1 / count))])
 
     def by_port(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], pair: NDArray[np.uint64]) -> Csr:
         """The path of each flow whose queue pair numbers determine this UDP source port."""
@@ -276,7 +276,7 @@ class Network:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
         if self.fabric.load_balancing == "ideal":
             return np.ones(len(src_port), np.bool_)
-        return routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[2]
+        return routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[1]
 
     def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """Switches on a shortest path; 0 from a port to itself."""
@@ -323,9 +323,9 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], latency_ps: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Sum of a column of the cluster's links along shortest paths, and whether there is one."""
-        ptr, link, joined = routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
-        total = np.concatenate([[0], np.cumsum(latency_ps[link + self.link_offset])])
-        return total[ptr[1:]] - total[ptr[:-1]], joined
+        path, joined = routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        total = np.concatenate([[0], np.cumsum(latency_ps[path.link + self.link_offset])])
+        return total[path.ptr[1:]] - total[path.ptr[:-1]], joined
 
     @cached_property
     def _long(self) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+import railyard._core as _core
 from railyard.cluster.links import Csr, CsrWeighted
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.quantities import ranges
@@ -86,6 +87,7 @@ def subflows(key: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
 
 
 _MOST_HOPS = 1024
+LOOP = "routing loop: the topology's routing table is wrong"
 
 
 def _next_links(
@@ -119,10 +121,22 @@ def refuse(source: NDArray[np.int32], port: NDArray[np.int32], bad: NDArray[np.b
 
 
 def walked(
-    table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
-    """The path of first choices of every pair as CSR, and whether it arrives."""
-    return _walk(table, target, source, port)
+    table: Routes,
+    target: NDArray[np.int32],
+    source: NDArray[np.int32],
+    port: NDArray[np.int32],
+    *,
+    entropy: NDArray[np.uint64] | None = None,
+    salt: NDArray[np.uint32] | None = None,
+) -> tuple[Csr, NDArray[np.bool_]]:
+    """The path of every flow as far as it leads, and whether it arrives; arguments as for `hashed`."""
+    none = np.empty(0, np.uint32)
+    key = np.zeros(len(source), np.uint32) if entropy is None else path_keys(entropy)
+    columns = (getattr(table, name) for name in ("record_ptr", "lo", "hi", "first", "width", "stride", "choices"))
+    found = _core.walk(*columns, target, source, port, key, none if salt is None else salt)
+    if found.loop:
+        raise SimulationError(LOOP)
+    return Csr(found.ptr, found.link), found.arrived.astype(np.bool_)
 
 
 def hashed(
@@ -147,55 +161,9 @@ def hashed(
     Raises:
         InputError: A pair has no path.
     """
-    ptr, link, ok = _walk(table, target, source, port, entropy=entropy, salt=salt)
-    refuse(source, port, ~ok)
-    return Csr(ptr, link)
-
-
-def _walk(
-    table: Routes,
-    target: NDArray[np.int32],
-    source: NDArray[np.int32],
-    port: NDArray[np.int32],
-    *,
-    entropy: NDArray[np.uint64] | None = None,
-    salt: NDArray[np.uint32] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
-    flows = len(source)
-    ok = np.ones(flows, np.bool_)
-    key = np.zeros(flows, np.uint32) if entropy is None else path_keys(entropy)
-    active = np.flatnonzero(source != port)
-    node, goal = source[active], port[active]
-    steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
-    while len(active):
-        if len(steps) > _MOST_HOPS:
-            raise SimulationError("routing loop: the topology's routing table is wrong")
-        first, width = _next_links(table, node, goal)
-        if (lost := width == 0).any():
-            ok[active[lost]] = False
-            active, node, goal, first, width = (part[~lost] for part in (active, node, goal, first, width))
-        if salt is not None and bool((width > 1).any()):
-            first = first + chosen(key[active], salt[node], width)
-        link = table.choices[first]
-        steps.append((active, link))
-        node = target[link]
-        if not (there := node == goal).any():
-            continue
-        active, node, goal = active[~there], node[~there], goal[~there]
-    return (*_assembled(flows, steps), ok)
-
-
-def _assembled(
-    flows: int, steps: list[tuple[NDArray[np.int64], NDArray[np.int32]]]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    length = np.zeros(flows, np.int64)
-    for flow, _ in steps:
-        length[flow] += 1
-    ptr = np.concatenate([[0], np.cumsum(length)])
-    link = np.empty(ptr[-1], np.int32)
-    for hop, (flow, taken) in enumerate(steps):
-        link[ptr[flow] + hop] = taken
-    return ptr, link
+    path, arrives = walked(table, target, source, port, entropy=entropy, salt=salt)
+    refuse(source, port, ~arrives)
+    return path
 
 
 def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], port: NDArray[np.int32]) -> CsrWeighted:
@@ -227,7 +195,7 @@ def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], 
         flow, node, share = _met(table.nodes, flow, target[link], share)
         away = node != port[flow]
         flow, node, share = flow[away], node[away], share[away]
-    raise SimulationError("routing loop: the topology's routing table is wrong")
+    raise SimulationError(LOOP)
 
 
 def _fanned(

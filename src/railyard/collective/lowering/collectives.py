@@ -110,15 +110,14 @@ def _batch(  # noqa: PLR0917 - one communicator class, its edges, and how they a
     if len(up_legs):
         parts.append(routes.scale_up_load(cluster, up_legs, policy.measured))
     if len(out_legs):
-        parts.append(routes.scale_out_load(cluster, out_legs, communicator))
+        parts += routes.scale_out_load(cluster, out_legs, communicator)
     parts += _switch_parts(cluster, members, pattern)
-    load = LinkLoads.joined(parts)
-    links = CsrWeighted.gathered(count, load.entity, load.link, load.share)
+    links = LinkLoads.summed(count, parts)
     cycle = algorithm.route == "ring" and len(out_legs) > 0
     return LinkUsage(
         links=links,
         fair_weight=_fair_weight(cluster, count, up_legs, out_legs, pattern),
-        edge_s=edge_seconds(links, load, cluster.links.rate_bps) if cycle else np.zeros(count),
+        edge_s=edge_seconds(links, parts, cluster.links.rate_bps) if cycle else np.zeros(count),
     )
 
 

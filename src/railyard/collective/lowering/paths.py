@@ -159,22 +159,24 @@ def _torus(cluster: Cluster, counts: list[int]) -> tuple[int, ...]:
     return near_cube(cluster.scale_up_domain, min(3, max(1, cluster.accelerator.scale_up_links // 2)))
 
 
-def edge_seconds(links: CsrWeighted, load: LinkLoads, rate_bps: Floats) -> Floats:
+def edge_seconds(links: CsrWeighted, loads: list[LinkLoads], rate_bps: Floats) -> Floats:
     """float64[entities], seconds that an edge between NICs takes for a byte of volume: mean of the slowest ring.
 
     Args:
         links: What each entity puts on each link.
-        load: The same edge by edge.
+        loads: The same edge by edge.
         rate_bps: float64[links].
     """
-    outside = load.edge >= 0
     width = int(links.link.max(initial=0)) + 1
-    at = np.searchsorted(links.rows() * width + links.link, load.entity[outside] * width + load.link[outside])
-    bound = 8 * links.share[at] / rate_bps[links.link[at]]
-    _, first, edge = np.unique(load.edge[outside], return_index=True, return_inverse=True)
-    slowest = np.zeros(len(first))
-    np.maximum.at(slowest, edge.ravel(), bound)
-    entity, ring = load.entity[outside][first], load.ring[outside][first]
+    keys, bound = links.rows() * width + links.link, 8 * links.share / rate_bps[links.link]
+    edges: list[tuple[Floats, NDArray[np.int64], NDArray[np.int64]]] = []
+    for load in loads:
+        if load.ring is not None:
+            at = np.searchsorted(keys, load.entity[load.links.rows()] * width + load.links.link)
+            used = np.flatnonzero(load.links.lengths)
+            slowest = np.maximum.reduceat(bound[at], load.links.ptr[used])
+            edges.append((slowest, load.entity[used], load.ring[used]))
+    slowest, entity, ring = (np.concatenate(column) for column in zip(*edges, strict=True))
     _, leader, group = np.unique(entity * (int(ring.max()) + 1) + ring, return_index=True, return_inverse=True)
     mean = np.bincount(group.ravel(), slowest) / np.bincount(group.ravel())
     seconds = np.zeros(len(links))
@@ -234,7 +236,11 @@ def evened(
         sets: int64[links], see `equal_sets`.
     """
     rate = np.bincount(sets, weights=rate_bps).astype(np.float64)
-    return CsrWeighted.gathered(len(usage), usage.rows(), sets[usage.link], usage.share), rate
+    every = np.arange(len(usage))
+    return CsrWeighted.summed(
+        len(usage),
+        [(every, CsrWeighted(usage.ptr, sets.astype(np.int32)[usage.link], usage.share), np.ones(len(usage)))],
+    ), rate
 
 
 SAMPLE = 16

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.cluster import Csr, CsrWeighted
 from railyard.collective.connections import connection_keys
 from railyard.collective.constants import MEASURED, LogConstants
 from railyard.collective.policy import MOST_CONNECTIONS
@@ -59,36 +60,30 @@ _COLUMNS = ("entity", "source", "target", "share", "connections")
 
 @dataclass(frozen=True)
 class LinkLoads:
-    """Loads in any order: entry i puts `share[i]` bytes of wire on `link[i]` per byte of volume of `entity[i]`.
+    """Loads of k flows, each of which is a part of an entity.
 
     Attributes:
         entity: int64[k].
-        link: int64[k].
-        share: float64[k].
-        edge: int64[k], number of the connection between NICs that does it; -1: none.
-        ring: int64[k], number of the ring that the connection is of, if it is of one: its rail and channel.
+        links: Links of the flows.
+        factor: float64[k], bytes of wire on a link of share 1 per byte of the entity's volume.
+        ring: int64[k], number of the ring that a connection between NICs is of, if it is of one: its rail and channel;
+            None for flows that are no connections.
     """
 
     entity: NDArray[np.int64]
-    link: NDArray[np.int64]
-    share: NDArray[np.float64]
-    edge: NDArray[np.int64]
-    ring: NDArray[np.int64]
+    links: Csr
+    factor: NDArray[np.float64]
+    ring: NDArray[np.int64] | None = None
 
     @staticmethod
-    def without_edges(entity: NDArray[np.int64], link: NDArray[np.int64], share: NDArray[np.float64]) -> LinkLoads:
-        """Loads that no connection between NICs makes."""
-        none = np.full(len(entity), -1)
-        return LinkLoads(entity, link, share, none, none)
+    def single(entity: NDArray[np.int64], link: NDArray[np.int64], share: NDArray[np.float64]) -> LinkLoads:
+        """Loads of one link each."""
+        return LinkLoads(entity, Csr(np.arange(len(link) + 1), link.astype(np.int32)), share)
 
     @staticmethod
-    def joined(parts: list[LinkLoads]) -> LinkLoads:
-        """Loads of several lists."""
-        if not parts:
-            none = np.empty(0, np.int64)
-            return LinkLoads(none, none, np.empty(0), none, none)
-        names = ("entity", "link", "share", "edge", "ring")
-        return LinkLoads(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    def summed(entities: int, parts: list[LinkLoads]) -> CsrWeighted:
+        """Links of every entity."""
+        return CsrWeighted.summed(entities, [(part.entity, part.links, part.factor) for part in parts])
 
 
 def rail_of_local(cluster: Cluster) -> NDArray[np.int64]:
@@ -127,10 +122,7 @@ def scale_up_efficiency(cluster: Cluster, measured: LogConstants = MEASURED) -> 
 def scale_up_load(cluster: Cluster, legs: Legs, measured: LogConstants = MEASURED) -> LinkLoads:
     """Loads of legs within domains."""
     path = cluster.scale_up.path(legs.source.astype(np.int32), legs.target.astype(np.int32))
-    rows = path.rows()
-    return LinkLoads.without_edges(
-        legs.entity[rows], path.link.astype(np.int64), legs.share[rows] / scale_up_efficiency(cluster, measured)
-    )
+    return LinkLoads(legs.entity, path, legs.share / scale_up_efficiency(cluster, measured))
 
 
 def switch_load(
@@ -139,10 +131,10 @@ def switch_load(
     """Loads between ranks and the reducing switch of their domain; `out` for towards the switch."""
     links = cluster.scale_up.egress if out else cluster.scale_up.ingress
     link = links(rank.astype(np.int32)).astype(np.int64)
-    return LinkLoads.without_edges(entity, link, share / scale_up_efficiency(cluster))
+    return LinkLoads.single(entity, link, share / scale_up_efficiency(cluster))
 
 
-def scale_out_load(cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64]) -> LinkLoads:
+def scale_out_load(cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64]) -> list[LinkLoads]:
     """Loads of legs through the back-end network, spread over all NICs of a rank.
 
     Args:
@@ -150,38 +142,23 @@ def scale_out_load(cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64
         legs: Legs between ranks.
         communicator: uint64[entities], whose connections they use; see `connection_keys`.
     """
-    ports = cluster.back_end.port_of_rank
-    nics = ports.shape[1]
-    parts: list[LinkLoads] = []
-    edges = 0
-    for begin in range(0, len(legs), BATCH):
-        batch = legs.part(slice(begin, begin + BATCH))
-        for nic in range(nics):
-            source, target = ports[batch.source, nic], ports[batch.target, nic]
-            part = _routed(cluster, batch, communicator, (source, target))
-            parts.append(replace(part, edge=edges + part.edge))
-            edges += int(part.edge.max(initial=-1)) + 1
-    return LinkLoads.joined(parts)
+    return [
+        _routed(cluster, legs.part(slice(begin, begin + BATCH)), communicator, nic)
+        for begin in range(0, len(legs), BATCH)
+        for nic in range(cluster.back_end.port_of_rank.shape[1])
+    ]
 
 
-def _routed(
-    cluster: Cluster,
-    legs: Legs,
-    communicator: NDArray[np.uint64],
-    ports: tuple[NDArray[np.int32], NDArray[np.int32]],
-) -> LinkLoads:
-    """Loads of legs between one pair of NICs each; their ranks have as many others."""
+def _routed(cluster: Cluster, legs: Legs, communicator: NDArray[np.uint64], nic: int) -> LinkLoads:
+    """Loads of legs between one NIC of each of their ranks; these have as many others."""
     network = cluster.back_end
+    ports = network.port_of_rank
     leg, channel = _opened(network, legs)
-    source, target = ports[0][leg], ports[1][leg]
-    usage = network.usage(source, target, connection_keys(communicator[legs.entity[leg]], source, target, channel))
-    edge = usage.rows()
-    rows = leg[edge]
-    nics = network.port_of_rank.shape[1]
-    each = legs.share / (nics * network.fabric.payload_efficiency * np.bincount(leg, minlength=len(legs)))
-    share = usage.share * each[rows]
+    entity, source, target = legs.entity[leg], ports[legs.source[leg], nic], ports[legs.target[leg], nic]
+    usage = network.usage(source, target, connection_keys(communicator[entity], source, target, channel))
+    each = legs.share / (ports.shape[1] * network.fabric.payload_efficiency * np.bincount(leg, minlength=len(legs)))
     ring = legs.source[leg] % cluster.ranks_per_server * MOST_CONNECTIONS + channel
-    return LinkLoads(legs.entity[rows], usage.link.astype(np.int64), share, edge, ring[edge])
+    return LinkLoads(entity, usage, each[leg], ring)
 
 
 def _opened(network: Network, legs: Legs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -209,6 +186,6 @@ def network_load(
     repeats = count[spot]
     link = np.concatenate(listed)[ranges((np.cumsum(count) - count)[spot], repeats)]
     each = np.repeat(share, ports.shape[1]) / (ports.shape[1] * repeats * network.fabric.payload_efficiency)
-    return LinkLoads.without_edges(
+    return LinkLoads.single(
         np.repeat(np.repeat(entity, ports.shape[1]), repeats), link.astype(np.int64), np.repeat(each, repeats)
     )

@@ -59,15 +59,15 @@ def lower_storage(
     device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
     requests = np.ones(len(ranks)) if count is None else np.asarray(count, np.float64)
     busy = _busy(servers, writes, np.asarray(size_bytes), requests)
-    load = LinkLoads.without_edges(row, device, busy[row] / stripes)
+    loads = [LinkLoads.single(row, device, busy[row] / stripes)]
     path_ps = np.zeros(len(ranks), np.int64)
     if not servers.local and cluster.storage is not None:
         near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
         source, target = directed(near, far, writes[row])
-        load = LinkLoads.joined([load, network_load(cluster.storage, row, source, target)])
+        loads += network_load(cluster.storage, row, source, target)
         path_ps = cluster.storage.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
     return table(
-        CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share),
+        LinkLoads.summed(len(ranks), loads),
         cluster,
         volume_bytes=np.asarray(size_bytes, np.float64),
         latency_ps=servers.latency_ps + 2 * path_ps,
@@ -132,7 +132,7 @@ def directed(
 
 def network_load(
     network: Network, row: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]
-) -> LinkLoads:
+) -> list[LinkLoads]:
     """Loads of the stripes; stripe k belongs to request `row[k]`."""
     stripes = np.bincount(row)[row]
     pairs = source.shape[1]
@@ -140,10 +140,9 @@ def network_load(
     for pair in range(pairs):
         ports = source[:, pair], target[:, pair]
         usage = network.usage(*ports, port_pairs(*ports))
-        entry = usage.rows()
-        share = usage.share / (stripes[entry] * pairs * network.fabric.payload_efficiency)
-        parts.append(LinkLoads.without_edges(row[entry], usage.link.astype(np.int64), share))
-    return LinkLoads.joined(parts)
+        share = usage.share / (stripes[usage.rows()] * pairs * network.fabric.payload_efficiency)
+        parts.append(LinkLoads(row, CsrWeighted(usage.ptr, usage.link, share), np.ones(len(row))))
+    return parts
 
 
 def lower_pool(
@@ -174,18 +173,18 @@ def lower_pool(
     unit, stripes = units_of(cluster, pool, ranks)
     row = np.repeat(np.arange(len(ranks)), stripes)
     device = np.where(stores[row], pool.store_link[unit], pool.load_link[unit]).astype(np.int64)
-    load, path_ps = LinkLoads.without_edges(row, device, np.full(len(row), 1 / stripes)), np.zeros(len(ranks), np.int64)
+    loads, path_ps = [LinkLoads.single(row, device, np.full(len(row), 1 / stripes))], np.zeros(len(ranks), np.int64)
     network, cap_bps = cluster.pool_network, np.inf
     if network is not None:
         near, far = network.port_of_rank[ranks][row], pool.ports[unit]
         source, target = directed(near, far, stores[row])
-        load = LinkLoads.joined([load, network_load(network, row, source, target)])
+        loads += network_load(network, row, source, target)
         path_ps = network.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
     else:
         cap_bps = cluster.server.pcie_bps
-        load = LinkLoads.joined([load, _port_load(cluster, pool, ranks, stores)])
+        loads.append(_port_load(cluster, pool, ranks, stores))
     return table(
-        CsrWeighted.gathered(len(ranks), load.entity, load.link, load.share),
+        LinkLoads.summed(len(ranks), loads),
         cluster,
         volume_bytes=np.asarray(size_bytes, np.float64),
         latency_ps=pool.latency_ps + 2 * path_ps,
@@ -239,4 +238,4 @@ def _port_load(cluster: Cluster, pool: PooledMemory, ranks: NDArray[np.int64], s
     home, each = ranks // cluster.ranks_per_server, pool.port_load.shape[1]
     row = np.repeat(np.arange(len(ranks)), each)
     port = np.where(stores[:, None], pool.port_store[home], pool.port_load[home]).ravel().astype(np.int64)
-    return LinkLoads.without_edges(row, port, np.full(len(row), 1 / max(each, 1)))
+    return LinkLoads.single(row, port, np.full(len(row), 1 / max(each, 1)))

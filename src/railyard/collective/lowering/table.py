@@ -136,8 +136,6 @@ def _moving_ps(bits: NDArray[np.float64], solo: NDArray[np.float64]) -> NDArray[
 
 def gather(usage: CsrWeighted, rows: NDArray[np.int64], factor: NDArray[np.float64]) -> CsrWeighted:
     """Rows of a usage table in any order and number, each times a factor."""
-    from railyard.cluster import CsrWeighted
-
     lengths = usage.lengths[rows]
     ptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     entry = ranges(usage.ptr[rows], lengths)
@@ -206,7 +204,7 @@ def lower_transfers(
         ).astype(np.int64)
     pairs = np.where(inside, 1, nics * each * cluster.fabric.qps)
     return table(
-        gather(usage, np.arange(len(size)), factor),
+        CsrWeighted(usage.ptr, usage.link, usage.share * np.repeat(factor, usage.lengths)),
         cluster,
         volume_bytes=np.where(away, size * count, 0.0),
         latency_ps=np.where(away, latency * np.asarray(count, np.int64), 0),
@@ -240,13 +238,12 @@ def _usage(
         if policy.pxn:
             to_peers, out = routes.through_peers(cluster, out)
             up = Legs.joined([up, to_peers])
-        parts.append(routes.scale_out_load(cluster, out, pair_of_ranks(cluster, legs.source, legs.target)))
+        parts += routes.scale_out_load(cluster, out, pair_of_ranks(cluster, legs.source, legs.target))
         ports = cluster.back_end.port_of_rank[:, 0]
         path_ps[out.entity] = cluster.back_end.path_latency_ps(ports[out.source], ports[out.target])
     if len(up):
         parts.append(routes.scale_up_load(cluster, up, policy.measured))
-    load = LinkLoads.joined(parts)
-    return CsrWeighted.gathered(len(legs), load.entity, load.link, load.share), path_ps
+    return LinkLoads.summed(len(legs), parts), path_ps
 
 
 def _latency_ps(
