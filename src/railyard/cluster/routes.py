@@ -68,14 +68,6 @@ def path_keys(entropy: NDArray[np.uint64]) -> NDArray[np.uint32]:
     return (mix(entropy) >> np.uint64(32)).astype(np.uint32)
 
 
-def chosen(key: NDArray[np.uint32], salt: NDArray[np.uint32], width: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Which of `width` equal links a switch takes. The packet engine's `Routes::pick` does the same, bit by bit."""
-    bits = (key ^ salt) * np.uint32(0x9E3779B1)
-    bits = (bits ^ (bits >> np.uint32(15))) * np.uint32(0x85EBCA77)
-    bits = (bits ^ (bits >> np.uint32(13))) * np.uint32(0xC2B2AE3D)
-    return ((bits.astype(np.uint64) * width.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-
-
 def subflow(key: NDArray[np.uint64], lane: int) -> NDArray[np.uint64]:
     """Entropy of one queue pair of every connection."""
     return mix(key.astype(np.uint64) ^ mix(np.full(1, lane + 1, np.uint64)))
@@ -132,8 +124,10 @@ def walked(
     """The path of every flow as far as it leads, and whether it arrives; arguments as for `hashed`."""
     none = np.empty(0, np.uint32)
     key = np.zeros(len(source), np.uint32) if entropy is None else path_keys(entropy)
-    columns = (getattr(table, name) for name in ("record_ptr", "lo", "hi", "first", "width", "stride", "choices"))
-    found = _core.walk(*columns, target, source, port, key, none if salt is None else salt)
+    found = _core.walk(
+        table.record_ptr, table.lo, table.hi, table.first, table.width, table.stride, table.choices,
+        target, source, port, key, none if salt is None else salt,
+    )  # fmt: skip
     if found.loop:
         raise SimulationError(LOOP)
     return Csr(found.ptr, found.link), found.arrived.astype(np.bool_)
