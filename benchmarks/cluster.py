@@ -1,8 +1,10 @@
 """Builds large clusters and routes many flows; prints seconds and peak memory of each, with the goals.
 
     python benchmarks/cluster.py [ACCELERATORS ...] [--flows N]
+    python benchmarks/cluster.py --all-to-all RANKS [--sends]
 
 Each case runs in a process of its own, so that peak memory is that of one build.
+An all-to-all is lowered on hashed leafs and spines: as one collective, or send by send; each rank sends by its own NIC.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from railyard import catalog
 from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.topology import topologies
+from railyard.collective.choice import DEFAULT_POLICY
+from railyard.collective.lowering import lower_collectives, lower_transfers
+from railyard.graph import CollectiveKind, Communicators
 
 SIZES = (1024, 16384, 100_000)
 CASES = [
@@ -54,6 +60,23 @@ def measure(accelerators: int, kind: str, fabric: str, switch: str, flows: int) 
     }
 
 
+def all_to_all(ranks: int, *, sends: bool) -> None:
+    spec = ClusterSpec(ranks, "hgx-h100", NetworkSpec(topologies.get("leaf-spine")(), FabricSpec("roce")))
+    cluster, every = build(spec, catalog.load()), np.arange(ranks, dtype=np.int32)
+    policy = replace(DEFAULT_POLICY, pxn=False)
+    begun = time.process_time()
+    if sends:
+        source, target = np.repeat(every, ranks), np.tile(every, ranks)
+        size, count = np.full(len(source), 1 << 20), np.ones(len(source), np.int32)
+        found = lower_transfers(cluster, source, target, size, count, policy=policy)
+    else:
+        one = np.zeros(1, np.int32)
+        kind = np.full(1, CollectiveKind.ALL_TO_ALL, np.uint8)
+        members = Communicators(np.array([0, ranks]), every, np.array(["all"]))
+        found = lower_collectives(cluster, members, (one, kind, np.full(1, 1 << 30), one + 1), policy=policy)
+    print(f"{ranks:,} ranks: {len(found.link_idx):,} links in {time.process_time() - begun:.2f} s of CPU")
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         accelerators, kind, fabric, switch, flows = sys.argv[2:7]
@@ -62,7 +85,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("accelerators", nargs="*", type=int, default=SIZES)
     parser.add_argument("--flows", type=int, default=1_000_000, help="at most")
+    parser.add_argument("--all-to-all", type=int, metavar="RANKS")
+    parser.add_argument("--sends", action="store_true", help="send by send")
     given = parser.parse_args()
+    if given.all_to_all:
+        all_to_all(given.all_to_all, sends=given.sends)
+        return
     print("accelerators        topology      fabric      links  build s     flows  route s     MB")
     for size in given.accelerators:
         for case in CASES:

@@ -125,6 +125,7 @@ CASES = {
     "405B, 131,072, UEC": Case(file("engine/full_step", "131072", "--fabric", "uec"), None, 30.0, 4.0),
     "405B, 102,400": Case(file("engine/full_step", "102400"), None, 30.0, 4.0),
     "clusters and routes": Case(file("cluster"), file("cluster", "64", "--flows", "1000")),
+    "hashed all-to-all": Case(file("cluster", "--all-to-all", "1024"), file("cluster", "--all-to-all", "64"), 1.0),
     "closed form of designs": Case(
         file("analytic"), file("analytic", f"{TRAINING}/runs_single_node.csv", "--designs", "80", "--ranks", "64")
     ),
