@@ -27,6 +27,11 @@ def percent(share: float | None) -> str:
     return NOT_APPLICABLE if share is None else f"{100 * share:.1f} %"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 kind`, `3 kinds`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def more(share: float) -> str:
     """How much more another figure is: `2.9 % more`, and from twice as much on `18.9 times as much`."""
     return f"{percent(share)} more" if share < 1.0 else f"{short(1.0 + share)} times as much"
