@@ -87,5 +87,6 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
     error = looked.closed_form
     yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {error.of} designs that also ran."
     if answer.unverified:
-        yield f"{numbers.counted(len(answer.unverified), 'kind')} of design did not run and may win within the closed form's error."
+        kinds = numbers.counted(len(answer.unverified), "kind")
+        yield f"{kinds} of design did not run and may win within the closed form's error."
     yield from (f"Measure first: {row.factor}." for row in answer.measure_first[:_MOST])

@@ -61,7 +61,8 @@ def _designs(planned: PlannedDesigns, result: dict[str, Any]) -> None:
 def _reasons(answer: PlanAnswer, result: dict[str, Any]) -> list[str]:
     """Two sentences at most: what the job loses, what did not run, and what another design would win by."""
     unverified = len(result["unverified"])
-    doubt = f"{numbers.counted(unverified, 'kind')} of design did not run on an engine and may win; `--details` lists them."
+    kinds = numbers.counted(unverified, "kind")
+    doubt = f"{kinds} of design did not run on an engine and may win; `--details` lists them."
     lines = [*_ended(result), *([doubt] if unverified else _verified(result)), *other_winners(answer)]
     return lines[:_REASONS]
 
