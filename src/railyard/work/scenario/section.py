@@ -326,7 +326,10 @@ _NESTED = {
 }
 
 #: One of the topology families, told apart by `kind`; a family without further keys may be written as its name alone.
-TopologySection = _union([*_FLAT.values(), *_NESTED.values()])
+if TYPE_CHECKING:
+    TopologySection = Any
+else:
+    TopologySection = _union([*_FLAT.values(), *_NESTED.values()])
 
 
 def topology_spec(section: Any) -> Any:
