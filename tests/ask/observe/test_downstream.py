@@ -210,7 +210,7 @@ def test_hours_of_an_inspector_log(tmp_path, capsys):
     assert found["hours"][2]["mape_model"] == pytest.approx(0.2)
     assert found["hours"][2]["mape"] < 0.01
     assert found["constants"][0]["class"] == "all_reduce 16 over 2"
-    assert guard.run(["observe", str(tmp_path / "log.jsonl"), "--cluster", str(cluster)]) == 0
+    assert guard.run(["observe", str(tmp_path / "log.jsonl"), "--cluster", str(cluster), "--details"]) == 0
     assert "2023-11-14 23:00" in capsys.readouterr().out
 
 

@@ -144,13 +144,13 @@ def test_kernels_that_communication_slows_are_named(tmp_path, mine):
 
 def test_ctrl_c_ends_the_command(tmp_path):
     mine = tmp_path / "mine.yaml"
-    mine.write_text(CLUSTER.replace("16", "1024"))
+    mine.write_text(CLUSTER.replace("16", "8192"))
     events = [one for at in range(400) for one in (
         kernel("gemm", 100 * at, 60), call("allreduce", 100 * at + 60, 40, PAIR, MIB + at))]  # fmt: skip
     path = write(tmp_path / "rank-0.json", 0, 2, events, period=40_000)
     command = [sys.executable, "-m", "railyard", "scale", str(path), "--cluster", str(mine), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(3)
+        time.sleep(2)
         process.send_signal(signal.SIGINT)
         out, words = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")

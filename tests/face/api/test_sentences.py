@@ -279,7 +279,9 @@ def test_filters_are_sql():
 
 def test_the_command_prints_a_table_or_json(plan, capsys):
     assert guard.run(["plan", "query", str(plan), "--sort", "-cpmt", "--most", "2", "--columns", "fabric,cpmt"]) == 0
-    assert capsys.readouterr().out.split() == ["fabric", "cpmt", "roce", "0.4", "uec", "0.3"]
+    first, table = capsys.readouterr().out.split("\n\n")
+    assert first == "2 points found, with 2 columns."
+    assert table.split() == ["fabric", "cpmt", "roce", "0.4", "uec", "0.3"]
     assert guard.run(["plan", "query", str(plan), "--where", "cpmt IS NULL", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"point": 3, "fabric": "uec", "accelerators": 128, "cpmt": None}]
     assert guard.run(["plan", "query", str(plan), "--sql", "SELECT 1", "--sort", "cpmt"]) == 2

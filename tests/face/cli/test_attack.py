@@ -238,7 +238,8 @@ DOCUMENTS = {
 """Scenarios that name a file."""
 
 COMMANDS = [
-    "run BAD", "compare BAD", "diff BAD BAD", "explain BAD", "packet --traffic BAD --fabric roce --set hosts=16",
+    "run BAD", "compare BAD", "diff BAD BAD", "explain BAD", "memo BAD",
+    "packet --traffic BAD --fabric roce --set hosts=16",
     "packet --traffic flows.csv --fabric roce --set hosts=16 --faults BAD",
     "packet --traffic flows.csv --topology BAD", "export BAD --as perfetto", "place BAD --nodes nodes.txt",
     "place jobs.csv --nodes BAD", "place jobs.csv --nodes nodes.txt --busy BAD", "topology BAD",

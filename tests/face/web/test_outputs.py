@@ -255,7 +255,7 @@ def test_answers_are_listed_read_and_passed_on(client, settings, audited):
     (settings.folder / "runs" / "broken" / "plan.json").write_text("{}")
     (row,) = client.get("/api/v1/answers").json()
     assert (row["answer"], row["kind"], row["name"], row["hall"]) == (name, "audit", "cabled", True)
-    assert row["sentence"].startswith("2 findings, $")
+    assert row["sentence"].startswith("2 faults cost $")
     answer = client.get(f"/api/v1/answers/{name}").json()
     assert answer["format"] == "railyard-audit/1"
     assert {one["kind"] for one in answer["findings"]} == {"missing", "wrong-speed"}

@@ -103,7 +103,7 @@ def test_hardware_that_nobody_sells_is_no_remedy(run):
     (variant,) = run.result.of(StepVariant)
     headline = variant.bottleneck.headline
     assert "1.25 x" not in headline
-    assert "What you can change" in headline
+    assert "Changes, tried one at a time" in headline
     assert "1.25 x" in variant.bottleneck.sensitivity
 
 

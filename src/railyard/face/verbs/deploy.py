@@ -62,7 +62,7 @@ def _folder(request: Request) -> dict[str, Any]:
 def deploy(
     request: Request,
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to write into.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Write into this folder.")],
     os: Annotated[System, FormField("Ethernet switches run", allowed=_systems)] = "sonic",
     provision: Annotated[
         str | None,

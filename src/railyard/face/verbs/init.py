@@ -15,6 +15,7 @@ from typer import completion as shells
 from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import verb
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.files import read_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -60,7 +61,7 @@ EXAMPLES = next(
 
 def about(example: Path) -> str:
     """The first sentence of a scenario's comment, without its mark for editors."""
-    comment = re.match(r"(?:# yaml-language-server.*\n)?((?:#.*\n)+)", example.read_text(encoding="utf-8"))
+    comment = re.match(r"(?:# yaml-language-server.*\n)?((?:#.*\n)+)", read_text(example))
     words = " ".join(line.lstrip("# ") for line in comment[1].splitlines()) if comment else ""
     return re.split(r"(?<=[.?]) |Run it with", words.strip(), maxsplit=1)[0].rstrip(".:")
 
@@ -68,7 +69,7 @@ def about(example: Path) -> str:
 @verb("examples", "List the examples, or copy them.", example="railyard examples", group="build", order=45)
 def examples(
     copy: Annotated[
-        Path | None, typer.Option("--copy", metavar="FOLDER", help="Copy all of them, and the files that they read.")
+        Path | None, typer.Option("--copy", metavar="FOLDER", help="Write copies there, with the files that they read.")
     ] = None,
 ) -> None:
     """List the examples that Railyard ships, or copy them into a new folder."""

@@ -28,7 +28,9 @@ def memo(
     *,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="memo.pdf, memo.html or memo.md; stdout as Markdown without."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write memo.pdf, .html or .md; without it, Markdown to stdout."
+        ),
     ] = None,
 ) -> None:
     """Write one page for a decision: recommendation, three figures, losses against the bound, what would change it."""

@@ -312,14 +312,7 @@ def _links(job: ServingJob, run: Record, span_s: float) -> tuple[LinkRow, ...]:
 
 
 def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
-    idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
-    if idle:
-        there = idle + sum(pool.accelerators for pool in job.pools)
-        yield (
-            f"{idle} of {there} accelerators belong to no pool: dollars and watts count them, tokens a second of a GPU"
-            " do not"
-        )
-    yield from died(job.deaths, run)
+    """What happened to requests first: of many warnings only the first are printed."""
     if run.meta["overloaded"]:
         late, end_s = int((found.status == UNFINISHED).sum()), run.meta["end_ps"] * 1e-12
         yield (
@@ -328,14 +321,22 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
         )
     elif run.meta["outcome"] == "stuck":
         yield "requests were left that no replica will ever serve: replicas are away and do not come back"
+    yield from refused(found, "the cache of any replica")
+    yield from died(job.deaths, run)
+    yield from thrashed(job.requests, run)
+    idle = sum(idle_of(job, number) for number in range(len(job.networks.clusters)))
+    if idle:
+        there = idle + sum(pool.accelerators for pool in job.pools)
+        yield (
+            f"{idle} of {there} accelerators belong to no pool: dollars and watts count them, tokens a second of a GPU"
+            " do not"
+        )
     yield from (remark for cluster in job.networks.clusters for remark in cluster.remarks)
     for cluster in job.networks.clusters:
         yield from notes_of(cluster)
     yield from estimates(job.model)
     yield from bounded(job.model, job.pools, job.deployment.pools)
     yield from too_long(job.requests, job.model)
-    yield from refused(found, "the cache of any replica")
-    yield from thrashed(job.requests, run)
     if not run.meta["overloaded"] and found.done.any():
         yield from drained(found)
 
