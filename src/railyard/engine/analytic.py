@@ -176,7 +176,7 @@ def contended(entities: Entities, queues: Queues, rate_bps: F) -> Uses:
 
     Args:
         entities: The communications.
-        queues: Of each.
+        queues: The queue of each communication.
         rate_bps: float64[links].
     """
     speed = alone_bps(entities, rate_bps)
@@ -425,7 +425,7 @@ def _settled(uses: Uses, lowered: Lowered, probes: Probes, play: Callable[[F, Pr
     Args:
         uses: Contended links.
         lowered: The communications.
-        probes: What is recorded.
+        probes: Samples to record.
         play: Runs all with communications that take so many times longer.
     """
     stretch, before, nothing = np.ones(len(lowered.entities)), None, Probes()

@@ -99,7 +99,7 @@ class SymmetricGraph(TaskGraph):
     """A whole graph that knows its copies.
 
     Attributes:
-        symmetry: Which ranks are copies of which.
+        symmetry: Groups of ranks that are copies of one another.
         whole: The graph that they are of.
     """
 
@@ -127,7 +127,7 @@ class CopiesRecord(Record):
     """The record of a symmetric graph; what has a row a task or link is made when it is first read.
 
     Attributes:
-        first: Of the first copy and what all share, without side tables.
+        first: The record of the first copy and of shared work, without side tables.
         whole: The record that it is of.
     """
 

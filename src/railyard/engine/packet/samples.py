@@ -84,7 +84,7 @@ class Occasions:
         Args:
             lowering: The graph.
             job: int32[tasks], whose they are.
-            timeline: By the flow engine.
+            timeline: The step on the flow engine.
             packets: Whether scale-up is made of packets.
         """
         graph = lowering.graph
@@ -137,7 +137,7 @@ class Occasions:
             simulated: bool[occasions].
             took_ps: int64[tasks], how long each took.
             timed: The step in which every task takes so long.
-            seed: Of the draws.
+            seed: Seed of the random choices.
 
         Returns:
             int64[tasks]; the standard deviation of the step over pools drawn again (bootstrap, with K / (K - 1) for the

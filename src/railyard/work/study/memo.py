@@ -28,7 +28,7 @@ class KeyFigure:
     """A figure at the head of the page.
 
     Attributes:
-        value: With its unit.
+        value: The figure with its unit.
         band: Its range, and of what; empty if it is not known.
     """
 
@@ -42,9 +42,9 @@ class LossChart:
     """Stacked bars, one for each variant.
 
     Attributes:
-        title: What a bar shows, with its unit.
+        title: The quantity of the bars, with its unit.
         unit: Behind each figure: ` %`, say; `$` stands before it.
-        bars: By variant, the amount of each part.
+        bars: Amount of each part, by variant.
         bound: The sum that no product goes below; None: unknown.
         bound_name: The variant that it is of.
     """
@@ -81,11 +81,11 @@ class DecisionMemo:
     """One page for a decision.
 
     Attributes:
-        recommendation: What to do, its price and its band, in a sentence.
+        recommendation: The decision, its price and its band, in one sentence.
         figures: Three.
-        changes: What would change the choice.
-        confidence: How far the figures can be believed.
-        assumptions: What was taken for granted.
+        changes: Conditions that would change the choice.
+        confidence: Bands of the figures and the measurements behind them.
+        assumptions: Defaults, warnings, and effects that the model leaves out.
         origin: Version, engine, seed and digest, by which the figures can be reproduced.
     """
 

@@ -116,7 +116,7 @@ class ExplainDepth:
     """How much of an explanation to show.
 
     Attributes:
-        levels: Of its tree.
+        levels: Depth of its tree.
         details: Whether with formulas, constants, sensitivity and all notes.
         quiet: Whether without notes.
     """

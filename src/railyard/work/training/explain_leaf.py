@@ -30,7 +30,7 @@ class Constant:
 
     Attributes:
         name: Name in its record, such as `gemm_fraction`.
-        value: With its unit.
+        value: The figure with its unit.
     """
 
     name: str

@@ -33,8 +33,8 @@ def lines_of_step(found: Explanation, sentence: str, depth: ExplainDepth) -> Ite
 
     Args:
         found: The explanation.
-        sentence: What the networks cost.
-        depth: How much to show.
+        sentence: The cost of the networks.
+        depth: Levels of the tree to show.
     """
     tree = found.tree
     others = [name for name in found.variants if name != tree.variant]
