@@ -126,7 +126,7 @@ def test_variants_whose_difference_is_smaller_than_the_error_are_equal():
     """3 % of the model and 4 % of prices are 5 % together."""
     assert why(variant("a", 1000, 1.0), variant("b", 1001.9, 1.01), ties=["b"]) == (
         "a and b are equal within error at $1.00 per million tokens (0.500 to 2.00)."
-        f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; the tie threshold is"
+        f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; their tie threshold is"
         f" 5.0 % (model and price error). {HEADLINE}"
     )
 
@@ -134,7 +134,7 @@ def test_variants_whose_difference_is_smaller_than_the_error_are_equal():
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
         f"a and b are equal within error at 2.00 s a step. {LEAD.format('tokens', 'a')} The equal variants differ by"
-        f" 1.0 % in step time; the tie threshold is 3.0 % (model error). {HEADLINE}"
+        f" 1.0 % in step time; their tie threshold is 3.0 % (model error). {HEADLINE}"
     )
 
 
@@ -313,7 +313,7 @@ def test_the_bound_is_given_with_its_distance_and_never_leads():
     said = why(variant("a", 1000, 1.2), variant("b", 900, 1.3), variant("ideal", 1021, 1.0, bound=True), ties=["b"])
     assert said == (
         "a and b are equal within error at $1.20 per million tokens (0.600 to 2.40)."
-        f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; the tie threshold is"
+        f" {LEAD.format('tokens', 'a')} The equal variants differ by 1.0 % in dollars per token; their tie threshold is"
         " 5.0 % (model and price error). ideal, a bound with the same NICs, gets 2.1 % more tokens out of a GPU than a."
         f" {HEADLINE}"
     )
@@ -326,7 +326,7 @@ def test_work_without_tokens_is_compared_by_time():
     )
     assert why(variant("a", None, step_s=2.0), variant("b", None, step_s=1.9961), ties=["a"]) == (
         f"b and a are equal within error at 2.00 s a step. {LEAD.format('time', 'b')} The equal variants differ by"
-        f" 1.0 % in step time; the tie threshold is 3.0 % (model error). {HEADLINE}"
+        f" 1.0 % in step time; their tie threshold is 3.0 % (model error). {HEADLINE}"
     )
 
 

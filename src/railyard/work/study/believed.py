@@ -194,5 +194,5 @@ def ties(result: Result) -> str:
     of = "model and price error" if widest.price_band else "model error"
     return (
         f"The equal variants differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
-        f" the tie threshold is {numbers.percent(widest.band)} ({of})."
+        f" their tie threshold is {numbers.percent(widest.band)} ({of})."
     )
