@@ -282,23 +282,17 @@ class _ByReplica:
 
     def areas(self, starts_s: F, ends_s: F, weights: tuple[F, ...]) -> list[F]:
         """For each request, the integral of the weights of all that are at its replica, over its span."""
-        found = [np.zeros(len(starts_s)) for _ in weights]
-        for side, sign in ((starts_s, 1.0), (ends_s, -1.0)):
-            key = side + self.apart
-            order = np.argsort(key, kind="stable")
-            key = key[order]
-            at = [np.searchsorted(key, other + self.apart) for other in (starts_s, ends_s)]
-            for row, weight in enumerate(weights):
-                each = weight[order]
-                count = np.concatenate([[0.0], np.cumsum(each)])
-                moment = np.concatenate([[0.0], np.cumsum(each * side[order])])
-                # As many start and end within the entries of a replica as it has: `begin` is the first of both.
-                before = count[self.begin], moment[self.begin]
-                sums = [
-                    time * (count[k] - before[0]) - (moment[k] - before[1])
-                    for time, k in zip((starts_s, ends_s), at, strict=True)
-                ]
-                found[row] += sign * (sums[1] - sums[0])
+        count, time = len(starts_s), np.concatenate([starts_s, ends_s])
+        order = np.argsort(time + np.concatenate([self.apart, self.apart]), kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(2 * count)
+        # Between the last end of a replica and the first start of the next nobody is there, so that nothing is added.
+        lasts = np.diff(time[order], append=0.0)
+        found = []
+        for weight in weights:
+            there = np.cumsum(np.concatenate([weight, -weight])[order])
+            total = np.concatenate([[0.0], np.cumsum(there * lasts)])
+            found.append(total[place[count:]] - total[place[:count]])
         return found
 
 
