@@ -138,7 +138,7 @@ def test_profiles_stand_over_the_tables_and_can_be_read_again(tmp_path, known):
     device = known.accelerator("rtx-4090")
     own = shipped()["vllm", "rtx-4090"]
     assert profile("vllm", device).weights_fraction == own.constants["weights_fraction"]
-    assert table_profile("vllm", device).weights_fraction != own.constants["weights_fraction"]
+    assert table_profile("vllm", device.architecture).weights_fraction != own.constants["weights_fraction"]
     file = tmp_path / "own.toml"
     file.write_text(written(shipped()), encoding="utf-8")
     assert read_profiles(file) == shipped()

@@ -155,7 +155,7 @@ def _result(run: RecordedRun, catalog: Catalog, profiles: Profiles) -> RunResult
     try:
         setting = ReplaySetting.of(run, catalog)
         measured = profiles.get((ENGINE, setting.device.name))
-        software = table_profile(ENGINE, setting.device)
+        software = table_profile(ENGINE, setting.device.architecture)
         found = replay(setting, software if measured is None else measured.over(software))
     except InputError as error:
         return RunResult(run.name, "skipped", str(error).splitlines()[0], run.model, run.device, run.engine)
@@ -292,7 +292,7 @@ def profiles_of(runs: Sequence[RecordedRun], catalog: Catalog, source: str) -> t
     done: list[FitRun] = []
     for device, settings in by_device.items():
         card = settings[0].device
-        steps = fit(settings, table_profile(ENGINE, card), profile(ENGINE, card))
+        steps = fit(settings, table_profile(ENGINE, card.architecture), profile(ENGINE, card))
         last, given = steps[-1].software, [name for step in steps for name in step.given]
         sources = tuple(ProfiledRun(step.setting.run.name, digest(step.setting.run), step.given) for step in steps)
         constants = {name: getattr(last, name) for name in given}

@@ -118,16 +118,16 @@ class DesignBench:
         """
         hardware = self.hardware(point, demand)
         rest = self.space.part(point, demand, _everything(self.space) - _CLUSTER - _WORK - _MONEY)
-        self._once(("rest", rest), lambda: self.space.draft(point, demand))
+        self.once(("rest", rest), lambda: self.space.draft(point, demand))
         assumptions = self.assumptions(point, demand)
         work = ("work", self.space.part(point, demand, _WORK), _signature(hardware.cluster))
-        jobs = self._once(work, lambda: self._jobs(self.space.draft(point, demand), hardware.cluster))
+        jobs = self.once(work, lambda: self._jobs(self.space.draft(point, demand), hardware.cluster))
         return CandidateDesign(point, demand, hardware, jobs, assumptions)
 
     def assumptions(self, point: int, demand: int = 0) -> Assumptions:
         """Prices and rates of a point."""
         key = ("money", self.space.part(point, demand, _MONEY))
-        return self._once(key, lambda: self._assumptions(self.space.draft(point, demand)))
+        return self.once(key, lambda: self._assumptions(self.space.draft(point, demand)))
 
     def memo(self) -> Memo:
         """Shared parts of services of points; emptied now and then."""
@@ -151,7 +151,7 @@ class DesignBench:
             seated = cluster if use is None else compose.placed(draft, cluster, catalog, use)
             return PlannedHardware.of(seated, _under_faults(draft, seated))
 
-        return self._once(key, make)
+        return self.once(key, make)
 
     def seated(self, point: int, demand: int, layout: Layout) -> PlannedHardware:
         """The cluster of a point, its scale-up domains used as a layout wants them."""
@@ -170,7 +170,7 @@ class DesignBench:
         return self._catalog(self.space.draft(point, demand))
 
     def _catalog(self, draft: Draft) -> Catalog:
-        return self._once(("catalog", draft.scenario.catalog), lambda: compose.catalog_of(draft))
+        return self.once(("catalog", draft.scenario.catalog), lambda: compose.catalog_of(draft))
 
     def _assumptions(self, draft: Draft) -> Assumptions:
         section = draft.scenario.economics
@@ -192,7 +192,7 @@ class DesignBench:
         only = compose.training_of(draft, cluster, model, choose)
         return tuple(found) or (only,)
 
-    def _once(self, key: object, make: Callable[[], T]) -> T:
+    def once(self, key: object, make: Callable[[], T]) -> T:
         """The object that was made before under a key, or its error."""
         if key not in self._made:
             if len(self._made) > 50 * self.keep:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import replace
+import pickle
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +43,23 @@ if TYPE_CHECKING:
 _SHOWN = ("p50", "p90", "p99")
 
 
+@dataclass(frozen=True)
+class _RequestFigures:
+    """What came of the requests of a service, without money.
+
+    Attributes:
+        mean_s: From arrival to end.
+        span_s: Of the run.
+        sold: The fields of `ServicePrice` that say what came of requests.
+        pools: What the closed form has of each pool.
+    """
+
+    mean_s: float
+    span_s: float
+    sold: Mapping[str, Any]
+    pools: tuple[PoolTotals, ...] = ()
+
+
 def sweep(bench: DesignBench, points: Sequence[tuple[int, int]], exclude: frozenset[str]) -> Iterator[DesignOutcome]:
     """Points in closed form, those that cannot be with their error."""
     for point, demand in points:
@@ -55,9 +74,8 @@ def _run(
 ) -> DesignOutcome:
     job = _job(bench, *place)
     run = job.run(job.requests)
-    found = latencies(job, job.requests, run)
-    span_s = max(goodput(found, objective_of(job)).span_s, SHORTEST_S)
-    return _judged(bench, (*place, engine), job, found, uses_of(job, run, span_s))
+    came = _figures(job, latencies(job, job.requests, run))
+    return _judged(bench, (*place, engine), job, came, uses_of(job, run, came.span_s))
 
 
 def _look(
@@ -101,13 +119,51 @@ def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]
     unknown = "users of a closed loop" if job.section.requests.users else unknown_of(job.deployment)
     if unknown:
         raise InputError(f"a plan knows no closed form of {unknown}")
-    entered = replace(job.requests, arrival_ps=job.requests.arrival_ps + job.entry_ps)
-    found = expected(entered, job.deployment)
-    seen = _seen(job, found)
-    uses = _uses(job, found.pools, max(goodput(seen, objective_of(job)).span_s, SHORTEST_S))
-    outcome = _judged(bench, (point, demand, "analytic"), job, seen, uses)
+    came = bench.once(("requests", _digest(job)), lambda: _expected(job))
+    outcome = _judged(bench, (point, demand, "analytic"), job, came, _uses(job, came.pools, came.span_s))
     hardware = _hardware(job)
     return replace(outcome, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
+
+
+def _digest(job: ServingJob) -> bytes:
+    """Of all that the closed form of requests depends on: designs with the same answer alike, whatever they cost.
+
+    Links are a part of it where keys and values go over them; fabrics and topologies often differ in nothing else.
+    """
+    made = job.deployment
+    links = made.links if len(made.pools) > 1 else None
+    deployed = (made.pools, made.router, made.decode_router, made.transfers, links)
+    return hashlib.blake2b(pickle.dumps((job.requests, job.entry_ps, objective_of(job), deployed))).digest()
+
+
+def _expected(job: ServingJob) -> _RequestFigures:
+    """The figures of a job in closed form."""
+    entered = replace(job.requests, arrival_ps=job.requests.arrival_ps + job.entry_ps)
+    found = expected(entered, job.deployment)
+    return replace(_figures(job, _seen(job, found)), pools=found.pools)
+
+
+def _figures(job: ServingJob, found: Served) -> _RequestFigures:
+    """What came of requests by when each was served.
+
+    Raises:
+        InputError: None of them is in time.
+    """
+    objective = objective_of(job)
+    good = goodput(found, objective)
+    sold = sold_of(found, objective, good)
+    if not sold.tokens_per_h("total"):
+        raise InputError("no request is in time")
+    each = {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
+    seen = {(name, share): value for name, times in each.items() for share, value in quantiles(times).items()}
+    came = {
+        "tokens_per_s": sold.tokens_per_h("total") / 3600,
+        "attainment": good.attainment,
+        "goodput_per_s": good.requests_per_s,
+        "latencies": {key: value for key, value in seen.items() if key[1] in _SHOWN},
+        "kept": kept_of(found, objective, good),
+    }
+    return _RequestFigures(float(np.mean(found.e2e_s[found.done])), max(good.span_s, SHORTEST_S), came)
 
 
 def _seen(job: ServingJob, found: ExpectedTimes) -> Served:
@@ -153,32 +209,14 @@ def _sides(job: ServingJob) -> list[PlacedPool | Ffn]:
 
 
 def _judged(
-    bench: DesignBench, place: tuple[int, int, str], job: ServingJob, found: Served, uses: Sequence[Use]
+    bench: DesignBench, place: tuple[int, int, str], job: ServingJob, came: _RequestFigures, uses: Sequence[Use]
 ) -> DesignOutcome:
-    objective = objective_of(job)
-    good = goodput(found, objective)
-    sold = sold_of(found, objective, good)
-    if not sold.tokens_per_h("total"):
-        raise InputError("no request is in time")
-    each = {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
-    seen = {(name, share): value for name, times in each.items() for share, value in quantiles(times).items()}
-    service = _service(
-        bench,
-        place[:2],
-        job,
-        uses,
-        tokens_per_s=sold.tokens_per_h("total") / 3600,
-        attainment=good.attainment,
-        goodput_per_s=good.requests_per_s,
-        latencies={key: value for key, value in seen.items() if key[1] in _SHOWN},
-        kept=kept_of(found, objective, good),
-    )
-    mean_s = float(np.mean(found.e2e_s[found.done]))
+    service = _service(bench, place[:2], job, uses, **came.sold)
     return DesignOutcome(
         *place,
-        step_s=mean_s,
+        step_s=came.mean_s,
         layouts=({},),
-        steps_s=(mean_s,),
+        steps_s=(came.mean_s,),
         tried=1,
         figures=figures_of(service, "serving"),
         kept=service.kept,

@@ -129,7 +129,7 @@ def calibrate_serving(
     emit(f"{runs_sentence(report)}\n")
     table = Table(("run", "constant", "published tables", "fitted"), right=(2, 3))
     for step in steps:
-        before = table_profile("vllm", step.setting.device)
+        before = table_profile("vllm", step.setting.device.architecture)
         for name in step.given:
             table.add(
                 step.setting.run.name, name, f"{getattr(before, name):.4g}", f"{getattr(step.software, name):.4g}"

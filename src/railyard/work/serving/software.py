@@ -290,13 +290,14 @@ def profile(engine: str, device: Accelerator, *, profiles: Profiles | None = Non
     Raises:
         InputError: No such engine is known.
     """
-    known = table_profile(engine, device)
+    known = table_profile(engine, device.architecture)
     found = (shipped() | (profiles or {})).get((engine, device.name))
     return known if found is None else found.over(known)
 
 
-def table_profile(engine: str, device: Accelerator) -> ServingSoftware:
-    """The same from the published tables alone.
+@cache
+def table_profile(engine: str, architecture: str) -> ServingSoftware:
+    """The constants of an engine on an architecture, from the published tables alone.
 
     Raises:
         InputError: No such engine is known.
@@ -309,4 +310,4 @@ def table_profile(engine: str, device: Accelerator) -> ServingSoftware:
             allowed=ENGINES,
             hint=did_you_mean(engine, ENGINES),
         )
-    return assemble(engine, device.architecture, fitted()["effects"], fitted()["source"])
+    return assemble(engine, architecture, fitted()["effects"], fitted()["source"])
