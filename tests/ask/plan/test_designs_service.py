@@ -251,7 +251,8 @@ def test_separate_attention_and_ffns_in_closed_form_are_what_the_engine_finds():
         run = simulated(bench, closed.point, 0, "serving", {})
         for name in ("tpot_p50", "tpot_p90", "cpmt", "power"):
             assert closed.figures[name] == pytest.approx(run.figures[name], rel=0.03), name
-        again = service._again(bench, (closed.point, 0), service._job(bench, closed.point, 0), run)
+        job = service._job(bench, closed.point, 0)
+        again = service._again(bench, (closed.point, 0), (job, service._hardware(job)), run)
         assert again.usd_per_h == pytest.approx(run.figures["usd_per_h"], rel=1e-9)
         assert len(run.drawn_w) == 3  # prefill, attention, FFNs
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from railyard.work.serving.placing import Ffn, PlacedPool
     from railyard.work.serving.prepare import ServingJob
 
+    _Design = tuple[ServingJob, PlannedHardware]
+
 
 _SHOWN = ("p50", "p90", "p99")
 
@@ -75,14 +77,15 @@ def _run(
     job = _job(bench, *place)
     run = job.run(job.requests)
     came = _figures(job, latencies(job, job.requests, run))
-    return _judged(bench, (*place, engine), job, came, uses_of(job, run, came.span_s))
+    return _judged(bench, (*place, engine), (job, _hardware(job)), came, uses_of(job, run, came.span_s))
 
 
 def _look(
     bench: DesignBench, place: tuple[int, int], outcome: DesignOutcome
 ) -> tuple[PlannedHardware, str, DesignPrice, tuple[TimeError, ...]]:
     job = _job(bench, *place)
-    return _hardware(job), words(job.pools), _again(bench, place, job, outcome), _missed(job)
+    hardware = _hardware(job)
+    return hardware, words(job.pools), _again(bench, place, (job, hardware), outcome), _missed(job)
 
 
 def replica(bench: DesignBench, point: int, demand: int) -> tuple[int, int]:
@@ -120,8 +123,8 @@ def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]
     if unknown:
         raise InputError(f"a plan knows no closed form of {unknown}")
     came = bench.once(("requests", _digest(job)), lambda: _expected(job))
-    outcome = _judged(bench, (point, demand, "analytic"), job, came, _uses(job, came.pools, came.span_s))
-    hardware = _hardware(job)
+    hardware, uses = _hardware(job), _uses(job, came.pools, came.span_s)
+    outcome = _judged(bench, (point, demand, "analytic"), (job, hardware), came, uses)
     return replace(outcome, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
 
 
@@ -209,9 +212,9 @@ def _sides(job: ServingJob) -> list[PlacedPool | Ffn]:
 
 
 def _judged(
-    bench: DesignBench, place: tuple[int, int, str], job: ServingJob, came: _RequestFigures, uses: Sequence[Use]
+    bench: DesignBench, place: tuple[int, int, str], design: _Design, came: _RequestFigures, uses: Sequence[Use]
 ) -> DesignOutcome:
-    service = _service(bench, place[:2], job, uses, **came.sold)
+    service = _service(bench, place[:2], design, uses, **came.sold)
     return DesignOutcome(
         *place,
         step_s=came.mean_s,
@@ -220,38 +223,38 @@ def _judged(
         tried=1,
         figures=figures_of(service, "serving"),
         kept=service.kept,
-        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(_sides(job))]),
+        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(_sides(design[0]))]),
     )
 
 
 def _service(
-    bench: DesignBench, pair: tuple[int, int], job: ServingJob, uses: Sequence[Use], **came: Any
+    bench: DesignBench, pair: tuple[int, int], design: _Design, uses: Sequence[Use], **came: Any
 ) -> ServicePrice:
     """The price of a service; `came` are the fields of `ServicePrice` that say what came of its requests."""
-    assumptions = bench.assumptions(*pair)
+    (job, hardware), assumptions = design, bench.assumptions(*pair)
     sold = PaidGoodput(came["tokens_per_s"], 0.0, 1.0, came["attainment"])
-    cost = deployment_cost(uses=uses, parts=parts_of_bill(job), goodput=sold, assumptions=assumptions)
+    cost = deployment_cost(uses=uses, parts=hardware.parts, goodput=sold, assumptions=assumptions)
     return ServicePrice(
         capex=cost.capex,
         power=cost.power,
         inputs=hourly_inputs(cost.capex, cost.power, assumptions),
         rack_w=job.cluster.catalog.price("rack-power").range.typical,
-        delivery_s=bench.delivery_s(_hardware(job)),
+        delivery_s=bench.delivery_s(hardware),
         site=assumptions.site,
         grid=assumptions.grid,
         **came,
     )
 
 
-def _again(bench: DesignBench, pair: tuple[int, int], job: ServingJob, outcome: DesignOutcome) -> ServicePrice:
+def _again(bench: DesignBench, pair: tuple[int, int], design: _Design, outcome: DesignOutcome) -> ServicePrice:
     """The money of a design whose requests are known already: nothing is simulated again."""
-    uses = []
+    job, uses = design[0], []
     for side, watts in zip(_sides(job), outcome.drawn_w, strict=True):
         device, count = _device(side), int(side.ranks.size)
         uses.append(Use(device, count, drawn_w(device, watts * count, count, 1.0)))
     names = {"tokens_per_s": "tokens_per_s", "attainment": "attainment", "goodput_per_s": "goodput"}
     came = {field: outcome.figures[name] for field, name in names.items()}
-    return _service(bench, pair, job, [*uses, *_idle(job)], **came, latencies={}, kept=outcome.kept)
+    return _service(bench, pair, design, [*uses, *_idle(job)], **came, latencies={}, kept=outcome.kept)
 
 
 def _idle(job: ServingJob) -> list[Use]:

@@ -203,10 +203,16 @@ def build(section: Section, record: type[Any], **given: Any) -> Any:
     return record(**{**fields_given(section, record), **given})
 
 
-def fields_given(section: Section, record: type[Any]) -> dict[str, Any]:
+def fields_given(section: Section, record: type) -> dict[str, Any]:
     """The section's values under the names of the record's fields, without those left out."""
-    values = {name: getattr(section, key.name, None) for name, key in keys_of(record).items()}
+    values = {name: getattr(section, key, None) for name, key in _key_names(record).items()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+@functools.cache
+def _key_names(record: type) -> dict[str, str]:
+    """The key of each field."""
+    return {name: key.name for name, key in keys_of(record).items()}
 
 
 @functools.cache
