@@ -128,7 +128,7 @@ def test_at_its_break_even_price_a_runner_up_is_as_good_and_beyond_it_better():
 def test_money_that_is_worked_out_again_is_the_same():
     bench = DesignBench(space_of(load.from_values(values())))
     run = simulated(bench, 5, 0, "serving", {})
-    again = service._again(bench, (5, 0), service._job(bench, 5, 0), run)
+    again = service._look(bench, (5, 0), run)[2]
     for name in ("cpmt", "usd_per_h", "power", "capex", "racks", "tokens_per_watt"):
         mine = {"power": again.power.total_w.typical, "capex": again.capex.total_usd.typical}
         mine["tokens_per_watt"] = again.tokens_per_s / again.power.total_w.typical
@@ -251,8 +251,7 @@ def test_separate_attention_and_ffns_in_closed_form_are_what_the_engine_finds():
         run = simulated(bench, closed.point, 0, "serving", {})
         for name in ("tpot_p50", "tpot_p90", "cpmt", "power"):
             assert closed.figures[name] == pytest.approx(run.figures[name], rel=0.03), name
-        job = service._job(bench, closed.point, 0)
-        again = service._again(bench, (closed.point, 0), (job, service._hardware(job)), run)
+        again = service._look(bench, (closed.point, 0), run)[2]
         assert again.usd_per_h == pytest.approx(run.figures["usd_per_h"], rel=1e-9)
         assert len(run.drawn_w) == 3  # prefill, attention, FFNs
 
