@@ -25,6 +25,7 @@ TITLES = {
     "nics": "NICs",
     "switches": "Switches",
     "cables": "Cables, optics and fibre",
+    "optical-switches": "Optical circuit switches",
     "storage": "Storage",
     "memory-pools": "Memory pools",
     "appliances": "Management, power and racks",

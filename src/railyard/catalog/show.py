@@ -16,6 +16,7 @@ from railyard.catalog.types import (
     Entry,
     MemoryPool,
     Nic,
+    OpticalSwitch,
     Price,
     Range,
     Server,
@@ -185,6 +186,14 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "reach": _column(Cable, lambda it: quantities.format_length(it.reach_m)),
         "power an end": _column(Cable, lambda it: _power(it.power_w)),
         "price": _column(Cable, lambda it: _money(it.price_usd)),
+    },
+    OpticalSwitch: {
+        "technology": _column(OpticalSwitch, lambda it: it.technology),
+        "ports": _column(OpticalSwitch, lambda it: str(it.ports)),
+        "loss": _column(OpticalSwitch, lambda it: f"{it.loss_db:g} dB"),
+        "switching": _column(OpticalSwitch, lambda it: quantities.format_time(it.switching_ps)),
+        "power": _column(OpticalSwitch, lambda it: _power(it.power_w)),
+        "price": _column(OpticalSwitch, lambda it: _money(it.price_usd)),
     },
     Storage: {
         "read": _column(Storage, lambda it: quantities.format_byte_rate(it.read_bps)),

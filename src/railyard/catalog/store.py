@@ -21,6 +21,7 @@ from railyard.catalog.types import (
     Entry,
     MemoryPool,
     Nic,
+    OpticalSwitch,
     Price,
     Server,
     Storage,
@@ -42,6 +43,7 @@ KINDS: dict[str, type[Entry]] = {
     "nics": Nic,
     "switches": Switch,
     "cables": Cable,
+    "optical-switches": OpticalSwitch,
     "storage": Storage,
     "memory-pools": MemoryPool,
     "appliances": Appliance,
@@ -51,7 +53,7 @@ KINDS: dict[str, type[Entry]] = {
     "drafters": Drafter,
     "prices": Price,
 }
-SINGULAR = {kind: kind.removesuffix("es") if kind == "switches" else kind.removesuffix("s") for kind in KINDS}
+SINGULAR = {kind: kind.removesuffix("es") if kind.endswith("switches") else kind.removesuffix("s") for kind in KINDS}
 # What a server or a cable names, and the kind in which it must be found.
 REFERENCES = {
     Server: {"accelerator": "accelerators", "nic": "nics", "front_end_nic": "nics"},
@@ -108,6 +110,10 @@ class Catalog:
         """The cable or optical module of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Cable, "cables", name)
 
+    def optical_switch(self, name: str) -> OpticalSwitch:
+        """The optical circuit switch of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(OpticalSwitch, "optical-switches", name)
+
     def storage(self, name: str) -> Storage:
         """The storage system of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Storage, "storage", name)
@@ -144,9 +150,9 @@ class Catalog:
         """The names of a kind, sorted.
 
         Args:
-            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `storage`, `memory-pools`,
-                `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular is understood
-                too.
+            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `optical-switches`, `storage`,
+                `memory-pools`, `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular
+                is understood too.
 
         Raises:
             InputError: No such kind.

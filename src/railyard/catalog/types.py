@@ -370,6 +370,30 @@ class Cable(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OpticalSwitch(Part):
+    """An optical circuit switch: it joins any two of its fibres, and knows neither packets nor rates."""
+
+    vendor: str = field(metadata=f.text("vendor", "Maker"))
+    year: int = field(metadata=f.count("year", "Year of first delivery", bounds=limits(1980, 2100)))
+    technology: str = field(metadata=f.text("technology", "What steers the light"))
+    ports: int = field(metadata=f.count("ports", "Fibres on each side", bounds=PORTS))
+    loss_db: float = field(metadata=f.loss("loss", "Loss of light from fibre to fibre"))
+    switching_ps: int = field(
+        metadata=f.time("switching", "From the command until the new path carries light, slowest of many", "10 ms")
+    )
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by the box, at any rate of its fibres"))
+    price_usd: Range = field(metadata=f.money_range("price", "Price of one box"))
+    spare_ports: int = field(
+        default=0, metadata=f.count("spare_ports", "Ports kept for repairs and tests", bounds=limits(0, 1024))
+    )
+
+    @property
+    def usable_ports(self) -> int:
+        """Ports without the spare ones."""
+        return self.ports - self.spare_ports
+
+
+@dataclass(frozen=True, kw_only=True)
 class Storage(Part):
     """One node of a storage system, as a client of the network sees it."""
 

@@ -13,6 +13,7 @@ from railyard.cluster.hall.patching import PANEL, trunk_of
 from railyard.cluster.hall.racks import hall_of
 from railyard.cluster.management import management_of
 from railyard.cluster.names import modules
+from railyard.cluster.ocs import FIBRE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +42,8 @@ class BillRow:
 
     Attributes:
         kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper, active optical), `optic`, `fibre`, `trunk`,
-            `panel` (patch panels), `terminal`, `amplifier`, `route` (lines between sites), `storage`, `memory-pool`,
-            `management-server`, `fabric-manager`, `pdu` or `rack`.
+            `panel` (patch panels), `optical-switch`, `terminal`, `amplifier`, `route` (lines between sites), `storage`,
+            `memory-pool`, `management-server`, `fabric-manager`, `pdu` or `rack`.
         network: `back-end`, `front-end`, `storage`, `in-band`, `out-of-band`, or empty.
         tier: Tier of links, role of switches, `idle` for what the job leaves unused, or empty.
     """
@@ -135,6 +136,7 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         network = "" if cluster.storage is None else cluster.storage.name
         rows.append(BillRow("storage", entry.name, cluster.storage_servers.count, price, entry.power_w, network))
     rows += _pool_rows(cluster)
+    rows += _cube_rows(cluster)
     rows += _management_rows(cluster)
     return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
 
@@ -163,6 +165,25 @@ def _pool_rows(cluster: Cluster) -> list[BillRow]:
     price = pool.entry.price_usd_per_tb.scaled(pool.entry.capacity_bytes / 1e12)
     network = "" if cluster.pool_network is None else cluster.pool_network.name
     return [BillRow("memory-pool", pool.entry.name, pool.units, price, pool.entry.power_w, network)]
+
+
+def _cube_rows(cluster: Cluster) -> list[BillRow]:
+    """Modules and fibres at the faces of cubes, and the optical circuit switches between them.
+
+    A fibre joins a face to a switch, or two faces where there is none.
+    """
+    cubes = cluster.hardware.cubes
+    if cubes is None:
+        return []
+    fibre, tier, ends = cluster.catalog.cable(FIBRE), "scale-up", cubes.count * cubes.fibres
+    rows = [
+        BillRow("optic", cubes.optic.name, ends, cubes.optic.price_usd, cubes.optic.power_w, tier=tier),
+        BillRow("fibre", fibre.name, ends if cubes.switch else ends // 2, fibre.price_usd, NOTHING, tier=tier),
+    ]
+    if cubes.switch is not None:
+        box = cubes.switch
+        rows.append(BillRow("optical-switch", box.name, cubes.switches, box.price_usd, box.power_w, tier=tier))
+    return rows
 
 
 def _management_rows(cluster: Cluster) -> list[BillRow]:

@@ -14,6 +14,7 @@ from railyard.cluster.machine import Cluster, StorageServers
 from railyard.cluster.management import check as check_management
 from railyard.cluster.memory_pool import TIERS, PooledMemory, host_rates, plan_pool
 from railyard.cluster.network import Network
+from railyard.cluster.ocs import cubes_of
 from railyard.cluster.placement import place
 from railyard.cluster.plan import plan_networks
 from railyard.cluster.reach import credit_bps
@@ -391,6 +392,8 @@ def build(spec: ClusterSpec, catalog: Catalog, placement: Placement = PACKED) ->
             (`back_end.topology.oversubscription`).
     """
     hardware = Hardware.of(spec, catalog)
+    if spec.ocs is not None:
+        hardware = replace(hardware, cubes=cubes_of(spec.ocs, hardware, catalog))
     storage = None
     if spec.storage is not None:
         try:

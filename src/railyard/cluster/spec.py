@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog import Entry
+    from railyard.cluster.ocs import OcsSpec
     from railyard.cluster.tenancy import TenancySpec
     from railyard.cluster.topology.wiring import TopologySpec
 
@@ -230,6 +231,7 @@ class ClusterSpec:
             powered and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
         tenancy: Tenants that share the back-end; None: a single user.
+        ocs: How cubes of a scale-up torus are joined; None: the torus is one piece.
     """
 
     accelerators: int
@@ -245,6 +247,7 @@ class ClusterSpec:
     gateway_ports: int = 0
     hall: HallSpec = field(default_factory=HallSpec)
     tenancy: TenancySpec | None = None
+    ocs: OcsSpec | None = None
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ COMPONENT_OF_KIND = {
     "server": SERVERS,
     "nic": NICS,
     "switch": SWITCHES,
+    "optical-switch": SWITCHES,
     "optic": OPTICS,
     "cable": OPTICS,
     "fibre": OPTICS,

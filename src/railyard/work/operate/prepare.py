@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.fault.recovery import Recovery as Retries
+from railyard.cluster.ocs import slices_kept
 from railyard.kit.errors import InputError, Refusals, did_you_mean, keyed
 from railyard.measure.job import Reliability
 from railyard.work.operate import trace
@@ -24,7 +25,15 @@ from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.speeds import Manner, assigned, refuse_classes, work_class
 from railyard.work.operate.discipline import backfills, disciplines, policies
 from railyard.work.operate.failures.fault import HOURS, Effect, FailureMode, daly_s, profiles, young_s
-from railyard.work.operate.failures.given import DrawnFaults, GivenFaults, mode_of, mttf_s, rows_of
+from railyard.work.operate.failures.given import (
+    DrawnFaults,
+    GivenFaults,
+    is_out,
+    mean_repair_s,
+    mode_of,
+    mttf_s,
+    rows_of,
+)
 from railyard.work.operate.jobs import drawn_jobs
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import SECOND, NodeWindow, RecoveryRules, Rules, Turnaround, microseconds
@@ -37,7 +46,7 @@ from railyard.work.study import compose
 from railyard.work.training.prepare import faults_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from railyard.catalog import Catalog
@@ -178,13 +187,14 @@ def prepare(variant: Variant) -> PreparedOperation:
     assert turnaround is not None
     check_owners(jobs, tree, draft)
     with blaming(draft, *_KEYS):
+        _check_cubes(section, tree)
         rules = _rules(draft, tree, jobs, modes, turnaround)
         check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
         _check_steady(section, jobs)
     faults, modes = _with_given(draft, cluster, _faults(section, modes, tree, cluster, draft.scenario.seed), modes)
     contention = _contention(draft, cluster, tree, jobs, classes or [])
-    notes = (*_notes(jobs, tree, section), *owned_notes(tree, section))
+    notes = (*_notes(jobs, tree, section), *owned_notes(tree, section), *_promises(jobs, tree, modes))
     return PreparedOperation(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
 
 
@@ -245,6 +255,22 @@ def _jobs(draft: Draft, tree: NodeTree) -> JobTable:
         )
 
 
+def _check_cubes(section: OperateSection, tree: NodeTree) -> None:
+    """Rejects a placement that knows nothing of cubes on a torus of cubes, and the one of cubes elsewhere."""
+    if (tree.cubes is not None) == (section.placement == "cubes"):
+        if tree.cubes is not None and (section.recovery.spares or section.recovery.elastic):
+            key = "recovery.spares" if section.recovery.spares else "recovery.elastic"
+            raise InputError("a torus of cubes has no place for a single other host", key=key, allowed="0 or false")
+        return
+    if tree.cubes is None:
+        raise InputError(
+            "the cluster has no cubes", key="placement", found="cubes", hint="write `cluster.ocs` for a torus of cubes"
+        )
+    raise InputError(
+        "jobs on a torus of cubes need cubes that are joined", key="placement", found=section.placement, allowed="cubes"
+    )
+
+
 def _check_names(section: OperateSection) -> None:
     wrong = Refusals()
     for key, registry, name in (
@@ -270,6 +296,7 @@ def _rules(
     windows = wrong.kept(partial(_windows, section, tree, jobs))
     recovery = wrong.kept(partial(_recovery, section, tree, jobs, modes, given=bool(draft.scenario.faults)))
     wrong.raise_all()
+    paths_us = 0 if tree.cubes is None else microseconds(tree.cubes.dead_ps * 1e-12)
     assert windows is not None  # otherwise `wrong` has raised
     assert recovery is not None
     return Rules(
@@ -285,8 +312,8 @@ def _rules(
         borrow=queue.borrow,
         windows=windows,
         within=section.within or "",
-        setup_us=microseconds(section.setup),
-        recovery=recovery,
+        setup_us=microseconds(section.setup) + paths_us,
+        recovery=replace(recovery, restart_us=recovery.restart_us + paths_us),
         turnaround=turnaround,
         seed=draft.scenario.seed,
     )
@@ -482,3 +509,26 @@ def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]
             " the cluster has until then"
         ]
     return []
+
+
+CONFIDENCE = 0.97
+"""Share of the time for which slices of cubes are promised, as in Lightwave (SIGCOMM 2023)."""
+
+
+def _promises(jobs: JobTable, tree: NodeTree, modes: tuple[FailureMode, ...]) -> Iterator[str]:
+    """How many slices of each size of the jobs can run nearly always, from the failures of single hosts."""
+    cubes = tree.cubes
+    down = sum(mode.per_1000_node_days / 1000 * mean_repair_s(mode) / (24 * HOURS) for mode in modes if is_out(mode))
+    if cubes is None or not down:
+        return
+    each = tree.nodes // cubes.count
+    sizes = sorted({-(-nodes // each) for nodes in np.unique(jobs.nodes).tolist() if nodes > each})
+    up, switched = (1 + down) ** -each, cubes.switch is not None
+    kept = {
+        size: cubes.pods * slices_kept(cubes.per_pod, size, up, CONFIDENCE, switched=switched)
+        for size in sizes
+        if switched or cubes.per_pod % size == 0
+    }
+    if kept:
+        found = ", ".join(f"{count} of {size * cubes.size:,}" for size, count in kept.items())
+        yield f"in {CONFIDENCE:.0%} of the time the pod has healthy cubes for these slices of accelerators: {found}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster
+    from railyard.cluster.ocs import Cubes
     from railyard.cluster.tenancy import Tenancy
 
 
@@ -45,6 +46,7 @@ class NodeTree:
             the
             smallest group times 1, 2, 4, 8 and 16, as Slurm assumes if a file has none.
         tenancy: Tenants that share it; None: not shared.
+        cubes: Cubes of a scale-up torus, which are the groups of the level `cube`; None: there are none.
         owner: int32[nodes], the tenant that owns each entire node; -1: unowned; -2: divided. None if `tenancy` is None.
     """
 
@@ -57,6 +59,7 @@ class NodeTree:
     block_sizes: tuple[int, ...] = ()
     tenancy: Tenancy | None = None
     owner: NDArray[np.int32] | None = None
+    cubes: Cubes | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -208,6 +211,7 @@ class NodeTree:
             tuple(tuple(f"{name}-{number}" for number in range(int(group.max()) + 1)) for name, group in kept),
             tenancy=cluster.plans["back_end"].tenancy,
             owner=_owners(cluster),
+            cubes=cluster.hardware.cubes,
         )
 
 
@@ -223,7 +227,10 @@ def _owners(cluster: Cluster) -> NDArray[np.int32] | None:
 
 
 def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
-    """Groups of servers at every level, widest first; each level keeps the groups of the one below together."""
+    """Groups of servers at every level, widest first; each level keeps the groups of the one below together.
+
+    Cubes of a torus leave out leafs: jobs lie on the torus, and its cubes need not lie on one leaf.
+    """
     servers = np.arange(cluster.servers, dtype=np.int64)
     domain = servers * cluster.ranks_per_server // cluster.scale_up_domain
     below = [("domain", domain)]
@@ -236,6 +243,9 @@ def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
     above = _above(cluster, switch)
     if above is not None:
         below.append(("pod", _joined(leaf, above[switch])))
+    cubes = cluster.hardware.cubes
+    if cubes is not None:
+        return [("pod", domain), ("cube", servers * cluster.ranks_per_server // cubes.size)]
     return below[::-1]
 
 

@@ -12,6 +12,7 @@ from railyard.cluster.fabric.encryption import Encryption
 from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
+from railyard.cluster.ocs import OcsSpec
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import (
     Background,
@@ -46,6 +47,7 @@ _CABLE = LENGTH.within(
 )
 EncryptionSection = section_of(Encryption, "EncryptionSection")
 HallSection = section_of(HallSpec, "HallSection")
+OcsSection = section_of(OcsSpec, "OcsSection")
 
 
 class NetworkSection(Section):
@@ -328,6 +330,9 @@ class ClusterSection(Section):
     tenancy: TenancySection | None = Field(
         default=None, description="Tenants of the back-end, and how they are isolated; left out: no tenants."
     )
+    ocs: OcsSection | None = Field(  # type: ignore[valid-type]
+        default=None, description="How cubes of a scale-up torus are joined; left out: the torus is one piece."
+    )
     ranks_per_domain: Positive | None = Field(
         default=None,
         description=(
@@ -355,6 +360,7 @@ class ClusterSection(Section):
             ranks_per_domain=self.ranks_per_domain,
             hall=build(self.hall, HallSpec),
             tenancy=None if self.tenancy is None else self.tenancy.spec(),
+            ocs=None if self.ocs is None else build(self.ocs, OcsSpec),
         )
 
     def arrangement(self) -> Placement:

@@ -139,6 +139,16 @@ def repair_s(mode: FailureMode, normal: float) -> float:
     return mode.repair_s * math.exp(sigma(mode.repair_s, mode.repair_p90_s) * normal)
 
 
+def mean_repair_s(mode: FailureMode) -> float:
+    """Mean of the repair times of a mode."""
+    return repair_s(mode, sigma(mode.repair_s, mode.repair_p90_s) / 2)
+
+
+def is_out(mode: FailureMode) -> bool:
+    """Whether a mode takes single nodes out for repair."""
+    return not mode.domain and mode.effect in (Effect.OUT, Effect.SLOW, Effect.CORRUPT)
+
+
 def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool = False) -> float:
     """Interruptions of a job per node-day. Group failures are left out because they are rare."""
     return sum(
