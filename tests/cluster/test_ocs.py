@@ -7,8 +7,8 @@ import pytest
 from railyard.catalog import load
 from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
-from railyard.cluster.ocs import OcsSpec, slices_kept
-from railyard.cluster.spec import ClusterSpec
+from railyard.cluster.ocs import slices_kept
+from railyard.cluster.spec import ClusterSpec, OcsSpec
 from railyard.kit.errors import InputError
 
 CATALOG = load()
@@ -42,7 +42,7 @@ def test_a_promise_is_a_binomial_tail():
 
 
 def test_a_pod_of_4096_is_that_of_the_paper():
-    cubes = pod().hardware.cubes
+    cubes = pod().cubes
     assert (cubes.grid, cubes.fibres, cubes.switches) == ((4, 4, 4), 96, 48)
     bill = bill_of(pod())
     assert bill.count("optical-switch") == 48
@@ -58,13 +58,13 @@ def test_a_pod_of_4096_is_that_of_the_paper():
 
 
 def test_slices_wait_for_light_and_links():
-    assert pod().hardware.cubes.dead_ps == 3_000_000_000 + 5_670_000_000_000
-    assert pod(relink_ps=0, switch="polatis-384").hardware.cubes.dead_ps == 46_800_000_000
-    assert pod(wiring="static").hardware.cubes.dead_ps == 0
+    assert pod().cubes.dead_ps == 3_000_000_000 + 5_670_000_000_000
+    assert pod(relink_ps=0, switch="polatis-384").cubes.dead_ps == 46_800_000_000
+    assert pod(wiring="static").cubes.dead_ps == 0
 
 
 def test_blocks_divide_the_grid():
-    cubes = pod(wiring="static").hardware.cubes
+    cubes = pod(wiring="static").cubes
     shapes = {1: (1, 1, 1), 2: (1, 1, 2), 3: (1, 2, 2), 5: (2, 2, 2), 8: (2, 2, 2), 16: (2, 2, 4), 33: (4, 4, 4)}
     assert {count: cubes.block(count) for count in shapes} == shapes
     for count, shape in shapes.items():
@@ -91,6 +91,6 @@ def test_refusals(given, key, words):
 
 
 def test_ironwood_takes_switches_of_300_ports():
-    cubes = pod(9216, "tpu-v7-host", switch="r300").hardware.cubes
+    cubes = pod(9216, "tpu-v7-host", switch="r300").cubes
     assert (cubes.count, cubes.switches) == (144, 48)
     assert cubes.optic.rate_bps == 800e9  # 100 GB/s a link

@@ -172,7 +172,7 @@ def _cube_rows(cluster: Cluster) -> list[BillRow]:
 
     A fibre joins a face to a switch, or two faces where there is none.
     """
-    cubes = cluster.hardware.cubes
+    cubes = cluster.cubes
     if cubes is None:
         return []
     fibre, tier, ends = cluster.catalog.cable(FIBRE), "scale-up", cubes.count * cubes.fibres

@@ -144,6 +144,7 @@ def assemble(
         memory_pool=memory,
         scale_up=scale_up,
         hardware=hardware,
+        cubes=None if spec.ocs is None else cubes_of(spec.ocs, hardware, catalog),
         plans=plans,
         catalog=catalog,
         nodes=nodes + (0 if memory is None else 2 * memory.units),
@@ -392,8 +393,6 @@ def build(spec: ClusterSpec, catalog: Catalog, placement: Placement = PACKED) ->
             (`back_end.topology.oversubscription`).
     """
     hardware = Hardware.of(spec, catalog)
-    if spec.ocs is not None:
-        hardware = replace(hardware, cubes=cubes_of(spec.ocs, hardware, catalog))
     storage = None
     if spec.storage is not None:
         try:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server
     from railyard.cluster.links import Integers
-    from railyard.cluster.ocs import Cubes
     from railyard.cluster.spec import ClusterSpec
     from railyard.cluster.topology.torus import TorusPaths
 
@@ -223,7 +222,6 @@ class Hardware:
         scale_up: Domains, with links counted from 0.
         idle_servers: Servers of the domains that the job leaves unused (see `ClusterSpec.ranks_per_domain`); a domain
             that is not filled to the number asked for has none.
-        cubes: Cubes of a scale-up torus; None: it is one piece.
     """
 
     accelerator: Accelerator
@@ -236,7 +234,6 @@ class Hardware:
     nic_bps: float
     scale_up: ScaleUp
     idle_servers: int = 0
-    cubes: Cubes | None = None
 
     @property
     def servers(self) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from railyard.cluster.links import LinkTable
     from railyard.cluster.memory_pool import PooledMemory
     from railyard.cluster.network import Network
+    from railyard.cluster.ocs import Cubes
     from railyard.cluster.plan import NetworkPlan
     from railyard.cluster.spec import ClusterSpec, Placement
     from railyard.cluster.steering import Steering
@@ -68,6 +69,7 @@ class Cluster:
         storage: Network of the storage (may be one of the others), or None.
         storage_servers: Storage nodes, or None.
         memory_pool: Memory beyond the accelerators' own, or None.
+        cubes: Cubes of a scale-up torus, or None where it is one piece.
         nodes: Number of nodes: ranks, scale-up switches, ports, switches, storage nodes.
         scale_out_latency: What-if factor on latencies of the back-end, including the library's steps through NICs.
     """
@@ -86,6 +88,7 @@ class Cluster:
     storage: Network | None
     storage_servers: StorageServers | None = field(repr=False)
     memory_pool: PooledMemory | None = field(repr=False)
+    cubes: Cubes | None
     scale_up: ScaleUp
     hardware: Hardware = field(repr=False)
     plans: Mapping[str, NetworkPlan] = field(repr=False)

@@ -14,58 +14,22 @@ Source: Jouppi et al., ISCA 2023 (TPU v4: 64 cubes of 4 x 4 x 4, 96 fibres a cub
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import comb, prod
 from typing import TYPE_CHECKING
 
 from railyard.cluster.topology.torus import near_cube
 from railyard.kit.errors import InputError
-from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
-from railyard.kit.schema.quantity import TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from railyard.catalog import Cable, Catalog, OpticalSwitch
     from railyard.cluster.hardware import Hardware
+    from railyard.cluster.spec import OcsSpec
 
-WIRINGS = ("switched", "static")
 AXES = 3
 FIBRE = "fibre-duplex"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OcsSpec:
-    """How the cubes of a torus are joined.
-
-    Attributes:
-        relink_ps: From the new light path until the link carries data. 5.67 s is the mean of 100 Gb/s NICs, 6.33 s the
-            99th percentile (MixNet, SIGCOMM 2025, appendix C); nobody published that of a scale-up port.
-    """
-
-    wiring: str = field(
-        default="switched",
-        metadata=f.choice(
-            "wiring",
-            "Whether optical circuit switches join any cubes, or fixed fibre each with its neighbours",
-            WIRINGS,
-        ),
-    )
-    switch: str = field(default="palomar", metadata=f.text("switch", "The optical circuit switch, from the catalogue"))
-    cube: int = field(
-        default=64,
-        metadata=f.count("cube", "Accelerators of a cube, joined by copper", bounds=limits(1, 1_000_000)),
-    )
-    relink_ps: int = field(
-        default=5_670_000_000_000,
-        metadata=f.time(
-            "relink",
-            "From a new light path until its link carries data again",
-            "5.67 s",
-            bounds=TIME.within("0 s", "1 h", usual=("1 us", "10 s"), source="burst-mode receivers to NICs of today"),
-        ),
-    )
 
 
 @dataclass(frozen=True)

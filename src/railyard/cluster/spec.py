@@ -12,12 +12,14 @@ from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.quantity import TIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog import Entry
-    from railyard.cluster.ocs import OcsSpec
     from railyard.cluster.tenancy import TenancySpec
     from railyard.cluster.topology.wiring import TopologySpec
 
@@ -194,6 +196,39 @@ class MemoryPoolSpec:
     name: str = ""
     units: int = 1
     network: PoolNetwork = "cxl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OcsSpec:
+    """How the cubes of a torus are joined.
+
+    Attributes:
+        relink_ps: From the new light path until the link carries data. 5.67 s is the mean of 100 Gb/s NICs, 6.33 s the
+            99th percentile (MixNet, SIGCOMM 2025, appendix C); nobody published that of a scale-up port.
+    """
+
+    wiring: str = field(
+        default="switched",
+        metadata=f.choice(
+            "wiring",
+            "Whether optical circuit switches join any cubes, or fixed fibre each with its neighbours",
+            ("switched", "static"),
+        ),
+    )
+    switch: str = field(default="palomar", metadata=f.text("switch", "The optical circuit switch, from the catalogue"))
+    cube: int = field(
+        default=64,
+        metadata=f.count("cube", "Accelerators of a cube, joined by copper", bounds=limits(1, 1_000_000)),
+    )
+    relink_ps: int = field(
+        default=5_670_000_000_000,
+        metadata=f.time(
+            "relink",
+            "From a new light path until its link carries data again",
+            "5.67 s",
+            bounds=TIME.within("0 s", "1 h", usual=("1 us", "10 s"), source="burst-mode receivers to NICs of today"),
+        ),
+    )
 
 
 @dataclass(frozen=True)

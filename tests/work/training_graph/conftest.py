@@ -73,6 +73,7 @@ class Jobs:
             ranks_per_server=8,
             storage_servers=None,
             memory_pool=None,
+            cubes=None,
             plans={"back_end": SimpleNamespace(usable=np.ones(1))},
         )
 

@@ -211,7 +211,7 @@ class NodeTree:
             tuple(tuple(f"{name}-{number}" for number in range(int(group.max()) + 1)) for name, group in kept),
             tenancy=cluster.plans["back_end"].tenancy,
             owner=_owners(cluster),
-            cubes=cluster.hardware.cubes,
+            cubes=cluster.cubes,
         )
 
 
@@ -243,7 +243,7 @@ def _levels_of(cluster: Cluster) -> list[tuple[str, NDArray[np.int64]]]:
     above = _above(cluster, switch)
     if above is not None:
         below.append(("pod", _joined(leaf, above[switch])))
-    cubes = cluster.hardware.cubes
+    cubes = cluster.cubes
     if cubes is not None:
         return [("pod", domain), ("cube", servers * cluster.ranks_per_server // cubes.size)]
     return below[::-1]

@@ -12,7 +12,6 @@ from railyard.cluster.fabric.encryption import Encryption
 from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
-from railyard.cluster.ocs import OcsSpec
 from railyard.cluster.placement import policies
 from railyard.cluster.spec import (
     Background,
@@ -20,6 +19,7 @@ from railyard.cluster.spec import (
     ManagementSpec,
     MemoryPoolSpec,
     NetworkSpec,
+    OcsSpec,
     Placement,
     StorageSpec,
 )
