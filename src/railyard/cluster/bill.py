@@ -18,7 +18,7 @@ from railyard.cluster.ocs import FIBRE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.catalog import Cable
+    from railyard.catalog import Cable, Catalog
     from railyard.cluster.boxes import CableRun
     from railyard.cluster.hall.patching import Patching
     from railyard.cluster.machine import Cluster
@@ -117,6 +117,7 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
             BillRow("nic", plan.nic.name, cluster.servers * plan.nics, plan.nic.price_usd, plan.nic.power_w, plan.name)
         )
         rows += _switch_rows(plan)
+        rows += _circuit_rows(plan, cluster.catalog)
         bought = modules(plan)
         for index, run in enumerate(plan.runs):
             through, trunks = _patched(cluster, patching, first + index)
@@ -229,6 +230,19 @@ def _switch_rows(plan: NetworkPlan) -> list[BillRow]:
     return [
         BillRow("switch", box, number, plan.switches[box].price_usd, plan.switches[box].power_w, plan.name, role)
         for (role, box), number in count.items()
+    ]
+
+
+def _circuit_rows(plan: NetworkPlan, catalog: Catalog) -> list[BillRow]:
+    """Optical circuit switches between the leafs of a network, and the second fibre of each circuit."""
+    circuits = plan.wiring.circuits
+    if circuits is None:
+        return []
+    box, fibre = catalog.optical_switch(circuits.switch), catalog.cable(FIBRE)
+    count = math.ceil(circuits.fibres / box.usable_ports)
+    return [
+        BillRow("optical-switch", box.name, count, box.price_usd, box.power_w, plan.name, "circuit"),
+        BillRow("fibre", fibre.name, circuits.fibres // 2, fibre.price_usd, NOTHING, plan.name, "circuit"),
     ]
 
 

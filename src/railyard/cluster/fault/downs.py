@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from railyard.cluster.fault.fault import LinkRate, OnCable, RankDeath, Spells, faults
+from railyard.cluster.fault.fault import LinkRate, OnCable, RankDeath, Spells, expect, faults
 from railyard.kit.schema import field as f
 
 if TYPE_CHECKING:
@@ -111,3 +111,28 @@ class SwitchDown(Spells):
 
 
 faults.add(SwitchDown.kind, SwitchDown)
+
+
+@dataclass(frozen=True)
+class Reconfiguration(Spells):
+    """Optical circuit switches make other circuits: all links of the tier are dark, then they are as before."""
+
+    kind: ClassVar[str] = "reconfiguration"
+
+    tier: str = field(default="circuit", metadata=f.text("tier", "The tier of the circuits"))
+
+    def __post_init__(self) -> None:
+        """Rejects one that does not end."""
+        super().__post_init__()
+        expect(
+            self.for_ps is not None, "circuits come back", "for", None, "a time: that of the switch and of the links"
+        )
+
+    def effects(self, places: Places) -> Iterator[LinkRate]:
+        """See `Fault`."""
+        links = places.tier(self.tier)
+        for spell in self.spells:
+            yield LinkRate(links, 0.0, spell)
+
+
+faults.add(Reconfiguration.kind, Reconfiguration)

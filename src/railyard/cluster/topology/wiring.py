@@ -197,6 +197,19 @@ class SwitchGroup:
     part: str = ""
 
 
+@dataclass(frozen=True)
+class Circuits:
+    """Optical circuit switches between switches of packets.
+
+    Attributes:
+        switch: Catalogue name of the optical switch.
+        fibres: Fibres that end in these switches: two for every circuit.
+    """
+
+    switch: str
+    fibres: int
+
+
 @dataclass(frozen=True, eq=False)
 class Wiring:
     """A wired network. Nodes `0..ports-1` are ports, the rest switches; cable `c` is links `2 c` and `2 c + 1`.
@@ -217,6 +230,7 @@ class Wiring:
         pod_ports: Ports of the largest unit below the top tier.
         detour: Port numbers and traffic share of non-minimal routes; None if all routes are minimal.
         ports_forward: Whether ports forward other ports' traffic that reaches them through switches.
+        circuits: Optical circuit switches that some links lead through; None: there are none.
     """
 
     ports: int
@@ -235,6 +249,7 @@ class Wiring:
     pod_ports: int
     detour: Detour | None = None
     ports_forward: bool = False
+    circuits: Circuits | None = None
 
     @property
     def links(self) -> int:

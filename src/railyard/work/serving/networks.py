@@ -152,6 +152,7 @@ def _separate(section: PoolSection, catalog: Catalog, cluster: Cluster, sides: t
             front_end=None,
             storage=None,
             memory_pool=None,
+            ocs=None,
             overrides=cluster.spec.overrides if section.server is None else {},
             background=(),
             ranks_per_domain=None,

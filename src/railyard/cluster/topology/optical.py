@@ -1,0 +1,191 @@
+r"""Leafs joined by optical circuits: no spines; switches of light make any pattern of direct links between leafs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from railyard.cluster.routes import RouteBuilder
+from railyard.cluster.topology import clos
+from railyard.cluster.topology.wiring import (
+    ACCESS_RACK,
+    Circuits,
+    Endpoints,
+    Parts,
+    SwitchGroup,
+    Tier,
+    Wiring,
+    cables,
+    impossible,
+    topologies,
+)
+from railyard.kit.schema import field as f
+from railyard.kit.schema.bounds import PORTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from railyard.cluster.routes import Routes
+
+CIRCUIT = Tier("circuit", 60.0)
+
+
+@dataclass(frozen=True)
+class Optical:
+    r"""Every leaf's uplinks end in optical circuit switches, which join them in pairs as the job's traffic asks for.
+
+        leaf 0     leaf 1     leaf 2     leaf 3        `ring`: each leaf to the next and the one before
+         | |        | |        | |        | |          `mesh`: to all others, as evenly as the uplinks divide
+        ===== optical circuit switches =====
+
+    A circuit is a direct link for as long as the job runs; where two leafs have none, leafs between pass packets on.
+    With fewer uplinks than other leafs a mesh joins leafs at evenly spread distances, so that few lie between any two.
+    Making circuits takes the switch's time and that of the links to come up (`relink`); a job does so once, before it
+    starts, and again around a dead leaf: the fault `reconfiguration` takes that time out of a step.
+    Source: Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training
+    Jobs", NSDI 2023; Liao et al., "MixNet", SIGCOMM 2025.
+    """
+
+    kind: ClassVar[str] = "optical"
+
+    circuits: str = field(
+        default="mesh",
+        metadata=f.choice("circuits", "Which leafs circuits join: all others, or the next ones", ("mesh", "ring")),
+    )
+    switch: str = field(
+        default="polatis-384", metadata=f.text("switch", "The optical circuit switch, from the catalogue")
+    )
+    oversubscription: float = clos.ratio(words="Capacity of a leaf down to NICs over that of its circuits")
+    ports_per_leaf: int | None = field(
+        default=None,
+        metadata=f.count(
+            "ports_per_leaf", "NIC ports of a leaf; as many as the oversubscription leaves room for", bounds=PORTS
+        ),
+    )
+    uplink_bps: float | None = clos.uplink_rate()
+
+    def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        """Wires the network; see `TopologySpec`."""
+        uplink = parts.uplink(self.uplink_bps)
+        down, leafs, up = clos.leaf_tier(endpoints, parts, self.ports_per_leaf, self.oversubscription, uplink)
+        counts = self._counts(leafs, up)
+        return _wired(endpoints, parts, _Leafs(down, counts, uplink), self.switch)
+
+    def _counts(self, leafs: int, up: int) -> NDArray[np.int64]:
+        """int64[leafs], circuits of each leaf to the one so many places on; symmetric, so that both ends agree."""
+        counts = np.zeros(leafs, np.int64)
+        if leafs == 1:
+            return counts
+        if up < min(2, leafs - 1):
+            raise impossible(
+                "a leaf with a single uplink reaches only one other",
+                key="oversubscription",
+                found=self.oversubscription,
+                possible="at least two uplinks a leaf",
+            )
+        pairs, even = (leafs - 1) // 2, leafs % 2 == 0
+        if self.circuits == "ring" or leafs == 2:
+            counts[[1, -1]] = up // 2 if leafs > 2 else up
+            return counts
+        every, rest = divmod(up, leafs - 1)
+        counts[1:] = every
+        more = min(rest // 2, pairs)
+        if every == 0:
+            more = max(more, 1)
+        chosen = 1 + np.arange(more) * pairs // max(more, 1)
+        counts[chosen] += 1
+        counts[leafs - chosen] += 1
+        if even and rest % 2:
+            counts[leafs // 2] += 1
+        return counts
+
+
+class _Leafs(NamedTuple):
+    """Ports of a leaf down to NICs, its circuits to the leaf so many places on (int64[leafs]), and their rate."""
+
+    down: int
+    counts: NDArray[np.int64]
+    uplink_bps: float
+
+
+def _wired(endpoints: Endpoints, parts: Parts, tier: _Leafs, switch: str) -> Wiring:
+    down, counts, uplink_bps = tier
+    port_of, extra = clos.consecutive(endpoints)
+    leafs, used = len(counts), np.arange(endpoints.ports)
+    low, high = [used], [endpoints.ports + used // down]
+    for distance in range(1, leafs // 2 + 1):
+        near = np.arange(leafs // 2 if 2 * distance == leafs else leafs)
+        near = np.repeat(near, counts[distance])
+        low.append(endpoints.ports + near)
+        high.append(endpoints.ports + (near + distance) % leafs)
+    source, target = cables(low, high)
+    circuits = len(source) // 2 - endpoints.ports
+    return Wiring(
+        ports=endpoints.ports,
+        port_of=port_of,
+        extra=extra,
+        nodes=endpoints.ports + leafs,
+        groups=(SwitchGroup("leaf", 1, endpoints.ports, leafs, down + int(counts.sum()), parts.leaf.name),),
+        source=source,
+        target=target,
+        line_bps=np.repeat([parts.link_bps, uplink_bps], [2 * endpoints.ports, 2 * circuits]),
+        tier=np.repeat(np.arange(2, dtype=np.int16), [2 * endpoints.ports, 2 * circuits]),
+        tiers=(ACCESS_RACK, CIRCUIT)[: 1 + (circuits > 0)],
+        routing=_routes(endpoints.ports, down, counts, source, target),
+        classes=np.arange(endpoints.ports + leafs, dtype=np.int32),
+        bisection_bps=_bisection(counts) * uplink_bps if leafs > 1 else endpoints.ports // 2 * parts.link_bps,
+        pod_ports=down,
+        circuits=Circuits(switch, 2 * circuits) if circuits else None,
+    )
+
+
+def _bisection(counts: NDArray[np.int64]) -> int:
+    """Circuits between the first half of the leafs and the others."""
+    leafs, half = len(counts), len(counts) // 2
+    here = np.arange(half)[:, None]
+    return int(counts[(np.arange(half, leafs) - here) % leafs].sum())
+
+
+def _routes(
+    ports: int, down: int, counts: NDArray[np.int64], source: NDArray[np.int32], target: NDArray[np.int32]
+) -> Routes:
+    """Each leaf to its own ports, and to those of others over all circuits on a shortest way there."""
+    leafs, used = len(counts), np.arange(ports)
+    builder = RouteBuilder(ports)
+    builder.records(used, 0, ports, builder.choices(2 * used[:, None]), width=1, stride=ports)
+    leaf = np.arange(leafs)
+    port = leaf[:, None] * down + np.arange(down)
+    own = builder.choices(np.where(port < ports, 2 * port + 1, -1))
+    builder.records(ports + leaf, leaf * down, np.minimum((leaf + 1) * down, ports), own, width=1, stride=1)
+    between = np.flatnonzero((source >= ports) & (target >= ports))
+    step = (target[between] - source[between]) % leafs
+    order = np.lexsort((step, source[between]))
+    links, step = between[order].reshape(leafs, -1), step[order].reshape(leafs, -1)
+    hops = _hops(counts)
+    for away in range(1, leafs):
+        nearer = hops[(away - step[0]) % leafs] == hops[away] - 1
+        there = (leaf + away) % leafs * down
+        first = builder.choices(links[:, nearer])
+        builder.records(
+            ports + leaf, there, np.minimum(there + down, ports), first, width=int(nearer.sum()), stride=ports
+        )
+    return builder.build(ports + leafs)
+
+
+def _hops(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[leafs], circuits on a shortest way to the leaf so many places on."""
+    leafs = len(counts)
+    steps = np.flatnonzero(counts)
+    hops = np.full(leafs, -1, np.int64)
+    hops[0], front = 0, np.zeros(1, np.int64)
+    while len(front):
+        reached = np.unique((front[:, None] + steps) % leafs)
+        fresh = reached[hops[reached] < 0]
+        hops[fresh] = hops[front[0]] + 1
+        front = fresh
+    return hops
+
+
+topologies.add(Optical.kind, Optical)
