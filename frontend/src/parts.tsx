@@ -3,24 +3,32 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 
-export function Section({ title, note, children }: { title: string; note?: ComponentChildren; children: ComponentChildren }) {
+/** A part of a page under a heading that folds it; what few readers need is folded at first. */
+export function Section({ title, note, folded, children }: { title: string; note?: ComponentChildren; folded?: boolean; children: ComponentChildren }) {
   return (
     <section>
-      <h2>{title}</h2>
-      {note !== undefined && <p class="note">{note}</p>}
-      {children}
+      <details class="fold" open={!folded}>
+        <summary><h2>{title}</h2></summary>
+        {note !== undefined && <p class="note">{note}</p>}
+        {children}
+      </details>
     </section>
   );
 }
 
+type Value = number | string | null | undefined;
+
 export interface Column<Row> {
   head: string;
-  cell: (row: Row) => ComponentChildren;
+  /** What rows are sorted by when its heading is clicked; without it the column has no order. */
+  by?: (row: Row) => Value;
+  /** How a number of it is written; nothing is a dash. */
+  show?: (value: number) => string;
+  /** What stands in the table; its value without it. */
+  cell?: (row: Row) => ComponentChildren;
   text?: boolean;
   /** Left out on a narrow screen. */
   wide?: boolean;
-  /** What rows are sorted by when its heading is clicked; without it the column has no order. */
-  by?: (row: Row) => number | string;
 }
 
 interface Order {
@@ -28,11 +36,19 @@ interface Order {
   falling: boolean;
 }
 
-/** Rows in an order; those that are equal stay as they were. */
-function sorted<Row>(rows: Row[], by: ((row: Row) => number | string) | undefined, falling: boolean): Row[] {
+/** Rows in an order; those that are equal stay as they were, and those without a value stand last. */
+function sorted<Row>(rows: Row[], by: Column<Row>["by"], falling: boolean): Row[] {
   if (by === undefined) return rows;
-  const compare = (one: number | string, other: number | string): number => (typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other)));
-  return [...rows].sort((one, other) => (falling ? -1 : 1) * compare(by(one), by(other)));
+  const known = rows.filter((row) => by(row) !== null && by(row) !== undefined);
+  const compare = (one: Value, other: Value): number => (typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other)));
+  return [...known.sort((one, other) => (falling ? -1 : 1) * compare(by(one), by(other))), ...rows.filter((row) => by(row) === null || by(row) === undefined)];
+}
+
+function content<Row>({ cell, by, show }: Column<Row>, row: Row): ComponentChildren {
+  if (cell !== undefined) return cell(row);
+  const value = by?.(row);
+  if (value === null || value === undefined) return "—";
+  return typeof value === "number" && show !== undefined ? show(value) : String(value);
 }
 
 const look = (column: { text?: boolean; wide?: boolean }): string => [column.text ? "text" : "", column.wide ? "wide-only" : ""].join(" ").trim();
@@ -42,7 +58,7 @@ export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Colu
   const turn = (column: number) => sort((last) => (last?.column !== column ? { column, falling: true } : last.falling ? { column, falling: false } : undefined));
   const head = ({ head, by }: Column<Row>, index: number) => {
     const falling = order?.column === index ? order.falling : undefined;
-    return by === undefined ? head : <button class="sort" onClick={() => turn(index)}>{head}{falling === undefined ? " ↕" : falling ? " ↓" : " ↑"}</button>;
+    return by === undefined ? head : <button class="sort" title="sort" onClick={() => turn(index)}>{head}{falling === undefined ? "" : falling ? " ↓" : " ↑"}</button>;
   };
   const direction = (index: number) => (order?.column !== index ? undefined : order.falling ? "descending" : "ascending");
   return (
@@ -54,7 +70,7 @@ export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Colu
         <tbody>
           {sorted(rows, columns[order?.column ?? -1]?.by, order?.falling ?? false).map((row) => (
             <tr class={mark?.(row) ? "marked" : ""}>
-              {columns.map((column) => <td class={look(column)}>{column.cell(row)}</td>)}
+              {columns.map((column) => <td class={look(column)}>{content(column, row)}</td>)}
             </tr>
           ))}
         </tbody>

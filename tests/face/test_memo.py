@@ -12,7 +12,8 @@ from railyard.face.report.decision import decision
 from railyard.face.verbs.memo import _memo_of
 from railyard.face.web.documents import Decision
 from railyard.kit.errors import InputError
-from railyard.work.study.memo import DecisionMemo, KeyFigure, LossChart
+from railyard.measure.result.section import KeyFigure
+from railyard.work.study.memo import DecisionMemo, LossChart
 
 SMALL = {
     "name": "small",

@@ -1,6 +1,8 @@
 /** The view of an answer, whichever command gave it. */
 
 import type { Answer } from "../answers.gen";
+import type { Decision as Said } from "../ui/api.gen";
+import { Decision } from "../views/decision";
 import { AuditView } from "./audit";
 import { CheckView } from "./check";
 import { DiagnosisView } from "./diagnosis";
@@ -23,7 +25,12 @@ const TITLES: Record<Answer["format"], string> = {
 
 export const titleOf = (answer: Answer): string => `${TITLES[answer.format]}: ${answer.name}`;
 
-export function AnswerView({ answer, hall }: { answer: Answer; hall: Hall }) {
+/** What the answer says, then how it comes to that. */
+export function AnswerView({ answer, said, hall }: { answer: Answer; said: Said; hall: Hall }) {
+  return <><Decision decision={said} /><Details answer={answer} hall={hall} /></>;
+}
+
+function Details({ answer, hall }: { answer: Answer; hall: Hall }) {
   switch (answer.format) {
     case "railyard-plan/1": return <PlanView answer={answer} />;
     case "railyard-diagnosis/1": return <DiagnosisView answer={answer} hall={hall} />;

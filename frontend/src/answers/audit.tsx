@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { AuditAnswer, FindingRow } from "../answers.gen";
 import { capital, dollars, percent, whole, wholeDollars } from "../format";
-import { ButtonRow, Figure, List, Section, Table } from "../parts";
+import { ButtonRow, List, Section, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
 import { linear } from "../scales";
 import { Plot } from "../plot";
@@ -17,31 +17,12 @@ export function AuditView({ answer, hall }: { answer: AuditAnswer; hall: Hall })
   const [row, choose] = useRow();
   return (
     <>
-      <Conclusion answer={answer} hall={hall} />
       {answer.picture && answer.findings.length > 0 && <Where answer={answer} row={row} />}
       <Findings answer={answer} row={row} choose={choose} hall={hall} />
       <Repaired answer={answer} />
       <Design answer={answer} />
-      <List title="What of the input could not be read" items={answer.problems} />
+      {answer.problems.length > 0 && <Section title="Input that could not be read" folded><List items={answer.problems} /></Section>}
     </>
-  );
-}
-
-function Conclusion({ answer, hall }: { answer: AuditAnswer; hall: Hall }) {
-  const [first] = answer.findings;
-  const priced = answer.findings.filter((finding) => (finding.usd_per_month ?? 0) > 0).length;
-  const link = answer.findings.length > 0 ? hall(undefined) : undefined;
-  return (
-    <section>
-      <h2>{first ? `${answer.findings.length === 1 ? "One thing is" : `${whole(answer.findings.length)} things are`} wrong: ${wholeDollars(answer.usd_per_month)} a month` : "Nothing is wrong"}</h2>
-      {first && <p class="headline">First: {first.a}{first.b === "?" ? "" : ` to ${first.b}`}. {capital(first.about)}{first.detail ? `: ${first.detail}` : ""}. {first.usd_per_month === null ? `It has no price: ${first.unpriced ?? ""}.` : `By itself it costs ${wholeDollars(first.usd_per_month)} a month.`}</p>}
-      <div class="figures">
-        <Figure name="All together" value={`${dollars(answer.usd_per_month)} a month`} under={`${percent(answer.loss, 2)} of the accelerators' time`} />
-        <Figure name="Findings" value={whole(answer.findings.length)} under={`${whole(priced)} cost something by themselves`} />
-        <Figure name="Against" value={String(answer.design["source"] ?? "")} under={answer.design["source"] === "planned" ? "the scenario's plan" : "the regular design it was meant to be"} />
-      </div>
-      {link && <p class="tools"><a class="action" href={link}>Show them in the hall</a></p>}
-    </section>
   );
 }
 
@@ -101,8 +82,8 @@ function Repaired({ answer }: { answer: AuditAnswer }) {
   const half = points.find(([, usd]) => usd <= answer.usd_per_month / 2);
   return (
     <Section
-      title="What repairs bring"
-      note={answer.usd_per_month > 0 && half ? `In this order the first ${half[0] === 1 ? "repair brings" : `${half[0]} repairs bring`} ${dollars(answer.usd_per_month - half[1])} of ${dollars(answer.usd_per_month)} a month.` : undefined}
+      title="Savings by repair"
+      note={answer.usd_per_month > 0 && half ? `In this order the first ${half[0] === 1 ? "repair saves" : `${half[0]} repairs save`} ${dollars(answer.usd_per_month - half[1])} of ${dollars(answer.usd_per_month)} a month.` : undefined}
     >
       <Plot
         label="Dollars a month that are left after each repair"
@@ -112,7 +93,7 @@ function Repaired({ answer }: { answer: AuditAnswer }) {
         showX={(value) => whole(value)}
         showY={dollars}
         titleX="repairs done"
-        titleY="dollars a month that are left"
+        titleY="dollars a month that remain"
         steps
         dots
         height={240}
@@ -122,8 +103,8 @@ function Repaired({ answer }: { answer: AuditAnswer }) {
         columns={[
           { head: "no.", cell: (row) => row.index + 1 },
           { head: "repair", text: true, cell: (row) => (row.finding ? ends(row.finding) : "") },
-          { head: "brings", cell: (row) => wholeDollars((row.index === 0 ? answer.usd_per_month : (left[row.index - 1] ?? 0)) - row.usd) },
-          { head: "left a month", cell: (row) => wholeDollars(row.usd) },
+          { head: "saves", cell: (row) => wholeDollars((row.index === 0 ? answer.usd_per_month : (left[row.index - 1] ?? 0)) - row.usd) },
+          { head: "remains a month", by: (row) => row.usd, show: wholeDollars },
         ]}
       />
     </Section>
@@ -143,17 +124,17 @@ function Design({ answer }: { answer: AuditAnswer }) {
   const doubts = (answer.design["doubts"] ?? []) as string[];
   const between = (pair: [number, number] | null): string => (pair === null ? "—" : pair[0] === pair[1] ? whole(pair[0]) : `${whole(pair[0])} to ${whole(pair[1])}`);
   return (
-    <Section title="Against what" note={capital(String(answer.design["assumptions"] ?? ""))}>
+    <Section title="Reference design" folded note={capital(String(answer.design["assumptions"] ?? ""))}>
       <Table
         rows={blocks}
         columns={[
-          { head: "tier", text: true, cell: (row) => row.lower },
+          { head: "tier", text: true, by: (row) => row.lower },
           { head: "switches", cell: (row) => `${whole(row.switches[0])} under ${whole(row.switches[1])}` },
           { head: "cables found", cell: (row) => `${whole(row.found)} of ${whole(row.cables)}` },
           { head: "worst shift permutation", cell: (row) => between(row.worst_shift_load) },
         ]}
       />
-      <List title="Not sure" items={doubts} />
+      <List title="Not certain" items={doubts} />
     </Section>
   );
 }

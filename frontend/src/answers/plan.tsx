@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { ObjectiveBand, PlanAnswer, PlanConstraint, PlanDesign, PlanObjective, PlanSwing } from "../answers.gen";
 import { capital, dollars, duration, percent, whole } from "../format";
-import { ButtonRow, Figure, Legend, List, Section, Spelt, Table } from "../parts";
+import { ButtonRow, Legend, List, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
 import { Scatter, type Dot } from "../scatter";
 import { linear } from "../scales";
@@ -31,7 +31,6 @@ export function PlanView({ answer }: { answer: PlanAnswer }) {
   const shown = designs[design] ?? designs[0];
   return (
     <>
-      <Conclusion answer={answer} />
       <Front answer={answer} designs={designs} design={design} pick={pick} />
       {shown && <Design answer={answer} design={shown} best={designs[0]} />}
       <Chances answer={answer} designs={designs} design={design} pick={pick} />
@@ -50,41 +49,7 @@ export function PlanView({ answer }: { answer: PlanAnswer }) {
 }
 
 const words = (objective: PlanObjective): string => objective.words;
-const ofBest = (answer: PlanAnswer): PlanDesign | undefined => answer.front.find((row) => row.variant === answer.best) ?? answer.front[0];
 const ends = (band: ObjectiveBand, show: (value: number) => string): string => `${show(band.p10)} to ${show(band.p90)}`;
-
-function Conclusion({ answer }: { answer: PlanAnswer }) {
-  const best = ofBest(answer);
-  const [first] = answer.objectives;
-  if (first === undefined) return null;
-  if (best === undefined) return <section><h2>No design was found yet</h2><p class="note">It was stopped before one was found; the same command goes on from there.</p></section>;
-  const sure = Object.keys(best.bands).length > 0;
-  const rows = [...answer.front, ...answer.runners_up].filter((row) => row.variant !== best.variant);
-  const rival = rows.reduce<PlanDesign | undefined>((most, row) => ((row.probability_best ?? 0) > ((most ?? best).probability_best ?? 0) ? row : most), undefined);
-  const behind = (row: PlanDesign): number => (first.better === "large" ? -1 : 1) * (row.objectives[first.name] ?? 0);
-  const next = rival ?? [...rows].sort((one, other) => behind(one) - behind(other))[0];
-  const others = answer.front.length - 1;
-  return (
-    <section>
-      <h2>Build {best.variant}{rival ? ` or ${rival.variant}` : ""}</h2>
-      <p class="headline">
-        {rival ? `Which of the two is better cannot be told: typical prices favour the first, more of the draws (${percent(rival.probability_best ?? 0, 0)}) the second. ` : ""}
-        {capital(first.words)}: {inUnit(first.unit)(best.objectives[first.name])}{best.bands[first.name] ? ` (${ends(best.bands[first.name] as ObjectiveBand, inUnit(first.unit))} in eight of ten draws)` : ""}.
-        {sure ? ` ${rival ? "The first" : "It"} is the best of the ${answer.front.length + answer.runners_up.length} that were looked at closely with a chance of ${percent(best.probability_best ?? 0, 0)}.` : ""}
-        {next && !rival ? ` Next: ${next.variant}${next.why_not ? ` (${next.why_not})` : ""}.` : ""}
-        {others > 0 ? ` ${others} more ${others > 1 ? "are" : "is"} better in another objective.` : ""}
-        {answer.bound ? ` A network that blocks nothing, which no product reaches, would be ${percent(answer.bound.ahead, 1)} better by ${answer.bound.objective}.` : ""}
-      </p>
-      {answer.stopped && <p class="note">It was stopped before its end: this is the best so far; the same command goes on from there.</p>}
-      <div class="figures">
-        {answer.objectives.map((one) => (
-          <Figure name={capital(one.words)} value={inUnit(one.unit)(best.objectives[one.name])} under={best.bands[one.name] ? ends(best.bands[one.name] as ObjectiveBand, inUnit(one.unit)) : undefined} />
-        ))}
-        {sure && <Figure name="Chance of being best" value={percent(best.probability_best ?? 0, 0)} under={`by ${first.name}`} />}
-      </div>
-    </section>
-  );
-}
 
 function axisOf(objectives: PlanObjective[], key: string, other: number): [number, (index: number) => void] {
   const known = objectives.findIndex((one) => one.name === kept(key));
@@ -124,11 +89,11 @@ function Front({ answer, designs, design, pick }: Picked) {
   };
   const [rangeX, rangeY] = [span(dots.flatMap((dot) => [dot.x, ...(dot.bandX ?? [])])), span(dots.flatMap((dot) => [dot.y, ...(dot.bandY ?? [])]))];
   return (
-    <Section title="The front" note="Ringed designs are beaten by none in every objective; whiskers hold eight of ten draws of prices and of the model's error. Click a point, or reach it with Tab and press Enter.">
+    <Section title={`${capital(y.words)} against ${x.words}`} note="No design beats a ringed one in every objective. Whiskers are 80 % intervals, of prices and of the model's error. Click a point, or reach it with Tab and press Enter.">
       {objectives.length > 1 && (
         <div class="axes">
-          <ButtonRow label="Up" names={objectives.map((one) => one.name)} chosen={atY} choose={setY} />
-          <ButtonRow label="Across" names={objectives.map((one) => one.name)} chosen={atX} choose={setX} />
+          <ButtonRow label="Y axis" names={objectives.map(words)} chosen={atY} choose={setY} />
+          <ButtonRow label="X axis" names={objectives.map(words)} chosen={atX} choose={setX} />
         </div>
       )}
       <Legend items={[...new Set(points.map((point) => point.state))].map((state) => STATES[state])} />
@@ -141,19 +106,19 @@ function Design({ answer, design, best }: { answer: PlanAnswer; design: PlanDesi
   const layouts = Object.entries(design.layouts);
   const first = answer.objectives[0];
   return (
-    <Section title={design.variant} note={design.variant === best?.variant ? "The best design." : `Why not: ${design.why_not || "it is level with the best"}${design.beaten_by ? `; ${design.beaten_by} beats it in everything` : ""}.`}>
+    <Section title={design.variant} note={design.variant === best?.variant ? "The best design." : `Why not: ${design.why_not || "it is equal to the best"}${design.beaten_by ? `; ${design.beaten_by} beats it in everything` : ""}.`}>
       <Table
         rows={answer.objectives}
         columns={[
-          { head: "objective", text: true, cell: (row) => row.words },
+          { head: "objective", text: true, by: (row) => row.words },
           { head: "typical", cell: (row) => inUnit(row.unit)(design.objectives[row.name]) },
-          { head: "p10 to p90", cell: (row) => { const found = design.bands[row.name]; return found ? ends(found, inUnit(row.unit)) : "—"; } },
-          { head: "against the best", cell: (row) => against(design.objectives[row.name], best?.objectives[row.name]) },
+          { head: "80 % interval", cell: (row) => { const found = design.bands[row.name]; return found ? ends(found, inUnit(row.unit)) : "—"; } },
+          { head: "compared with the best", cell: (row) => against(design.objectives[row.name], best?.objectives[row.name]) },
           { head: "chance of best", cell: (row) => { const found = design.probability_best_by[row.name]; return found === undefined ? "—" : percent(found); } },
         ]}
       />
       {first && layouts.length > 1 && (
-        <Table rows={Object.entries(design.by_demand)} columns={[{ head: "demand", text: true, cell: ([name]) => name }, ...answer.objectives.map((one) => ({ head: one.name, cell: ([, row]: [string, Record<string, number | null>]) => inUnit(one.unit)(row[one.name]) }))]} />
+        <Table rows={Object.entries(design.by_demand)} columns={[{ head: "demand", text: true, by: ([name]) => name }, ...answer.objectives.map((one) => ({ head: one.name, cell: ([, row]: [string, Record<string, number | null>]) => inUnit(one.unit)(row[one.name]) }))]} />
       )}
       <List title={`Layout, found by ${design.engine === "analytic" ? "the closed form" : `the engine ${design.engine}`}`} items={layouts.map(([demand, layout]) => (layouts.length > 1 ? `${demand}: ${layout}` : layout))} />
     </Section>
@@ -176,8 +141,8 @@ function Chances({ answer, designs, design, pick }: Picked) {
   const order = designs.map((_, index) => index).sort((a, b) => chance(designs[b] as PlanDesign) - chance(designs[a] as PlanDesign));
   const rows = all ? order : order.slice(0, MOST);
   return (
-    <Section title="How sure, and why not the others" note="Chance of being the best when prices and the model err as they are known to.">
-      {by.length > 1 && <ButtonRow label="Best by" names={by.map((one) => one.name)} chosen={at} choose={set} />}
+    <Section title="Chance of being best, and why not the others" note="Over all draws of prices and of the model's error.">
+      {by.length > 1 && <ButtonRow label="Best by" names={by.map(words)} chosen={at} choose={set} />}
       <div class="bars">
         {rows.map((index) => {
           const row = designs[index] as PlanDesign;
@@ -186,7 +151,7 @@ function Chances({ answer, designs, design, pick }: Picked) {
               <span class="name">{row.variant}</span>
               <span class="gain"><span style={{ width: `${100 * chance(row)}%` }} /></span>
               <span class="value">{percent(chance(row), 0)}</span>
-              <span class="reason">{row.why_not || (row.variant === answer.best ? "the best" : "level with the best")}</span>
+              <span class="reason">{row.why_not || (row.variant === answer.best ? "the best" : "equal to the best")}</span>
             </button>
           );
         })}
@@ -203,11 +168,11 @@ function Verified({ answer }: { answer: PlanAnswer }) {
   const share = verified.share_of_step < 1 ? `, ${percent(verified.share_of_step)} of a step` : "";
   const finer = verified.packets_core_s === null ? "" : ` Whole steps of all as packets would take a core about ${inUnit("s")(verified.packets_core_s)} (plan.effort.verify).`;
   return (
-    <Section title={`Verified on ${verified.engine}${share}`} note={`The nearest rivals ran on the same engine${verified.stands ? "" : ", and one of them is better there"}.${finer}`}>
+    <Section title={`Verified on ${verified.engine}${share}`} folded note={`The nearest rivals ran on the same engine${verified.stands ? "" : ", and one of them is better there"}.${finer}`}>
       <Table
         rows={verified.rivals}
         columns={[
-          { head: "rival", text: true, cell: (row) => row.variant },
+          { head: "rival", text: true, by: (row) => row.variant },
           { head: first.name, cell: (row) => inUnit(first.unit)(row.value) },
           { head: "behind the best", cell: (row) => percent(row.behind, 2) },
         ]}
@@ -220,13 +185,13 @@ function Unverified({ answer }: { answer: PlanAnswer }) {
   const [first] = answer.objectives;
   if (answer.unverified.length === 0 || first === undefined) return null;
   return (
-    <Section title="Not run, and may win" note="Kinds of designs of which none ran on an engine and whose best, by closed form and within its error, may be better than the choice. A larger effort runs them.">
+    <Section title="Designs that did not run and may win" folded note="No design of these kinds ran on an engine. By the closed form, within its error, the best of each may beat the choice. A larger effort runs them.">
       <Table
         rows={answer.unverified.slice(0, MOST)}
         columns={[
-          { head: "design", text: true, cell: (row) => row.variant },
+          { head: "design", text: true, by: (row) => row.variant },
           { head: `${first.name} in closed form`, cell: (row) => inUnit(first.unit)(row.value) },
-          { head: "may be ahead by", cell: (row) => percent(row.ahead) },
+          { head: "may be ahead by", by: (row) => row.ahead, show: percent },
         ]}
       />
     </Section>
@@ -237,15 +202,15 @@ function Tornado({ answer }: { answer: PlanAnswer }) {
   const moving = answer.tornado.filter((row) => Math.abs(row.lead_high - row.lead_low) >= MOVES);
   const rows = moving.slice(0, MOST);
   if (answer.tornado.length === 0) return null;
-  if (rows.length === 0) return <Section title="What the choice hangs on"><p>Nothing that was varied moves the lead of {answer.best} by {percent(MOVES)}.</p></Section>;
+  if (rows.length === 0) return <Section title="Sensitivity"><p>Nothing that was varied moves the lead of {answer.best} by {percent(MOVES)}.</p></Section>;
   const values = rows.flatMap((row) => [row.lead_low, row.lead_high, 0]);
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const at = (value: number): number => (100 * (value - low)) / Math.max(high - low, 1e-12);
   const turns = rows.some((row) => Math.min(row.lead_low, row.lead_high) < 0);
   return (
     <Section
-      title="What the choice hangs on"
-      note={<>The lead of {answer.best} over the next design, with one thing at its low and its high end and all else typical. {turns ? "Left of the line another design is better; its name stands there." : "Nothing among these makes another design better."}</>}
+      title="Sensitivity"
+      note={<>The lead of {answer.best} over the next design, with one input at the low and the high end of its range, all others typical. {turns ? "Left of the line another design is better; its name stands there." : "Nothing among these makes another design better."}</>}
     >
       <div class="falls tornado">
         {rows.map((row) => <SwingRow row={row} at={at} best={answer.best ?? ""} />)}
@@ -278,18 +243,19 @@ function Relax({ rows, answer }: { rows: PlanConstraint[]; answer: PlanAnswer })
   const gains = first !== undefined && (first.gain_without ?? 0) > 0;
   return (
     <Section
-      title="What to relax"
-      note={gains ? <>Without <strong>{first.name}</strong> {answer.objectives[0]?.name} would be {percent(first.gain_without ?? 0)} better{first.best_without ? `, with ${first.best_without}` : ""}.</> : "No constraint by itself keeps a better design away."}
+      title="Constraints"
+      folded
+      note={gains ? <>Without <strong>{first.name}</strong> {answer.objectives[0]?.name} would be {percent(first.gain_without ?? 0)} better{first.best_without ? `, with ${first.best_without}` : ""}.</> : "No single constraint excludes a better design."}
     >
       <Table
         rows={rows}
         columns={[
-          { head: "constraint", text: true, cell: (row) => row.name },
+          { head: "constraint", text: true, by: (row) => row.name },
           { head: "limit", cell: (row) => limit(row) },
-          { head: "designs that miss it", cell: (row) => whole(row.missed_by) },
+          { head: "designs that miss it", by: (row) => row.missed_by, show: whole },
           { head: "gain without it", cell: (row) => share(row.gain_without) },
           { head: "a tenth looser", cell: (row) => share(row.gain_a_tenth_looser) },
-          { head: "best without it", text: true, cell: (row) => row.best_without ?? "—" },
+          { head: "best without it", text: true, by: (row) => row.best_without ?? "—" },
         ]}
       />
     </Section>
@@ -303,14 +269,14 @@ function Measure({ answer }: { answer: PlanAnswer }) {
   const rows = answer.measure_first.filter((row) => row.gain > 0);
   if (rows.length === 0) return null;
   return (
-    <Section title="What to measure first" note={`Expected gain of knowing it before choosing, as a share of ${answer.objectives[0]?.words ?? "the first objective"}.`}>
+    <Section title="What to measure first" folded note={`Expected gain of knowing it before choosing, as a share of ${answer.objectives[0]?.words ?? "the first objective"}.`}>
       <Table
         rows={rows}
         columns={[
-          { head: "what", text: true, cell: (row) => row.factor },
-          { head: "kind", text: true, cell: (row) => row.kind },
+          { head: "what", text: true, by: (row) => row.factor },
+          { head: "kind", text: true, by: (row) => row.kind },
           { head: "gain", cell: (row) => percent(row.gain, 2) },
-          { head: "changes the choice", cell: (row) => percent(row.changes) },
+          { head: "changes the choice", by: (row) => row.changes, show: percent },
         ]}
       />
     </Section>
@@ -320,14 +286,14 @@ function Measure({ answer }: { answer: PlanAnswer }) {
 function Even({ answer }: { answer: PlanAnswer }) {
   if (answer.break_even.length === 0) return null;
   return (
-    <Section title="Prices at which the choice turns" note="One price moved, all others typical.">
+    <Section title="Break-even prices" folded note="One price changes, all others are typical.">
       <Table
         rows={answer.break_even.slice(0, MOST)}
         columns={[
-          { head: "then better", text: true, cell: (row) => row.choice },
-          { head: "where one", text: true, cell: (row) => row.part },
+          { head: "then better", text: true, by: (row) => row.choice },
+          { head: "where one", text: true, by: (row) => row.part },
           { head: "costs", cell: (row) => `${row.dearer ? "more" : "less"} than ${dollars(row.even_usd)}` },
-          { head: "today", cell: (row) => dollars(row.price_usd) },
+          { head: "today", by: (row) => row.price_usd, show: dollars },
         ]}
       />
     </Section>
@@ -337,16 +303,16 @@ function Even({ answer }: { answer: PlanAnswer }) {
 function Ports({ answer }: { answer: PlanAnswer }) {
   if (answer.port_prices.length === 0) return null;
   return (
-    <Section title="What a network may cost" note="All parts of the network over the NICs of accelerators; the first design keeps its prices.">
+    <Section title="Break-even price of the network" folded note="Cost of all parts of the network per NIC of an accelerator; the first design keeps its prices.">
       <Table
         rows={answer.port_prices.slice(0, MOST)}
         columns={[
-          { head: "then better", text: true, cell: (row) => row.choice },
+          { head: "then better", text: true, by: (row) => row.choice },
           {
             head: "where a NIC's part costs",
             cell: (row) => (row.even_usd_per_port === null ? "not at any price" : `less than ${dollars(row.even_usd_per_port)}`),
           },
-          { head: "today", cell: (row) => dollars(row.usd_per_port) },
+          { head: "today", by: (row) => row.usd_per_port, show: dollars },
         ]}
       />
     </Section>
@@ -357,14 +323,14 @@ function Ports({ answer }: { answer: PlanAnswer }) {
 function Ended({ answer }: { answer: PlanAnswer }) {
   if (answer.ended.length === 0) return null;
   return (
-    <Section title="Designs whose job dies">
+    <Section title="Designs whose job fails" folded>
       <Table
         rows={answer.ended.slice(0, MOST)}
         columns={[
-          { head: "design", text: true, cell: (row) => row.variant },
-          { head: "by", text: true, cell: (row) => row.fault },
-          { head: "lost once", cell: (row) => duration(row.lost_s) },
-          { head: "judged by", text: true, cell: (row) => row.engine },
+          { head: "design", text: true, by: (row) => row.variant },
+          { head: "by", text: true, by: (row) => row.fault },
+          { head: "lost once", by: (row) => row.lost_s, show: duration },
+          { head: "judged by", text: true, by: (row) => row.engine },
         ]}
       />
     </Section>
@@ -374,14 +340,14 @@ function Ended({ answer }: { answer: PlanAnswer }) {
 function Failed({ answer }: { answer: PlanAnswer }) {
   if (answer.failed.length === 0) return null;
   return (
-    <Section title="What cannot be">
+    <Section title="Designs that are not possible" folded>
       <Table
         rows={answer.failed.slice(0, MOST)}
         columns={[
-          { head: "designs", cell: (row) => whole(row.designs) },
-          { head: "on", text: true, cell: (row) => row.engine },
+          { head: "designs", by: (row) => row.designs, show: whole },
+          { head: "on", text: true, by: (row) => row.engine },
           { head: "why", text: true, cell: (row) => <span class="source"><Spelt words={row.error} /></span> },
-          { head: "such as", text: true, cell: (row) => row.such_as, wide: true },
+          { head: "such as", text: true, by: (row) => row.such_as, wide: true },
         ]}
       />
     </Section>

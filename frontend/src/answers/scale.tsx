@@ -1,8 +1,8 @@
 /** A step on another cluster, forecast from a trace: how long, how sure, where it goes, and what was not recognized. */
 
 import type { ScaleAnswer, UnrecognizedRow } from "../answers.gen";
-import { bytes, capital, count, dollars, duration, percent, whole } from "../format";
-import { BandBar, Figure, List, Section, Spelt, Table } from "../parts";
+import { bytes, capital, count, duration, percent, whole } from "../format";
+import { Section, Spelt, Table } from "../parts";
 
 /** Rows that are listed; a trace may have hundreds of collectives. */
 const MOST = 12;
@@ -11,8 +11,7 @@ const LETTERS = 80;
 
 export function ScaleView({ answer }: { answer: ScaleAnswer }) {
   return (
-    <div class="wraps">
-      <Conclusion answer={answer} />
+    <>
       <Unrecognized rows={answer.unrecognized} />
       <Where answer={answer} />
       <Band answer={answer} />
@@ -20,26 +19,7 @@ export function ScaleView({ answer }: { answer: ScaleAnswer }) {
       <Layout answer={answer} />
       <Collectives answer={answer} />
       <Traced answer={answer} />
-      <List title="What the forecast does not model" items={answer.left_out} />
-    </div>
-  );
-}
-
-function Conclusion({ answer }: { answer: ScaleAnswer }) {
-  const { step, band, tax, cost } = answer;
-  return (
-    <section>
-      <h2>A step takes {duration(step.seconds)} on {whole(answer.accelerators)} accelerators</h2>
-      <p class="headline">Eight of ten measured steps should lie between {duration(band.low)} and {duration(band.high)}. The network takes {percent(tax.tokens_lost)} of the step.</p>
-      <BandBar band={{ low: band.low, typical: step.seconds, high: band.high }} whole={band.high * 1.05} />
-      <div class="figures">
-        <Figure name="Kernels" value={duration(step.kernels_s)} under="of a rank, mean" />
-        <Figure name="Idle for the host" value={duration(step.host_s)} under="between kernels" />
-        <Figure name="Without networks" value={duration(tax.step_without_networks_s)} under="the step alone" />
-        <Figure name="Measured" value={percent(answer.measured_share, 0)} under="of compute time; the rest is modelled" />
-        <Figure name="It costs" value={`${dollars(cost.usd_per_run.typical)} a step`} under={`${dollars(cost.usd_per_h.typical)} an hour`} />
-      </div>
-    </section>
+    </>
   );
 }
 
@@ -64,10 +44,10 @@ function Where({ answer }: { answer: ScaleAnswer }) {
       <Table
         rows={answer.step.time.slice(0, MOST)}
         columns={[
-          { head: "cause", text: true, cell: (row) => row.cause },
-          { head: "group", text: true, cell: (row) => row.group || "—" },
-          { head: "time", cell: (row) => duration(row.seconds) },
-          { head: "share", cell: (row) => percent(row.share) },
+          { head: "cause", text: true, by: (row) => row.cause },
+          { head: "group", text: true, by: (row) => row.group || "—" },
+          { head: "time", by: (row) => row.seconds, show: duration },
+          { head: "share", by: (row) => row.share, show: percent },
         ]}
       />
     </Section>
@@ -77,7 +57,7 @@ function Where({ answer }: { answer: ScaleAnswer }) {
 function Band({ answer }: { answer: ScaleAnswer }) {
   const rows = answer.band.parts.filter((part) => part.low_s > 0 || part.high_s > 0);
   return (
-    <Section title="Why the band is so wide" note="Parts are independent of one another: the band is the root of the sum of their squares.">
+    <Section title="Sources of error" folded note="Parts are independent of one another: the band is the root of the sum of their squares.">
       <Table
         rows={rows}
         columns={[
@@ -100,8 +80,8 @@ function Machine({ answer }: { answer: ScaleAnswer }) {
         mark={(row) => row.fits === false}
         columns={[
           { head: "what", text: true, cell: (row) => <>{row.what}{row.means && <><br /><span class="source"><Spelt words={row.means} /></span></>}</> },
-          { head: "traced", text: true, cell: (row) => row.traced },
-          { head: "target", text: true, cell: (row) => row.target },
+          { head: "traced", text: true, by: (row) => row.traced },
+          { head: "target", text: true, by: (row) => row.target },
           { head: "fits", text: true, cell: (row) => FITS.get(row.fits) },
         ]}
       />
@@ -115,9 +95,9 @@ function Layout({ answer }: { answer: ScaleAnswer }) {
       <Table
         rows={answer.layout}
         columns={[
-          { head: "group", text: true, cell: (row) => row.role },
-          { head: "traced", cell: (row) => whole(row.traced) },
-          { head: "forecast", cell: (row) => whole(row.target) },
+          { head: "group", text: true, by: (row) => row.role },
+          { head: "traced", by: (row) => row.traced, show: whole },
+          { head: "forecast", by: (row) => row.target, show: whole },
           { head: "known by", text: true, cell: (row) => <span class="source"><Spelt words={row.known_by} /></span> },
         ]}
       />
@@ -129,18 +109,18 @@ function Collectives({ answer }: { answer: ScaleAnswer }) {
   const rows = answer.collectives;
   if (rows.length === 0) return null;
   return (
-    <Section title="Collectives on the target" note="The most time-consuming first.">
+    <Section title="Collectives on the target" folded note="The most time-consuming first.">
       <Table
         rows={rows.slice(0, MOST)}
         columns={[
-          { head: "collective", text: true, cell: (row) => row.kind },
-          { head: "group", text: true, cell: (row) => row.group },
-          { head: "ranks", cell: (row) => whole(row.ranks) },
-          { head: "size", cell: (row) => bytes(row.size_bytes) },
-          { head: "times", cell: (row) => whole(row.times), wide: true },
-          { head: "algorithm", text: true, cell: (row) => row.algorithm, wide: true },
-          { head: "alone", cell: (row) => duration(row.alone_s), wide: true },
-          { head: "time", cell: (row) => duration(row.mean_s) },
+          { head: "collective", text: true, by: (row) => row.kind },
+          { head: "group", text: true, by: (row) => row.group },
+          { head: "ranks", by: (row) => row.ranks, show: whole },
+          { head: "size", by: (row) => row.size_bytes, show: bytes },
+          { head: "times", by: (row) => row.times, show: whole, wide: true },
+          { head: "algorithm", text: true, by: (row) => row.algorithm, wide: true },
+          { head: "alone", by: (row) => row.alone_s, show: duration, wide: true },
+          { head: "time", by: (row) => row.mean_s, show: duration },
         ]}
       />
       {rows.length > MOST && <p class="muted">and {rows.length - MOST} more</p>}
@@ -160,11 +140,11 @@ function Traced({ answer: { traced } }: { answer: ScaleAnswer }) {
     ...traced.slowed.slice(0, 3).map((row): [string, string] => [`slowed ${row.factor.toFixed(2)} times by communication`, row.kernel.slice(0, LETTERS)]),
   ];
   return (
-    <Section title="What the trace holds">
+    <Section title="The trace" folded>
       <Table
         rows={known}
         columns={[
-          { head: "what", text: true, cell: ([what]) => what },
+          { head: "what", text: true, by: ([what]) => what },
           { head: "found", text: true, cell: ([, found]) => <span class="source">{found}</span> },
         ]}
       />

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import type { KindGain, TailChange, TimesCurve, TuneAnswer, TuneTrial, UnseenCase, UnseenGain } from "../answers.gen";
 import { duration, microseconds, percent, tick, whole } from "../format";
-import { ButtonRow, Figure, Legend, Section, Spelt, Table } from "../parts";
+import { ButtonRow, Legend, Section, Spelt, Table } from "../parts";
 import { choose as keep, chosen as kept } from "../place";
 import { Plot } from "../plot";
 import { linear, logarithmic } from "../scales";
@@ -16,58 +16,21 @@ type Judged = TuneAnswer & { unseen: UnseenGain };
 const judged = (answer: TuneAnswer): answer is Judged => answer.unseen !== null;
 
 export function TuneView({ answer }: { answer: TuneAnswer }) {
-  if (!judged(answer)) return <Stopped answer={answer} />;
+  const known = judged(answer);
   return (
     <>
-      {answer.stopped && <p class="headline">The tuning was stopped before its end: the settings are the best so far.</p>}
-      <Conclusion answer={answer} />
+      {known && <Gains answer={answer} />}
       <Difference answer={answer} />
-      <Kinds answer={answer} />
-      <Gains answer={answer} />
-      <Tail answer={answer} />
-      <Unseen answer={answer} />
+      {known && <Kinds answer={answer} />}
+      {known && <Tail answer={answer} />}
+      {known && <Unseen answer={answer} />}
       <Trials answer={answer} />
-      <Files answer={answer} />
-    </>
-  );
-}
-
-/** A search that was stopped before its settings were judged. */
-function Stopped({ answer }: { answer: TuneAnswer }) {
-  return (
-    <>
-      <section>
-        <h2>Keep what is: the tuning was stopped before it was judged</h2>
-        {answer.changes.length > 0 && <p class="headline">On the draws of the search the best settings so far make steps {percent(answer.seen.gain)} shorter; settings were chosen by those, so that figure flatters.</p>}
-      </section>
-      <Difference answer={answer} />
-      <Trials answer={answer} />
+      {known && <Files answer={answer} />}
     </>
   );
 }
 
 const signed = (share: number): string => `${share > 0 ? "+" : ""}${percent(share)}`;
-
-function Conclusion({ answer }: { answer: Judged }) {
-  const { unseen, seen } = answer;
-  const found = answer.changes.length > 0;
-  const sure = Object.keys(answer.recommended).length > 0;
-  return (
-    <section>
-      <h2>{!found ? "Keep what is: nothing that was tried is better" : sure ? `Steps are ${percent(unseen.gain)} shorter with ${answer.changes.length === 1 ? "one setting" : `${answer.changes.length} settings`} changed` : "Keep what is: the gain may be chance"}</h2>
-      <p class="headline">
-        On {unseen.cases.length} draws, loads and other jobs that the search had not seen the mean gain is {percent(unseen.gain)}, with a {percent(unseen.confidence, 0)} interval from {signed(unseen.low)} to {signed(unseen.high)}.
-        {found && ` On the draws of the search it was ${percent(seen.gain)}; settings were chosen by those${seen.gain > unseen.gain ? ", so that figure flatters" : ""}.`}
-      </p>
-      <div class="figures">
-        <Figure name="Step as written" value={duration(seen.default_s)} under="mean of the search's draws" />
-        <Figure name="Step as found" value={duration(seen.tuned_s)} under={`${signed(-seen.gain)} on those draws`} />
-        <Figure name="On what was not seen" value={signed(-unseen.gain)} under={`${signed(-unseen.high)} to ${signed(-unseen.low)}`} />
-        <Figure name="Tried" value={String(answer.trials.length)} under={`on ${answer.engine}`} />
-      </div>
-    </section>
-  );
-}
 
 const said = (value: unknown): string => (value === null || value === undefined ? "default" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
@@ -75,7 +38,7 @@ function Difference({ answer }: { answer: TuneAnswer }) {
   const { changes } = answer;
   if (changes.length === 0) return null;
   return (
-    <Section title="The settings, as a difference">
+    <Section title="Settings">
       <pre class="diff" tabIndex={0}>
         {changes.map((change) => (
           <>
@@ -88,7 +51,7 @@ function Difference({ answer }: { answer: TuneAnswer }) {
         <Table
           rows={changes}
           columns={[
-            { head: "change", text: true, cell: (row) => row.key },
+            { head: "change", text: true, by: (row) => row.key },
             { head: "it alone", cell: (row) => (row.alone === null ? "—" : signed(-row.alone)) },
             { head: "all but it", cell: (row) => (row.without === null ? "—" : signed((1 - answer.seen.gain) * (1 + row.without) - 1)) },
             { head: "all", cell: () => signed(-answer.seen.gain) },
@@ -113,7 +76,7 @@ function Kinds({ answer }: { answer: Judged }) {
         rows={rows}
         mark={(row) => row.kind === "all"}
         columns={[
-          { head: "unseen", text: true, cell: (row) => row.name },
+          { head: "unseen", text: true, by: (row) => row.name },
           { head: "cases", cell: (row) => String(row.count) },
           { head: "steps", cell: (row) => signed(-row.gain) },
           { head: `${percent(unseen.confidence, 0)} interval`, cell: (row) => (row.low === null || row.high === null ? "—" : `${signed(-row.high)} to ${signed(-row.low)}`) },
@@ -140,7 +103,7 @@ function Gains({ answer }: { answer: Judged }) {
   const axis = linear(Math.min(0, ...bounds) * 1.05, Math.max(0.02, ...bounds) * 1.05, 6);
   const at = (value: number) => `${100 * axis.at(value)}%`;
   return (
-    <Section title="How much shorter, and how sure" note={`Change of the mean over ${unseen.cases.length} unseen cases, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student; of the tails in logarithms). Before and after are geometric means. Below 0 is shorter.`}>
+    <Section title="Change of the step" note={`Change of the mean over ${unseen.cases.length} unseen cases, pair by pair; the bar is its ${percent(unseen.confidence, 0)} interval (Student; of the tails in logarithms). Before and after are geometric means. Below 0 is shorter.`}>
       <div class="changes">
         {rows.map((row) => (
           <div class="bar-row change">
@@ -209,7 +172,7 @@ function Unseen({ answer }: { answer: Judged }) {
   const at = (value: number) => `${(100 * value) / longest}%`;
   const name = (one: UnseenCase) => one.job || `${one.load > 0 ? `${percent(one.load, 0)} load of others` : "alone"}, draw ${one.seed}`;
   return (
-    <Section title="Before and after, on what was not seen">
+    <Section title="Before and after, case by case">
       <Legend items={[{ name: "as written", color: BEFORE }, { name: "as found", color: AFTER }]} />
       <div class="bars">
         {cases.map((one) => (
@@ -234,7 +197,7 @@ function Trials({ answer }: { answer: TuneAnswer }) {
   const [at, set] = useState(Math.max(0, keys.indexOf(kept("key") ?? "all")));
   const rows = answer.trials.filter((trial) => at === 0 || keys[at]! in trial.settings).sort((a, b) => (a.change ?? Infinity) - (b.change ?? Infinity) || b.draws - a.draws);
   return (
-    <Section title="What was tried" note="Settings that ran together, against the scenario as written on the same draws; the better half went on to the next draw.">
+    <Section title="Trials" folded note="Settings that ran together, compared with the scenario as written on the same draws. The better half went on to the next draw.">
       <ButtonRow label="Setting" names={keys} chosen={at} choose={(index) => { set(index); keep("key", index === 0 ? null : (keys[index] ?? null)); }} />
       <Table
         rows={rows.slice(0, MOST)}
@@ -243,7 +206,7 @@ function Trials({ answer }: { answer: TuneAnswer }) {
           { head: "settings", text: true, cell: words },
           { head: "draws", cell: (row) => String(row.draws) },
           { head: "against as written", cell: (row) => (row.change === null ? "—" : signed(row.change)) },
-          { head: "so", text: true, cell: (row) => (row.kept ? "found" : row.error && <span class="source"><Spelt words={row.error} /></span>) },
+          { head: "result", text: true, cell: (row) => (row.kept ? "found" : row.error && <span class="source"><Spelt words={row.error} /></span>) },
         ]}
       />
       {rows.length > MOST && <p class="muted">and {rows.length - MOST} more, all slower</p>}
@@ -254,7 +217,7 @@ function Trials({ answer }: { answer: TuneAnswer }) {
 function Files({ answer }: { answer: TuneAnswer }) {
   if (answer.changes.length === 0) return null;
   return (
-    <Section title="For the programs that take them">
+    <Section title="Files for NCCL">
       <h3>NCCL's environment</h3>
       <pre tabIndex={0}>{answer.environment}</pre>
       {answer.tuner.trim().split("\n").length > 1 && <><h3>NCCL's tuner plugin</h3><pre tabIndex={0}>{answer.tuner}</pre></>}

@@ -28,17 +28,17 @@ export interface Checked {
   engine: string | null;
 }
 
-/** First screen of a result: the decision memo. */
+/** First screen of a result or an answer. */
 export interface Decision {
   /** The answer in one sentence. */
   verdict: string;
   /** Reasons, a sentence each, without those that the lists have. */
   why: string[];
-  /** Three, or none where the kind of work has no memo. */
+  /** The most important ones; none: not known. */
   figures: DecisionFigure[];
-  /** Losses by cause; null: none. */
+  /** Losses by cause; null: the view has its own. */
   chart: DecisionChart | null;
-  /** What would change this, how far to believe it, assumptions. */
+  /** What to do, what would change this, confidence, assumptions. */
   lists: DecisionList[];
 }
 

@@ -86,6 +86,7 @@ export const api = {
     ask<Repriced>("GET", `/prices?${[...runs.map((run) => `run=${name(run)}`), ...Object.entries(changes).map(([price, value]) => `change=${name(`${price}:${value}`)}`)].join("&")}`, undefined, signal),
   answers: () => ask<AnswerRow[]>("GET", "/answers"),
   answer: (answer: string) => ask<Answer>("GET", `/answers/${name(answer)}`),
+  said: (answer: string) => ask<Decision>("GET", `/answers/${name(answer)}/decision`),
   answerPage: (answer: string) => `${ROOT}/answers/${name(answer)}/page`,
   marks: (answer: string) => ask<Marks>("GET", `/answers/${name(answer)}/marks`),
   pages: () => ask<PageRow[]>("GET", "/pages"),

@@ -22,8 +22,8 @@ export function Marked({ answer, rows, row, choose }: MarkedProps) {
         columns={[
           { head: "no.", cell: ({ index }) => index + 1 },
           { head: "where", text: true, cell: ({ mark, index }) => <button class="line" aria-pressed={index === row} onClick={() => choose(index)}>{mark.name}</button> },
-          { head: "kind", text: true, cell: ({ mark }) => mark.kind },
-          ...(priced ? [{ head: "$/month", cell: ({ mark }: { mark: Mark }) => (mark.usd_per_month === null ? "—" : wholeDollars(mark.usd_per_month)) }] : []),
+          { head: "kind", text: true, by: ({ mark }) => mark.kind },
+          ...(priced ? [{ head: "$/month", by: ({ mark }: { mark: Mark }) => mark.usd_per_month, show: wholeDollars }] : []),
           { head: "cables", cell: ({ mark }) => mark.cables.length, wide: true },
         ]}
       />

@@ -11,16 +11,16 @@ export function Background({ all }: { all: PacketVariant[] }) {
       <Table
         rows={rows}
         columns={[
-          { head: "variant", text: true, cell: (row) => row.name },
-          { head: "flows of", text: true, cell: (row) => row.group },
-          { head: "flows", cell: (row) => whole(row.flows) },
+          { head: "variant", text: true, by: (row) => row.name },
+          { head: "flows of", text: true, by: (row) => row.group },
+          { head: "flows", by: (row) => row.flows, show: whole },
           { head: "done with the job", cell: (row) => percent(row.finished_share, 1) },
-          { head: "mean", cell: (row) => microseconds(row.mean_us) },
-          { head: "p99", cell: (row) => microseconds(row.p99_us) },
-          { head: "slowest", cell: (row) => microseconds(row.max_us) },
-          { head: "alone, mean", cell: (row) => microseconds(row.alone_mean_us) },
-          { head: "alone, p99", cell: (row) => microseconds(row.alone_p99_us) },
-          { head: "slowdown", cell: (row) => times(row.slowdown) },
+          { head: "mean", by: (row) => row.mean_us, show: microseconds },
+          { head: "p99", by: (row) => row.p99_us, show: microseconds },
+          { head: "slowest", by: (row) => row.max_us, show: microseconds },
+          { head: "alone, mean", by: (row) => row.alone_mean_us, show: microseconds },
+          { head: "alone, p99", by: (row) => row.alone_p99_us, show: microseconds },
+          { head: "slowdown", by: (row) => row.slowdown, show: times },
         ]}
       />
     </Section>

@@ -26,7 +26,7 @@ export function Believed({ rows }: { rows: readonly ErrorRow[] }) {
           { head: "predicted", cell: (row) => (FIGURES[row.figure] ?? unknown).show(row.typical) },
           { head: "model error", cell: (row) => `${(FIGURES[row.figure] ?? unknown).show(row.low)} – ${(FIGURES[row.figure] ?? unknown).show(row.high)} (${signed(row.low / row.typical - 1)} to ${signed(row.high / row.typical - 1)})` },
           { head: "price error", cell: (row) => (row.prices ? band(row.prices, (FIGURES[row.figure] ?? unknown).show) : "—") },
-          { head: "tie threshold", cell: (row) => percent(row.between) },
+          { head: "tie threshold", by: (row) => row.between, show: percent },
           { head: "from", text: true, wide: true, cell: (row) => <span class="source">{`${row.family}: ${row.rows} measurements of ${row.sources} sources, ${row.held_out === "nothing" ? "in sample" : `left out: ${row.held_out}`}`}</span> },
         ]}
       />
@@ -42,12 +42,12 @@ export function Differences({ verdict }: { verdict: Verdict }) {
       <Table
         rows={[...verdict.differences]}
         columns={[
-          { head: "variant", text: true, cell: (row) => row.variant },
+          { head: "variant", text: true, by: (row) => row.variant },
           { head: `against ${verdict.ranking[0]}`, cell: (row) => `${row.difference < 0 ? "" : "+"}${percent(row.difference)}` },
-          { head: "tie threshold", cell: (row) => percent(row.band) },
+          { head: "tie threshold", by: (row) => row.band, show: percent },
           { head: "model error", cell: (row) => percent(Math.expm1(row.model_band)) },
           { head: "price error", cell: (row) => percent(Math.expm1(row.price_band)) },
-          { head: "error that cancels", text: true, cell: (row) => row.shared },
+          { head: "error that cancels", text: true, by: (row) => row.shared },
           { head: "verdict", text: true, cell: (row) => (row.tied ? "equal within error" : "different") },
         ]}
       />

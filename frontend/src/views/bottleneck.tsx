@@ -16,7 +16,7 @@ export function Bottleneck({ variant }: { variant: Stepped }) {
             columns={[
               { head: "remedy", text: true, cell: (row) => (row.bound ? `${row.name} (a bound: nobody sells it)` : row.name) },
               { head: "set in the scenario", text: true, wide: true, cell: (row) => <code>{written(row.settings)}</code> },
-              { head: "step", wide: true, cell: (row) => duration(row.step_seconds) },
+              { head: "step", wide: true, by: (row) => row.step_seconds, show: duration },
               { head: "step shorter by", cell: (row) => percent(row.gain, 2) },
               { head: "token cheaper by", cell: (row) => (row.cpmt_gain === null ? "–" : percent(row.cpmt_gain, 2)) },
               { head: "capital", wide: true, cell: (row) => (row.capex_change_usd === null ? "–" : signed(row.capex_change_usd)) },
@@ -32,9 +32,9 @@ export function Bottleneck({ variant }: { variant: Stepped }) {
           rows={ranking}
           mark={(row) => row.resource === name}
           columns={[
-            { head: "resource", text: true, cell: (row) => row.resource },
+            { head: "resource", text: true, by: (row) => row.resource },
             { head: "made", wide: true, cell: (row) => (typeof row.factor === "number" ? `${row.factor} ×` : row.factor) },
-            { head: "step", wide: true, cell: (row) => duration(row.step_seconds) },
+            { head: "step", wide: true, by: (row) => row.step_seconds, show: duration },
             { head: "shorter by", cell: (row) => percent(row.gain, 2) },
             { head: "change", text: true, wide: true, cell: (row) => moved(row.gain) },
           ]}

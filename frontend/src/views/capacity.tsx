@@ -113,9 +113,9 @@ export function Curves({ variants, chosen }: { variants: Served[]; chosen: numbe
         <Table
           rows={groups.flatMap(({ name, points }) => points.map((point) => ({ name, point })))}
           columns={[
-            { head: "of", text: true, cell: (row) => row.name },
-            { head: "requests/s", cell: ({ point }) => count(point.rate_per_s) },
-            { head: "requests", cell: ({ point }) => whole(point.requests) },
+            { head: "of", text: true, by: (row) => row.name },
+            { head: "requests/s", by: ({ point }) => point.rate_per_s, show: count },
+            { head: "requests", by: ({ point }) => point.requests, show: whole },
             ...FIGURES.map((each) => ({ head: each.name, cell: ({ point }: { point: LoadPoint }) => { const value = each.of(point); return value === null ? "—" : each.show(value); } })),
             { head: "state", text: true, cell: ({ point }) => (point.overloaded ? "overload" : "") },
           ]}
@@ -169,11 +169,11 @@ export function Fronts({ variants }: { variants: Served[] }) {
         <Table
           rows={best}
           columns={[
-            { head: "on the front", text: true, cell: (row) => row.name },
-            { head: "requests/s", cell: ({ point }) => count(point.rate_per_s) },
-            { head: "tokens/s per user", cell: ({ point }) => count(point.per_user) },
-            { head: "answer tokens/s per GPU", cell: ({ point }) => count(point.per_gpu) },
-            { head: "answer tokens per $", cell: ({ point }) => count(point.per_usd) },
+            { head: "on the front", text: true, by: (row) => row.name },
+            { head: "requests/s", by: ({ point }) => point.rate_per_s, show: count },
+            { head: "tokens/s per user", by: ({ point }) => point.per_user, show: count },
+            { head: "answer tokens/s per GPU", by: ({ point }) => point.per_gpu, show: count },
+            { head: "answer tokens per $", by: ({ point }) => point.per_usd, show: count },
           ]}
         />
       </details>

@@ -23,14 +23,14 @@ export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; 
         rows={variants}
         mark={(row) => row === variants[chosen]}
         columns={[
-          { head: "variant", text: true, cell: (row) => row.name },
+          { head: "variant", text: true, by: (row) => row.name },
           ...(variants.some(isEnded) ? [{ head: "job", text: true, cell: (row: Stepped) => ("outcome" in row ? row.outcome : "—") }] : []),
-          { head: "network tax", cell: (row) => percent(row.tax.tokens_lost), by: (row) => row.tax.tokens_lost },
-          { head: "scale-up tax", cell: (row) => percent(row.tax.scale_up.tokens_lost), by: (row) => row.tax.scale_up.tokens_lost },
-          { head: "MFU", cell: (row) => (row.utilization.mfu === null ? "—" : percent(row.utilization.mfu)) },
-          { head: "step", cell: (row) => duration(row.step.seconds), by: (row) => row.step.seconds },
+          { head: "network tax", by: (row) => row.tax.tokens_lost, show: percent },
+          { head: "scale-up tax", by: (row) => row.tax.scale_up.tokens_lost, show: percent },
+          { head: "MFU", by: (row) => row.utilization.mfu, show: percent },
+          { head: "step", by: (row) => row.step.seconds, show: duration },
           { head: "JCT", cell: (row) => (row.jct === null ? "—" : duration(row.jct.seconds)) },
-          { head: "capital", cell: (row) => dollars(row.capex.total_usd.typical), by: (row) => row.capex.total_usd.typical },
+          { head: "capital", by: (row) => row.capex.total_usd.typical, show: dollars },
           { head: `${priced === "hour" ? "$/h" : "$/Mtoken"} low – typical – high`, cell: (row) => band(priceOf(row), dollars), by: (row) => priceOf(row).typical },
         ]}
       />

@@ -88,7 +88,7 @@ function Distribution({ variant, all }: { variant: PacketVariant; all: PacketVar
         <Table
           rows={sampled(variant.packet.fct_cdf)}
           columns={[
-            { head: "completion time", cell: ([us]) => microseconds(us) },
+            { head: "completion time", by: ([us]) => us, show: microseconds },
             { head: "share that took no longer", cell: ([, share]) => percent(share, 2) },
           ]}
         />
@@ -109,13 +109,13 @@ function Tails({ rows, named = "flows of" }: { rows: TailRow[]; named?: string }
     <Table
       rows={rows}
       columns={[
-        { head: named, text: true, cell: (row) => row.group },
-        { head: "flows", cell: (row) => whole(row.flows) },
-        { head: "mean", cell: (row) => microseconds(row.mean_us) },
-        { head: "p50", cell: (row) => microseconds(row.p50_us) },
-        { head: "p99", cell: (row) => microseconds(row.p99_us) },
-        { head: "p99.9", cell: (row) => microseconds(row.p999_us) },
-        { head: "slowest", cell: (row) => microseconds(row.max_us) },
+        { head: named, text: true, by: (row) => row.group },
+        { head: "flows", by: (row) => row.flows, show: whole },
+        { head: "mean", by: (row) => row.mean_us, show: microseconds },
+        { head: "p50", by: (row) => row.p50_us, show: microseconds },
+        { head: "p99", by: (row) => row.p99_us, show: microseconds },
+        { head: "p99.9", by: (row) => row.p999_us, show: microseconds },
+        { head: "slowest", by: (row) => row.max_us, show: microseconds },
         { head: "slowest / p50", cell: (row) => times(row.max_us / row.p50_us) },
         { head: "which", text: true, cell: (row) => arrow(row.slowest) },
       ]}

@@ -39,11 +39,11 @@ function Capital({ capex }: { capex: CapexFigures }) {
       <Table
         rows={capex.components}
         columns={[
-          { head: "component", text: true, cell: (row) => row.name },
-          { head: "count", cell: (row) => count(row.count) },
-          { head: "low", cell: (row) => dollars(row.low_usd) },
-          { head: "typical", cell: (row) => dollars(row.typical_usd) },
-          { head: "high", cell: (row) => dollars(row.high_usd) },
+          { head: "component", text: true, by: (row) => row.name },
+          { head: "count", by: (row) => row.count, show: count },
+          { head: "low", by: (row) => row.low_usd, show: dollars },
+          { head: "typical", by: (row) => row.typical_usd, show: dollars },
+          { head: "high", by: (row) => row.high_usd, show: dollars },
         ]}
       />
     </>

@@ -64,7 +64,7 @@ export function Counters({ packet, children }: { packet: PacketFigures; children
           rows={Object.entries(packet.packets)}
           columns={[
             { head: "what", text: true, cell: ([kind]) => WORDS[kind] ?? kind },
-            { head: "packets", cell: ([, number]) => whole(number) },
+            { head: "packets", by: ([, number]) => number, show: whole },
           ]}
         />
       </details>
@@ -74,7 +74,7 @@ export function Counters({ packet, children }: { packet: PacketFigures; children
           <Table
             rows={constants}
             columns={[
-              { head: "constant", text: true, cell: (row) => row.name },
+              { head: "constant", text: true, by: (row) => row.name },
               { head: "value", cell: (row) => row.value },
             ]}
           />

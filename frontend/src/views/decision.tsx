@@ -1,4 +1,4 @@
-/** The first screen of a result: verdict, three figures, losses by cause, and what would change the choice. */
+/** The first screen of a result or an answer: verdict, figures, losses by cause, and what would change the choice. */
 
 import { Figure, Legend, List, StackedBar } from "../parts";
 import type { Decision as Document, DecisionChart } from "../ui/api.gen";
@@ -11,8 +11,8 @@ const FOLDED = ["Assumptions"];
 
 interface Choice {
   /** Name of the variant whose details are shown. */
-  chosen: string;
-  choose: (name: string) => void;
+  chosen?: string;
+  choose?: (name: string) => void;
 }
 
 export function Decision({ decision, ...choice }: Choice & { decision: Document }) {
@@ -37,7 +37,7 @@ function Losses({ chart, chosen, choose }: Choice & { chart: DecisionChart }) {
       <h3>{chart.title}</h3>
       <div class="bars losses">
         {chart.bars.map((bar) => (
-          <button class="bar-row" aria-pressed={bar.name === chosen} onClick={() => choose(bar.name)}>
+          <button class="bar-row" aria-pressed={bar.name === chosen} onClick={() => choose?.(bar.name)}>
             <span class="name">{bar.name}</span>
             <div class="track">
               <StackedBar whole={1} parts={bar.parts.map(({ part, length, amount }) => ({ name: chart.parts[part] ?? "", value: length, color: color(part), tip: `${bar.name}: ${chart.parts[part]} ${amount}` }))} />

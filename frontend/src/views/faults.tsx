@@ -21,14 +21,14 @@ export function Faults({ variant }: { variant: Stepped }) {
       <Table
         rows={faults}
         columns={[
-          { head: "what", text: true, cell: (row) => row.what },
+          { head: "what", text: true, by: (row) => row.what },
           { head: "hits", text: true, cell: hit },
-          { head: "at", cell: (row) => duration(row.at_s) },
-          { head: "outcome", text: true, cell: (row) => row.outcome },
-          { head: "until it has other paths, is back, or the job is aborted", cell: (row) => duration(row.detection_s) },
-          { head: "step longer by", cell: (row) => duration(row.stall_s) },
+          { head: "at", by: (row) => row.at_s, show: duration },
+          { head: "outcome", text: true, by: (row) => row.outcome },
+          { head: "until it has other paths, is back, or the job is aborted", by: (row) => row.detection_s, show: duration },
+          { head: "step longer by", by: (row) => row.stall_s, show: duration },
           { head: "steps with it", cell: (row) => (row.slower > 1 ? `x ${fixed(row.slower, 3)}` : "as long") },
-          { head: "lost once", cell: (row) => duration(row.lost_s) },
+          { head: "lost once", by: (row) => row.lost_s, show: duration },
         ]}
       />
       {parts.length > 0 && <h3>Lost time</h3>}
@@ -36,9 +36,9 @@ export function Faults({ variant }: { variant: Stepped }) {
         <Table
           rows={parts}
           columns={[
-            { head: "what", text: true, cell: (row) => row.what },
-            { head: "goes into", text: true, cell: (row) => row.cause },
-            { head: "time", cell: (row) => duration(row.seconds) },
+            { head: "what", text: true, by: (row) => row.what },
+            { head: "goes into", text: true, by: (row) => row.cause },
+            { head: "time", by: (row) => row.seconds, show: duration },
           ]}
         />
       )}

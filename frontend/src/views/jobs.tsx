@@ -26,10 +26,10 @@ export function Jobs({ variant }: { variant: JobsVariant }) {
       <Table
         rows={[...variant.jobs]}
         columns={[
-          { head: "job", text: true, cell: (row) => row.name },
-          { head: "kind", text: true, cell: (row) => row.kind },
-          { head: "accelerators", cell: (row) => count(row.accelerators) },
-          { head: "placement", text: true, cell: (row) => row.placement.policy },
+          { head: "job", text: true, by: (row) => row.name },
+          { head: "kind", text: true, by: (row) => row.kind },
+          { head: "accelerators", by: (row) => row.accelerators, show: count },
+          { head: "placement", text: true, by: (row) => row.placement.policy },
           { head: "alone", cell: (row) => measure(row.alone) },
           { head: "together", cell: (row) => measure(row.together) },
           { head: "slowdown", cell: (row) => fixed(row.slowdown, 3) },

@@ -27,24 +27,24 @@ export function Network({ variant }: { variant: Stepped }) {
         rows={tiers}
         mark={(row) => row.name === saturated_tier}
         columns={[
-          { head: "tier", text: true, cell: (row) => row.name },
-          { head: "links (one way)", cell: (row) => count(row.links) },
-          { head: "rate each", cell: (row) => bitRate(row.rate_bps) },
-          { head: "bytes a step", cell: (row) => bytes(row.bytes) },
-          { head: "mean load", cell: (row) => percent(row.mean_utilization) },
-          { head: "busiest link", cell: (row) => percent(row.max_utilization) },
+          { head: "tier", text: true, by: (row) => row.name },
+          { head: "links (one way)", by: (row) => row.links, show: count },
+          { head: "rate each", by: (row) => row.rate_bps, show: bitRate },
+          { head: "bytes a step", by: (row) => row.bytes, show: bytes },
+          { head: "mean load", by: (row) => row.mean_utilization, show: percent },
+          { head: "busiest link", by: (row) => row.max_utilization, show: percent },
         ]}
       />
       <h3>Ports of its switches</h3>
       <Table
         rows={[...variant.topology.switches]}
         columns={[
-          { head: "role", text: true, cell: (row) => row.role },
-          { head: "switch", text: true, cell: (row) => row.box },
-          { head: "boxes", cell: (row) => count(row.count) },
-          { head: "ports bought", cell: (row) => count(row.ports) },
-          { head: "used", cell: (row) => count(row.used) },
-          { head: "stranded", cell: (row) => count(row.stranded) },
+          { head: "role", text: true, by: (row) => row.role },
+          { head: "switch", text: true, by: (row) => row.box },
+          { head: "boxes", by: (row) => row.count, show: count },
+          { head: "ports bought", by: (row) => row.ports, show: count },
+          { head: "used", by: (row) => row.used, show: count },
+          { head: "stranded", by: (row) => row.stranded, show: count },
         ]}
       />
       {hot_links.length > 0 && (
@@ -53,9 +53,9 @@ export function Network({ variant }: { variant: Stepped }) {
           <Table
             rows={hot_links}
             columns={[
-              { head: "link", text: true, cell: (row) => row.name },
-              { head: "tier", text: true, cell: (row) => row.tier },
-              { head: "load", cell: (row) => percent(row.utilization) },
+              { head: "link", text: true, by: (row) => row.name },
+              { head: "tier", text: true, by: (row) => row.tier },
+              { head: "load", by: (row) => row.utilization, show: percent },
             ]}
           />
         </details>

@@ -68,14 +68,14 @@ export function OperateComparison({ variants, chosen, choose }: { variants: Oper
         rows={variants}
         mark={(row) => row === variants[chosen]}
         columns={[
-          { head: "variant", text: true, cell: (row) => row.name },
+          { head: "variant", text: true, by: (row) => row.name },
           { head: "jobs done", cell: (row) => `${whole(row.operate.jobs.done)} of ${whole(row.operate.jobs.all)}` },
           { head: "queue mean", cell: (row) => of(row.operate.queue_s, "mean", duration) },
-          { head: "free while jobs wait", cell: (row) => dollars(row.operate.fragmentation.usd_while_jobs_wait.typical) },
+          { head: "free while jobs wait", by: (row) => row.operate.fragmentation.usd_while_jobs_wait.typical, show: dollars },
           { head: "fairness p95", cell: (row) => of(row.operate.finish_time_fairness, "p95", times) },
-          { head: "utilization", cell: (row) => percent(row.operate.utilization), by: (row) => row.operate.utilization },
-          { head: "goodput", cell: (row) => percent(row.operate.goodput), by: (row) => row.operate.goodput },
-          { head: "ETTR", cell: (row) => percent(row.operate.ettr) },
+          { head: "utilization", by: (row) => row.operate.utilization, show: percent },
+          { head: "goodput", by: (row) => row.operate.goodput, show: percent },
+          { head: "ETTR", by: (row) => row.operate.ettr, show: percent },
           { head: "$/useful GPU-h", cell: (row) => (row.operate.usd.per_useful_accelerator_hour === null ? NONE : dollars(row.operate.usd.per_useful_accelerator_hour.typical)) },
         ]}
       />
@@ -137,14 +137,14 @@ function Parts({ figures }: { figures: OperateFigures }) {
       <Table
         rows={rows}
         columns={[
-          { head: "window", text: true, cell: (row) => row.name },
-          { head: "from", cell: (row) => duration(row.part.start_s) },
-          { head: "to", cell: (row) => duration(row.part.end_s) },
-          { head: "utilization", cell: (row) => percent(row.part.utilization) },
-          { head: "goodput", cell: (row) => percent(row.part.goodput) },
-          { head: "cost", cell: (row) => dollars(row.part.usd.typical) },
+          { head: "window", text: true, by: (row) => row.name },
+          { head: "from", by: (row) => row.part.start_s, show: duration },
+          { head: "to", by: (row) => row.part.end_s, show: duration },
+          { head: "utilization", by: (row) => row.part.utilization, show: percent },
+          { head: "goodput", by: (row) => row.part.goodput, show: percent },
+          { head: "cost", by: (row) => row.part.usd.typical, show: dollars },
           { head: "$/useful GPU-h low – typical – high", cell: (row) => price(row.part.usd_per_useful_accelerator_hour) },
-          { head: "jobs at its end", text: true, cell: (row) => row.ends },
+          { head: "jobs at its end", text: true, by: (row) => row.ends },
         ]}
       />
     </Section>
@@ -215,9 +215,9 @@ function Noisy({ figures }: { figures: OperateFigures }) {
       <Table
         rows={[...figures.slowed_by]}
         columns={[
-          { head: "job", text: true, cell: (row) => row.job },
-          { head: "slowed most by", text: true, cell: (row) => row.by },
-          { head: "GPU-hours lost", cell: (row) => count(row.accelerator_hours) },
+          { head: "job", text: true, by: (row) => row.job },
+          { head: "slowed most by", text: true, by: (row) => row.by },
+          { head: "GPU-hours lost", by: (row) => row.accelerator_hours, show: count },
           { head: "at the typical price", cell: (row) => dollars((row.accelerator_hours * figures.usd.per_h.typical) / figures.accelerators) },
         ]}
       />
@@ -244,7 +244,7 @@ function Services({ figures }: { figures: OperateFigures }) {
               { head: "of the time", cell: (state) => percent(state.time, 2) },
               { head: "TTFT p99", cell: (state) => latency(state.ttft_p99_s) },
               { head: "TPOT p99", cell: (state) => latency(state.tpot_p99_s) },
-              { head: "SLO attainment", cell: (state) => percent(state.in_time) },
+              { head: "SLO attainment", by: (state) => state.in_time, show: percent },
             ]}
           />
         </Section>
@@ -264,10 +264,10 @@ function Draws({ figures }: { figures: OperateFigures }) {
       <Table
         rows={[...draws.by_draw]}
         columns={[
-          { head: "seed", text: true, cell: (row) => whole(row.seed) },
-          { head: "goodput", cell: (row) => percent(row.goodput) },
-          { head: "ETTR", cell: (row) => percent(row.ettr) },
-          { head: "$/useful GPU-h", cell: (row) => (row.usd_per_useful_accelerator_hour === null ? NONE : dollars(row.usd_per_useful_accelerator_hour)) },
+          { head: "seed", text: true, by: (row) => row.seed, show: whole },
+          { head: "goodput", by: (row) => row.goodput, show: percent },
+          { head: "ETTR", by: (row) => row.ettr, show: percent },
+          { head: "$/useful GPU-h", by: (row) => row.usd_per_useful_accelerator_hour, show: dollars },
         ]}
       />
     </Section>
@@ -281,10 +281,10 @@ function Tenants({ figures }: { figures: OperateFigures }) {
       <Table
         rows={[...figures.tenants]}
         columns={[
-          { head: "tenant", text: true, cell: (row) => row.name },
-          { head: "jobs", cell: (row) => whole(row.jobs) },
-          { head: "GPU-h", cell: (row) => count(row.accelerator_hours) },
-          { head: "useful", cell: (row) => count(row.useful_accelerator_hours) },
+          { head: "tenant", text: true, by: (row) => row.name },
+          { head: "jobs", by: (row) => row.jobs, show: whole },
+          { head: "GPU-h", by: (row) => row.accelerator_hours, show: count },
+          { head: "useful", by: (row) => row.useful_accelerator_hours, show: count },
           { head: "queue mean", cell: (row) => of(row.queue_s, "mean", duration) },
           { head: "JCT p50", cell: (row) => of(row.jct_s, "p50", duration) },
           { head: "fairness mean", cell: (row) => of(row.finish_time_fairness, "mean", times) },
@@ -301,12 +301,12 @@ function Sizes({ figures }: { figures: OperateFigures }) {
       <Table
         rows={[...figures.sizes]}
         columns={[
-          { head: "accelerators", text: true, cell: (row) => row.accelerators },
-          { head: "jobs", cell: (row) => whole(row.jobs) },
-          { head: "GPU-h", cell: (row) => count(row.accelerator_hours) },
+          { head: "accelerators", text: true, by: (row) => row.accelerators },
+          { head: "jobs", by: (row) => row.jobs, show: whole },
+          { head: "GPU-h", by: (row) => row.accelerator_hours, show: count },
           { head: "queue mean", cell: (row) => of(row.queue_s, "mean", duration) },
           { head: "slowdown p50", cell: (row) => of(row.slowdown, "p50", times) },
-          { head: "ETTR", cell: (row) => (row.ettr === null ? NONE : percent(row.ettr)) },
+          { head: "ETTR", by: (row) => row.ettr, show: percent },
           { head: "MTBF", cell: (row) => (row.mtbf_h === null ? NONE : duration(row.mtbf_h * 3600)) },
         ]}
       />
@@ -321,9 +321,9 @@ function Broken({ figures }: { figures: OperateFigures }) {
       <Table
         rows={[...figures.failures.by_mode]}
         columns={[
-          { head: "what", text: true, cell: (row) => row.name },
-          { head: "faults", cell: (row) => whole(row.faults) },
-          { head: "jobs hit", cell: (row) => whole(row.jobs_hit) },
+          { head: "what", text: true, by: (row) => row.name },
+          { head: "faults", by: (row) => row.faults, show: whole },
+          { head: "jobs hit", by: (row) => row.jobs_hit, show: whole },
         ]}
       />
     </Section>

@@ -12,10 +12,10 @@ export function Power({ variant }: { variant: Stepped }) {
       <Table
         rows={components}
         columns={[
-          { head: "component", text: true, cell: (row) => row.name },
-          { head: "low", cell: (row) => power(row.low_w) },
-          { head: "typical", cell: (row) => power(row.typical_w) },
-          { head: "high", cell: (row) => power(row.high_w) },
+          { head: "component", text: true, by: (row) => row.name },
+          { head: "low", by: (row) => row.low_w, show: power },
+          { head: "typical", by: (row) => row.typical_w, show: power },
+          { head: "high", by: (row) => row.high_w, show: power },
           { head: "share", cell: (row) => percent(row.typical_w / Math.max(total_w.typical, 1e-9)) },
         ]}
       />

@@ -18,10 +18,10 @@ export function Provenance({ result }: { result: Result }) {
         <Table
           rows={provenance.sources}
           columns={[
-            { head: "item", text: true, cell: (row) => row.item },
-            { head: "field", text: true, cell: (row) => row.field },
-            { head: "value", text: true, cell: (row) => row.value },
-            { head: "confidence", text: true, cell: (row) => row.confidence },
+            { head: "item", text: true, by: (row) => row.item },
+            { head: "field", text: true, by: (row) => row.field },
+            { head: "value", text: true, by: (row) => row.value },
+            { head: "confidence", text: true, by: (row) => row.confidence },
             { head: "year", text: true, cell: (row) => String(row.year) },
             { head: "source", text: true, cell: (row) => <span class="source">{row.source}</span> },
           ]}

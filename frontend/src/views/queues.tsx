@@ -181,7 +181,7 @@ function Numbers({ rows, time }: { rows: QueueRow[]; time: number[] }) {
       rows={rows}
       columns={[
         { head: "link", text: true, cell: (row) => arrow(row.link) },
-        { head: "tier", text: true, cell: (row) => row.tier },
+        { head: "tier", text: true, by: (row) => row.tier },
         { head: "deepest", cell: (row) => bytes(peak(row.depth_bytes)) },
         { head: "at", cell: (row) => microseconds(time[row.depth_bytes.indexOf(peak(row.depth_bytes))] ?? 0) },
         { head: "mean depth", cell: (row) => bytes(mean(row.depth_bytes)) },

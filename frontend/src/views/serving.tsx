@@ -38,19 +38,19 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
         rows={variants}
         mark={(row) => row === variants[chosen]}
         columns={[
-          { head: "variant", text: true, cell: (row) => row.name },
-          { head: "requests/s", cell: ({ serving }) => count(serving.requests.rate_per_s) },
+          { head: "variant", text: true, by: (row) => row.name },
+          { head: "requests/s", by: ({ serving }) => serving.requests.rate_per_s, show: count },
           { head: "TTFT p50", cell: ({ serving }) => time(serving.ttft_s.p50) },
           { head: "TTFT p99", cell: ({ serving }) => time(serving.ttft_s.p99), by: ({ serving }) => serving.ttft_s.p99 ?? Infinity },
           { head: "TPOT p50", cell: ({ serving }) => time(serving.tpot_s.p50) },
           { head: "TPOT p99", cell: ({ serving }) => time(serving.tpot_s.p99), by: ({ serving }) => serving.tpot_s.p99 ?? Infinity },
           { head: "network tax: goodput / TTFT p99 / TPOT p99", cell: (row) => servingTaxWords(servingTax(row)) },
           { head: "scale-up tax", cell: (row) => servingTaxWords(servingTax(row)?.scale_up) },
-          { head: "SLO attainment", cell: ({ serving }) => percent(serving.slo.attainment), by: ({ serving }) => serving.slo.attainment },
-          { head: "goodput, requests/s", cell: ({ serving }) => count(serving.slo.goodput_rps), by: ({ serving }) => serving.slo.goodput_rps },
+          { head: "SLO attainment", by: ({ serving }) => serving.slo.attainment, show: percent },
+          { head: "goodput, requests/s", by: ({ serving }) => serving.slo.goodput_rps, show: count },
           { head: "most requests/s within the SLO", cell: ({ serving }) => capacityWords(serving) },
-          { head: "tokens/s per GPU", cell: ({ serving }) => count(serving.throughput.per_gpu) },
-          { head: "KV hits", cell: ({ serving }) => percent(serving.kv.hit_rate) },
+          { head: "tokens/s per GPU", by: ({ serving }) => serving.throughput.per_gpu, show: count },
+          { head: "KV hits", by: ({ serving }) => serving.kv.hit_rate, show: percent },
           { head: "$/M input, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_input, dollars) : "—") },
           { head: "$/M output, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_output, dollars) : "—") },
         ]}
@@ -114,7 +114,7 @@ function Latencies({ variant: { serving } }: { variant: Served }) {
     <Table
       rows={rows}
       columns={[
-        { head: "latency", text: true, cell: (row) => row.name },
+        { head: "latency", text: true, by: (row) => row.name },
         { head: "mean", cell: (row) => time(row.of.mean) },
         ...LEVELS.map(({ key, name }) => ({ head: name, cell: (row: (typeof rows)[number]) => time(row.of[key]) })),
       ]}
@@ -145,9 +145,9 @@ function Breakdown({ variant }: { variant: Served }) {
       <Table
         rows={rows}
         columns={[
-          { head: "percentile", text: true, cell: (row) => row.name },
+          { head: "percentile", text: true, by: (row) => row.name },
           ...PARTS.map(({ key, name }) => ({ head: name, cell: (row: (typeof rows)[number]) => duration(row.parts[key]) })),
-          { head: "sum", cell: (row) => duration(row.whole) },
+          { head: "sum", by: (row) => row.whole, show: duration },
           { head: "network tax of TTFT", cell: (row) => share(row.tax.ttft) },
           { head: "network tax of TPOT", cell: (row) => share(row.tax.tpot) },
         ]}
@@ -179,10 +179,10 @@ function ServingCost({ variant: { serving } }: { variant: Served }) {
       <Table
         rows={rows}
         columns={[
-          { head: "per million", text: true, cell: (row) => row.name },
-          { head: "low", cell: (row) => dollars(row.of.low) },
-          { head: "typical", cell: (row) => dollars(row.of.typical) },
-          { head: "high", cell: (row) => dollars(row.of.high) },
+          { head: "per million", text: true, by: (row) => row.name },
+          { head: "low", by: (row) => row.of.low, show: dollars },
+          { head: "typical", by: (row) => row.of.typical, show: dollars },
+          { head: "high", by: (row) => row.of.high, show: dollars },
         ]}
       />
       <h3>Parts of the price of all tokens</h3>
@@ -248,11 +248,11 @@ function Pools({ variant }: { variant: Served }) {
           rows={busiest}
           columns={[
             { head: "replica", text: true, cell: ([number, row]) => `${row.pool} ${number}` },
-            { head: "busy", cell: ([, row]) => percent(row.busy) },
-            { head: "iterations", cell: ([, row]) => whole(row.iterations) },
-            { head: "prompt tokens computed", cell: ([, row]) => whole(row.input_tokens) },
-            { head: "answer tokens", cell: ([, row]) => whole(row.output_tokens) },
-            { head: "cache at most", cell: ([, row]) => percent(row.kv_peak_share) },
+            { head: "busy", by: ([, row]) => row.busy, show: percent },
+            { head: "iterations", by: ([, row]) => row.iterations, show: whole },
+            { head: "prompt tokens computed", by: ([, row]) => row.input_tokens, show: whole },
+            { head: "answer tokens", by: ([, row]) => row.output_tokens, show: whole },
+            { head: "cache at most", by: ([, row]) => row.kv_peak_share, show: percent },
           ]}
         />
       </details>
@@ -262,9 +262,9 @@ function Pools({ variant }: { variant: Served }) {
           <Table
             rows={serving.links}
             columns={[
-              { head: "link", text: true, cell: (row) => row.name },
-              { head: "rate", cell: (row) => bitRate(row.rate_bps) },
-              { head: "mean load", cell: (row) => percent(row.utilization) },
+              { head: "link", text: true, by: (row) => row.name },
+              { head: "rate", by: (row) => row.rate_bps, show: bitRate },
+              { head: "mean load", by: (row) => row.utilization, show: percent },
             ]}
           />
         </details>

@@ -41,14 +41,14 @@ export function Stages({ variant }: { variant: Served }) {
       <Table
         rows={stages}
         columns={[
-          { head: "stage", text: true, cell: (row) => row.name },
-          { head: "kind", text: true, cell: (row) => row.kind },
+          { head: "stage", text: true, by: (row) => row.name },
+          { head: "kind", text: true, by: (row) => row.kind },
           { head: "hardware", text: true, cell: hardware },
-          { head: "taken by", cell: (row) => percent(row.taken) },
-          { head: "busy", cell: (row) => (row.busy === null ? "—" : percent(row.busy)) },
-          { head: "queue, mean", cell: (row) => duration(row.queue_s) },
-          { head: "compute, mean", cell: (row) => duration(row.compute_s) },
-          { head: "p99", cell: (row) => (row.seconds.p99 === null ? "—" : duration(row.seconds.p99)) },
+          { head: "taken by", by: (row) => row.taken, show: percent },
+          { head: "busy", by: (row) => row.busy, show: percent },
+          { head: "queue, mean", by: (row) => row.queue_s, show: duration },
+          { head: "compute, mean", by: (row) => row.compute_s, show: duration },
+          { head: "p99", by: (row) => row.seconds.p99, show: duration },
           { head: "of first token, p99", cell: (row) => duration(total(row, "ttft_parts", "p99")) },
           { head: "$ an hour", cell: (row) => (row.hardware.length === 0 ? "—" : band(row.usd_per_h, dollars)) },
         ]}

@@ -65,8 +65,8 @@ export function PauseStorm({ storm }: { storm: StormFigures }) {
               rows={links}
               columns={[
                 { head: "link", text: true, cell: (row) => arrow(row.link) },
-                { head: "paused", cell: (row) => microseconds(row.paused_us) },
-                { head: "pauses", cell: (row) => whole(row.pauses) },
+                { head: "paused", by: (row) => row.paused_us, show: microseconds },
+                { head: "pauses", by: (row) => row.pauses, show: whole },
                 { head: "begun by", text: true, cell: (row) => arrow(row.origin) },
               ]}
             />
@@ -80,9 +80,9 @@ export function PauseStorm({ storm }: { storm: StormFigures }) {
             rows={[...storm.victims].sort((a, b) => b.slowdown - a.slowdown)}
             columns={[
               { head: "flow", text: true, cell: (row) => arrow(row.flow) },
-              { head: "took", cell: (row) => microseconds(row.fct_us) },
-              { head: "undisturbed", cell: (row) => microseconds(row.alone_us) },
-              { head: "slowdown", cell: (row) => times(row.slowdown) },
+              { head: "took", by: (row) => row.fct_us, show: microseconds },
+              { head: "undisturbed", by: (row) => row.alone_us, show: microseconds },
+              { head: "slowdown", by: (row) => row.slowdown, show: times },
               { head: "stopped by", text: true, cell: (row) => arrow(row.stopped_by) },
             ]}
           />

@@ -27,14 +27,14 @@ function CollectiveRows({ rows }: { rows: Stepped["collectives"] }) {
     <Table
       rows={rows}
       columns={[
-        { head: "communicator", text: true, cell: (row) => row.group },
-        { head: "kind", text: true, cell: (row) => row.kind },
-        { head: "size", cell: (row) => bytes(row.size_bytes), by: (row) => row.size_bytes },
-        { head: "a step", cell: (row) => count(row.count), by: (row) => row.count },
-        { head: "algorithm", text: true, cell: (row) => row.algorithm },
-        { head: "protocol", text: true, cell: (row) => row.protocol },
-        { head: "alone", cell: (row) => duration(row.alone_s), by: (row) => row.alone_s },
-        { head: "mean", cell: (row) => duration(row.mean_s), by: (row) => row.mean_s },
+        { head: "communicator", text: true, by: (row) => row.group },
+        { head: "kind", text: true, by: (row) => row.kind },
+        { head: "size", by: (row) => row.size_bytes, show: bytes },
+        { head: "a step", by: (row) => row.count, show: count },
+        { head: "algorithm", text: true, by: (row) => row.algorithm },
+        { head: "protocol", text: true, by: (row) => row.protocol },
+        { head: "alone", by: (row) => row.alone_s, show: duration },
+        { head: "mean", by: (row) => row.mean_s, show: duration },
       ]}
     />
   );
@@ -48,13 +48,13 @@ export function Memory({ variant }: { variant: Stepped }) {
         rows={variant.memory.rows}
         columns={[
           { head: "stage", cell: (row) => String(row.stage) },
-          { head: "parameters", cell: (row) => gibibytes(row.parameters_bytes) },
-          { head: "gradients", cell: (row) => gibibytes(row.gradients_bytes) },
-          { head: "optimizer", cell: (row) => gibibytes(row.optimizer_bytes) },
-          { head: "activations", cell: (row) => gibibytes(row.activations_bytes) },
-          { head: "buffers", cell: (row) => gibibytes(row.buffers_bytes) },
-          { head: "total", cell: (row) => gibibytes(row.total_bytes) },
-          { head: "capacity", cell: (row) => gibibytes(row.capacity_bytes) },
+          { head: "parameters", by: (row) => row.parameters_bytes, show: gibibytes },
+          { head: "gradients", by: (row) => row.gradients_bytes, show: gibibytes },
+          { head: "optimizer", by: (row) => row.optimizer_bytes, show: gibibytes },
+          { head: "activations", by: (row) => row.activations_bytes, show: gibibytes },
+          { head: "buffers", by: (row) => row.buffers_bytes, show: gibibytes },
+          { head: "total", by: (row) => row.total_bytes, show: gibibytes },
+          { head: "capacity", by: (row) => row.capacity_bytes, show: gibibytes },
         ]}
       />
     </Section>
@@ -71,8 +71,8 @@ export function Layouts({ variant }: { variant: Stepped }) {
         rows={[...variant.layouts]}
         mark={(row) => row === variant.layouts?.[0]}
         columns={[
-          { head: "layout", text: true, cell: (row) => row.layout.words },
-          { head: "step", cell: (row) => duration(row.step_seconds) },
+          { head: "layout", text: true, by: (row) => row.layout.words },
+          { head: "step", by: (row) => row.step_seconds, show: duration },
           { head: "against the chosen", cell: (row) => `${row.step_seconds < first ? "" : "+"}${percent(row.step_seconds / first - 1)}` },
           { head: "memory of the fullest rank", cell: (row) => `${gibibytes(row.memory_bytes)} of ${gibibytes(row.capacity_bytes)}` },
           { head: "step is", text: true, cell: (row) => (row.simulated ? "simulated" : "estimated") },

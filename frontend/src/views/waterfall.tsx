@@ -56,10 +56,10 @@ export function Waterfall({ variant }: { variant: Stepped }) {
         <Table
           rows={variant.time}
           columns={[
-            { head: "cause", text: true, cell: (row) => row.cause },
-            { head: "communicator", text: true, cell: (row) => row.group || "—" },
-            { head: "phase", text: true, cell: (row) => row.phase || "—" },
-            { head: "time", cell: (row) => duration(row.seconds) },
+            { head: "cause", text: true, by: (row) => row.cause },
+            { head: "communicator", text: true, by: (row) => row.group || "—" },
+            { head: "phase", text: true, by: (row) => row.phase || "—" },
+            { head: "time", by: (row) => row.seconds, show: duration },
             { head: "share", cell: (row) => percent(row.share, 2) },
           ]}
         />

@@ -80,14 +80,14 @@ export function WideComparison({ variants, chosen, choose }: { variants: Wide[];
           mark={(row) => row.name === variants[chosen]?.name}
           columns={[
             { head: "variant", text: true, cell: (row) => <button class="link" onClick={() => choose(variants.indexOf(row))}>{row.name}</button> },
-            { head: "round", cell: (row) => duration(row.federated.round_s.mean) },
-            { head: "p99", cell: (row) => duration(row.federated.round_s.p99) },
-            { head: "heard", cell: (row) => count(row.federated.participation.used) },
-            { head: "selected", cell: (row) => count(row.federated.participation.selected) },
-            { head: "up a client", cell: (row) => bytes(row.federated.traffic.client_up_bytes) },
-            { head: "wasted bytes", cell: (row) => percent(row.federated.traffic.wasted_share) },
-            { head: "updates an hour", cell: (row) => whole(row.federated.server.updates_per_h) },
-            { head: "energy", cell: (row) => energy(row.federated.joules.total.typical) },
+            { head: "round", by: (row) => row.federated.round_s.mean, show: duration },
+            { head: "p99", by: (row) => row.federated.round_s.p99, show: duration },
+            { head: "heard", by: (row) => row.federated.participation.used, show: count },
+            { head: "selected", by: (row) => row.federated.participation.selected, show: count },
+            { head: "up a client", by: (row) => row.federated.traffic.client_up_bytes, show: bytes },
+            { head: "wasted bytes", by: (row) => row.federated.traffic.wasted_share, show: percent },
+            { head: "updates an hour", by: (row) => row.federated.server.updates_per_h, show: whole },
+            { head: "energy", by: (row) => row.federated.joules.total.typical, show: energy },
             { head: "dollars a round", cell: (row) => band(row.federated.usd.total, dollars) },
           ]}
         />
@@ -98,12 +98,12 @@ export function WideComparison({ variants, chosen, choose }: { variants: Wide[];
           mark={(row) => row.name === variants[chosen]?.name}
           columns={[
             { head: "variant", text: true, cell: (row) => <button class="link" onClick={() => choose(variants.indexOf(row))}>{row.name}</button> },
-            { head: "step", cell: (row) => duration(row.local.step_s) },
-            { head: "computing", cell: (row) => percent(row.local.compute_utilization) },
-            { head: "MFU", cell: (row) => (row.local.mfu === null ? NONE : percent(row.local.mfu)) },
-            { head: "exchange", cell: (row) => duration(row.local.exchange_s) },
-            { head: "break-even rate", cell: (row) => (row.local.break_even_bps === null ? NONE : bitRate(row.local.break_even_bps)) },
-            { head: "tokens/s", cell: (row) => count(row.local.tokens_per_s) },
+            { head: "step", by: (row) => row.local.step_s, show: duration },
+            { head: "computing", by: (row) => row.local.compute_utilization, show: percent },
+            { head: "MFU", by: (row) => row.local.mfu, show: percent },
+            { head: "exchange", by: (row) => row.local.exchange_s, show: duration },
+            { head: "break-even rate", by: (row) => row.local.break_even_bps, show: bitRate },
+            { head: "tokens/s", by: (row) => row.local.tokens_per_s, show: count },
             { head: "$/Mtoken", cell: (row) => band(row.local.cpmt.total, dollars) },
           ]}
         />
@@ -123,9 +123,9 @@ function CauseTable({ causes }: { causes: readonly CauseRow[] }) {
     <Table
       rows={[...causes]}
       columns={[
-        { head: "cause", text: true, cell: (row) => row.name },
+        { head: "cause", text: true, by: (row) => row.name },
         { head: "seconds", cell: (row) => (row.seconds < 0 ? `\u2212${duration(-row.seconds)}` : duration(row.seconds)) },
-        { head: "share", cell: (row) => percent(row.share) },
+        { head: "share", by: (row) => row.share, show: percent },
       ]}
     />
   );
@@ -156,8 +156,8 @@ function Rounds({ variant }: { variant: FederatedVariant }) {
           <Table
             rows={[...found.server.shared]}
             columns={[
-              { head: "links", text: true, cell: (row) => row.name },
-              { head: "added", cell: (row) => duration(row.added_s) },
+              { head: "links", text: true, by: (row) => row.name },
+              { head: "added", by: (row) => row.added_s, show: duration },
             ]}
           />
         </Section>
@@ -166,12 +166,12 @@ function Rounds({ variant }: { variant: FederatedVariant }) {
         <Table
           rows={[...who.groups]}
           columns={[
-            { head: "of", text: true, cell: (row) => row.of },
-            { head: "name", text: true, cell: (row) => row.name },
-            { head: "of all clients", cell: (row) => percent(row.population) },
-            { head: "there", cell: (row) => percent(row.there) },
-            { head: "selected", cell: (row) => percent(row.selected) },
-            { head: "heard", cell: (row) => percent(row.heard) },
+            { head: "of", text: true, by: (row) => row.of },
+            { head: "name", text: true, by: (row) => row.name },
+            { head: "of all clients", by: (row) => row.population, show: percent },
+            { head: "there", by: (row) => row.there, show: percent },
+            { head: "selected", by: (row) => row.selected, show: percent },
+            { head: "heard", by: (row) => row.heard, show: percent },
             { head: "bias", cell: (row) => (row.bias === null ? NONE : fixed(row.bias, 2)) },
           ]}
         />
@@ -199,24 +199,24 @@ function Sites({ variant }: { variant: LocalVariant }) {
         <Table
           rows={[...found.sites]}
           columns={[
-            { head: "site", text: true, cell: (row) => row.name },
-            { head: "count", cell: (row) => whole(row.count) },
-            { head: "accelerators each", cell: (row) => whole(row.accelerators) },
-            { head: "step", cell: (row) => duration(row.step_s) },
-            { head: "known by", text: true, cell: (row) => row.from },
-            { head: "waits", cell: (row) => percent(row.waits) },
-            { head: "tokens/s", cell: (row) => count(row.tokens_per_s) },
+            { head: "site", text: true, by: (row) => row.name },
+            { head: "count", by: (row) => row.count, show: whole },
+            { head: "accelerators each", by: (row) => row.accelerators, show: whole },
+            { head: "step", by: (row) => row.step_s, show: duration },
+            { head: "known by", text: true, by: (row) => row.from },
+            { head: "waits", by: (row) => row.waits, show: percent },
+            { head: "tokens/s", by: (row) => row.tokens_per_s, show: count },
             { head: "$/h", cell: (row) => band(row.usd_per_h, dollars) },
           ]}
         />
         <Table
           rows={[...found.ring]}
           columns={[
-            { head: "from", text: true, cell: (row) => row.source },
-            { head: "to", text: true, cell: (row) => row.target },
-            { head: "round trip", cell: (row) => duration(row.rtt_s) },
-            { head: "goodput", cell: (row) => bitRate(row.goodput_bps) },
-            { head: "through a relay", cell: (row) => percent(row.relayed) },
+            { head: "from", text: true, by: (row) => row.source },
+            { head: "to", text: true, by: (row) => row.target },
+            { head: "round trip", by: (row) => row.rtt_s, show: duration },
+            { head: "goodput", by: (row) => row.goodput_bps, show: bitRate },
+            { head: "through a relay", by: (row) => row.relayed, show: percent },
             { head: "goodput there", cell: (row) => (row.relayed > 0 ? bitRate(row.relayed_bps) : NONE) },
           ]}
         />
@@ -238,15 +238,15 @@ function Places({ variant }: { variant: EdgeVariant }) {
           rows={[...found.places]}
           mark={(row) => row.name === found.choice}
           columns={[
-            { head: "place", text: true, cell: (row) => row.name },
+            { head: "place", text: true, by: (row) => row.name },
             { head: "TTFT p50", cell: (row) => (row.ttft_s === null ? NONE : duration(row.ttft_s.p50)) },
             { head: "p99", cell: (row) => (row.ttft_s === null ? NONE : duration(row.ttft_s.p99)) },
             { head: "last token p50", cell: (row) => (row.e2e_s === null ? NONE : duration(row.e2e_s.p50)) },
-            { head: "SLO attainment", cell: (row) => (row.in_time === null ? NONE : percent(row.in_time)) },
-            { head: "accelerators", cell: (row) => whole(row.accelerators) },
+            { head: "SLO attainment", by: (row) => row.in_time, show: percent },
+            { head: "accelerators", by: (row) => row.accelerators, show: whole },
             { head: "energy a request", cell: joules },
             { head: "$ a million requests", cell: (row) => (row.usd === null ? NONE : dollars(row.usd.typical * 1e6)) },
-            { head: "leaves the device", text: true, cell: (row) => row.leaves },
+            { head: "leaves the device", text: true, by: (row) => row.leaves },
           ]}
         />
       </Section>
@@ -258,11 +258,11 @@ function Places({ variant }: { variant: EdgeVariant }) {
           <Table
             rows={[...found.offload.rows]}
             columns={[
-              { head: "device", text: true, cell: (row) => row.device },
-              { head: "access", text: true, cell: (row) => row.link },
-              { head: "of the requests", cell: (row) => percent(row.requests) },
-              { head: "at", text: true, cell: (row) => row.place },
-              { head: "SLO attainment", cell: (row) => percent(row.in_time) },
+              { head: "device", text: true, by: (row) => row.device },
+              { head: "access", text: true, by: (row) => row.link },
+              { head: "of the requests", by: (row) => row.requests, show: percent },
+              { head: "at", text: true, by: (row) => row.place },
+              { head: "SLO attainment", by: (row) => row.in_time, show: percent },
             ]}
           />
         </Section>

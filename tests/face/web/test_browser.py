@@ -274,7 +274,7 @@ def test_a_finding_is_chosen_lit_in_the_hall_and_passed_on(other, answers, page,
     saved.value.save_as(file)
     page.goto(file.as_uri())
     expect(page.get_by_role("heading", name="Audit: hall-7")).to_be_visible()
-    expect(page.get_by_role("heading", name="What repairs bring")).to_be_visible()
+    expect(page.get_by_role("heading", name="Savings by repair")).to_be_visible()
 
 
 def test_a_design_is_chosen_on_the_front_by_keys(other, answers, page):
@@ -285,12 +285,12 @@ def test_a_design_is_chosen_on_the_front_by_keys(other, answers, page):
     page.keyboard.press("Enter")
     expect(points.last).to_have_attribute("aria-pressed", "true")
     address_has(page, "design=")
-    page.get_by_role("group", name="Across").get_by_role("button", name="step").click()
+    page.get_by_role("group", name="X axis").get_by_role("button", name="step").click()
     address_has(page, "x=step")
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    expect(page.get_by_role("group", name="Across").get_by_role("button", name="step")).to_have_attribute(
+    expect(page.get_by_role("group", name="X axis").get_by_role("button", name="step")).to_have_attribute(
         "aria-pressed", "true"
     )
 
@@ -349,9 +349,9 @@ def test_a_check_and_a_placement_are_read(other, page):
     given = {"jobs": ["jobs.csv"], "nodes": ["small.yaml"]}
     placed = other.ask("POST", "/jobs", {"verb": "place", "files": given})
     page.goto(f"{other.address}/#/answer/{ended(other, checked)}")
-    expect(page.get_by_role("heading", name="1 of 2 assertions do not hold")).to_be_visible()
+    expect(page.get_by_role("heading", name="1 of 2 assertions fails")).to_be_visible()
     page.goto(f"{other.address}/#/answer/{ended(other, placed)}")
-    expect(page.get_by_role("heading", name="1 of 2 jobs are placed by slurm-tree")).to_be_visible()
+    expect(page.get_by_role("heading", name="Policy slurm-tree places 1 of 2 jobs")).to_be_visible()
 
 
 def test_a_trace_is_uploaded_and_scaled_to_a_pasted_cluster(other, page):

@@ -149,7 +149,7 @@ function Bars({ variants }: { variants: VariantPrice[] }) {
       <Table
         rows={rows}
         columns={[
-          { head: "variant", text: true, cell: (row) => row.name },
+          { head: "variant", text: true, by: (row) => row.name },
           { head: "low – typical – high", cell: (row) => band(row.cpmt, dollars) },
           { head: "capital", cell: (row) => dollars(row.parts["capital"] ?? 0), wide: true },
           { head: "energy", cell: (row) => dollars(row.parts["energy"] ?? 0), wide: true },
@@ -172,7 +172,7 @@ function Turns({ turns, best }: { turns: PriceTurn[]; best: string }) {
           { head: "price", text: true, cell: (row) => word(row.price) },
           { head: "now", cell: (row) => written(row.price, row.now) },
           { head: "turns at", cell: (row) => written(row.price, row.value) },
-          { head: "then as cheap", text: true, cell: (row) => row.name },
+          { head: "then as cheap", text: true, by: (row) => row.name },
         ]}
       />
     </Section>

@@ -73,7 +73,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
           { head: "run", text: true, cell: (row) => <a href={address(`/run/${encodeURIComponent(row.run)}`)} title={row.run}>{row.name}</a> },
           { head: "verdict", text: true, cell: (row) => <span class="said" title={row.sentence}>{row.sentence}</span> },
           { head: "variants", cell: (row) => row.rows.length, wide: true },
-          { head: "when", text: true, cell: (row) => new Date(row.created).toLocaleString(), wide: true },
+          { head: "when", text: true, by: (row) => new Date(row.created).toLocaleString(), wide: true },
         ]}
       />
     </Section>
@@ -94,7 +94,7 @@ function Answers({ turn }: { turn: number }) {
           { head: "what", text: true, cell: (row) => KINDS[row.kind] ?? row.kind },
           { head: "of", text: true, cell: (row) => <a href={address(`/answer/${encodeURIComponent(row.answer)}`)} title={row.answer}>{row.name}</a> },
           { head: "verdict", text: true, cell: (row) => <span class="said" title={row.sentence}>{row.sentence}</span> },
-          { head: "when", text: true, cell: (row) => new Date(row.changed * 1000).toLocaleString(), wide: true },
+          { head: "when", text: true, by: (row) => new Date(row.changed * 1000).toLocaleString(), wide: true },
         ]}
       />
     </Section>

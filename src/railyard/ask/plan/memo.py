@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
-from railyard.work.study.memo import MOST_BARS, DecisionMemo, KeyFigure, LossChart, sentence, shortened
+from railyard.measure.result.section import KeyFigure
+from railyard.work.study.memo import MOST_BARS, DecisionMemo, LossChart, sentence, shortened
 from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
     chance = best.probability_best
     figures = [_figure(best, one) for one in answer.objectives[:2]]
     figures.append(
-        KeyFigure(f"Chance of being best by {first.name}", "not drawn" if chance is None else numbers.percent(chance))
+        KeyFigure(
+            "Chance of being best", "not drawn" if chance is None else numbers.percent(chance), f"by {first.words}"
+        )
     )
     designs = [*answer.front, *answer.runners_up][:MOST_BARS]
     bound = answer.bound if answer.bound is not None and answer.bound.objective == first.name else None
@@ -55,9 +58,10 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
 
 def _figure(design: PlanDesign, objective: PlanObjective) -> KeyFigure:
     band = design.bands.get(objective.name)
-    within = "" if band is None else f"80 % interval {numbers.short(band.p10)} to {numbers.short(band.p90)}"
-    value = f"{numbers.short(design.objectives[objective.name])} {objective.unit}"
-    return KeyFigure(objective.name, value, within)
+    ends = () if band is None else (numbers.of_unit(end, objective.unit) for end in (band.p10, band.p90))
+    within = f"80 % interval {' to '.join(ends)}" if band else ""
+    name = f"{objective.words[:1].upper()}{objective.words[1:]}"
+    return KeyFigure(name, numbers.of_unit(design.objectives[objective.name], objective.unit), within)
 
 
 def other_winners(answer: PlanAnswer) -> Iterator[str]:

@@ -1,14 +1,20 @@
-"""First screen of a report: the decision memo of a result as a document that the page draws."""
+"""First screen of a report: what a result or an answer says, as a document that the page draws."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from railyard.ask.plan.memo import memo_of_plan
 from railyard.face.memo import lists
+from railyard.measure.result.choices import PlanAnswer
 from railyard.work.study.presentation import presentation_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from railyard.measure.result.answers import Answer
     from railyard.measure.result.reading import Result
+    from railyard.measure.result.section import KeyFigure
     from railyard.work.study.memo import LossChart
 
 
@@ -22,11 +28,36 @@ def decision(result: Result) -> dict[str, Any]:
     memo = None if shown.memo is None else shown.memo(result)
     listed = [] if memo is None else lists(memo)
     said = {line for _, lines in listed for line in lines}
+    why = [line for line in shown.why(result) if line not in said]
+    if memo is None:
+        return _document(shown.verdict(result), why, (), (), None)
+    return _document(shown.verdict(result), why, memo.figures, listed, memo.chart)
+
+
+def decision_of(answer: Answer) -> dict[str, Any]:
+    """Verdict, figures and lists of an answer; its chart is drawn by the answer's own view.
+
+    Returns:
+        The fields of `railyard.face.web.documents.Decision`.
+    """
+    if isinstance(answer, PlanAnswer) and answer.best is not None:
+        memo = memo_of_plan(answer)
+        return _document(memo.recommendation, (), memo.figures, lists(memo), None)
+    return _document(answer.sentence(), (), answer.key_figures(), answer.lists(), None)
+
+
+def _document(
+    verdict: str,
+    why: Sequence[str],
+    figures: Sequence[KeyFigure],
+    listed: Sequence[tuple[str, Sequence[str]]],
+    chart: LossChart | None,
+) -> dict[str, Any]:
     return {
-        "verdict": shown.verdict(result),
-        "why": [line for line in shown.why(result) if line not in said],
-        "figures": [] if memo is None else [vars(figure) for figure in memo.figures],
-        "chart": None if memo is None else _drawn(memo.chart),
+        "verdict": verdict,
+        "why": list(why),
+        "figures": [vars(figure) for figure in figures],
+        "chart": None if chart is None else _drawn(chart),
         "lists": [{"title": title, "lines": list(lines)} for title, lines in listed],
     }
 

@@ -9,7 +9,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from railyard.face.report.decision import decision
+from railyard.face.report.decision import decision, decision_of
 from railyard.kit.files import write_text
 from railyard.work.study import folder as folders
 
@@ -56,7 +56,7 @@ SCENARIO = "scenario.yaml"
 
 def answer_html(answer: Answer) -> str:
     """The page of an answer as one HTML document."""
-    return embedded("answer.html", RESULT=answer.plain())
+    return embedded("answer.html", RESULT=answer.plain(), DECISION=decision_of(answer))
 
 
 def answer_page(answer: Answer, folder: Path) -> None:

@@ -207,13 +207,13 @@ class DecisionList(ApiBody):
 
 
 class Decision(ApiBody):
-    """First screen of a result: the decision memo."""
+    """First screen of a result or an answer."""
 
     verdict: str = Field(description="The answer in one sentence.")
     why: list[str] = Field(description="Reasons, a sentence each, without those that the lists have.")
-    figures: list[DecisionFigure] = Field(description="Three, or none where the kind of work has no memo.")
-    chart: DecisionChart | None = Field(description="Losses by cause; null: none.")
-    lists: list[DecisionList] = Field(description="What would change this, how far to believe it, assumptions.")
+    figures: list[DecisionFigure] = Field(description="The most important ones; none: not known.")
+    chart: DecisionChart | None = Field(description="Losses by cause; null: the view has its own.")
+    lists: list[DecisionList] = Field(description="What to do, what would change this, confidence, assumptions.")
 
 
 class AnswerRow(ApiBody):

@@ -12,7 +12,7 @@ from railyard.measure import numbers
 from railyard.measure.result.choices import PlacementAnswer, PlanAnswer, TuneAnswer
 from railyard.measure.result.network import Picture, PicturePlace
 from railyard.measure.result.scale import ScaleAnswer
-from railyard.measure.result.section import Count, Figures, Share, Values
+from railyard.measure.result.section import AnswerDocument, Count, Figures, KeyFigure, Lists, Share, Values
 
 
 class CableEnds(Figures):
@@ -52,7 +52,7 @@ class FindingRow(Figures):
     cables: tuple[Count, ...] = Field(description="rows of the plan's cables; empty without a plan")
 
 
-class AuditAnswer(Figures):
+class AuditAnswer(AnswerDocument):
     """Findings in a network as found, most expensive first."""
 
     format: Literal["railyard-audit/1"] = Field(description="of this document")
@@ -80,6 +80,32 @@ class AuditAnswer(Figures):
             f"{count} ${self.usd_per_month:,.0f} a month, {numbers.percent(self.loss)} of accelerator time; repair"
             f" first: {first.kind} at {where} ({share})."
         )
+
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """Faults, their cost, and what the first repairs save."""
+        if not self.findings:
+            return ()
+        priced = sum(bool(finding.usd_per_month) for finding in self.findings)
+        cost, left = f"{numbers.dollars(self.usd_per_month)} a month", self.usd_after_repair
+        half = next((done for done, usd in enumerate(left, 1) if usd <= self.usd_per_month / 2), 0)
+        saved = numbers.dollars(self.usd_per_month - left[half - 1]) if half else ""
+        repairs = (KeyFigure("First repairs", numbers.counted(half, "fault"), f"save {saved} a month"),)
+        return (
+            KeyFigure("Faults", f"{len(self.findings):,}", f"{priced:,} have a cost of their own"),
+            KeyFigure("Cost", cost, f"{numbers.percent(self.loss)} of accelerator time"),
+            *(repairs if half and self.usd_per_month > 0 else ()),
+        )
+
+    def lists(self) -> Lists:
+        """The first faults to repair."""
+        steps = tuple(
+            f"{short_name(one.a)}: {one.kind}, {one.detail or one.about}." for one in self.findings[:MOST_STEPS]
+        )
+        return (("Repair first", steps),) if steps else ()
+
+
+MOST_STEPS = 3
+"""Repairs of the first screen."""
 
 
 def without_findings(unsure: int) -> str:
@@ -132,12 +158,15 @@ class TestStep(Figures):
     otherwise: str = Field(description="what it means where that does not come out")
 
 
+HOURS_OF_MONTH = 24 * 30
+
+
 def _confidence(one: SuspectRow) -> str:
     """`99 % sure`."""
     return f"{100 * one.confidence:.0f} % sure"
 
 
-class DiagnosisAnswer(Figures):
+class DiagnosisAnswer(AnswerDocument):
     """The part to blame, if any."""
 
     format: Literal["railyard-diagnosis/1"] = Field(description="of this document")
@@ -172,6 +201,29 @@ class DiagnosisAnswer(Figures):
         )
         return f"{said}: {first.evidence}{price}{also}."
 
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """Confidence and cost of the first part, slowdown of the job."""
+        if not self.verdict:
+            return ()
+        first, slower, price = self.verdict[0], self.what_if.get("S"), self.verdict[0].usd_per_hour
+        cost = "not known without the cluster" if price is None else f"{numbers.dollars(price)} an hour"
+        steps = "every step" if first.pattern == "constant" else numbers.counted(len(first.slow_steps), "step")
+        month = "" if price is None else f"{numbers.dollars(price * HOURS_OF_MONTH)} in 30 days"
+        found = [
+            KeyFigure("Confidence", f"{100 * first.confidence:.0f} %", f"{first.kind}, in {steps}"),
+            KeyFigure("Cost", cost, month),
+        ]
+        if isinstance(slower, float):
+            found.append(KeyFigure("Slowdown of the job", f"{slower:.3f} x", "over its time without it"))
+        return tuple(found)
+
+    def lists(self) -> Lists:
+        """The test that settles it, and what is missing for a surer answer."""
+        gone = f"No trace of {numbers.counted(len(self.missing_ranks), 'rank')}, first rank "
+        missing = (f"{gone}{self.missing_ranks[0]}.",) if self.missing_ranks else ()
+        doubts = (*missing, *(f"{note[:1].upper()}{note[1:].removesuffix('.')}." for note in self.notes))
+        return (("What would make this surer", doubts),) if doubts else ()
+
 
 class CheckRow(Figures):
     """One assertion of one variant."""
@@ -183,7 +235,7 @@ class CheckRow(Figures):
     remark: str | None = Field(default=None, description="further remark; absent if there is none")
 
 
-class CheckAnswer(Figures):
+class CheckAnswer(AnswerDocument):
     """Every assertion of a scenario, judged of every variant."""
 
     format: Literal["railyard-check/1"] = Field(description="of this document")
@@ -204,6 +256,12 @@ class CheckAnswer(Figures):
             first = f"{failed[0].assertion} ({failed[0].found})"
             said = f"{len(failed)} of {of} {'fails' if len(failed) == 1 else 'fail, first'}: {first}"
         return f"{early}{said if early else said[:1].upper() + said[1:]}."
+
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """How many assertions pass and fail."""
+        passed = sum(row.holds for row in self.checks)
+        where = f"of {len(self.checks):,} on {numbers.counted(len({row.variant for row in self.checks}), 'variant')}"
+        return KeyFigure("Pass", f"{passed:,}", where), KeyFigure("Fail", f"{len(self.checks) - passed:,}")
 
 
 Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer | ScaleAnswer

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from railyard.measure import numbers
-from railyard.measure.result.section import Count, Figures, Share, Values
+from railyard.measure.result.section import AnswerDocument, Count, Figures, KeyFigure, Lists, Share, Values
 
 EQUAL = 0.001
 """Share of the best design's first objective up to which another design is called equal."""
@@ -214,7 +214,7 @@ class PlanAxisValue(Figures):
     why_not: str = Field(description="why it is worse than the best design; empty where the best has this value")
 
 
-class PlanAnswer(Figures):
+class PlanAnswer(AnswerDocument):
     """The cluster to build, how sure that is, and what would change it."""
 
     format: Literal["railyard-plan/1"] = Field(description="of this document")
@@ -354,7 +354,7 @@ class SettingChange(Figures):
     )
 
 
-class TuneAnswer(Figures):
+class TuneAnswer(AnswerDocument):
     """Settings that make a step shorter, and whether to believe it."""
 
     format: Literal["railyard-tune/1"] = Field(description="of this document")
@@ -390,6 +390,25 @@ class TuneAnswer(Figures):
             return f"Change {count}: steps are {gain} shorter {interval} on {where}."
         return f"{keep}: {count} may gain by chance only, steps are {gain} shorter {interval} on {where}."
 
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """The step as written and as found, the change on unseen cases, and how much was tried."""
+        seen, found = self.seen, self.unseen
+        change = "not judged" if found is None else f"{-100 * found.gain:+.1f} %"
+        ends = "" if found is None else f"{-100 * found.high:+.1f} to {-100 * found.low:+.1f} %"
+        return (
+            KeyFigure("Step as written", numbers.seconds(seen.default_s), "mean of the draws of the search"),
+            KeyFigure("Step with the settings", numbers.seconds(seen.tuned_s), f"{-100 * seen.gain:+.1f} % there"),
+            KeyFigure("On unseen cases", change, ends),
+            KeyFigure("Trials", f"{len(self.trials):,}", f"on engine {self.engine}"),
+        )
+
+    def lists(self) -> Lists:
+        """Why the gain of the search is too large."""
+        if not self.settings or (self.unseen is not None and self.seen.gain <= self.unseen.gain):
+            return ()
+        flatters = f"The search itself saw {numbers.percent(self.seen.gain)}: it chose by that, so the figure flatters."
+        return (("How far to believe it", (flatters,)),)
+
 
 class PlacedRow(Figures):
     """A job and its nodes."""
@@ -418,7 +437,7 @@ LEAST_GAIN = 0.001
 """Share of a step below which another policy is not worth a word."""
 
 
-class PlacementAnswer(Figures):
+class PlacementAnswer(AnswerDocument):
     """Nodes of jobs, and what other rules would have made of them."""
 
     format: Literal["railyard-placement/1"] = Field(description="of this document")
@@ -444,6 +463,17 @@ class PlacementAnswer(Figures):
         if best is not None and self.gain(best) >= LEAST_GAIN:
             placed += f"; {best.policy} makes a step {numbers.percent(self.gain(best))} faster"
         return f"{placed}."
+
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """Jobs that are placed, nodes that stay free, and the step by this policy and by the best one."""
+        waiting, best = sum(not row.nodes for row in self.jobs), self.best()
+        found = [KeyFigure("Placed", f"{len(self.jobs) - waiting:,} of {len(self.jobs):,} jobs", f"{waiting:,} wait")]
+        if self.idle is not None:
+            found.append(KeyFigure("Free nodes", f"{self.idle:,}", f"of {self.total:,}"))
+        if best is not None:
+            step = numbers.seconds(self.policies[0].step_s)
+            found.append(KeyFigure("Step", step, f"{numbers.seconds(best.step_s)} by {best.policy}"))
+        return tuple(found)
 
     def best(self) -> PolicyRow | None:
         """The policy with the shortest step, bounds left out; None where nothing was compared."""

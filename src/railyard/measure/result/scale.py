@@ -9,7 +9,7 @@ from pydantic import Field
 from railyard.measure import numbers
 from railyard.measure.result.money import HourlyCost
 from railyard.measure.result.network import CollectiveRow
-from railyard.measure.result.section import Count, Figures, Share
+from railyard.measure.result.section import AnswerDocument, Count, Figures, KeyFigure, Lists, Share
 from railyard.measure.result.step import TaxFigures, TimeShare
 
 
@@ -100,7 +100,7 @@ class UnrecognizedRow(Figures):
     seconds: float = Field(description="measured time in a step that it concerns, s; 0: no time of its own")
 
 
-class ScaleAnswer(Figures):
+class ScaleAnswer(AnswerDocument):
     """A step on a cluster, forecast from a trace."""
 
     format: Literal["railyard-scale/1"] = Field(description="of this document")
@@ -128,3 +128,19 @@ class ScaleAnswer(Figures):
             f" {self.accelerators:,} accelerators at {numbers.dollars(self.cost.usd_per_h.typical)} an hour; the"
             f" network costs {numbers.percent(self.tax.tokens_lost)} of it."
         )
+
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """Kernels, idle time, the step without networks, the measured share and the cost of a step."""
+        step, cost = self.step, self.cost
+        return (
+            KeyFigure("Kernels", numbers.seconds(step.kernels_s), "of a rank, mean"),
+            KeyFigure("Idle for the host", numbers.seconds(step.host_s), "between kernels"),
+            KeyFigure("Step without networks", numbers.seconds(self.tax.step_without_networks_s)),
+            KeyFigure("Measured", numbers.percent(self.measured_share), "of compute time; the rest is modelled"),
+            KeyFigure("Cost of a step", numbers.dollars(cost.usd_per_run.typical)),
+        )
+
+    def lists(self) -> Lists:
+        """What the forecast does not model."""
+        lines = tuple(f"{line[:1].upper()}{line[1:].removesuffix('.')}." for line in self.left_out)
+        return (("Assumptions", lines),) if lines else ()

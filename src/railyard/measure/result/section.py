@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -172,6 +173,40 @@ class Figures(BaseModel):
             KeyError: There is no such key.
         """
         return self.plain()[key]
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A figure at the head of the page.
+
+    Attributes:
+        value: The figure with its unit.
+        band: Its range, and of what; empty if it is not known.
+    """
+
+    name: str
+    value: str
+    band: str = ""
+
+
+Lists = tuple[tuple[str, tuple[str, ...]], ...]
+"""Titles of the first screen, each with its sentences."""
+
+
+class AnswerDocument(Figures):
+    """The document of a command other than `run`: what its first screen says in words."""
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        raise NotImplementedError
+
+    def key_figures(self) -> tuple[KeyFigure, ...]:
+        """The figures at the head of the page."""
+        return ()
+
+    def lists(self) -> Lists:
+        """Sentences that belong to the decision, below titles."""
+        return ()
 
 
 class Band(Figures):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.kit.quantities import interval
 from railyard.measure import numbers
+from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import OperateVariant
 from railyard.work.study.memo import (
     MOST_BARS,
     DecisionMemo,
-    KeyFigure,
     LossChart,
     assumptions_of,
     cost_figure,

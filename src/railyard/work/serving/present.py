@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
+from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
 from railyard.work.study.memo import (
     MOST_BARS,
     DecisionMemo,
-    KeyFigure,
     LossChart,
     assumptions_of,
     confidence_of,

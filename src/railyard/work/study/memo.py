@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
+from railyard.measure.result.section import KeyFigure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,20 +22,6 @@ MOST_LINES = 5
 """Most lines of a list on the page."""
 MOST_BARS = 8
 """Most bars of the chart."""
-
-
-@dataclass(frozen=True)
-class KeyFigure:
-    """A figure at the head of the page.
-
-    Attributes:
-        value: The figure with its unit.
-        band: Its range, and of what; empty if it is not known.
-    """
-
-    name: str
-    value: str
-    band: str = ""
 
 
 @dataclass(frozen=True)

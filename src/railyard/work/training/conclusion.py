@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
+from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
 from railyard.work.study.memo import (
     MOST_BARS,
     DecisionMemo,
-    KeyFigure,
     LossChart,
     assumptions_of,
     confidence_of,

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import FileResponse
 
-from railyard.face.web.documents import AnswerRow
+from railyard.face.report.decision import decision_of
+from railyard.face.web.documents import AnswerRow, Decision
 from railyard.face.web.routes.asking import Asked
 from railyard.face.web.shelf import Missing
+from railyard.kit.files import read_text
+from railyard.measure.result.answers import answer_from
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +30,12 @@ def list_answers(asked: Asked) -> list[AnswerRow]:
 def answer_document(asked: Asked, answer: str) -> FileResponse:
     """The answer, of the format that its `format` names."""
     return FileResponse(_document(asked, answer), media_type="application/json")
+
+
+@router.get("/answers/{answer}/decision")
+def decide(asked: Asked, answer: str) -> Decision:
+    """What the answer says: verdict, figures, and what to do first."""
+    return Decision.model_validate(decision_of(answer_from(read_text(_document(asked, answer)))))
 
 
 @router.get("/answers/{answer}/page", response_class=FileResponse)
