@@ -145,6 +145,11 @@ export function Figure({ name, value, under }: { name: string; value: string; un
   );
 }
 
+/** Figures of a document, as Python wrote them. */
+export function Figures({ rows }: { rows: readonly { name: string; value: string; band: string }[] }) {
+  return <div class="figures">{rows.map(({ name, value, band }) => <Figure name={name} value={value} under={band || undefined} />)}</div>;
+}
+
 export function List({ title, items }: { title?: string; items: string[] }) {
   if (items.length === 0) return null;
   return (

@@ -108,6 +108,8 @@ export interface Estimated {
   faults: TextFault[];
   /** As `result.json`, format railyard/result-1. */
   result: Record<string, unknown> | null;
+  /** In place of a result: key figures. */
+  figures: DecisionFigure[];
   /** Seconds that it took. */
   took_s: number;
 }

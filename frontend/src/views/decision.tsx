@@ -1,6 +1,6 @@
 /** The first screen of a result or an answer: verdict, figures, losses by cause, and what would change the choice. */
 
-import { Figure, Legend, List, StackedBar } from "../parts";
+import { Figures, Legend, List, StackedBar } from "../parts";
 import type { Decision as Document, DecisionChart } from "../ui/api.gen";
 
 const COLORS = ["--hot", "--bandwidth", "--latency", "--straggler", "--contention", "--accent", "--compute", "--other"];
@@ -22,7 +22,7 @@ export function Decision({ decision, ...choice }: Choice & { decision: Document 
   return (
     <section class="decision">
       <h2 class="verdict">{verdict}</h2>
-      {figures.length > 0 && <div class="figures">{figures.map((figure) => <Figure name={figure.name} value={figure.value} under={figure.band || undefined} />)}</div>}
+      {figures.length > 0 && <Figures rows={figures} />}
       {chart && chart.parts.length > 0 && <Losses chart={chart} {...choice} />}
       {open.length > 0 && <div class="columns">{open.map((list) => <div><List title={list.title} items={list.lines} /></div>)}</div>}
       {figures.length === 0 && <List title="Reasons" items={why} />}

@@ -113,11 +113,21 @@ def test_templates_can_be_run(client):
         assert client.post("/api/v1/check", json={"text": template["text"]}).json()["faults"] == [], template["name"]
 
 
-def test_work_without_a_closed_form_says_so(client):
+def test_a_service_has_a_rough_answer(client):
     serving = next(row for row in client.get("/api/v1/templates").json() if row["name"] == "serving")
     found = client.post("/api/v1/estimate", json={"text": serving["text"]}).json()
-    assert found["result"] is None
-    assert "no closed form of `serving`" in found["faults"][0]["message"]
+    assert (found["faults"], found["result"]) == ([], None)
+    figures = {row["name"]: row for row in found["figures"]}
+    assert figures["TTFT, p50"]["value"].endswith(" ms")
+    assert figures["SLO attainment"]["band"].startswith("target ")
+    assert figures["Capital"]["value"].startswith("$")
+
+
+def test_work_without_a_closed_form_says_so(client):
+    text = "cluster: {accelerators: 8}\nworkload: {jobs: [{name: a, training: {model: llama-3-8b}}]}\n"
+    found = client.post("/api/v1/estimate", json={"text": text}).json()
+    assert (found["result"], found["figures"]) == (None, [])
+    assert found["faults"]
 
 
 def test_what_takes_too_long_to_look_at_is_given_up(client, monkeypatch):

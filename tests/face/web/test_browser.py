@@ -263,7 +263,7 @@ def test_a_finding_is_chosen_lit_in_the_hall_and_passed_on(other, answers, page,
     expect(page.get_by_role("heading", name="The hall of")).to_be_visible()
     expect(page.locator("main")).to_contain_text("cable_length: {nic: 7 m}")
     expect(page.locator("main")).not_to_contain_text("`")
-    first = page.get_by_role("group", name="table, scrolls").get_by_role("button").first
+    first = page.locator("tbody").get_by_role("button").first
     expect(first).to_have_attribute("aria-pressed", "true")
     first.click()
     expect(first).to_have_attribute("aria-pressed", "false")
@@ -382,8 +382,8 @@ def test_requests_are_read_one_by_one(other, served, page):
 def test_numbers_are_written_as_the_reader_does(other, answers, browser):
     page = opened(browser, locale="de-DE")
     page.goto(f"{other.address}/#/answer/{answers['audit']}")
-    expect(page.get_by_text(re.compile(r"\d,\d\d % of the accelerators' time"))).to_be_visible()
-    expect(page.get_by_role("heading", level=2).first).to_contain_text(re.compile(r"\d\.\d{3}\s\$ a month"))
+    expect(page.get_by_role("cell", name=re.compile(r"^\d+,\d\d %$")).first).to_be_visible()
+    expect(page.get_by_role("cell", name=re.compile(r"^\d+\.\d{3}\s\$$")).first).to_be_visible()
     page.close()
 
 

@@ -2,12 +2,12 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { duration, whole, wholeDollars } from "../../format";
-import { Section, Spelt } from "../../parts";
+import { Figures, Section, Spelt } from "../../parts";
 import { address, choose, chosen } from "../../place";
 import { hasStep, type Stepped } from "../../result";
 import type { Result } from "../../result.gen";
 import { Summary } from "../../views/summary";
-import type { TextFault, QueuedJob, VerbSpec } from "../api.gen";
+import type { DecisionFigure, Estimated, TextFault, QueuedJob, VerbSpec } from "../api.gen";
 import { api, outcomeAt, Refusal, type Schema } from "../api";
 import type { Editor } from "../editor";
 import { Choices } from "../asking";
@@ -177,6 +177,8 @@ interface Look {
 
 interface Estimate {
   result?: Result;
+  /** In place of a result. */
+  figures?: DecisionFigure[];
   took?: number;
   /** Why there is none. */
   none?: string;
@@ -205,15 +207,16 @@ async function ask(file: string, text: string, signal: AbortSignal, set: (look: 
     if (faults.length > 0) return;
     const found = await api.estimate(file, text, signal);
     if (signal.aborted) return;
-    set({ faults, busy: false, estimate: estimateOf(found.result as Result | null | undefined, found.faults, found.took_s) });
+    set({ faults, busy: false, estimate: estimateOf(found) });
   } catch (error) {
     if (signal.aborted) return;
     set({ faults: [], busy: false, estimate: { none: (error as Error).message } });
   }
 }
 
-function estimateOf(result: Result | null | undefined, faults: TextFault[], took: number): Estimate {
-  if (result) return { result, took };
+function estimateOf({ result, figures, faults, took_s: took }: Estimated): Estimate {
+  if (result) return { result: result as unknown as Result, took };
+  if (figures.length > 0) return { figures, took };
   return { none: faults.map((fault) => [fault.message, fault.hint].filter(Boolean).join("; ")).join("\n") };
 }
 
@@ -236,11 +239,13 @@ function Faults({ faults, goTo }: { faults: TextFault[]; goTo: (line: number) =>
 
 function Rough({ estimate }: { estimate: Estimate }) {
   if (estimate.none !== undefined) return <Section title="No rough answer"><p class="note"><Spelt words={estimate.none} /></p></Section>;
+  const closed = <p class="note rough">A rough answer: the first variant in closed form{estimate.took === undefined ? "" : `, in ${duration(estimate.took)}`}. The run simulates it.</p>;
+  if (estimate.figures) return <>{closed}<section><h2>In closed form</h2><Figures rows={estimate.figures} /></section></>;
   const variant = estimate.result?.variants[0];
   if (variant === undefined || !hasStep(variant)) return <Section title="A rough answer"><p class="muted" role="status">computing</p></Section>;
   return (
     <>
-      <p class="note rough">A rough answer: the first variant in closed form{estimate.took === undefined ? "" : `, in ${duration(estimate.took)}`}. The run simulates it.</p>
+      {closed}
       <Summary variant={variant} />
       <Bill variant={variant} />
     </>

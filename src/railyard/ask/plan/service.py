@@ -15,17 +15,16 @@ from railyard.ask.plan.objectives import figures_of
 from railyard.ask.plan.outcome import DesignOutcome, reason
 from railyard.ask.plan.price import ServicePrice, kept_of
 from railyard.ask.plan.uncertainty import PlanKind, TimeError, modelled, plan_kinds
-from railyard.engine.serving.closed_form import expected, unknown_of
 from railyard.kit.errors import InputError
 from railyard.measure.cost.cost import hourly_inputs
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.model_error import serving_error
-from railyard.measure.serving.journeys import DONE, Served, quantiles
+from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import goodput
 from railyard.work.scenario.variants import Variant
-from railyard.work.serving.afd import ffn_share
-from railyard.work.serving.figures import drawn_w, idle_of, parts_of_bill, uses_of
+from railyard.work.serving.expected import expected_of, idle_uses, powered, refuse_unknown, uses_in_closed_form
+from railyard.work.serving.figures import drawn_w, parts_of_bill, uses_of
 from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of
 from railyard.work.serving.prepare import job_of
 
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
     from railyard.ask.plan.build import DesignBench
     from railyard.ask.plan.price import DesignPrice
-    from railyard.catalog import Accelerator
-    from railyard.engine.serving.closed_form import ExpectedTimes, PoolTotals
-    from railyard.work.serving.placing import Ffn, PlacedPool
+    from railyard.engine.serving.closed_form import PoolTotals
+    from railyard.measure.serving.journeys import Served
+    from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.prepare import ServingJob
 
     _Design = tuple[ServingJob, PlannedHardware]
@@ -119,11 +118,9 @@ def _hardware(job: ServingJob) -> PlannedHardware:
 
 def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]) -> DesignOutcome:
     job = _job(bench, point, demand)
-    unknown = "users of a closed loop" if job.section.requests.users else unknown_of(job.deployment)
-    if unknown:
-        raise InputError(f"a plan knows no closed form of {unknown}")
+    refuse_unknown(job)
     came = bench.once(("requests", _digest(job)), lambda: _expected(job))
-    hardware, uses = _hardware(job), _uses(job, came.pools, came.span_s)
+    hardware, uses = _hardware(job), uses_in_closed_form(job, came.pools, came.span_s)
     outcome = _judged(bench, (point, demand, "analytic"), (job, hardware), came, uses)
     return replace(outcome, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
 
@@ -141,9 +138,8 @@ def _digest(job: ServingJob) -> bytes:
 
 def _expected(job: ServingJob) -> _RequestFigures:
     """The figures of a job in closed form."""
-    entered = replace(job.requests, arrival_ps=job.requests.arrival_ps + job.entry_ps)
-    found = expected(entered, job.deployment)
-    return replace(_figures(job, _seen(job, found)), pools=found.pools)
+    found, pools = expected_of(job)
+    return replace(_figures(job, found), pools=pools)
 
 
 def _figures(job: ServingJob, found: Served) -> _RequestFigures:
@@ -169,48 +165,6 @@ def _figures(job: ServingJob, found: Served) -> _RequestFigures:
     return _RequestFigures(float(np.mean(found.e2e_s[found.done])), max(good.span_s, SHORTEST_S), came)
 
 
-def _seen(job: ServingJob, found: ExpectedTimes) -> Served:
-    requests, none = job.requests, np.zeros(len(job.requests))
-    arrival_s, ttft = np.asarray(requests.arrival_ps * 1e-12, np.float64), found.ttft_s + job.entry_ps * 1e-12
-    return Served(
-        arrival_s=arrival_s,
-        done_s=found.done_s,
-        input_tokens=requests.input_tokens.astype(np.int64),
-        output_tokens=requests.output_tokens.astype(np.int64),
-        cached_tokens=np.zeros(len(requests), np.int64),
-        ttft_s=ttft,
-        **dict.fromkeys(("queue_s", "transfer_s", "collectives_s", "compute_s", "decode_collectives_s"), none),
-        tpot_s=found.tpot_s,
-        e2e_s=found.done_s - arrival_s,
-        status=np.full(len(requests), DONE, np.uint8),
-    )
-
-
-def _uses(job: ServingJob, pools: Sequence[PoolTotals], span_s: float) -> list[Use]:
-    """How accelerators spend their time by the totals of the closed form; the law of power is the engine's."""
-    uses, apart = [], []
-    for pool, made, did in zip(job.pools, job.deployment.pools, pools, strict=True):
-        cost = made.cost
-        energy = cost.idle_w * span_s * pool.replicas + cost.busy_w * did.busy_s + cost.joule_per_token * did.tokens
-        energy += cost.joule_per_kv_token * did.kv_tokens + cost.joule_per_pair * did.pairs
-        device, total_s, count, other = _device(pool), span_s * pool.replicas, int(pool.ranks.size), ffn_share(pool)
-        shares = did.prompt_s / total_s, max(did.busy_s - did.prompt_s, 0.0) / total_s
-        uses.append(Use(device, count, drawn_w(device, energy * (1 - other), count, span_s), *shares))
-        if pool.ffn is not None:
-            device, count = _device(pool.ffn), int(pool.ffn.ranks.size)
-            apart.append(Use(device, count, drawn_w(device, energy * other, count, span_s), *shares))
-    return [*uses, *apart, *_idle(job)]
-
-
-def _device(side: PlacedPool | Ffn) -> Accelerator:
-    return side.cluster.accelerator
-
-
-def _sides(job: ServingJob) -> list[PlacedPool | Ffn]:
-    """What draws power: the pools, and behind them the FFNs that are on other accelerators."""
-    return [*job.pools, *(pool.ffn for pool in job.pools if pool.ffn is not None)]
-
-
 def _judged(
     bench: DesignBench, place: tuple[int, int, str], design: _Design, came: _RequestFigures, uses: Sequence[Use]
 ) -> DesignOutcome:
@@ -223,7 +177,7 @@ def _judged(
         tried=1,
         figures=figures_of(service, "serving"),
         kept=service.kept,
-        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(_sides(design[0]))]),
+        drawn_w=tuple(use.drawn_w.typical for use in uses[: len(powered(design[0]))]),
     )
 
 
@@ -249,24 +203,19 @@ def _service(
 def _again(bench: DesignBench, pair: tuple[int, int], design: _Design, outcome: DesignOutcome) -> ServicePrice:
     """The money of a design whose requests are known already: nothing is simulated again."""
     job, uses = design[0], []
-    for side, watts in zip(_sides(job), outcome.drawn_w, strict=True):
-        device, count = _device(side), int(side.ranks.size)
+    for side, watts in zip(powered(job), outcome.drawn_w, strict=True):
+        device, count = side.cluster.accelerator, int(side.ranks.size)
         uses.append(Use(device, count, drawn_w(device, watts * count, count, 1.0)))
     names = {"tokens_per_s": "tokens_per_s", "attainment": "attainment", "goodput_per_s": "goodput"}
     came = {field: outcome.figures[name] for field, name in names.items()}
-    return _service(bench, pair, design, [*uses, *_idle(job)], **came, latencies={}, kept=outcome.kept)
-
-
-def _idle(job: ServingJob) -> list[Use]:
-    counts = [(cluster.accelerator, idle_of(job, number)) for number, cluster in enumerate(job.networks.clusters)]
-    return [Use(device, count, device.idle_power_w) for device, count in counts if count]
+    return _service(bench, pair, design, [*uses, *idle_uses(job)], **came, latencies={}, kept=outcome.kept)
 
 
 def _missed(job: ServingJob) -> tuple[TimeError, ...]:
     """What the model may miss of a service: its iterations, and how layouts differ in that."""
     error = serving_error("tpot", **judged_as(job))
     bias = (math.log1p(error.low) + math.log1p(error.high)) / 2
-    devices = " and ".join(dict.fromkeys(_device(side).name for side in _sides(job)))
+    devices = " and ".join(dict.fromkeys(side.cluster.accelerator.name for side in powered(job)))
     layout = math.log1p(error.between) / math.sqrt(2)
     return (
         TimeError(modelled(f"iterations of {job.model.name} on {devices}", bias, error.scatter)),

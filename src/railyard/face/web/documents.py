@@ -53,11 +53,20 @@ class Checked(ApiBody):
     engine: str | None = Field(default=None, description="That would run it.")
 
 
+class DecisionFigure(ApiBody):
+    """A key figure."""
+
+    name: str = Field(description="Of what.")
+    value: str = Field(description="With its unit.")
+    band: str = Field(description="Its range, and of what; empty if it is not known.")
+
+
 class Estimated(ApiBody):
     """A rough answer: the first variant in closed form, without remedies."""
 
     faults: list[TextFault] = Field(description="Empty where there is an answer.")
     result: dict[str, Any] | None = Field(default=None, description="As `result.json`, format railyard/result-1.")
+    figures: list[DecisionFigure] = Field(default_factory=list, description="In place of a result: key figures.")
     took_s: float = Field(description="Seconds that it took.")
 
 
@@ -163,14 +172,6 @@ class RunRow(ApiBody):
     columns: list[str] = Field(description="Of the comparison.")
     rows: list[list[str]] = Field(description="A row a variant, in words and with units.")
     sentence: str = Field(description="What the comparison says.")
-
-
-class DecisionFigure(ApiBody):
-    """A key figure."""
-
-    name: str = Field(description="Of what.")
-    value: str = Field(description="With its unit.")
-    band: str = Field(description="Its range, and of what; empty if it is not known.")
 
 
 class DecisionPart(ApiBody):

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.web import dispatch
-from railyard.face.web.documents import Checked, Estimated, TextFault
+from railyard.face.web.documents import Checked, DecisionFigure, Estimated, TextFault
 from railyard.face.web.looking import faults_of
 from railyard.face.web.views import views
 from railyard.kit import files
 from railyard.kit.errors import RailyardError
+from railyard.measure.result.reading import Result
 from railyard.work.scenario import load
 from railyard.work.study import explain
 from railyard.work.study import folder as inputs
@@ -103,12 +104,15 @@ def _check(folder: Path, question: dict[str, Any]) -> Checked:
 def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
     begin = time.monotonic()
     try:
-        result = explain.estimate(_draft(folder, question))
+        found = explain.estimate(_draft(folder, question))
     except RailyardError as error:
         return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
     except MemoryError:
         return Estimated(faults=faults_of(RailyardError("it needs too much memory")), took_s=time.monotonic() - begin)
-    return Estimated(faults=[], result=result.plain(), took_s=time.monotonic() - begin)
+    took_s = time.monotonic() - begin
+    if isinstance(found, Result):
+        return Estimated(faults=[], result=found.plain(), took_s=took_s)
+    return Estimated(faults=[], figures=[DecisionFigure(**vars(one)) for one in found], took_s=took_s)
 
 
 _LOOKS: dict[str, Callable[[Path, dict[str, Any]], BaseModel]] = {"check": _check, "estimate": _estimate}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.work.serving.capacity import RUN_SHARE, explain, is_worth, with_curve, with_fronts, with_trials
+from railyard.work.serving.expected import key_figures
 from railyard.work.serving.measuring import as_served, latencies, measure, objective_of, write_variant
 from railyard.work.serving.prepare import ENGINE, check_engine, crosses, prepare, unlimited
 from railyard.work.study.kind import StudyKind, kinds
@@ -92,6 +93,7 @@ SERVING = kinds.add(
         relate=with_fronts,
         write=_write,
         faulty=True,
+        expected=key_figures,
         explain=explain,
     ),
 )

@@ -10,10 +10,11 @@ from railyard.work.study.folder import read_result, result_file
 from railyard.work.study.kind import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
+    from railyard.measure.result.section import KeyFigure
     from railyard.work.scenario.load import Draft
 
 
@@ -32,23 +33,29 @@ def checked(draft: Draft) -> tuple[str, str]:
     return kind.name, draft.scenario.engine
 
 
-def estimate(draft: Draft) -> Result:
-    """The first variant with one draw of its hashes, by the engine `analytic`, without remedies.
+def estimate(draft: Draft) -> Result | Sequence[KeyFigure]:
+    """The first variant in closed form: one draw of its hashes, without remedies.
+
+    Returns:
+        A result of the engine `analytic`; key figures of kinds that it does not run.
 
     Raises:
         InputError: The scenario cannot be run, or its kind of work has no closed form.
         SimulationError: The run cannot finish.
     """
-    if not kinds.get(draft.kind).closed_form:
+    kind = kinds.get(draft.kind)
+    if not kind.closed_form and kind.expected is None:
         raise InputError(
             f"there is no closed form of `{draft.kind}`",
             key="workload",
             found=draft.kind,
-            allowed=[name for name, kind in kinds.items() if kind.closed_form],
+            allowed=[name for name, one in kinds.items() if one.closed_form or one.expected],
             hint="run it: the simulation gives the answer",
         )
-    first = kinds.get(draft.kind).expand(draft, ())[0].draft
-    alone = first.with_values({"compare": {}, "repeat": 1}, "the estimate")
+    first = kind.expand(draft, ())[0]
+    if kind.expected is not None:
+        return kind.expected(first)
+    alone = first.draft.with_values({"compare": {}, "repeat": 1}, "the estimate")
     return study.run(alone, engine=ENGINE, searched=False).result
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
+    from railyard.measure.result.section import KeyFigure
     from railyard.measure.result.variants import BaseVariant
     from railyard.work.scenario.variants import Variant
     from railyard.work.study.tasks import Control
@@ -188,6 +189,7 @@ class StudyKind(Generic[D, V, P, O, M]):
         faulty: Whether it supports the scenario's faults; other kinds reject them.
         dated: Whether the result has a date; without one, the same study gives the same bytes.
         closed_form: Whether the engine `analytic` estimates it in closed form.
+        expected: Key figures of a variant in closed form, where that engine does not run it.
         explain: Explains a variant by its name, given the file of the result and the result; see `study.explain`.
     """
 
@@ -208,6 +210,7 @@ class StudyKind(Generic[D, V, P, O, M]):
     faulty: bool = False
     dated: bool = True
     closed_form: bool = False
+    expected: Callable[[Variant], Sequence[KeyFigure]] | None = None
     explain: Callable[..., Any] = _unexplained
 
     def one(self, prepared: P, place: Path | None, control: Control) -> M:
