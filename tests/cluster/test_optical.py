@@ -74,6 +74,8 @@ def test_bill_of_circuits():
     bill = bill_of(cluster(9, switch="palomar"))
     assert bill.count("optical-switch") == 2  # 144 fibres
     assert not [row for row in bill.of("switch") if row.tier != "leaf"]
+    optics = {row.name for row in bill.of("optic")}
+    assert optics == {"optic-800g-2xfr4"}  # parallel fibres would take more ports of the optical switch
 
 
 def test_the_dark_of_a_reconfiguration():

@@ -146,20 +146,21 @@ def choose(
     length = tier.length_m if length_m is None else length_m
     if not length > 0:
         raise InputError("a cable has a length", key=key, found=length)
-    found = _fitting(catalog, rate_bps * lanes, length)
+    found = _fitting(catalog, rate_bps * lanes, length, tier.fibre)
     delay_s = length * (FIBRE_S_PER_M if found is None or tier.kind == "long" else found.delay_s_per_m)
     fibre = catalog.cable(found.fibre) if found is not None and found.fibre else None
     twin = catalog.cable(found.twin) if found is not None and found.twin and lanes == 1 else None
     return CableRun(length, round(delay_s * 1e12), lanes, found, fibre, twin)
 
 
-def _fitting(catalog: Catalog, rate_bps: float, length_m: float) -> Cable | None:
+def _fitting(catalog: Catalog, rate_bps: float, length_m: float, fibre: str) -> Cable | None:
     """The cable with the simplest kind, then the lowest sufficient rate, then the shortest sufficient reach."""
     cables = (catalog.cable(name) for name in catalog.names("cable"))
     fit = [
         cable
         for cable in cables
         if cable.kind in _ORDER and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
+        if cable.fibre == fibre or not fibre
     ]
     return min(fit, key=lambda cable: (_ORDER[cable.kind], cable.rate_bps, cable.reach_m, cable.name), default=None)
 

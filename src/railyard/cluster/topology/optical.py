@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster.routes import Routes
 
-CIRCUIT = Tier("circuit", 60.0)
+CIRCUIT = Tier("circuit", 60.0, fibre="fibre-duplex")
+"""Modules of one fibre a direction: those of parallel fibres would take a port of the optical switch for each."""
 
 
 @dataclass(frozen=True)

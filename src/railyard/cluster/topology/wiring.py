@@ -164,11 +164,13 @@ class Tier:
         name: `nic`, `leaf-spine`, `spine-core`, ...
         length_m: Default length of its cables; an assumption about the hall that the user can change.
         kind: `access` (a NIC's own link), `fabric` (between switches) or `long` (between sites).
+        fibre: The only fibre that its cables may be, by catalogue name; empty: any, or copper.
     """
 
     name: str
     length_m: float
     kind: str = "fabric"
+    fibre: str = ""
 
 
 ACCESS_RACK = Tier("nic", 3.0, "access")
