@@ -26,7 +26,21 @@ POOL_ATTACHMENTS = ("cxl", "network")
 SWITCH_TABLES = ("routes", "neighbours", "vrfs", "vnis", "rules", "partition_keys")
 CIPHERED = ("macsec", "ipsec", "psp", "tls")
 QUANTILES = ("p5", "p25", "p50", "p75", "p95")
-CABLE_KINDS = ("dac", "aec", "aoc", "optic", "fibre", "trunk", "panel", "amplifier", "terminal", "route")
+OPTICS = ("dsp", "lro", "lpo", "cpo")
+CABLE_KINDS = (
+    "dac",
+    "acc",
+    "aec",
+    "aoc",
+    "laser",
+    "optic",
+    "fibre",
+    "trunk",
+    "panel",
+    "amplifier",
+    "terminal",
+    "route",
+)
 
 
 @dataclass(frozen=True)
@@ -296,6 +310,10 @@ class Switch(Part):
     cage_ports: int = field(
         default=1, metadata=f.count("cage_ports", "Ports at the highest speed that share a cage", bounds=limits(1, 64))
     )
+    co_packaged: bool = field(
+        default=False,
+        metadata=f.flag("co_packaged", "Whether its optics are in the package of its chip and it has no cages"),
+    )
     reduces: bool = field(default=False, metadata=f.flag("reduces", "Whether it can reduce in the network (SHARP)"))
     long_haul_m: float = field(
         default=0.0,
@@ -339,7 +357,7 @@ class Cable(Part):
     kind: str = field(
         metadata=f.choice(
             "kind",
-            "Copper, active copper, active optical, optic, fibre, trunk, panel, part of a line",
+            "Copper, active copper, active optical, optic, its lasers, fibre, trunk, panel, part of a line",
             CABLE_KINDS,
             sourced=True,
         )
@@ -365,7 +383,53 @@ class Cable(Part):
         metadata=f.loss("budget", "Loss of light that a link between two of these modules may have; 0 dB: not known"),
     )
     ports: int = field(
-        default=0, metadata=f.count("ports", "Of a patch panel, connectors on its front; of a trunk, its legs")
+        default=0,
+        metadata=f.count(
+            "ports", "Of a patch panel, connectors on its front; of a trunk, its legs; links that lasers feed"
+        ),
+    )
+    optics: str = field(
+        default="dsp",
+        metadata=f.choice(
+            "optics", "Of an optic: retimed (dsp), retimed one way (lro), linear (lpo), in the switch (cpo)", OPTICS
+        ),
+    )
+    laser: str = field(default="", metadata=f.text("laser", "Name of the external laser module that feeds such ports"))
+    failures: Range | None = field(
+        default=None, metadata=f.failure_rate_range("failures", "One part breaks and is replaced; left out: not known")
+    )
+    dirt: Range = field(
+        default=Range(0.0, 0.0, 0.0),
+        metadata=f.failure_rate_range("dirt", "A link fails at one end until the connector is cleaned or reseated"),
+    )
+    flaps: Range = field(
+        default=Range(0.0, 0.0, 0.0),
+        metadata=f.failure_rate_range("flaps", "A link goes down at one end for moments and comes back by itself"),
+    )
+    flap_s: Range = field(
+        default=Range(0.0, 0.0, 0.0),
+        metadata=f.span_range(
+            "flap_length", "How long it is down then; typical is the median, high the 90th percentile"
+        ),
+    )
+    drift: float = field(
+        default=0.0, metadata=f.fraction("drift", "Failures that rising bit errors announce hours ahead")
+    )
+    failed_ports: int = field(
+        default=1, metadata=f.count("failed_ports", "Ports that go down when one part breaks", bounds=PORTS)
+    )
+    repaired_ports: int = field(
+        default=1,
+        metadata=f.count("repaired_ports", "Ports that go down while it is replaced; 0: all of the switch"),
+    )
+    repair_s: Range = field(
+        default=Range(0.0, 0.0, 0.0),
+        metadata=f.span_range(
+            "repair", "From the alarm until it works; typical is the median, high the 90th percentile"
+        ),
+    )
+    hands_s: float = field(
+        default=0.0, metadata=f.span("hands_on", "Work of a technician for one repair, the walk in", "30 min")
     )
 
 

@@ -41,9 +41,9 @@ class BillRow:
     """One item.
 
     Attributes:
-        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper, active optical), `optic`, `fibre`, `trunk`,
-            `panel` (patch panels), `optical-switch`, `terminal`, `amplifier`, `route` (lines between sites), `storage`,
-            `memory-pool`, `management-server`, `fabric-manager`, `pdu` or `rack`.
+        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper, active optical), `optic`, `laser`, `fibre`,
+            `trunk`, `panel` (patch panels), `optical-switch`, `terminal`, `amplifier`, `route` (lines between sites),
+            `storage`, `memory-pool`, `management-server`, `fabric-manager`, `pdu` or `rack`.
         network: `back-end`, `front-end`, `storage`, `in-band`, `out-of-band`, or empty.
         tier: Tier of links, role of switches, `idle` for what the job leaves unused, or empty.
     """
@@ -297,6 +297,9 @@ def _cable_rows(
     rows = [
         BillRow("optic", one.name, count, one.price_usd, one.power_w, plan.name, tier) for one, count in bought.items()
     ]
+    if run.lasers is not None:
+        fed = math.ceil((1 if run.upper else 2) * cables / run.lasers.ports)
+        rows.append(BillRow("laser", run.lasers.name, fed, run.lasers.price_usd, run.lasers.power_w, plan.name, tier))
     if run.fibre is not None:
         rows.append(BillRow("fibre", run.fibre.name, cables + through, run.fibre.price_usd, NOTHING, plan.name, tier))
     return rows

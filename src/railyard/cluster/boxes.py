@@ -113,10 +113,13 @@ class CableRun:
     """The cables of one tier.
 
     Attributes:
+        delay_ps: Propagation, and what modules add to those of the fabric's measured hops; may be negative.
         lanes: Links that share one cable: 8 lanes of a cell fabric, otherwise 1.
         cable: Copper cable or optical module; None if the catalog has none of this rate and reach.
         fibre: Fiber between two modules; None with copper.
         twin: Module that serves two of these links from one cage; None if there is none.
+        upper: Module at the switch's end of a NIC's link where it is another; None: the same at both ends.
+        lasers: Laser module that feeds co-packaged ports; None if there is none.
     """
 
     length_m: float
@@ -125,10 +128,24 @@ class CableRun:
     cable: Cable | None
     fibre: Cable | None
     twin: Cable | None
+    upper: Cable | None = None
+    lasers: Cable | None = None
+
+    @property
+    def far(self) -> Cable | None:
+        """Cable or module at the upper end."""
+        return self.upper or self.cable
 
 
 def choose(
-    catalog: Catalog, rate_bps: float, tier: Tier, length_m: float | None, *, lanes: int = 1, key: str
+    catalog: Catalog,
+    rate_bps: float,
+    tier: Tier,
+    length_m: float | None,
+    *,
+    lanes: int = 1,
+    key: str,
+    optics: str | None = None,
 ) -> CableRun:
     """The simplest cable for a rate and length.
 
@@ -139,6 +156,8 @@ def choose(
         length_m: Requested length, or None.
         lanes: Links of that rate that share one cable.
         key: Key of the length, for messages.
+        optics: Kind of optical modules; None: those with a signal processor. A NIC's link has co-packaged optics at the
+            switch only.
 
     Raises:
         InputError: The length is not positive.
@@ -146,20 +165,37 @@ def choose(
     length = tier.length_m if length_m is None else length_m
     if not length > 0:
         raise InputError("a cable has a length", key=key, found=length)
-    found = _fitting(catalog, rate_bps * lanes, length, tier.fibre)
+    rate = rate_bps * lanes
+    usual = _fitting(catalog, rate, length, tier.fibre)
+    asked = usual if optics is None else _fitting(catalog, rate, length, tier.fibre, optics) or usual
+    split = tier.kind == "access" and asked is not None and asked.optics == "cpo"
+    # What meets a co-packaged port sends the same light: a module of its reach.
+    found = _fitting(catalog, rate, asked.reach_m, tier.fibre) if split and asked is not None else asked
     delay_s = length * (FIBRE_S_PER_M if found is None or tier.kind == "long" else found.delay_s_per_m)
     fibre = catalog.cable(found.fibre) if found is not None and found.fibre else None
-    twin = catalog.cable(found.twin) if found is not None and found.twin and lanes == 1 else None
-    return CableRun(length, round(delay_s * 1e12), lanes, found, fibre, twin)
+    twin = catalog.cable(found.twin) if found is not None and found.twin and lanes == 1 and not split else None
+    # A fabric's hop latency was measured with the usual modules: others add or save the difference at each end.
+    saved_ps = sum(usual.latency_ps - end.latency_ps for end in (found, asked) if usual is not None and end is not None)
+    return CableRun(
+        length,
+        round(delay_s * 1e12) - saved_ps,
+        lanes,
+        found,
+        fibre,
+        twin,
+        asked if split else None,
+        catalog.cable(asked.laser) if asked is not None and asked.laser else None,
+    )
 
 
-def _fitting(catalog: Catalog, rate_bps: float, length_m: float, fibre: str) -> Cable | None:
+def _fitting(catalog: Catalog, rate_bps: float, length_m: float, fibre: str, optics: str = "dsp") -> Cable | None:
     """The cable with the simplest kind, then the lowest sufficient rate, then the shortest sufficient reach."""
     cables = (catalog.cable(name) for name in catalog.names("cable"))
     fit = [
         cable
         for cable in cables
         if cable.kind in _ORDER and cable.rate_bps >= rate_bps * (1 - 1e-9) and cable.reach_m >= length_m
+        if cable.kind != "optic" or cable.optics == optics
         if cable.fibre == fibre or not fibre
     ]
     return min(fit, key=lambda cable: (_ORDER[cable.kind], cable.rate_bps, cable.reach_m, cable.name), default=None)
@@ -185,7 +221,7 @@ def parts_of(
     Raises:
         InputError: A switch is unknown, of another family than the fabric runs on, or slower than the NICs.
     """
-    leaf, spine = _switches(catalog, spec, fabric, link_bps)
+    leaf, spine = _with_optics(catalog, spec, *_switches(catalog, spec, fabric, link_bps))
     if overrides:
         from railyard.cluster.spec import overridden
 
@@ -197,6 +233,35 @@ def parts_of(
         return Parts(link_bps, box(leaf), box(spine)), switches
     border = _border(catalog, spec, fabric)
     return Parts(link_bps, box(leaf), box(spine), box(border)), {**switches, border.name: border}
+
+
+def _with_optics(catalog: Catalog, spec: NetworkSpec, leaf: Switch, spine: Switch) -> tuple[Switch, Switch]:
+    """Both boxes with co-packaged optics, of the same chips, if these are requested or one of them has them.
+
+    Raises:
+        InputError: No such box has that chip, or a box without cages is to take modules.
+    """
+    inside = leaf.co_packaged or spine.co_packaged
+    if inside and spec.optics not in (None, "cpo"):
+        raise InputError(
+            f"{(leaf if leaf.co_packaged else spine).name} has no cages for modules",
+            key="optics",
+            found=spec.optics,
+            allowed="cpo",
+        )
+    if not inside and spec.optics != "cpo":
+        return leaf, spine
+    every = [catalog.switch(name) for name in catalog.names("switch")]
+    made = {one.chip: one for one in every if one.co_packaged}
+    for box, key in ((leaf, "switch"), (spine, "spine_switch")):
+        if box.chip not in made:
+            raise InputError(
+                f"no switch of the chip {box.chip} has co-packaged optics",
+                key=key,
+                found=box.name,
+                allowed=[one.name for one in made.values() if one.family == box.family] or "none of this family",
+            )
+    return made[leaf.chip], made[spine.chip]
 
 
 def _border(catalog: Catalog, spec: NetworkSpec, fabric: Fabric) -> Switch:

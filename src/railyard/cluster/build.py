@@ -203,7 +203,7 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
     at_end[wiring.port_of] = plan.host.latency_ps
     delay = np.array([run.delay_ps for run in plan.runs], np.int64)[wiring.tier]
     switched = (wiring.target >= wiring.ports) | (wiring.source < wiring.ports)
-    wire_ps = delay + np.where(switched, plan.hop_ps[wiring.target], 0)
+    wire_ps = np.maximum(delay + np.where(switched, plan.hop_ps[wiring.target], 0), 0)
     block = _Block(
         rate_bps=rate,
         line_bps=wiring.line_bps,

@@ -110,6 +110,9 @@ def modules(plan: NetworkPlan) -> list[dict[Cable, int]]:
         if run.cable is None or run.cable.kind != "optic":
             counts.append({})
             continue
+        if run.upper is not None:
+            counts.append({run.cable: links, run.upper: links})
+            continue
         if run.twin is None:
             counts.append({run.cable: TWIN * math.ceil(links / run.lanes)})
             continue

@@ -245,6 +245,7 @@ class _Job:
         fabric = self._fabric()
         link_bps = self._link_bps(catalog)
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
+        optics = "cpo" if switches[parts.leaf.name].co_packaged else self.network.optics
         ports = 0 if self.storage is None else _ports_for(self.storage.network_bps, link_bps)
         stored, (lenders, lent) = ports * self.storage_servers, self._pool_ports(link_bps)
         extra = stored + lenders * lent + self.gateways
@@ -258,7 +259,7 @@ class _Job:
             nic=self.nic,
             nics=self.nics,
             wiring=wiring,
-            runs=self._runs(catalog, wiring, _lanes(parts, switches), parts.leaf.port_rate_bps),
+            runs=self._runs(catalog, wiring, _lanes(parts, switches), parts.leaf.port_rate_bps, optics),
             link_bps=link_bps,
             host=self._host(hardware),
             port_of_rank=_ports_of_ranks(wiring.port_of, hardware, self.nics),
@@ -320,7 +321,9 @@ class _Job:
             )
         return wiring
 
-    def _runs(self, catalog: Catalog, wiring: Wiring, lanes: int, most: float) -> tuple[boxes.CableRun, ...]:
+    def _runs(
+        self, catalog: Catalog, wiring: Wiring, lanes: int, most: float, optics: str | None
+    ) -> tuple[boxes.CableRun, ...]:
         names = [tier.name for tier in wiring.tiers]
         for name in self.network.lengths_m:
             if name not in names:
@@ -336,6 +339,7 @@ class _Job:
                 self.network.lengths_m.get(tier.name),
                 lanes=lanes if tier.kind == "fabric" and rate * lanes <= most * (1 + 1e-9) else 1,
                 key=f"cable_length.{tier.name}",
+                optics=optics,
             )
             for rate, tier in zip(rates, wiring.tiers, strict=True)
         )

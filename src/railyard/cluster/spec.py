@@ -95,6 +95,7 @@ def _dealt(domains: tuple[int, ...], count: int) -> tuple[int, ...]:
     return tuple(domains[number * len(domains) // count] for number in range(count))
 
 
+Optics = Literal["dsp", "lro", "lpo", "cpo"]
 Patched = Literal["none", "switches", "all"]
 PoolNetwork = Literal["host", "cxl", "back_end", "front_end"]
 
@@ -115,6 +116,7 @@ class NetworkSpec:
         seed: Seed of the switches' hashes.
         host: How bytes get from accelerators to the NICs of the back-end.
         encryption: Encryption of its packets.
+        optics: Kind of its optical modules; None: modules with a signal processor, or what its switches have in them.
         patch_panels: Which optical cables go through patch panels: `none`, those between `switches`, or `all`.
     """
 
@@ -129,6 +131,7 @@ class NetworkSpec:
     host: HostSpec = field(default_factory=HostSpec)
     encryption: Encryption = field(default_factory=Encryption)
     patch_panels: Patched = "none"
+    optics: Optics | None = None
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,13 @@ def loss(value: object) -> float:
     return float(_not_negative(_parse(value, {"dB": Decimal(1)}, "a loss", "0.75 dB"), value, "a loss"))
 
 
+def failure_rate(value: object) -> float:
+    """Failures in 10^9 hours: `1333 FIT`."""
+    return float(
+        _not_negative(_parse(value, {"FIT": Decimal(1)}, "a failure rate", "1333 FIT"), value, "a failure rate")
+    )
+
+
 def delay_per_length(value: object) -> float:
     """A propagation delay, one way, in seconds per metre: `5 ns/m`."""
     return float(_not_negative(_parse(value, _DELAY, "a delay per length", "5 ns/m"), value, "a delay per length"))
@@ -361,6 +368,11 @@ def format_length(length_m: float) -> str:
 def format_loss(loss_db: float) -> str:
     """`0.75 dB` from decibels."""
     return f"{_short(loss_db)} dB"
+
+
+def format_failure_rate(fit: float) -> str:
+    """`1333 FIT` from failures in 10^9 hours."""
+    return f"{_short(fit)} FIT"
 
 
 def format_money(usd: float) -> str:

@@ -204,6 +204,16 @@ def money_per_terabyte_range(key: str, help_: str) -> dict[str, FieldRecord]:
     return _meta(FieldRecord(key, "range", help_, quantity.STORAGE_PRICE.parse, quantity.STORAGE_PRICE.example))
 
 
+def failure_rate_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain number of failures in 10^9 hours."""
+    return _meta(FieldRecord(key, "range", help_, quantity.FIT.parse, quantity.FIT.example))
+
+
+def span_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain span of time in seconds."""
+    return _meta(FieldRecord(key, "range", help_, quantity.SPAN.parse, quantity.SPAN.example))
+
+
 def text(key: str, help_: str) -> dict[str, FieldRecord]:
     """Words, which need no source."""
     return _meta(FieldRecord(key, "text", help_, sourced=False))

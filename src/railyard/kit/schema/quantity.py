@@ -144,6 +144,7 @@ FLOP_PER_J = Quantity(
 )
 LENGTH = Quantity("a length", "30 m", quantities.length, quantities.format_length, "m", 1e9)
 LOSS = Quantity("a loss of light", "0.75 dB", quantities.loss, quantities.format_loss, "dB", 1e3)
+FIT = Quantity("a failure rate", "1333 FIT", quantities.failure_rate, quantities.format_failure_rate, "FIT", 1e9)
 FREQUENCY = Quantity("a frequency", "1.83 GHz", quantities.frequency, _hertz, "Hz", 1e15)
 YEARS = Quantity("a span in years", "4 years", quantities.years, _years, "years", 100.0)
 COUNT = Quantity("a count", "15 T", quantities.count, quantities.format_count, "", 2.0**53, bare=True)

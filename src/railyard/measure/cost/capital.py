@@ -49,6 +49,7 @@ COMPONENT_OF_KIND = {
     "switch": SWITCHES,
     "optical-switch": SWITCHES,
     "optic": OPTICS,
+    "laser": OPTICS,
     "cable": OPTICS,
     "fibre": OPTICS,
     "trunk": OPTICS,

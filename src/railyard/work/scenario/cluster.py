@@ -101,7 +101,12 @@ class NetworkSection(Section):
         validate_default=True,
         description="What encrypts its packets, and what differs from the protocol's usual options.",
     )
-
+    optics: Literal["dsp", "lro", "lpo", "cpo"] | None = Field(
+        default=None,
+        description="Its optical modules: retimed (`dsp`), retimed one way (`lro`), linear (`lpo`), or in"
+        " switches of the same chip (`cpo`; NICs keep `dsp`). Links longer than a kind reaches have `dsp`. Left out:"
+        " `dsp`, or as the named switches have.",
+    )
     patch_panels: Literal["none", "switches", "all"] = Field(
         default="none",
         description="Which optical cables go through patch panels and trunks: none, those between switches, or all.",
@@ -121,6 +126,7 @@ class NetworkSection(Section):
             host=HostSpec(self.gpudirect, self.transport, self.tcp_cores, self.bounce_rate),
             encryption=build(self.encryption, Encryption),
             patch_panels=self.patch_panels,
+            optics=self.optics,
         )
 
 

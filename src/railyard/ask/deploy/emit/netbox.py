@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SITE, MAKER = "railyard", "planned"
 """NetBox asks for a site and a manufacturer; a plan has neither, and what is called so is easily renamed."""
 
-MEDIA = {"dac": "dac-passive", "aec": "dac-active", "aoc": "aoc"}
+MEDIA = {"dac": "dac-passive", "aec": "dac-active", "acc": "dac-active", "aoc": "aoc"}
 """NetBox's types of cables by the first word of a medium; with modules at its ends it is the fibre's."""
 
 PANEL_ROLE = "patch-panel"
