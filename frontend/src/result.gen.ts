@@ -86,6 +86,10 @@ export interface BreakageFigures {
   jobs_hit: number;
   /** the most frequent first */
   by_mode: ModeRow[];
+  /** hours of technicians, of modes whose parts the catalogue knows */
+  repair_work_h: number;
+  /** their work, and parts, of the same modes, USD */
+  repair_usd: Band;
 }
 
 /** Bytes that leave a worker for each of its ranks in a mean step. */
@@ -402,6 +406,10 @@ export interface DrawRow {
   useful_accelerator_hours: number;
   /** typical, USD; null where no work was done */
   usd_per_useful_accelerator_hour: number | null;
+  /** that jobs had and that were no work */
+  lost_accelerator_hours: number;
+  /** what broke */
+  failures: BreakageFigures;
 }
 
 /** Places compared under a bound. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from railyard.kit.errors import InputError
@@ -72,6 +73,11 @@ class Recovery:
             ("loading the checkpoint", read_s),
             ("work since the last checkpoint, on the mean", unsaved_s),
         )
+
+    def stall_s(self, down_s: float) -> float | None:
+        """How long traffic stops when a link is down for a time: until the first try after that; None: the job dies."""
+        each_s = LOCAL_TIMEOUT_S * 2.0**self.ib_timeout
+        return None if down_s > self.abort_s else min(math.ceil(down_s / each_s) * each_s, self.abort_s)
 
     @property
     def abort_s(self) -> float:

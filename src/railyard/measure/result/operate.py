@@ -106,6 +106,8 @@ class BreakageFigures(Figures):
     faults: Count = Field(description="of nodes in service")
     jobs_hit: Count = Field(description="each job as often as it was hit")
     by_mode: tuple[ModeRow, ...] = Field(description="the most frequent first")
+    repair_work_h: float = Field(description="hours of technicians, of modes whose parts the catalogue knows")
+    repair_usd: Band = Field(description="their work, and parts, of the same modes, USD")
 
 
 class SizeRow(Figures):
@@ -183,6 +185,8 @@ class DrawRow(Figures):
     ettr: Share = Field(description="work over the time that jobs had nodes")
     useful_accelerator_hours: float = Field(description="that were work")
     usd_per_useful_accelerator_hour: float | None = Field(description="typical, USD; null where no work was done")
+    lost_accelerator_hours: float = Field(description="that jobs had and that were no work")
+    failures: BreakageFigures = Field(description="what broke")
 
 
 class DrawBand(Figures):

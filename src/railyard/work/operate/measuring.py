@@ -15,7 +15,7 @@ from railyard.work.operate.rules import DAY, HOUR
 from railyard.work.operate.service import services
 from railyard.work.operate.state import FUTURE, STUCK, WAITING
 from railyard.work.operate.steady import draw_figures, draw_row, steady
-from railyard.work.operate.summary import summary
+from railyard.work.operate.summary import failures_of, summary
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
@@ -125,7 +125,9 @@ def _so_far(run: ClusterRun) -> str:
 
 def _row(prepared: PreparedOperation, run: ClusterRun, draw: int) -> DrawRow:
     window = _parts(prepared, run).window
-    return draw_row(window, prepared.usd_per_h(window)[0].typical, prepared.variant.draft.scenario.seed + draw)
+    seed = prepared.variant.draft.scenario.seed + draw
+    failures = failures_of(run, window, prepared.modes)
+    return draw_row(window, prepared.usd_per_h(window)[0].typical, seed, failures)
 
 
 def play(

@@ -34,6 +34,7 @@ from railyard.work.operate.failures.given import (
     mttf_s,
     rows_of,
 )
+from railyard.work.operate.failures.links import Mitigations, link_modes
 from railyard.work.operate.jobs import drawn_jobs
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import SECOND, NodeWindow, RecoveryRules, Rules, Turnaround, microseconds
@@ -185,6 +186,7 @@ def prepare(variant: Variant) -> PreparedOperation:
     assert jobs is not None
     assert modes is not None
     assert turnaround is not None
+    modes = _with_links(draft, modes, cluster, tree)
     check_owners(jobs, tree, draft)
     with blaming(draft, *_KEYS):
         _check_cubes(section, tree)
@@ -192,7 +194,7 @@ def prepare(variant: Variant) -> PreparedOperation:
         check_placeable(jobs, tree, rules)
         check_services(draft, jobs)
         _check_steady(section, jobs)
-    faults, modes = _with_given(draft, cluster, _faults(section, modes, tree, cluster, draft.scenario.seed), modes)
+    faults, modes = _with_given(draft, cluster, _faults(draft, modes, tree, cluster), modes)
     contention = _contention(draft, cluster, tree, jobs, classes or [])
     notes = (*_notes(jobs, tree, section), *owned_notes(tree, section), *_promises(jobs, tree, modes))
     return PreparedOperation(variant, cluster, tree, jobs, rules, modes, faults, contention, notes)
@@ -411,15 +413,40 @@ def _changed(mode: FailureMode | None, change: ModeSection) -> FailureMode:
     return mode
 
 
-def _faults(
-    section: OperateSection, modes: tuple[FailureMode, ...], tree: NodeTree, cluster: Cluster, seed: int
-) -> FaultSource | None:
-    failures = section.failures
+def _with_links(
+    draft: Draft, modes: tuple[FailureMode, ...], cluster: Cluster, tree: NodeTree
+) -> tuple[FailureMode, ...]:
+    """The modes, with those of links by the catalogue's rates if requested."""
+    failures = draft.scenario.operate.failures
+    if failures is None or failures.links is None:
+        return modes
+    with blaming(draft, *_KEYS, "failures"):
+        found = link_modes(cluster, tree, _retries(draft), Mitigations(**failures.links.model_dump()))
+    scaled = (replace(mode, per_1000_node_days=mode.per_1000_node_days * failures.scale) for mode in found)
+    return (*(mode for mode in modes if not mode.link), *scaled)
+
+
+def _retries(draft: Draft) -> Retries:
+    with blaming(draft, "recovery"):
+        found: Retries = build(draft.scenario.recovery, Retries)
+    return found
+
+
+def _faults(draft: Draft, modes: tuple[FailureMode, ...], tree: NodeTree, cluster: Cluster) -> FaultSource | None:
+    failures = draft.scenario.operate.failures
     if failures is None:
         return None
     reroute = -1.0 if failures.reroute is None else failures.reroute
     around = cluster.back_end.fabric.recovery_ps() * 1e-12
-    return DrawnFaults(modes, tree, timeout_s=failures.timeout, reroute_s=reroute, around_s=around, seed=seed)
+    return DrawnFaults(
+        modes,
+        tree,
+        timeout_s=failures.timeout,
+        reroute_s=reroute,
+        around_s=around,
+        retries=_retries(draft),
+        seed=draft.scenario.seed,
+    )
 
 
 def _with_given(
@@ -429,8 +456,7 @@ def _with_given(
     given = faults_of(draft)
     if not given:
         return drawn, modes
-    with blaming(draft, "recovery"):
-        recovery = build(draft.scenario.recovery, Retries)
+    recovery = _retries(draft)
     rows: list[NodeFault] = []
     for number, fault in enumerate(given):
         with blaming(draft, "faults", str(number)):

@@ -46,6 +46,7 @@ def sheets(result: Result) -> Iterator[Sheet]:
     every = result.of(OperateVariant)
     yield Sheet(HEADINGS, [_row(one) for one in every])
     yield from _draws(every)
+    yield from _repairs(every)
     yield from _services(every)
 
 
@@ -195,6 +196,32 @@ def _draws(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
 
 def _band(band: DrawBand | None, show: Any) -> str:
     return numbers.NOT_APPLICABLE if band is None else " / ".join(show(one) for one in (band.low, band.mean, band.high))
+
+
+def _repairs(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
+    """Failures and their repair, where the catalogue knows the parts; means of the draws."""
+    rows = []
+    for one in variants:
+        every = [row.failures for row in one.operate.draws.by_draw] if one.operate.draws else [one.operate.failures]
+        lost = [row.lost_accelerator_hours for row in one.operate.draws.by_draw] if one.operate.draws else []
+        if not any(found.repair_work_h for found in every):
+            continue
+        rows.append(
+            (
+                one.name,
+                numbers.short(_mean([found.faults for found in every])),
+                numbers.short(_mean([found.jobs_hit for found in every])),
+                numbers.short(_mean(lost)) if lost else numbers.NOT_APPLICABLE,
+                numbers.short(_mean([found.repair_work_h for found in every])),
+                numbers.dollars(_mean([found.repair_usd.typical for found in every])),
+            )
+        )
+    if rows:
+        yield Sheet(("variant", "failures", "jobs hit", "GPU-h lost", "repair work h", "repair cost"), rows)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _services(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:

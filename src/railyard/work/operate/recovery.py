@@ -172,7 +172,7 @@ def _impair(run: Running, job: int, fault: NodeFault) -> None:
     if fault.effect in (Effect.OUT, Effect.CRASH):
         state.hung[job] = True
         run.promise(job)
-    elif fault.effect == Effect.SLOW:
+    elif fault.effect in (Effect.SLOW, Effect.DRIFT):
         state.straggler_ppm[job] = min(state.straggler_ppm[job], fault.slow_ppm)
         run.promise(job)
 
@@ -189,7 +189,7 @@ def fault_detected(run: Running, number: int, _version: int) -> None:
     """A fault is detected: nodes that still run are drained, and jobs recover."""
     run.pending -= 1
     active, state = run.active[number], run.state
-    if active.effect in (Effect.SLOW, Effect.CORRUPT):
+    if active.effect in (Effect.SLOW, Effect.CORRUPT, Effect.DRIFT):
         _break(run, active)
         run.push(state.now_us + active.repair_us, Event.REPAIR, number)
         run.pending += 1

@@ -197,12 +197,31 @@ class ModeSection(Section):
     detect: Span | None = Field(default=None, description="Time to detection.")
 
 
+class LinksSection(Section):
+    """Failures of links by the rates of the catalogue, and what operators do against them."""
+
+    llr: Flag = Field(default=False, description="Links retry corrupted packets themselves: bit errors slow no job.")
+    drain: Flag = Field(
+        default=False, description="Nodes of links whose bit errors rise are drained before the link fails (CorrOpt)."
+    )
+    spare_lanes: Flag = Field(default=False, description="Modules have a lane more and switch to it when one fails.")
+
+
+def _parts(value: object) -> object:
+    return {} if value == "parts" else value
+
+
 class FailuresSection(Section):
     """What breaks, how often, and for how long."""
 
     profile: Text = Field(default="llama3", description="Rates by component: `llama3`, `rsc1`, `rsc2`, `none`.")
     scale: Annotated[Number, Bounds(low=0.0)] = Field(default=1.0, description="Multiplies all rates.")
     modes: tuple[ModeSection, ...] = Field(default=(), description="Changes to the profile.")
+    links: Annotated[LinksSection, BeforeValidator(_parts)] | None = Field(
+        default=None,
+        description="`parts`, or what is done against them: failures of cables, modules and lasers by their number and"
+        " the catalogue's rates, in place of the profile's. A flap kills a job that it outlasts (`recovery`).",
+    )
     timeout: Span = Field(default=600.0, description="Timeout of collectives, which detects a hang.")
     reroute: Span | None = Field(
         default=None,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.measure.result.operate import BreakageFigures
     from railyard.work.operate.loop import ClusterRun
     from railyard.work.operate.state import BookedMark
 
@@ -107,13 +108,14 @@ def shares(period: RunPeriod) -> dict[str, float]:
     return found
 
 
-def draw_row(window: RunPeriod, usd_per_h: float, seed: int) -> DrawRow:
+def draw_row(window: RunPeriod, usd_per_h: float, seed: int, failures: BreakageFigures) -> DrawRow:
     """The figures of one draw.
 
     Args:
         window: The steady window of its run.
         usd_per_h: Hourly cost of the cluster at its use.
         seed: Seed of the draw.
+        failures: What broke in the window.
     """
     work_h = window.work / HOUR
     return DrawRow(
@@ -122,6 +124,8 @@ def draw_row(window: RunPeriod, usd_per_h: float, seed: int) -> DrawRow:
         ettr=window.work / max(int(window.had.sum()), 1),
         useful_accelerator_hours=work_h,
         usd_per_useful_accelerator_hour=usd_per_h * window.hours / work_h if work_h else None,
+        lost_accelerator_hours=int(window.had.sum()) / HOUR - work_h,
+        failures=failures,
     )
 
 

@@ -21,6 +21,7 @@ from railyard.measure.result.operate import (
     TimePart,
 )
 from railyard.measure.result.section import Band
+from railyard.work.operate.failures.fault import NO_COST
 from railyard.work.operate.files import heat, series
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.operate.state import DONE, ENDED, FUTURE, RUNNING, STUCK, WAITING
@@ -171,7 +172,7 @@ def summary(
         ettr=window.work / max(int(window.had.sum()), 1),
         time=tuple(TimePart(name=name, share=share) for name, share in time.items()),
         fragmentation=_fragmentation(run, window, total_usd),
-        failures=_failures(run, window, modes),
+        failures=failures_of(run, window, modes),
         sizes=by_size(jobs, window, seen),
         slowed_by=slowed_by(run, window),
         tenants=by_tenant(run, jobs, window, total_usd),
@@ -238,7 +239,8 @@ def _fragmentation(run: ClusterRun, window: RunPeriod, total_usd: Band) -> Fragm
     )
 
 
-def _failures(run: ClusterRun, window: RunPeriod, modes: Sequence[FailureMode]) -> BreakageFigures:
+def failures_of(run: ClusterRun, window: RunPeriod, modes: Sequence[FailureMode]) -> BreakageFigures:
+    """What broke in a window, and its repair."""
     faults = run.ledger.columns("faults")
     inside = (faults["time_us"] >= window.start_us) & (faults["time_us"] <= window.end_us)
     rows = [
@@ -246,8 +248,12 @@ def _failures(run: ClusterRun, window: RunPeriod, modes: Sequence[FailureMode]) 
         for mode, mine in ((mode, inside & (faults["mode"] == number)) for number, mode in enumerate(modes))
         if mine.any()
     ]
+    count = np.bincount(faults["mode"][inside], minlength=len(modes)).tolist()
+    usd = sum((mode.repair_usd.scaled(number) for mode, number in zip(modes, count, strict=True)), NO_COST)
     return BreakageFigures(
         faults=int(inside.sum()),
         jobs_hit=int(faults["jobs"][inside].sum()),
         by_mode=tuple(sorted(rows, key=lambda row: (-row.faults, row.name))),
+        repair_work_h=sum(mode.work_s * number for mode, number in zip(modes, count, strict=True)) / 3600.0,
+        repair_usd=Band(low=usd.low, typical=usd.typical, high=usd.high),
     )

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+from railyard.catalog.types import Range
 from railyard.kit.registry import Registry
 
 HOURS = 3600.0
 SLOW_SEEN_S = 2 * HOURS
 """Time until a slow accelerator is detected; an assumption."""
+
+
+NO_COST = Range(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,11 @@ class FailureMode:
         repair_p90_s: 90th percentile of the time to repair.
         domain: Level whose group fails as a unit; empty: one node.
         rerouted: Whether a fabric with a second path reroutes around it; jobs then pause and continue.
+        groups: Nodes that fail as a unit, in place of those of `domain`.
+        stall_s: How long jobs stall, in place of the fabric's time to reroute; negative: that time.
+        link: Whether it is a failure of cables and modules, which rates of the catalogue can replace.
+        work_s: Work of a technician for one repair.
+        repair_usd: Work and parts of one repair.
     """
 
     name: str
@@ -37,6 +46,11 @@ class FailureMode:
     slow: float = 1.0
     rerouted: bool = False
     source: str = ""
+    groups: tuple[tuple[int, ...], ...] = ()
+    stall_s: float = -1.0
+    link: bool = False
+    work_s: float = 0.0
+    repair_usd: Range = NO_COST
 
 
 @dataclass(frozen=True)
@@ -99,6 +113,8 @@ class Effect(IntEnum):
     """Nodes compute wrong results. Work since then is lost at detection; then the nodes are repaired."""
     STALL = 4
     """Jobs stall until the network reroutes or the link is back; nothing is lost."""
+    DRIFT = 5
+    """A link corrupts more and more until it fails: jobs are slow, then hang; then the nodes are repaired."""
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 
-ABORT_S = Retries().abort_s
-"""How long NICs retransmit without an acknowledgment: 30 s with NCCL's defaults."""
-
-
 class DrawnFaults:
     """Faults drawn from failure modes on a cluster.
 
@@ -50,6 +46,7 @@ class DrawnFaults:
             and
             nodes are cut off.
         around_s: Time until a fabric reroutes around a dead cable between switches.
+        retries: How long NICs retransmit without an acknowledgment: 30 s with NCCL's defaults.
         seed: Of every draw.
     """
 
@@ -64,10 +61,12 @@ class DrawnFaults:
         timeout_s: float = 600.0,
         reroute_s: float = -1.0,
         around_s: float = 0.0,
+        retries: Recovery | None = None,
         seed: int = 0,
     ) -> None:
         self.modes, self.tree, self.seed = tuple(modes), tree, seed
         self.timeout_s, self.reroute_s, self.around_s = timeout_s, reroute_s, around_s
+        self.retries = retries or Retries()
         self._chunk = lru_cache(4)(self._drawn)
 
     def again(self, seed: int) -> DrawnFaults:
@@ -78,6 +77,7 @@ class DrawnFaults:
             timeout_s=self.timeout_s,
             reroute_s=self.reroute_s,
             around_s=self.around_s,
+            retries=self.retries,
             seed=seed,
         )
 
@@ -102,7 +102,9 @@ class DrawnFaults:
         return tuple(sorted(found, key=lambda fault: (fault.time_us, fault.mode, fault.nodes)))
 
     def _members(self, mode: FailureMode) -> Sequence[tuple[int, ...]]:
-        """Single nodes, or the groups of the level that fails as a unit."""
+        """Single nodes, or the groups that fail as a unit."""
+        if mode.groups:
+            return mode.groups
         if not mode.domain or mode.domain not in self.tree.levels:
             return [] if mode.domain else [(node,) for node in range(self.tree.nodes)]
         level = self.tree.level(mode.domain)
@@ -124,14 +126,16 @@ class DrawnFaults:
     def _effect(self, mode: FailureMode) -> tuple[Effect, float, float]:
         """Effect of a mode here, time to detection, and how long jobs stall.
 
-        NICs retry for `ABORT_S`; if the network reroutes by then, jobs only pause, otherwise connections break.
+        NICs retry for a time; if the network reroutes by then, jobs only pause, otherwise connections break.
         """
+        if mode.effect == Effect.STALL and mode.stall_s >= 0:
+            return mode.effect, 0.0, mode.stall_s
         around_s = self.reroute_s if mode.rerouted else self.around_s
         if mode.effect != Effect.STALL and not (mode.rerouted and self.reroute_s >= 0):
             return mode.effect, self.timeout_s if mode.detect_s < 0 else mode.detect_s, 0.0
-        if around_s <= ABORT_S:
+        if around_s <= self.retries.abort_s:
             return Effect.STALL, 0.0, around_s
-        return Effect.CRASH, ABORT_S, 0.0
+        return Effect.CRASH, self.retries.abort_s, 0.0
 
 
 def repair_s(mode: FailureMode, normal: float) -> float:
@@ -146,7 +150,8 @@ def mean_repair_s(mode: FailureMode) -> float:
 
 def is_out(mode: FailureMode) -> bool:
     """Whether a mode takes single nodes out for repair."""
-    return not mode.domain and mode.effect in (Effect.OUT, Effect.SLOW, Effect.CORRUPT)
+    taking = (Effect.OUT, Effect.SLOW, Effect.CORRUPT, Effect.DRIFT)
+    return not (mode.domain or mode.groups) and mode.effect in taking
 
 
 def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool = False) -> float:
@@ -154,7 +159,7 @@ def interruptions_per_node_day(modes: Sequence[FailureMode], *, rerouted: bool =
     return sum(
         mode.per_1000_node_days / 1000
         for mode in modes
-        if not mode.domain and mode.effect in (Effect.OUT, Effect.CRASH, Effect.CORRUPT)
+        if not (mode.domain or mode.groups) and mode.effect in (Effect.OUT, Effect.CRASH, Effect.CORRUPT, Effect.DRIFT)
         if not (rerouted and mode.rerouted)
     )
 

@@ -42,16 +42,19 @@ def _mode(
     repair: tuple[float, float] = REPAIR,
     slow: float = 1.0,
     rerouted: bool = False,
+    link: bool = False,
 ) -> FailureMode:
     source = "Llama 3, arXiv 2407.21783, table 5"
-    return FailureMode(name, count / NODE_DAYS, effect, detect_s, *repair, slow=slow, rerouted=rerouted, source=source)
+    return FailureMode(
+        name, count / NODE_DAYS, effect, detect_s, *repair, slow=slow, rerouted=rerouted, source=source, link=link
+    )
 
 
 MODES = (
     _mode("gpu", 148),
     _mode("hbm", 72),
     _mode("software", 54, Effect.CRASH),
-    _mode("network cable", 35, detect_s=TIMEOUT, rerouted=True),
+    _mode("network cable", 35, detect_s=TIMEOUT, rerouted=True, link=True),
     _mode("host maintenance", 32, repair=QUICK),
     _mode("gpu sram", 19),
     _mode("gpu system processor", 17),
@@ -72,7 +75,7 @@ UPLINKS = 32
 """Uplinks of a leaf; each has optics at both ends."""
 DOMAINS = (
     FailureMode("leaf switch", 1000 * 0.02 / 365, Effect.OUT, TIMEOUT, *QUICK, "leaf", rerouted=True, source=ESTIMATED),
-    FailureMode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED),
+    FailureMode("uplink", 1000 * 0.02 * UPLINKS / 365, Effect.STALL, 0.0, *QUICK, "leaf", source=ESTIMATED, link=True),
     FailureMode("rack power", 1000 * 0.004 / 365, Effect.OUT, ERROR_S, *QUICK, "leaf", source=ESTIMATED),
 )
 profiles.enter(FailureProfile("llama3", "Llama 3's pre-training: 16,384 H100 over 54 days.", (*MODES, *DOMAINS)))
