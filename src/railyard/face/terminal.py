@@ -231,6 +231,9 @@ _AFTER_S = 0.5
 _EVERY_S = 0.1
 _SAYS_S = 2.0
 _MINUTES_S = 180.0
+_LONG_S = 120.0
+_LEAST = 0.01
+"""Share of a stage that tells its pace."""
 
 
 def print_parts(parts: Iterable[str | Sheet]) -> None:
@@ -253,10 +256,12 @@ class Progress:
     Args:
         wanted: False disables it.
         every_s: Interval of lines if stderr is not a terminal; None: never.
+        shorter: How to shorten the work, said once when minutes of it are left; empty: nothing is said.
     """
 
-    def __init__(self, *, wanted: bool, every_s: float | None = None) -> None:
+    def __init__(self, *, wanted: bool, every_s: float | None = None, shorter: str = "") -> None:
         terminal = sys.stderr.isatty()
+        self._shorter = shorter if wanted else ""
         self.wanted = wanted and terminal
         self.begin = time.monotonic()
         self.last = 0.0
@@ -264,6 +269,7 @@ class Progress:
         self._stage = (self.begin, 0.0)
         self._seen = 0.0
         self._latest = ("", 0.0)
+        self._due: float | None = None
         self._lines = _Lines(every_s, self._line) if wanted and not terminal and every_s is not None else None
 
     def __enter__(self) -> Progress:
@@ -284,7 +290,12 @@ class Progress:
         """Reports that `stage` is done to `share`."""
         now = time.monotonic()
         self._latest = stage, share
-        left = self._left(now, share)
+        self._due = self._end(now, share)
+        left = self._left(now)
+        if self._shorter and self._due is not None and self._due - now > _LONG_S:
+            self._write("")
+            say(f"this takes about {(self._due - now) / 60:.0f} min; {self._shorter}")
+            self._shorter = ""
         if not self.wanted or now - self.begin < _AFTER_S or now - self.last < _EVERY_S:
             return
         self.last = now
@@ -294,10 +305,10 @@ class Progress:
     def _line(self) -> str:
         stage, share = self._latest
         now = time.monotonic()
-        return f"{now - self.begin:.0f} s, {share:.0%}: {stage}{self._left(now, share)}"
+        return f"{now - self.begin:.0f} s, {share:.0%}: {stage}{self._left(now)}"
 
-    def _left(self, now: float, share: float) -> str:
-        """Estimated time left of the current stage; empty while unknown.
+    def _end(self, now: float, share: float) -> float | None:
+        """When the current stage will end at its pace so far; None while unknown.
 
         A share that falls starts another stage: a plan screens all designs, then runs some.
         """
@@ -305,9 +316,15 @@ class Progress:
             self._stage = (now, share)
         self._seen = share
         took_s, done = now - self._stage[0], share - self._stage[1]
-        if took_s < _SAYS_S or done <= 0.0 or share >= 1.0:
+        if took_s < _SAYS_S or done < _LEAST or share >= 1.0:
+            return None
+        return now + took_s * (1.0 - share) / done
+
+    def _left(self, now: float) -> str:
+        """Time left of the current stage, in words; empty while unknown, or where it takes longer than was thought."""
+        if self._due is None or self._due <= now:
             return ""
-        left_s = took_s * (1.0 - share) / done
+        left_s = self._due - now
         return f", {left_s:.0f} s left" if left_s < _MINUTES_S else f", {left_s / 60:.0f} min left"
 
     def _write(self, text: str) -> None:

@@ -195,6 +195,7 @@ class Verb:
         page: Presentation on the page; None: it is not on the page.
         patient: Whether it still answers when a signal stops it.
         every_s: Interval of progress lines if stderr is not a terminal; None: never.
+        shorter: How to shorten its work, in words; empty: it has no such setting.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Verb:
     page: Page | None = None
     patient: bool = False
     every_s: float | None = 30.0
+    shorter: str = ""
 
     @cached_property
     def arguments(self) -> dict[str, tuple[inspect.Parameter, Any]]:

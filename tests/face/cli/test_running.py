@@ -225,6 +225,20 @@ def test_a_line_without_a_terminal_says_how_long_is_left(monkeypatch):
     clock[0] = 104.0
     shown("flow", 0.1)
     assert shown._line() == "4 s, 10%: flow, 36 s left"
+    clock[0] = 110.0  # nothing new was heard: it ends when it was to end
+    assert shown._line() == "10 s, 10%: flow, 30 s left"
+    clock[0] = 141.0
+    assert shown._line() == "41 s, 10%: flow"
+
+
+def test_minutes_of_work_are_announced_once(monkeypatch):
+    clock, out = [100.0], io.StringIO()
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stderr=out))
+    shown = terminal.Progress(wanted=True, shorter="`--engine analytic` takes seconds")
+    for clock[0], share in ((102.0, 0.1), (110.0, 0.04), (120.0, 0.05), (130.0, 0.1)):
+        shown("flow", share)
+    assert out.getvalue() == "this takes about 16 min; `--engine analytic` takes seconds\n"
 
 
 def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch):

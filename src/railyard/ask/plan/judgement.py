@@ -206,9 +206,8 @@ def best_words(planned: PlannedDesigns) -> str:
     what, figures = planned.objectives[0], planned.figures(point) or {}
     engine = next((name for name in planned.engines if planned.ran(point, name)), "analytic")
     by = "closed form" if engine == "analytic" else engine
-    return (
-        f"best so far {planned.space.name(point)}: {what.name} {numbers.of_unit(figures[what.name], what.unit)} by {by}"
-    )
+    value = numbers.of_unit(figures[what.name], what.unit)
+    return f"best so far {planned.space.name(point)}, {what.words} {value} ({by})"
 
 
 def is_bound(planned: PlannedDesigns, point: int) -> bool:

@@ -102,7 +102,9 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> int:
         draft = partial(terminal.scenario, given.pop("scenario"), given.pop("set_") or [])
     engine = given.pop("engine") if "engine" in verb.parts else None
     vary = given.pop("vary") if "vary" in verb.parts - verb.hidden else None
-    with Progress(wanted=not (quiet or (as_json and not verb.quiet)), every_s=verb.every_s) as progress:
+    with Progress(
+        wanted=not (quiet or (as_json and not verb.quiet)), every_s=verb.every_s, shorter=verb.shorter
+    ) as progress:
         request = Request(
             draft=draft,
             progress=progress,

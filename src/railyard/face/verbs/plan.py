@@ -25,6 +25,7 @@ Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", he
     details=True,
     out="runs",
     every_s=5.0,
+    shorter="`--set plan.effort.time=2min` takes the best by then; after Ctrl-C the same command goes on",
     order=60,
     page=Page(
         "Plan", "Finds the best cluster in `plan.space`, how sure that is, and what would change the choice.",

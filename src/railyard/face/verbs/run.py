@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     quiet=True,
     out="runs",
     patient=True,
+    shorter="`--engine analytic` takes seconds",
     order=0,
     page=Page("Run", "Simulates the scenario and every variant that it compares.", order=0, view="run"),
 )
@@ -77,6 +78,7 @@ def _reply(finished: Run, request: Request) -> Reply:
     quiet=True,
     out="runs",
     patient=True,
+    shorter="`--engine analytic` takes seconds",
     order=1,
 )
 def compare(
@@ -129,6 +131,7 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
     quiet=True,
     out="runs",
     patient=True,
+    shorter="`--set draws=1` draws failures once; after Ctrl-C the same command goes on",
     order=70,
     page=Page(
         "Operate", "Plays many jobs on one cluster for months: waits, failures, dollars.", order=6, view="run",
