@@ -22,6 +22,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "catalog.md"
 TITLES = {
     "accelerators": "Accelerators",
     "servers": "Servers",
+    "racks": "Racks and scale-up domains",
     "nics": "NICs",
     "switches": "Switches",
     "cables": "Cables, optics and fibre",

@@ -13,7 +13,7 @@ from railyard.cluster import build as cluster_build
 from railyard.cluster.topology import MultiSite
 from railyard.collective import CollectivePolicy, lower_collectives, lower_storage, lower_transfers, machine_of
 from railyard.collective.constants import MEASURED
-from railyard.collective.timing import EXCHANGE_SHARE, LINK_CEILING, SHARP_SHARE, WIRE
+from railyard.collective.timing import EXCHANGE_SHARE, SHARP_SHARE, WIRE
 from railyard.graph import CollectiveKind as Kind
 from railyard.kit.errors import InputError
 
@@ -358,7 +358,7 @@ def test_transfers(build):
     assert moving[2] == pytest.approx(2 * nic, rel=1e-6)
     assert table.alone_ps[3] == 0
     assert moving[0] < nic / 5
-    assert table.rate_cap_bps[0] <= LINK_CEILING * cluster.accelerator.scale_up_bps
+    assert table.rate_cap_bps[0] <= cluster.scale_up.ceiling * cluster.accelerator.scale_up_bps
 
 
 def test_transfers_reject_strangers(build):

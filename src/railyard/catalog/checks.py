@@ -14,6 +14,7 @@ from railyard.catalog.types import (
     Drafter,
     Entry,
     MemoryPool,
+    Rack,
     Server,
     Storage,
     Switch,
@@ -68,6 +69,11 @@ def _server(entry: Entry) -> Iterator[Finding]:
     small, large = sorted((entry.scale_up_domain, entry.accelerators))
     if small > 0 and large % small:
         yield "scale_up_domain", "must divide the server's accelerators or be a multiple of them"
+
+
+def _rack(entry: Entry) -> Iterator[Finding]:
+    if isinstance(entry, Rack) and entry.accelerators % entry.servers:
+        yield "accelerators", "must be the same in each of its servers"
 
 
 def _switch(entry: Entry) -> Iterator[Finding]:
@@ -198,6 +204,7 @@ _MOST_LOSS = 0.2
 _RULES = {
     Accelerator: _accelerator,
     Server: _server,
+    Rack: _rack,
     Switch: _switch,
     Cable: _cable,
     Storage: _storage,

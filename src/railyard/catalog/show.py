@@ -18,6 +18,7 @@ from railyard.catalog.types import (
     Nic,
     OpticalSwitch,
     Price,
+    Rack,
     Range,
     Server,
     Storage,
@@ -165,6 +166,14 @@ _COLUMNS: dict[type[Entry], dict[str, Callable[[Entry], str]]] = {
         "back-end NICs": _column(Server, lambda it: f"{it.nics} x {it.nic}"),
         "host power": _column(Server, lambda it: _power(it.host_power_w)),
         "price without accelerators and NICs": _column(Server, lambda it: _money(it.price_usd)),
+    },
+    Rack: {
+        "accelerators": _column(Rack, lambda it: str(it.accelerators)),
+        "servers": _column(Rack, lambda it: f"{it.servers} x {it.server}"),
+        "scale-up": _column(Rack, lambda it: f"{it.links} x {it.fabric}"),
+        "racks": _column(Rack, lambda it: str(it.racks)),
+        "power": _column(Rack, lambda it: _power(it.power_w)),
+        "price": _column(Rack, lambda it: _money(it.price_usd)),
     },
     Nic: {
         "rate": _column(Nic, lambda it: quantities.format_rate(it.rate_bps)),

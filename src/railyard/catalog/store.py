@@ -23,6 +23,7 @@ from railyard.catalog.types import (
     Nic,
     OpticalSwitch,
     Price,
+    Rack,
     Server,
     Storage,
     Switch,
@@ -40,6 +41,7 @@ DATA = Path(__file__).parent / "data"
 KINDS: dict[str, type[Entry]] = {
     "accelerators": Accelerator,
     "servers": Server,
+    "racks": Rack,
     "nics": Nic,
     "switches": Switch,
     "cables": Cable,
@@ -54,9 +56,10 @@ KINDS: dict[str, type[Entry]] = {
     "prices": Price,
 }
 SINGULAR = {kind: kind.removesuffix("es") if kind.endswith("switches") else kind.removesuffix("s") for kind in KINDS}
-# What a server or a cable names, and the kind in which it must be found.
+# What a server, a rack or a cable names, and the kind in which it must be found.
 REFERENCES = {
     Server: {"accelerator": "accelerators", "nic": "nics", "front_end_nic": "nics"},
+    Rack: {"server": "servers"},
     Cable: {"fibre": "cables", "twin": "cables"},
 }
 
@@ -97,6 +100,10 @@ class Catalog:
     def server(self, name: str) -> Server:
         """The server of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Server, "servers", name)
+
+    def rack(self, name: str) -> Rack:
+        """The rack of that name or alias; InputError with the nearest name when there is none."""
+        return self._get(Rack, "racks", name)
 
     def nic(self, name: str) -> Nic:
         """The NIC of that name or alias; InputError with the nearest name when there is none."""
@@ -150,8 +157,8 @@ class Catalog:
         """The names of a kind, sorted.
 
         Args:
-            kind: `accelerators`, `servers`, `nics`, `switches`, `cables`, `optical-switches`, `storage`,
-                `memory-pools`, `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular
+            kind: `accelerators`, `servers`, `racks`, `nics`, `switches`, `cables`, `optical-switches`,
+                `storage`, `memory-pools`, `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular
                 is understood too.
 
         Raises:

@@ -164,6 +164,9 @@ class Accelerator(Part):
         metadata=f.time("launch", "From one kernel's end to the next one's start in a stream kept busy")
     )
     server: str = field(default="", metadata=f.text("server", "Name of the server in which it commonly comes"))
+    scale_up_fabric: str = field(
+        default="none", metadata=f.text("scale_up_fabric", "Fabric of its own links; `none` where no record has it")
+    )
     contract_usd_per_h: Range | None = field(
         default=None, metadata=f.money_rate_range("contract", "Rented for three years, one accelerator")
     )
@@ -244,6 +247,23 @@ class Server(Part):
     def nics_per_accelerator(self) -> float:
         """Back-end NICs for one accelerator."""
         return self.nics / self.accelerators
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rack(Part):
+    """One scale-up domain as it is sold: servers, a scale-up fabric and its switches, in one rack or several."""
+
+    server: str = field(metadata=f.text("server", "Name of the server"))
+    servers: int = field(metadata=f.count("servers", "Servers of the domain", bounds=limits(1, 100_000)))
+    accelerators: int = field(
+        metadata=f.count("accelerators", "Accelerators of the domain", bounds=limits(1, 1_000_000))
+    )
+    fabric: str = field(metadata=f.text("fabric", "Scale-up fabric"))
+    links: int = field(metadata=f.count("links", "Scale-up links of one accelerator", bounds=limits(1, 4096)))
+    switches: int = field(metadata=f.count("switches", "Scale-up switches, chips counted; 0 without switches"))
+    racks: int = field(metadata=f.count("racks", "Racks that it fills", bounds=limits(1, 100_000)))
+    power_w: Range = field(metadata=f.power_range("power", "Drawn by all of it under load"))
+    price_usd: Range = field(metadata=f.money_range("price", "Price of all of it"))
 
 
 @dataclass(frozen=True, kw_only=True)

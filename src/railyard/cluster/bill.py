@@ -41,9 +41,10 @@ class BillRow:
     """One item.
 
     Attributes:
-        kind: `accelerator`, `server`, `nic`, `switch`, `cable` (copper, active optical), `optic`, `laser`, `fibre`,
-            `trunk`, `panel` (patch panels), `optical-switch`, `terminal`, `amplifier`, `route` (lines between sites),
-            `storage`, `memory-pool`, `management-server`, `fabric-manager`, `pdu` or `rack`.
+        kind: `accelerator`, `server`, `scale-up` (switches of a domain), `nic`, `switch`, `cable` (copper, active
+            optical), `optic`, `laser`, `fibre`, `trunk`, `panel` (patch panels), `optical-switch`, `terminal`,
+            `amplifier`, `route` (lines between sites), `storage`, `memory-pool`, `management-server`, `fabric-manager`,
+            `pdu` or `rack`.
         network: `back-end`, `front-end`, `storage`, `in-band`, `out-of-band`, or empty.
         tier: Tier of links, role of switches, `idle` for what the job leaves unused, or empty.
     """
@@ -109,6 +110,7 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
         BillRow("server", server.name, cluster.servers, server.price_usd, server.host_power_w),
     ]
     rows += _idle_rows(cluster)
+    rows += _scale_up_rows(cluster)
     unpriced: list[str] = []
     patching = _patching(cluster)
     first = 0
@@ -140,6 +142,17 @@ def bill_of(cluster: Cluster) -> BillOfMaterials:
     rows += _cube_rows(cluster)
     rows += _management_rows(cluster)
     return BillOfMaterials(tuple(row for row in rows if row.count), tuple(unpriced))
+
+
+def _scale_up_rows(cluster: Cluster) -> list[BillRow]:
+    """Switches and cables of each domain where its fabric is not the one in the server's price."""
+    hardware = cluster.hardware
+    joined = hardware.joined
+    if joined is None or not joined.bought_tbps:
+        return []
+    fabric, tbps = joined.fabric, joined.bought_tbps
+    price, power = fabric.price_usd_per_tbps.scaled(tbps), fabric.power_w_per_tbps.scaled(tbps)
+    return [BillRow("scale-up", fabric.name, hardware.scale_up.domains, price, power)]
 
 
 def _patching(cluster: Cluster) -> Patching | None:

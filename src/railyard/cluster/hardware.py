@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server
     from railyard.cluster.links import Integers
+    from railyard.cluster.scale_up.fabric import JoinedScaleUp
     from railyard.cluster.spec import ClusterSpec
     from railyard.cluster.topology.torus import TorusPaths
 
 
 Kind = Literal["switched", "mesh", "torus", "none"]
+
+LINK_CEILING = 0.87
+"""Share of a switched scale-up link's rate that data can reach: copies reach 392 of 450 GB/s (H100) and 777 of 900
+(GB200)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +40,8 @@ class ScaleUp:
         rate_bps: One way, all links of a rank together.
         nvls: Whether the switches multicast and reduce.
         peers: For a mesh: number of peers that share a rank's rate; a partly used domain has just as many.
+        ceiling: For a switched domain: share of the rate that data reaches.
+        longer_ps: One way, what it takes beyond the links on which the accelerator's library was measured.
     """
 
     kind: Kind
@@ -45,6 +52,8 @@ class ScaleUp:
     first_link: int = 0
     nvls: bool = False
     peers: int = 1
+    ceiling: float = LINK_CEILING
+    longer_ps: int = 0
     torus: TorusPaths | None = field(default=None, repr=False)
 
     @property
@@ -167,7 +176,13 @@ def _used(accelerator: Accelerator, server: Server, used: int | None) -> int:
     return used
 
 
-def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int | None = None) -> ScaleUp:
+def scale_up_of(
+    accelerator: Accelerator,
+    server: Server,
+    ranks: int,
+    used: int | None = None,
+    joined: JoinedScaleUp | None = None,
+) -> ScaleUp:
     """The scale-up domains of a cluster, with links counted from 0.
 
     Accelerators without scale-up links reach the others of their server over PCIe, which acts as a switch. Tori are
@@ -178,6 +193,7 @@ def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int 
         server: Its domain.
         ranks: Ranks of the cluster.
         used: Ranks of each domain that the job uses; None uses all.
+        joined: The fabric in place of the server's own; None: its own.
 
     Raises:
         InputError: The accelerators do not fill whole meshes, or a domain cannot be partly used as requested.
@@ -207,7 +223,11 @@ def scale_up_of(accelerator: Accelerator, server: Server, ranks: int, used: int 
         return ScaleUp("mesh", ranks, domain, rate, latency, peers=max(1, server.scale_up_domain - 1))
     if kind == "none":
         return ScaleUp("none", ranks, 1, rate, latency)
-    return ScaleUp("switched", ranks, domain, rate, latency, nvls=accelerator.nvls)
+    ceiling = LINK_CEILING if joined is None else joined.fabric.efficiency()
+    longer_ps = 0 if joined is None else joined.longer_ps
+    return ScaleUp(
+        "switched", ranks, domain, rate, latency, nvls=accelerator.nvls, ceiling=ceiling, longer_ps=longer_ps
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +242,7 @@ class Hardware:
         scale_up: Domains, with links counted from 0.
         idle_servers: Servers of the domains that the job leaves unused (see `ClusterSpec.ranks_per_domain`); a domain
             that is not filled to the number asked for has none.
+        joined: The scale-up fabric in place of the server's own; None: its own.
     """
 
     accelerator: Accelerator
@@ -234,6 +255,7 @@ class Hardware:
     nic_bps: float
     scale_up: ScaleUp
     idle_servers: int = 0
+    joined: JoinedScaleUp | None = None
 
     @property
     def servers(self) -> int:
@@ -254,8 +276,11 @@ class Hardware:
         """
         override.check(spec.overrides)
         server = override.overridden(_server(catalog, spec.server), spec.overrides.get("server", {}), "server")
-        overrides = spec.overrides.get("accelerator", {})
-        accelerator = override.overridden(catalog.accelerator(server.accelerator), overrides, "accelerator")
+        accelerator = catalog.accelerator(server.accelerator)
+        joined = None if spec.scale_up is None else spec.scale_up.joined(accelerator, server, catalog)
+        if joined is not None:
+            server, accelerator = joined.server, joined.accelerator
+        accelerator = override.overridden(accelerator, spec.overrides.get("accelerator", {}), "accelerator")
         nic = override.overridden(catalog.nic(server.nic), spec.overrides.get("nic", {}), "nic")
         per_server = _per_server(spec.accelerators, server)
         nics = max(1, server.nics * per_server // server.accelerators)
@@ -270,8 +295,9 @@ class Hardware:
             per_server=per_server,
             nics=nics,
             nic_bps=min(nic.rate_bps, pcie_share),
-            scale_up=scale_up_of(accelerator, server, spec.accelerators, spec.ranks_per_domain),
+            scale_up=scale_up_of(accelerator, server, spec.accelerators, spec.ranks_per_domain, joined),
             idle_servers=spec.accelerators // used * ((server.scale_up_domain - used) // server.accelerators),
+            joined=joined,
         )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from railyard.catalog import Entry
+    from railyard.cluster.scale_up.fabric import ScaleUpSpec
     from railyard.cluster.tenancy import TenancySpec
     from railyard.cluster.topology.wiring import TopologySpec
 
@@ -270,6 +271,7 @@ class ClusterSpec:
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
         tenancy: Tenants that share the back-end; None: a single user.
         ocs: How cubes of a scale-up torus are joined; None: the torus is one piece.
+        scale_up: What joins the accelerators of a domain; None: the server's own fabric.
     """
 
     accelerators: int
@@ -286,6 +288,7 @@ class ClusterSpec:
     hall: HallSpec = field(default_factory=HallSpec)
     tenancy: TenancySpec | None = None
     ocs: OcsSpec | None = None
+    scale_up: ScaleUpSpec | None = None
 
 
 @dataclass(frozen=True)

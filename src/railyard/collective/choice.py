@@ -13,7 +13,6 @@ from railyard.collective.chunks import load_of, window_s
 from railyard.collective.machine import Case, CollectiveMachine, machine_of
 from railyard.collective.policy import CollectivePolicy, kind_word
 from railyard.collective.timing import (
-    LINK_CEILING,
     WIRE,
     by_channels,
     exchange_share,
@@ -218,7 +217,7 @@ def links_gbs(case: Case, name: str) -> tuple[float, float]:
     if machine.scale_up == "mesh" and load.pair:
         inside = machine.plan_bps / 8e9 * machine.measured.mesh_share / machine.peers / load.pair
     elif load.scale_up:
-        share = LINK_CEILING if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
+        share = machine.ceiling if machine.scale_up == "switched" else machine.plan_bps / machine.scale_up_bps
         inside = machine.scale_up_bps / 8e9 * share / load.scale_up
     if load.port:
         outside = machine.nic_bps / 8e9 * machine.payload_efficiency / load.port

@@ -44,6 +44,9 @@ CHANNELS = 32
 """Channels of grouped sends, and the most that one peer gets on a domain of 12 links and more (twice the links, as a
 power of two)."""
 
+MEASURED_GBS = 721.8
+"""Planned rate of the fastest links on which a channel's rate was measured (NVLink 5)."""
+
 BATCH = 8
 """Peers that one batch of grouped sends serves on the same channels (`NCCL_MAX_DEV_WORK_P2P_PER_BATCH`)."""
 

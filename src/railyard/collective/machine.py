@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from railyard.cluster.hardware import LINK_CEILING
 from railyard.collective.constants import MEASURED, LogConstants
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ class CollectiveMachine:
         transport: What carries its messages between domains, and what that leaves the library to choose.
         measured: Constants of its library that were read off logs.
         nic_factor: What-if factor on the library's own steps through NICs.
+        ceiling: Share of the rate of switched scale-up links that data reaches.
+        longer_us: What these links take one way beyond those on which the library was measured, us.
     """
 
     architecture: str
@@ -172,6 +175,8 @@ class CollectiveMachine:
     transport: Transport = VERBS
     measured: LogConstants = field(default=MEASURED, hash=False)
     nic_factor: float = 1.0
+    ceiling: float = LINK_CEILING
+    longer_us: float = 0.0
 
     def software_us(self, protocol: str) -> float:
         """A step through a NIC without its path, us."""
@@ -223,6 +228,8 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
         transport=transport_of(cluster.nic.name, cluster.hardware.server.name),
         measured=measured,
         nic_factor=cluster.scale_out_latency,
+        ceiling=scale_up.ceiling,
+        longer_us=scale_up.longer_ps * 1e-6,
     )
 
 

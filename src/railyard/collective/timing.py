@@ -54,10 +54,6 @@ WIRE = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
 """Bytes on a link for one byte of data: LL sends a 4-byte flag with 4 bytes of data, LL128 one 8-byte flag in 128
 bytes."""
 
-LINK_CEILING = 0.87
-"""Share of a switched scale-up link's rate that data can reach: copies reach 392 of 450 GB/s (H100) and 777 of 900
-(GB200)."""
-
 SHARP_SHARE = 0.8
 """Share of a NIC's rate that reduction by the network's switches reaches under NCCL: about 20 of 25 GB/s (its
 maintainer, NVIDIA/nccl issue 320). The switches themselves reach 0.95 under MPI (Graham et al., ISC 2020): what NICs
@@ -233,7 +229,17 @@ def _peer_us(machine: CollectiveMachine) -> float:
 
 
 def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:
-    """One step from accelerator to accelerator inside a domain."""
+    """One step from accelerator to accelerator inside a domain: as measured, and what its links take longer."""
+    if machine.library == "other":
+        return machine.scale_up_latency_ps * 1e-6 * OTHERS_HOPS[protocol] / machine.latency_factor
+    return max(_measured_hop_us(machine, algorithm, protocol) + machine.longer_us, 0.0)
+
+
+OTHERS_HOPS = {"ll": 1.0, "ll128": 1.5, "simple": 3.0}
+"""One-way latencies in a step of a library of which nothing was measured."""
+
+
+def _measured_hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> float:
     index = constants.PROTOCOLS.index(protocol)
     family = algorithm.family if algorithm.family == "tree" else "ring"
     if machine.library == "nccl":
@@ -243,9 +249,7 @@ def _hop_us(machine: CollectiveMachine, algorithm: Algorithm, protocol: str) -> 
         plain = machine.pcie or (chain and protocol == "simple")
         factor = 1.0 if plain else machine.measured.hop_factor(generation, protocol)
         return factor * (constants.PCI_US if machine.pcie else constants.NVLINK_US)[row][index]
-    if machine.library == "rccl":
-        return tuner.RCCL_LINK_US[family][index]
-    return machine.scale_up_latency_ps * 1e-6 * (1.0, 1.5, 3.0)[index] / machine.latency_factor
+    return tuner.RCCL_LINK_US[family][index]
 
 
 def exchange_share(case: Case, algorithm: Algorithm) -> float:
@@ -318,10 +322,11 @@ def _tree_factor(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArra
 
 
 def _grouped_gbs(case: Case, protocol: str, size: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Egress of a rank in grouped sends inside a switched domain."""
-    ranks = case.shape.ranks
+    """Egress of a rank in grouped sends inside a switched domain; links beyond those measured get channels for them."""
+    ranks, planned = case.shape.ranks, case.machine.plan_bps / 8e9
     copied = connections.copied_gbs(ranks, ranks - 1, size / ranks, protocol, case.measured)
-    rate: NDArray[np.float64] = np.minimum(case.machine.plan_bps / 8e9 * case.measured.peer_share, copied)
+    copied = copied * max(1.0, planned / connections.MEASURED_GBS)
+    rate: NDArray[np.float64] = np.minimum(planned * case.measured.peer_share, copied)
     return rate
 
 

@@ -11,7 +11,6 @@ from railyard.cluster import Csr, CsrWeighted
 from railyard.collective.connections import connection_keys
 from railyard.collective.constants import MEASURED, LogConstants
 from railyard.collective.policy import MOST_CONNECTIONS
-from railyard.collective.timing import LINK_CEILING
 from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def through_peers(cluster: Cluster, legs: Legs) -> tuple[Legs, Legs]:
 def scale_up_efficiency(cluster: Cluster, measured: LogConstants = MEASURED) -> float:
     """Share of a scale-up link's rate that data can reach."""
     if cluster.scale_up.kind == "switched":
-        return LINK_CEILING
+        return cluster.scale_up.ceiling
     planned = cluster.accelerator.scale_up_collective_bps / cluster.accelerator.scale_up_bps
     return planned * (measured.mesh_share if cluster.scale_up.kind == "mesh" else 1.0)
 

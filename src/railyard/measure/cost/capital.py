@@ -45,6 +45,7 @@ NETWORK_COMPONENTS = (NICS, SWITCHES, OPTICS, LINES)
 COMPONENT_OF_KIND = {
     "accelerator": ACCELERATORS,
     "server": SERVERS,
+    "scale-up": SERVERS,
     "nic": NICS,
     "switch": SWITCHES,
     "optical-switch": SWITCHES,

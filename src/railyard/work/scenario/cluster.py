@@ -13,6 +13,7 @@ from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.placement import policies
+from railyard.cluster.scale_up import ScaleUpFabric, ScaleUpSpec, scale_ups
 from railyard.cluster.spec import (
     Background,
     ClusterSpec,
@@ -303,6 +304,38 @@ _Figures: Any = create_model(
 )
 
 
+_SCALE_UP_KEYS = {name: key for name, key in keys_of(ScaleUpFabric).items() if key.annotation is not None}
+
+
+class _ScaleUpChoice(Section):
+    fabric: Literal[tuple(scale_ups.names())] | None = Field(  # type: ignore[valid-type]
+        default=None, description="The fabric; the rack's when left out, and without a rack the accelerator's own."
+    )
+    rack: Text | None = Field(
+        default=None,
+        description="A rack of the catalogue: its fabric, its links of an accelerator, its domain.",
+        examples=["helios"],
+    )
+    domain: Annotated[Whole, limits(2, 1_000_000)] | None = Field(
+        default=None, description="Accelerators of a domain; the rack's when left out, and without a rack the server's."
+    )
+
+    def spec(self) -> ScaleUpSpec:
+        """The record that the cluster room takes."""
+        given = {name: getattr(self, key.name) for name, key in _SCALE_UP_KEYS.items()}
+        changed = {name: value for name, value in given.items() if value is not None}
+        return ScaleUpSpec(self.fabric or "", self.rack or "", self.domain, changed)
+
+
+_FIGURES: Any = {key.name: key.field(optional=True) for key in _SCALE_UP_KEYS.values()}
+ScaleUpSection: Any = create_model(
+    "ScaleUpSection",
+    __base__=_ScaleUpChoice,
+    __doc__="What joins the accelerators of a domain; every further key replaces a figure of the fabric.",
+    **_FIGURES,
+)
+
+
 _KEEPS_DOMAINS = tuple(name for name, policy in policies.items() if policy.keeps_domains)
 
 
@@ -313,6 +346,9 @@ class ClusterSection(Section):
         description="Number of accelerators, one rank each.", examples=[1024]
     )
     server: Text = Field(description="The server, from the catalogue.", examples=["dgx-h100"])
+    scale_up: Annotated[ScaleUpSection, tagged("fabric")] | None = Field(
+        default=None, description="What joins the accelerators of a domain; the server's own fabric when left out."
+    )
     back_end: NetworkSection = Field(default_factory=NetworkSection, description="The network between accelerators.")
     front_end: NetworkSection | None = Field(
         default=None, description="The network between hosts; left out when missing."
@@ -367,6 +403,7 @@ class ClusterSection(Section):
             hall=build(self.hall, HallSpec),
             tenancy=None if self.tenancy is None else self.tenancy.spec(),
             ocs=None if self.ocs is None else build(self.ocs, OcsSpec),
+            scale_up=None if self.scale_up is None else self.scale_up.spec(),
         )
 
     def arrangement(self) -> Placement:

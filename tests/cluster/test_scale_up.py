@@ -1,0 +1,194 @@
+"""Scale-up fabrics: frames, latencies, replay by hand; `scale_up` of a scenario; contracts over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from railyard import catalog
+from railyard.cluster import ClusterSpec, bill_of, build
+from railyard.cluster.scale_up import ScaleUpFabric, ScaleUpSpec, scale_ups
+from railyard.collective import CollectivePolicy, machine_of
+from railyard.collective.choice import choose_many
+from railyard.collective.machine import Shape
+from railyard.engine.packet.settings import Settings
+from railyard.graph import CollectiveKind
+from railyard.kit.errors import InputError
+
+CATALOG = catalog.load()
+every = pytest.mark.parametrize("fabric", [one for _, one in scale_ups.items()], ids=lambda one: one.name)
+UALINK, SUE, UB = (scale_ups.get(name) for name in ("ualink", "sue", "ub"))
+ADDED = {"name", "summary", "kind", "sources", "left_out", "packets", "price_usd_per_tbps", "power_w_per_tbps"}
+
+
+def machine(accelerators=64, server="hgx-b200", **given):
+    return build(ClusterSpec(accelerators, server, scale_up=ScaleUpSpec(**given) if given else None), CATALOG)
+
+
+def times_us(cluster, kind, sizes, algorithm=None):
+    shape = Shape.grid(1, cluster.ranks, scale_up=cluster.scale_up.kind)
+    policy = CollectivePolicy(algorithm={} if algorithm is None else {kind.name.lower().replace("_", "-"): algorithm})
+    return choose_many(kind, np.asarray(sizes, float), shape, machine_of(cluster), policy).time_us
+
+
+@every
+def test_every_figure_has_a_source_and_gaps_are_named(fabric: ScaleUpFabric):
+    for field in fields(ScaleUpFabric):
+        if field.name not in ADDED and getattr(fabric, field.name) != field.default:
+            assert field.name in fabric.sources, field.name
+    assert all(origin.source and origin.confidence for origin in fabric.sources.values())
+    assert fabric.left_out
+
+
+@every
+def test_parts_of_the_latency_sum_to_the_published_one(fabric: ScaleUpFabric):
+    if "one_way_ps" in fabric.sources:
+        assert f"{fabric.one_way_ps(2) / 1000:g} ns" == fabric.sources["one_way_ps"].value_text
+    assert fabric.one_way_ps(2) <= fabric.one_way_ps(fabric.largest_domain)
+    slower = replace(fabric, link_ps=fabric.link_ps + 7)
+    assert slower.one_way_ps(2) == fabric.one_way_ps(2) + 7
+
+
+@pytest.mark.parametrize(
+    ("metres", "delay", "picoseconds"),
+    [(3, 4.6e-9, 477_600), (10, 4.96e-9, 549_200), (30, 4.96e-9, 747_600)],
+)
+def test_sue_latencies_are_those_of_its_manual(metres, delay, picoseconds):
+    assert replace(SUE, cable_m=metres, cable_s_per_m=delay).one_way_ps() == picoseconds
+
+
+def test_a_second_tier_adds_two_switches_and_two_cables():
+    assert UB.one_way_ps(8) == 200_000 + 150_000 + 2 * 2_480
+    assert UB.one_way_ps(16) - UB.one_way_ps(8) == 2 * (150_000 + 74_400)
+    assert UB.reached_bps(8) == 14 * 224e9
+    assert UB.reached_bps(16) == pytest.approx(0.97 * 14 * 224e9)
+
+
+def test_ualink_frames_to_the_digit():
+    assert UALINK.efficiency(256, responses=False, credits=False) == pytest.approx(32 / 33 * 628 / 640, abs=1e-12)
+    assert UALINK.efficiency(64, responses=False, credits=False) == pytest.approx(8 / 9 * 628 / 640, abs=1e-12)
+    assert UALINK.efficiency() == pytest.approx(0.93, abs=0.02)
+    assert UALINK.efficiency() == pytest.approx(256 / (256 + 12 / 0.875) * 628 / 640, abs=1e-12)
+    assert UALINK.replay_buffer(1_000_000, 200e9) == 40
+    assert UALINK.replay_buffer(1_024_000, 200e9) == 40
+    assert UALINK.replay_buffer(1_024_001, 200e9) == 41
+
+
+def test_packets_hold_whole_accesses():
+    assert SUE.efficiency() == pytest.approx(16 * 256 / (16 * 264 + 44), abs=1e-12)
+    assert SUE.efficiency(300) == pytest.approx(13 * 300 / (13 * 308 + 44), abs=1e-12)
+    assert SUE.efficiency(5000) == pytest.approx(5000 / (5008 + 44), abs=1e-12)
+
+
+def test_go_back_n_by_hand():
+    wrong, frames = 1 - (1 - 1e-6) ** 5120, 1e-6 * 200e9 / 5120
+    expected = (1 - wrong) / (1 + (frames - 1) * wrong)
+    assert UALINK.replay_goodput(1e-6, 1_000_000, 200e9) == pytest.approx(expected, rel=1e-9)
+    assert UALINK.replay_goodput(0.0, 1_000_000, 200e9) == 1.0
+    short = replace(UALINK, replay_frames=10)
+    assert short.replay_goodput(0.0, 1_000_000, 200e9) == pytest.approx(10 / frames)
+
+
+@every
+def test_more_bandwidth_is_never_slower_and_frames_never_exceed_the_wire(fabric: ScaleUpFabric):
+    sizes = np.geomspace(256, 2**33, 24)
+    for kind in (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL):
+        slow, fast = (
+            times_us(machine(fabric=fabric.name, domain=64, overrides={"links": links}), kind, sizes)
+            for links in (8, 16)
+        )
+        assert (fast <= slow * (1 + 1e-9)).all()
+        share = {CollectiveKind.ALL_REDUCE: 1.0}.get(kind, 63 / 64)  # sums in switches halve an all-reduce
+        bound_us = 8e6 * sizes * share / (16 * fabric.link_bps)
+        assert (fast >= bound_us).all()
+    assert 0 < fabric.efficiency() <= 1
+    assert fabric.efficiency(64) <= fabric.efficiency(256)
+    assert fabric.library_bps(64) <= fabric.reached_bps(64) <= fabric.rate_bps
+
+
+@every
+def test_it_is_applied_in_one_place(fabric: ScaleUpFabric):
+    cluster = machine(fabric=fabric.name, domain=64)
+    assert cluster.scale_up.kind == fabric.kind == cluster.accelerator.scale_up_kind
+    assert cluster.scale_up_domain == cluster.server.scale_up_domain == 64
+    assert cluster.scale_up.rate_bps == fabric.reached_bps(64)
+    assert cluster.scale_up.latency_ps == fabric.one_way_ps(64)
+    assert machine_of(cluster).plan_bps == fabric.library_bps(64)
+    assert cluster.scale_up.nvls == (fabric.reduces and fabric.kind == "switched")
+    bought = bill_of(cluster).of("scale-up")
+    tbps = fabric.switch_tbps(64)
+    assert sum(row.price_usd.typical for row in bought) == pytest.approx(tbps * fabric.price_usd_per_tbps.typical)
+
+
+def test_the_accelerators_own_fabric_changes_no_rate_and_no_bill():
+    own, named = machine(server="gb200-nvl72", accelerators=72), machine(72, "gb200-nvl72", fabric="nvlink-5")
+    assert named.scale_up.rate_bps == own.scale_up.rate_bps
+    assert machine_of(named).plan_bps == pytest.approx(machine_of(own).plan_bps, rel=1e-12)
+    assert (named.scale_up.ceiling, named.scale_up.longer_ps) == (own.scale_up.ceiling, 0)
+    assert bill_of(named).total_usd == bill_of(own).total_usd
+    fewer = machine(8, "hgx-h800", domain=8)
+    assert fewer.scale_up.rate_bps == 8 * 200e9
+
+
+def test_longer_cables_reach_every_step_of_a_library():
+    sizes = [1024.0]
+    near, far = (machine(8, fabric="nvlink-5", overrides={"cable_m": metres}) for metres in (1.0, 101.0))
+    extra_us = times_us(far, CollectiveKind.ALL_GATHER, sizes, "ring") - times_us(
+        near, CollectiveKind.ALL_GATHER, sizes, "ring"
+    )
+    assert extra_us[0] == pytest.approx(7 * 2 * 100 * 4.6e-3, rel=1e-6)
+
+
+def test_a_rack_gives_fabric_links_and_domain():
+    helios = machine(72, "helios-tray", rack="helios")
+    assert (helios.hardware.joined.fabric.name, helios.scale_up_domain) == ("ualink", 72)
+    assert helios.scale_up.rate_bps == 18 * 800e9
+    borrowed = machine(72, "gb200-nvl72", rack="helios")
+    assert borrowed.scale_up.rate_bps == 18 * 800e9
+    assert machine(64, rack="helios", domain=32).scale_up_domain == 32
+
+
+@pytest.mark.parametrize("name", CATALOG.names("racks"))
+def test_racks_hold_what_their_servers_hold(name):
+    rack = CATALOG.rack(name)
+    server = CATALOG.server(rack.server)
+    assert rack.servers * server.accelerators == rack.accelerators
+    fabric, accelerator = scale_ups.get(rack.fabric), CATALOG.accelerator(server.accelerator)
+    assert rack.accelerators <= fabric.largest_domain
+    if accelerator.scale_up_fabric == rack.fabric:
+        whole = replace(fabric, links=rack.links)
+        assert accelerator.scale_up_bps == pytest.approx(whole.reached_bps(rack.accelerators), rel=1e-3)
+        assert accelerator.scale_up_collective_bps == pytest.approx(whole.library_bps(rack.accelerators), rel=1e-3)
+    hosts = server.host_power_w.scaled(rack.servers) + accelerator.power_w.scaled(rack.accelerators)
+    assert hosts.low * 0.8 <= rack.power_w.typical <= hosts.high * 1.3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"fabric": "ub", "domain": 512}, "joins 2 to 384"),
+        ({"fabric": "ualink", "domain": 12}, "a domain divides the 8 accelerators"),
+        ({"fabric": "ualnik"}, "there is no scale-up fabric"),
+        ({"rack": "hellios"}, "no rack|has no"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given, words):
+    with pytest.raises(InputError, match=words):
+        machine(**given)
+
+
+def test_without_a_record_a_fabric_must_be_named():
+    with pytest.raises(InputError, match="no fabric is known"):
+        machine(8, "mi300x-8", domain=8)
+
+
+@every
+def test_packets_are_settings_of_the_engine(fabric: ScaleUpFabric):
+    if fabric.packets is None:
+        return
+    settings = Settings(**fabric.packets.constants)
+    assert settings.mtu_bytes - settings.header_bytes == pytest.approx(
+        fabric.efficiency() * settings.mtu_bytes, rel=2e-3
+    )
