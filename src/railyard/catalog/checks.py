@@ -14,7 +14,7 @@ from railyard.catalog.types import (
     Drafter,
     Entry,
     MemoryPool,
-    Rack,
+    ScaleUpRack,
     Server,
     Storage,
     Switch,
@@ -72,7 +72,7 @@ def _server(entry: Entry) -> Iterator[Finding]:
 
 
 def _rack(entry: Entry) -> Iterator[Finding]:
-    if isinstance(entry, Rack) and entry.accelerators % entry.servers:
+    if isinstance(entry, ScaleUpRack) and entry.accelerators % entry.servers:
         yield "accelerators", "must be the same in each of its servers"
 
 
@@ -204,7 +204,7 @@ _MOST_LOSS = 0.2
 _RULES = {
     Accelerator: _accelerator,
     Server: _server,
-    Rack: _rack,
+    ScaleUpRack: _rack,
     Switch: _switch,
     Cable: _cable,
     Storage: _storage,

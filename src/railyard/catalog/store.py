@@ -23,7 +23,7 @@ from railyard.catalog.types import (
     Nic,
     OpticalSwitch,
     Price,
-    Rack,
+    ScaleUpRack,
     Server,
     Storage,
     Switch,
@@ -41,7 +41,7 @@ DATA = Path(__file__).parent / "data"
 KINDS: dict[str, type[Entry]] = {
     "accelerators": Accelerator,
     "servers": Server,
-    "racks": Rack,
+    "racks": ScaleUpRack,
     "nics": Nic,
     "switches": Switch,
     "cables": Cable,
@@ -59,7 +59,7 @@ SINGULAR = {kind: kind.removesuffix("es") if kind.endswith("switches") else kind
 # What a server, a rack or a cable names, and the kind in which it must be found.
 REFERENCES = {
     Server: {"accelerator": "accelerators", "nic": "nics", "front_end_nic": "nics"},
-    Rack: {"server": "servers"},
+    ScaleUpRack: {"server": "servers"},
     Cable: {"fibre": "cables", "twin": "cables"},
 }
 
@@ -101,9 +101,9 @@ class Catalog:
         """The server of that name or alias; InputError with the nearest name when there is none."""
         return self._get(Server, "servers", name)
 
-    def rack(self, name: str) -> Rack:
+    def rack(self, name: str) -> ScaleUpRack:
         """The rack of that name or alias; InputError with the nearest name when there is none."""
-        return self._get(Rack, "racks", name)
+        return self._get(ScaleUpRack, "racks", name)
 
     def nic(self, name: str) -> Nic:
         """The NIC of that name or alias; InputError with the nearest name when there is none."""

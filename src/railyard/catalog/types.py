@@ -250,7 +250,7 @@ class Server(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rack(Part):
+class ScaleUpRack(Part):
     """One scale-up domain as it is sold: servers, a scale-up fabric and its switches, in one rack or several."""
 
     server: str = field(metadata=f.text("server", "Name of the server"))
@@ -341,7 +341,9 @@ class Switch(Part):
     )
     height_u: int = field(
         default=0,
-        metadata=f.count("height_units", "Rack units of the box; 0 where only its ports tell", bounds=limits(0, 1000)),
+        metadata=f.count(
+            "height_units", "Rack units of the box; 0 where only its ports tell", bounds=limits(0, 1000)
+        ),
     )
     encryption_bps: Mapping[str, float] = field(
         default_factory=dict,
