@@ -157,8 +157,8 @@ class Catalog:
         """The names of a kind, sorted.
 
         Args:
-            kind: `accelerators`, `servers`, `racks`, `nics`, `switches`, `cables`, `optical-switches`,
-                `storage`, `memory-pools`, `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular
+            kind: `accelerators`, `servers`, `racks`, `nics`, `switches`, `cables`, `optical-switches`, `storage`,
+                `memory-pools`, `appliances`, `devices`, `access-links`, `models`, `drafters` or `prices`; the singular
                 is understood too.
 
         Raises:

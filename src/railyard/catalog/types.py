@@ -341,9 +341,7 @@ class Switch(Part):
     )
     height_u: int = field(
         default=0,
-        metadata=f.count(
-            "height_units", "Rack units of the box; 0 where only its ports tell", bounds=limits(0, 1000)
-        ),
+        metadata=f.count("height_units", "Rack units of the box; 0 where only its ports tell", bounds=limits(0, 1000)),
     )
     encryption_bps: Mapping[str, float] = field(
         default_factory=dict,
