@@ -88,14 +88,18 @@ def catalog_show(
         return
     emit(wrapped(_sentence(kind, entry)))
     if entry.aliases:
-        emit(f"aliases: {', '.join(entry.aliases)}")
+        emit(wrapped(f"Aliases: {', '.join(entry.aliases)}."))
     emit("")
-    table = Table(["field", "value", "confidence", "year", "source"])
+    table, numbers = Table(["field", "value", "confidence", "source"]), dict[tuple[str, str], int]()
     for row in describe(entry):
-        if row.field in {"summary", "aliases", "assumed"}:
-            continue
-        table.add(row.field, row.value, row.confidence, row.year, row.source)
+        if row.field not in {"summary", "aliases", "assumed"}:
+            origin = (row.source, row.year)
+            number = f"[{numbers.setdefault(origin, len(numbers) + 1)}]" if row.source else ""
+            table.add(row.field, row.value, row.confidence, number)
     table.print()
+    emit("")
+    for (source, year), number in numbers.items():
+        emit(wrapped(f"[{number}] {source}{f' ({year})' if year else ''}"))
 
 
 def _sentence(kind: str, entry: Entry) -> str:
