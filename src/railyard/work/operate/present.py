@@ -55,6 +55,7 @@ def details(result: Result) -> Iterator[Sheet]:
     every = result.of(OperateVariant)
     yield Sheet(_MORE, [_more_row(one) for one in every])
     yield Sheet(PARTS, [_parts(one) for one in every])
+    yield from _replicas(every)
     names = [part.name for part in every[0].operate.time]
     yield Sheet(
         ("accelerator time", *names),
@@ -181,7 +182,7 @@ def _draws(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
         return
     count = max(len(draws.by_draw) for _, draws in drawn)
     yield Sheet(
-        (f"{count} draws of failures: low/mean/high", "goodput", "ETTR", "$/useful GPU-h (typical prices)"),
+        (f"{count} draws: low / mean / high", "goodput", "ETTR", "$/useful GPU-h"),
         [
             (
                 name,
@@ -233,29 +234,40 @@ def _services(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
         (
             "variant",
             "service",
-            "replicas",
-            "load",
-            "all answer",
-            "TTFT p99: all / over the run",
-            "TPOT p99: all / over the run",
-            "answered in time",
+            "SLO attainment",
+            "TTFT p99: all up / run",
+            "TPOT p99: all up / run",
             "failed",
         ),
         [
             (
                 name,
                 row.name,
-                f"{row.jobs} x {row.replicas}" if row.jobs > 1 else str(row.replicas),
-                numbers.percent(row.load),
-                numbers.percent(sum(one.time for one in row.states if one.answer == row.replicas)),
+                numbers.percent(row.in_time),
                 _latencies(row, "ttft_p99_s"),
                 _latencies(row, "tpot_p99_s"),
-                numbers.percent(row.in_time),
                 f"{100 * row.failed:.3f} %",
             )
             for name, row in rows
         ],
     )
+
+
+def _replicas(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
+    """Replicas of services, and how much of the time all of them answer."""
+    rows = [
+        (
+            one.name,
+            row.name,
+            f"{row.jobs} x {row.replicas}" if row.jobs > 1 else str(row.replicas),
+            numbers.percent(row.load),
+            numbers.percent(sum(state.time for state in row.states if state.answer == row.replicas)),
+        )
+        for one in variants
+        for row in one.operate.services
+    ]
+    if rows:
+        yield Sheet(("variant", "service", "replicas", "load", "all up"), rows)
 
 
 def _latencies(row: ServiceRow, name: str) -> str:
