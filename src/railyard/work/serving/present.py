@@ -52,8 +52,8 @@ HEADINGS = (
     "req/s",
     "TTFT p50 / p99",
     "TPOT p50 / p99",
-    "SLO attainment",
-    "goodput req/s",
+    "SLO met",
+    "good req/s",
     "$/Mtoken (low to high)",
 )
 _DETAILS = (
@@ -156,7 +156,11 @@ def capacity_words(capacity: CapacityFigures | None) -> str:
 
 
 def _pair(values: Percentiles) -> str:
-    return f"{numbers.seconds(values.p50)} / {numbers.seconds(values.p99)}"
+    """`129 / 535 ms`; both units where one would be hard to read in the other's."""
+    low, high = values.p50, values.p99
+    if not 0.1 * high <= low <= high:
+        return f"{numbers.seconds(low)} / {numbers.seconds(high)}"
+    return f"{numbers.seconds(low, like=high).rpartition(' ')[0]} / {numbers.seconds(high)}"
 
 
 def _in_time(result: Result) -> list[ServedVariant]:
