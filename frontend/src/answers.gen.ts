@@ -60,6 +60,30 @@ export interface CableEnds {
   b: string;
 }
 
+/** Constants that fit measurements, and the error before and after. */
+export interface CalibrationAnswer {
+  /** of this document */
+  format: "railyard-calibration/1";
+  /** file of the measurements */
+  name: string;
+  /** of Railyard */
+  version: string;
+  /** day of the calibration, ISO 8601 */
+  date: string;
+  /** training, serving or collectives */
+  kind: string;
+  /** of the rows */
+  unit: string;
+  /** in the order of the fit */
+  constants: FittedConstant[];
+  /** in the order of the file */
+  rows: FittedRow[];
+  /** rows that were left out, and why */
+  skipped: string[];
+  /** where a scenario names the file of constants */
+  use: string;
+}
+
 /** Every assertion of a scenario, judged of every variant. */
 export interface CheckAnswer {
   /** of this document */
@@ -158,6 +182,40 @@ export interface FindingRow {
   place: PicturePlace;
   /** rows of the plan's cables; empty without a plan */
   cables: number[];
+}
+
+/** A constant that the measurements moved. */
+export interface FittedConstant {
+  /** software, engine on a device, or launch that it belongs to */
+  of: string;
+  /** of the constant */
+  name: string;
+  /** as shipped */
+  before: number;
+  /** that fits the measurements */
+  value: number;
+  /** one standard deviation below */
+  low: number;
+  /** one standard deviation above */
+  high: number;
+  /** share of its uncertainty that the measurements removed */
+  settled: number;
+}
+
+/** A measurement and its predictions, all in the unit of the document. */
+export interface FittedRow {
+  /** in the file, from 1 */
+  line: number;
+  /** of the row */
+  name: string;
+  /** by the user */
+  measured: number;
+  /** predicted with the constants as shipped */
+  before: number;
+  /** predicted with the fitted constants */
+  after: number;
+  /** predicted by a fit without this row; null of a single row */
+  left_out: number | null;
 }
 
 /** The gain on the cases of one kind. */
@@ -854,4 +912,4 @@ export interface UnseenGain {
   slice: number;
 }
 
-export type Answer = AuditAnswer | CheckAnswer | DiagnosisAnswer | PlacementAnswer | PlanAnswer | ScaleAnswer | TuneAnswer;
+export type Answer = AuditAnswer | CalibrationAnswer | CheckAnswer | DiagnosisAnswer | PlacementAnswer | PlanAnswer | ScaleAnswer | TuneAnswer;

@@ -4,6 +4,7 @@ import type { Answer } from "../answers.gen";
 import type { Decision as Said } from "../ui/api.gen";
 import { Decision } from "../views/decision";
 import { AuditView } from "./audit";
+import { CalibrationView } from "./calibration";
 import { CheckView } from "./check";
 import { DiagnosisView } from "./diagnosis";
 import { PlacementView } from "./placement";
@@ -21,6 +22,7 @@ const TITLES: Record<Answer["format"], string> = {
   "railyard-check/1": "Check",
   "railyard-placement/1": "Placement",
   "railyard-scale/1": "Scaled trace",
+  "railyard-calibration/1": "Calibration",
 };
 
 export const titleOf = (answer: Answer): string => `${TITLES[answer.format]}: ${answer.name}`;
@@ -37,6 +39,7 @@ function Details({ answer, hall }: { answer: Answer; hall: Hall }) {
     case "railyard-tune/1": return <TuneView answer={answer} />;
     case "railyard-check/1": return <CheckView answer={answer} />;
     case "railyard-placement/1": return <PlacementView answer={answer} />;
+    case "railyard-calibration/1": return <CalibrationView answer={answer} />;
     case "railyard-scale/1": return <ScaleView answer={answer} />;
     case "railyard-audit/1": return <AuditView answer={answer} hall={hall} />;
   }

@@ -31,6 +31,8 @@ RUNS = Path("runs")
 """Folder of runs and of answers below the user's own."""
 
 F = TypeVar("F", bound="Callable[..., Any]")
+CALIBRATION = "uploads/calibration"
+"""Folder of fitted constants below the user's own, on the page: a file for each kind of measurements."""
 DEPLOYMENTS = "deployments"
 """Folder of deployments below the user's own, on the page."""
 

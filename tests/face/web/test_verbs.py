@@ -43,7 +43,9 @@ def put(client, name, data=b"x"):
 
 def test_verbs_say_what_they_are_given(client):
     rows = {row["name"]: row for row in client.get("/api/v1/verbs").json()}
-    assert list(rows) == ["run", "plan", "tune", "check", "diagnose", "audit", "operate", "deploy", "place", "scale"]
+    assert list(rows) == [
+        "run", "plan", "tune", "check", "diagnose", "audit", "operate", "deploy", "place", "scale", "calibrate",
+    ]  # fmt: skip
     assert rows["run"]["scenario"]
     assert not rows["audit"]["scenario"]
     assert [(one["name"], one["needed"], one["takes"]) for one in rows["diagnose"]["inputs"]] == [
@@ -216,3 +218,27 @@ def test_a_worker_that_is_told_to_end_is_begun_again(client):
     assert (row["state"], row["outcome"]) == ("running", None)
     client.post(f"/api/v1/jobs/{job}/stop")
     assert ended(client, job)["state"] == "stopped"
+
+
+def test_measured_steps_calibrate_later_runs_which_say_so(settings):
+    with serving(settings) as client:
+        _calibrate(client)
+
+
+def _calibrate(client):
+    put(client, "steps.csv", (EXAMPLES.parent / "measured" / "steps.csv").read_bytes())
+    before = step_of(client)
+    asked = {"verb": "calibrate", "files": {"table": ["uploads/steps.csv"]}}
+    answer = ended(client, client.post("/api/v1/jobs", json=asked).json()["id"])["outcome"]["name"]
+    assert client.get(f"/api/v1/answers/{answer}/decision").json()["verdict"].startswith("Your constants change")
+    after = step_of(client)
+    assert before["warnings"] == []
+    assert after["warnings"][0].startswith("calibrated with steps.csv (")
+    assert after["warnings"][0].endswith("), 3 rows")
+    assert after["step"]["seconds"] != before["step"]["seconds"]
+    assert client.delete("/api/v1/uploads", params={"file": "calibration/training.toml"}).status_code == 204
+    assert step_of(client)["step"]["seconds"] == before["step"]["seconds"]
+
+
+def step_of(client):
+    return client.post("/api/v1/estimate", json={"text": SMALL}).json()["result"]["variants"][0]

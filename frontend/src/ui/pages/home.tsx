@@ -80,7 +80,7 @@ function Runs({ runs, error }: { runs: RunRow[] | undefined; error: string | und
   );
 }
 
-const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit", check: "check", placement: "placement", scale: "scaled trace" };
+const KINDS: Record<string, string> = { plan: "plan", diagnosis: "diagnosis", tune: "tuning", audit: "audit", check: "check", placement: "placement", scale: "scaled trace", calibration: "calibration" };
 
 function Answers({ turn }: { turn: number }) {
   const [answers] = useLoaded(api.answers, [], [turn]);

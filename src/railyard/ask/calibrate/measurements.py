@@ -107,6 +107,8 @@ class MeasurementKind:
         summary: What a file of it holds, in one sentence.
         columns: That a table of it must have; of files that are no tables, what they begin with. For messages.
         calibrate: Constants from a file of it; raises `InputError` with file and line.
+        key: Where a scenario names the file of constants.
+        work: The kind of work whose scenarios take them.
     """
 
     name: str
@@ -114,6 +116,8 @@ class MeasurementKind:
     columns: tuple[str, ...]
     recognizes: Callable[[MeasurementFile], bool]
     calibrate: Callable[[MeasurementFile, Catalog], Calibrated]
+    key: str
+    work: str
 
 
 kinds: Registry[MeasurementKind] = Registry("kind of measurements", package="railyard.ask.calibrate.kinds")

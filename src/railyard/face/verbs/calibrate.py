@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from dataclasses import asdict
+from datetime import UTC, datetime
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ import typer
 
 from railyard.face.options import Force, Json
 from railyard.face.terminal import Progress, Table, emit, say, wrapped
-from railyard.face.verb import Request, verb
+from railyard.face.verb import CALIBRATION, FormField, Page, Reply, Request, verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
 from railyard.measure.numbers import percent, seconds
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from railyard.ask.calibrate.measurements import Calibrated
     from railyard.ask.calibrate.recorded_fit import RunsReport
     from railyard.catalog import Accelerator, Catalog
+    from railyard.measure.result.calibration import CalibrationAnswer
 
 DEVICES = ("auto", "cuda", "cpu")
 _MODEL = "llama-3-8b"
@@ -145,20 +147,30 @@ def calibrate_serving(
     example="railyard calibrate runs --table examples/measured/steps.csv",
     group="observe",
     details=True,
+    json=True,
     order=81,
+    page=Page(
+        "Calibrate",
+        "Fits constants to your measured steps, serving runs or collective logs; later runs of this folder use them.",
+        order=14,
+        name="calibrate",
+        given=lambda request: {"shelf": None if request.runs is None else request.runs.parent / CALIBRATION},
+    ),
 )
 def calibrate_runs(
     request: Request,
     *,
     table: Annotated[
-        Path, typer.Option("--table", metavar="FILE", help="Your measurements; their columns tell the kind.")
+        Path,
+        typer.Option("--table", metavar="FILE", help="Your measurements; their columns tell the kind."),
+        FormField("Measured steps, serving runs or a log of nccl-tests"),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
     ] = None,
     force: Force = False,
-    json: Json = False,
-) -> None:
+    shelf: Annotated[Path | None, typer.Option("--shelf", hidden=True)] = None,
+) -> Reply:
     """Fit constants to a few measurements of your own, each with its standard deviation."""
     import railyard.catalog as catalog
     from railyard.ask.calibrate import measurements
@@ -167,20 +179,44 @@ def calibrate_runs(
     keep_existing(out, force=force)
     kind, source = measurements.read(table)
     found = kind.calibrate(source, catalog.load())
+    answer = _document(found, table.name)
+    text = f"# {answer.origin()}\n{found.written}"
+    if shelf is not None:
+        shelf.mkdir(parents=True, exist_ok=True)
+        write_text(shelf / f"{kind.name}.toml", text)
     if out is not None:
-        write(found.written, out, force=force)
-    if json:
-        content = {**asdict(found), "out": str(out) if out else None}
-        emit(dumps(finite(content), indent=1, allow_nan=False))
-        return
-    emit(wrapped(_judged(found)) + "\n")
-    _constants_table(found)
-    if request.details:
-        emit("")
-        _judged_table(found)
-    for line in found.skipped:
-        say(f"skipped: {line}")
-    say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
+        write(text, out, force=force)
+
+    def show() -> None:
+        _constants_table(found)
+        if request.details:
+            emit("")
+            _judged_table(found)
+        for line in found.skipped:
+            say(f"skipped: {line}")
+        say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
+
+    return Reply(
+        answer, show, lambda: finite({**asdict(found), "written": text, "out": str(out) if out else None}), keep=answer
+    )
+
+
+def _document(found: Calibrated, file: str) -> CalibrationAnswer:
+    from railyard.measure.result.calibration import CalibrationAnswer, FittedConstant, FittedRow
+    from railyard.work.study.provenance import version
+
+    return CalibrationAnswer(
+        format="railyard-calibration/1",
+        name=file,
+        version=version(),
+        date=datetime.now(UTC).date().isoformat(),
+        kind=found.kind,
+        unit=found.unit,
+        constants=tuple(FittedConstant(**vars(one)) for one in found.constants),
+        rows=tuple(FittedRow(**finite(vars(one))) for one in found.rows),
+        skipped=found.skipped,
+        use=found.use,
+    )
 
 
 def finite(content: Any) -> Any:
@@ -198,19 +234,6 @@ def _constants_table(found: Calibrated) -> None:
         spread = (one.high - one.low) / (2.0 * one.value)
         table.add(one.name, one.of, f"{one.before:.4g}", f"{one.value:.4g}", percent(spread), percent(one.settled))
     table.print()
-
-
-def _judged(found: Calibrated) -> str:
-    """Mean errors with the shipped constants, with yours, and of rows that were left out of the fit."""
-    from statistics import fmean
-
-    means = []
-    for column in ("before", "after", "left_out"):
-        misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]
-        known = [miss for miss in misses if math.isfinite(miss)]
-        means.append(percent(fmean(known)) if known else "")
-    left_out = f"; on rows left out of the fit it is {means[2]}" if means[2] else ""
-    return f"Your constants change the mean error of {len(found.rows)} rows from {means[0]} to {means[1]}{left_out}."
 
 
 def _judged_table(found: Calibrated) -> None:

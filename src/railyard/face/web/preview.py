@@ -17,16 +17,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web import dispatch
+from railyard.face.web import dispatch, drafts
 from railyard.face.web.documents import Checked, DecisionFigure, Estimated, TextFault
 from railyard.face.web.looking import faults_of
 from railyard.face.web.views import views
 from railyard.kit import files
 from railyard.kit.errors import RailyardError
 from railyard.measure.result.reading import Result
-from railyard.work.scenario import load
 from railyard.work.study import explain
-from railyard.work.study import folder as inputs
 from railyard.work.study.presentation import Sheet
 
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from railyard.face.web.views import PageView
-    from railyard.work.scenario.load import Draft
 
 
 def main(folder: str, memory_bytes: str, parent: str) -> int:
@@ -85,16 +82,9 @@ def _seen(view: PageView, question: dict[str, Any]) -> dict[str, Any]:
     return {"packed": base64.b64encode(found).decode()} if isinstance(found, bytes) else {"head": found}
 
 
-def _draft(folder: Path, question: dict[str, Any]) -> Draft:
-    draft = load.from_text(question["text"], folder / question["file"])
-    for path in inputs.files_of(draft).values():
-        dispatch.refuse_outside(path, folder)
-    return draft
-
-
 def _check(folder: Path, question: dict[str, Any]) -> Checked:
     try:
-        draft = _draft(folder, question)
+        draft = drafts.draft_of(folder, question["text"], question["file"])
         kind, engine = explain.checked(draft)
     except RailyardError as error:
         return Checked(faults=faults_of(error))
@@ -104,7 +94,7 @@ def _check(folder: Path, question: dict[str, Any]) -> Checked:
 def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
     begin = time.monotonic()
     try:
-        found = explain.estimate(_draft(folder, question))
+        found = explain.estimate(drafts.draft_of(folder, question["text"], question["file"]))
     except RailyardError as error:
         return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
     except MemoryError:

@@ -16,19 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from railyard.face.verb import RUNS, Request, keep, of_page
-from railyard.face.web import dispatch
+from railyard.face.web import dispatch, drafts
 from railyard.face.web.documents import Outcome
 from railyard.face.web.looking import faults_of
 from railyard.kit import files as processes
 from railyard.kit.errors import RailyardError
-from railyard.work.scenario import load
-from railyard.work.study import folder as inputs
 from railyard.work.study.workers import workers
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from railyard.work.scenario.load import Draft
 
 _EVERY_S = 0.1
 
@@ -73,7 +69,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         dispatch.refuse_outside(path, folder)
     cluster = partial(workers, request["ray"], begin=partial(dispatch.confine, folder)) if request["ray"] else None
     wanted = Request(
-        draft=partial(_draft, folder, request["text"], request["file"]),
+        draft=partial(drafts.draft_of, folder, request["text"], request["file"]),
         progress=tell,
         pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
         runs=folder / RUNS,
@@ -94,13 +90,6 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
     place = reply.folder if reply.folder is not None else keep(reply, folder / RUNS)
     name = f"{place.relative_to(folder).as_posix()}/{reply.page}" if page.view == "page" else place.name
     return {"outcome": Outcome(view=page.view, name=name).model_dump()}
-
-
-def _draft(folder: Path, text: str, file: str) -> Draft:
-    draft = load.from_text(text, folder / file)
-    for path in inputs.files_of(draft).values():
-        dispatch.refuse_outside(path, folder)
-    return draft
 
 
 class _Teller:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Discriminator, Field, TypeAdapter, ValidationEr
 
 from railyard.kit.errors import InputError, Problem
 from railyard.measure import numbers
+from railyard.measure.result.calibration import CalibrationAnswer
 from railyard.measure.result.choices import PlacementAnswer, PlanAnswer, TuneAnswer
 from railyard.measure.result.network import Picture, PicturePlace
 from railyard.measure.result.scale import ScaleAnswer
@@ -264,7 +265,16 @@ class CheckAnswer(AnswerDocument):
         return KeyFigure("Pass", f"{passed:,}", where), KeyFigure("Fail", f"{len(self.checks) - passed:,}")
 
 
-Answer = PlanAnswer | DiagnosisAnswer | TuneAnswer | AuditAnswer | CheckAnswer | PlacementAnswer | ScaleAnswer
+Answer = (
+    PlanAnswer
+    | DiagnosisAnswer
+    | TuneAnswer
+    | AuditAnswer
+    | CheckAnswer
+    | PlacementAnswer
+    | ScaleAnswer
+    | CalibrationAnswer
+)
 
 NAMES: dict[type[Answer], str] = {
     PlanAnswer: "plan",
@@ -274,6 +284,7 @@ NAMES: dict[type[Answer], str] = {
     CheckAnswer: "check",
     PlacementAnswer: "placement",
     ScaleAnswer: "scale",
+    CalibrationAnswer: "calibration",
 }
 """File names of answers: `plan.json`, and its page `plan.html`."""
 

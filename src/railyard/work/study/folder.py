@@ -19,6 +19,7 @@ from railyard.kit.errors import InputError, OutputError, did_you_mean
 from railyard.kit.files import FULL, MOST_STREAMED, copy_file, opened, read_bytes, read_text, write_text
 from railyard.kit.schema import yaml
 from railyard.kit.table import left_behind, refuse_changed, restore, take_place
+from railyard.measure.result.calibration import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -255,6 +256,16 @@ def files_of(draft: Draft) -> dict[str, Path]:
     if draft.scenario.catalog is not None:
         files[draft.scenario.catalog] = draft.folder / draft.scenario.catalog
     return files
+
+
+def calibrations(draft: Draft) -> list[str]:
+    """The measurements behind the constants that a scenario names: `calibrated with steps.csv (2026-11-30), 3 rows`."""
+    found = []
+    for path in files_of(draft).values():
+        if path.suffix == ".toml" and path.is_file():
+            first = read_text(path).partition("\n")[0]
+            found += [first.removeprefix("# ")] if first.startswith(MARK) else []
+    return found
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:

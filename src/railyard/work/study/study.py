@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from railyard.kit.errors import InputError, Interrupted, Stopped
 from railyard.kit.files import write_text
 from railyard.work.study import folder as folders
+from railyard.work.study.folder import calibrations
 from railyard.work.study.kind import STOPPED, Failed, kinds
 from railyard.work.study.provenance import result_of, version
 from railyard.work.study.tasks import Control, Meter
@@ -207,7 +208,9 @@ def _prepared(
 
 def _unusual(variant: Any, engine: str) -> list[str]:
     draft: Draft | None = getattr(variant, "draft", None)
-    return [] if draft is None else [problem.headline() for problem in (*draft.unusual, *draft.ignored(engine))]
+    if draft is None:
+        return []
+    return [*calibrations(draft), *(problem.headline() for problem in (*draft.unusual, *draft.ignored(engine)))]
 
 
 def _refuse_faults(kind: AnyKind, draft: Draft | None) -> None:

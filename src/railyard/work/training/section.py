@@ -115,8 +115,10 @@ class TrainingSection(Section):
     )
 
     def files_in(self, folder: Path) -> dict[str, Path]:
-        """The file of its model."""
-        return files_of_model(folder, self.model)
+        """The files of its model and of its own constants."""
+        constants = self.software.constants
+        own = {} if constants is None else {constants: folder / constants}
+        return files_of_model(folder, self.model) | own
 
 
 works.add("training", WorkKey(TrainingSection, "A training job.", order=0))

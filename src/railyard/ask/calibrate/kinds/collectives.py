@@ -197,5 +197,7 @@ kinds.add(
         columns=("size", "time", "algbw", "busbw as nccl-tests prints them"),
         recognizes=_recognizes,
         calibrate=calibrate,
+        key="collectives.constants",
+        work="training",
     ),
 )

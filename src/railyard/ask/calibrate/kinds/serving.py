@@ -261,5 +261,7 @@ kinds.add(
         columns=(*NEEDED, " or ".join(METRICS)),
         recognizes=lambda source: source.has(NEEDED, METRICS),
         calibrate=calibrate,
+        key="workload.serving.profiles",
+        work="serving",
     ),
 )

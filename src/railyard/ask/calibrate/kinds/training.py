@@ -370,5 +370,7 @@ kinds.add(
         columns=(*NEEDED, " or ".join(METRICS)),
         recognizes=lambda source: source.has(NEEDED, METRICS),
         calibrate=calibrate,
+        key="workload.training.software.constants",
+        work="training",
     ),
 )
