@@ -75,9 +75,9 @@ export interface CalibrationAnswer {
   /** of the rows */
   unit: string;
   /** in the order of the fit */
-  constants: FittedConstant[];
+  constants: ConstantFit[];
   /** in the order of the file */
-  rows: FittedRow[];
+  rows: RowFit[];
   /** rows that were left out, and why */
   skipped: string[];
   /** where a scenario names the file of constants */
@@ -122,6 +122,24 @@ export interface ClosedFormError {
   spread: number;
   /** designs */
   of: number;
+}
+
+/** A constant that the measurements moved. */
+export interface ConstantFit {
+  /** software, engine on a device, or launch that it belongs to */
+  of: string;
+  /** of the constant */
+  name: string;
+  /** as shipped */
+  before: number;
+  /** that fits the measurements */
+  value: number;
+  /** one standard deviation below */
+  low: number;
+  /** one standard deviation above */
+  high: number;
+  /** share of its uncertainty that the measurements removed */
+  settled: number;
 }
 
 /** The part to blame, if any. */
@@ -182,40 +200,6 @@ export interface FindingRow {
   place: PicturePlace;
   /** rows of the plan's cables; empty without a plan */
   cables: number[];
-}
-
-/** A constant that the measurements moved. */
-export interface FittedConstant {
-  /** software, engine on a device, or launch that it belongs to */
-  of: string;
-  /** of the constant */
-  name: string;
-  /** as shipped */
-  before: number;
-  /** that fits the measurements */
-  value: number;
-  /** one standard deviation below */
-  low: number;
-  /** one standard deviation above */
-  high: number;
-  /** share of its uncertainty that the measurements removed */
-  settled: number;
-}
-
-/** A measurement and its predictions, all in the unit of the document. */
-export interface FittedRow {
-  /** in the file, from 1 */
-  line: number;
-  /** of the row */
-  name: string;
-  /** by the user */
-  measured: number;
-  /** predicted with the constants as shipped */
-  before: number;
-  /** predicted with the fitted constants */
-  after: number;
-  /** predicted by a fit without this row; null of a single row */
-  left_out: number | null;
 }
 
 /** The gain on the cases of one kind. */
@@ -608,6 +592,22 @@ export interface PolicyRow {
   step_s: number | null;
   /** as the job's part of the cluster; null where it waits */
   usd_per_1000_steps: number | null;
+}
+
+/** A measurement and its predictions, all in the unit of the document. */
+export interface RowFit {
+  /** in the file, from 1 */
+  line: number;
+  /** of the row */
+  name: string;
+  /** by the user */
+  measured: number;
+  /** predicted with the constants as shipped */
+  before: number;
+  /** predicted with the fitted constants */
+  after: number;
+  /** predicted by a fit without this row; null of a single row */
+  left_out: number | null;
 }
 
 /** A step on a cluster, forecast from a trace. */

@@ -1,10 +1,10 @@
 /** Constants that fit measurements: each with its deviation, and what they predict row by row. */
 
-import type { CalibrationAnswer, FittedRow } from "../answers.gen";
+import type { CalibrationAnswer, RowFit } from "../answers.gen";
 import { count, percent } from "../format";
 import { Section, Table } from "../parts";
 
-const error = (value: number | null, row: FittedRow): number | null => (value === null ? null : value / row.measured - 1);
+const error = (value: number | null, row: RowFit): number | null => (value === null ? null : value / row.measured - 1);
 const signed = (share: number): string => `${share > 0 ? "+" : ""}${percent(share)}`;
 
 export function CalibrationView({ answer }: { answer: CalibrationAnswer }) {

@@ -202,7 +202,7 @@ def calibrate_runs(
 
 
 def _document(found: Calibrated, file: str) -> CalibrationAnswer:
-    from railyard.measure.result.calibration import CalibrationAnswer, FittedConstant, FittedRow
+    from railyard.measure.result.calibration import CalibrationAnswer, ConstantFit, RowFit
     from railyard.work.study.provenance import version
 
     return CalibrationAnswer(
@@ -212,8 +212,8 @@ def _document(found: Calibrated, file: str) -> CalibrationAnswer:
         date=datetime.now(UTC).date().isoformat(),
         kind=found.kind,
         unit=found.unit,
-        constants=tuple(FittedConstant(**vars(one)) for one in found.constants),
-        rows=tuple(FittedRow(**finite(vars(one))) for one in found.rows),
+        constants=tuple(ConstantFit(**vars(one)) for one in found.constants),
+        rows=tuple(RowFit(**finite(vars(one))) for one in found.rows),
         skipped=found.skipped,
         use=found.use,
     )

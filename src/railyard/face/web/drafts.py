@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.load import Draft
 
 
-def draft_of(folder: Path, text: str, file: str) -> Draft:
+def requested_draft(folder: Path, text: str, file: str) -> Draft:
     """The scenario of a request.
 
     Args:

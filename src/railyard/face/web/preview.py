@@ -84,7 +84,7 @@ def _seen(view: PageView, question: dict[str, Any]) -> dict[str, Any]:
 
 def _check(folder: Path, question: dict[str, Any]) -> Checked:
     try:
-        draft = drafts.draft_of(folder, question["text"], question["file"])
+        draft = drafts.requested_draft(folder, question["text"], question["file"])
         kind, engine = explain.checked(draft)
     except RailyardError as error:
         return Checked(faults=faults_of(error))
@@ -94,7 +94,7 @@ def _check(folder: Path, question: dict[str, Any]) -> Checked:
 def _estimate(folder: Path, question: dict[str, Any]) -> Estimated:
     begin = time.monotonic()
     try:
-        found = explain.estimate(drafts.draft_of(folder, question["text"], question["file"]))
+        found = explain.estimate(drafts.requested_draft(folder, question["text"], question["file"]))
     except RailyardError as error:
         return Estimated(faults=faults_of(error), took_s=time.monotonic() - begin)
     except MemoryError:

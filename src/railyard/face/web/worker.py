@@ -69,7 +69,7 @@ def _carry_out(request: dict[str, Any], tell: _Teller) -> dict[str, Any]:
         dispatch.refuse_outside(path, folder)
     cluster = partial(workers, request["ray"], begin=partial(dispatch.confine, folder)) if request["ray"] else None
     wanted = Request(
-        draft=partial(drafts.draft_of, folder, request["text"], request["file"]),
+        draft=partial(drafts.requested_draft, folder, request["text"], request["file"]),
         progress=tell,
         pool=cluster or partial(workers, begin=partial(dispatch.confine, folder)),
         runs=folder / RUNS,

@@ -14,7 +14,7 @@ MARK = "# calibrated with "
 """The first line of a file of constants begins so; runs that take them quote it."""
 
 
-class FittedConstant(Figures):
+class ConstantFit(Figures):
     """A constant that the measurements moved."""
 
     of: str = Field(description="software, engine on a device, or launch that it belongs to")
@@ -26,7 +26,7 @@ class FittedConstant(Figures):
     settled: float = Field(description="share of its uncertainty that the measurements removed")
 
 
-class FittedRow(Figures):
+class RowFit(Figures):
     """A measurement and its predictions, all in the unit of the document."""
 
     line: Count = Field(description="in the file, from 1")
@@ -46,8 +46,8 @@ class CalibrationAnswer(AnswerDocument):
     date: str = Field(description="day of the calibration, ISO 8601")
     kind: str = Field(description="training, serving or collectives")
     unit: str = Field(description="of the rows")
-    constants: tuple[FittedConstant, ...] = Field(description="in the order of the fit")
-    rows: tuple[FittedRow, ...] = Field(description="in the order of the file")
+    constants: tuple[ConstantFit, ...] = Field(description="in the order of the fit")
+    rows: tuple[RowFit, ...] = Field(description="in the order of the file")
     skipped: tuple[str, ...] = Field(description="rows that were left out, and why")
     use: str = Field(description="where a scenario names the file of constants")
 

@@ -33,7 +33,7 @@ def answer_document(asked: Asked, answer: str) -> FileResponse:
 
 
 @router.get("/answers/{answer}/decision")
-def said(asked: Asked, answer: str) -> Decision:
+def answer_decision(asked: Asked, answer: str) -> Decision:
     """What the answer says: verdict, figures, and what to do first."""
     return Decision.model_validate(decision_of(answer_from(read_text(_document(asked, answer)))))
 
