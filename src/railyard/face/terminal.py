@@ -289,7 +289,10 @@ class Progress:
     def __call__(self, stage: str, share: float) -> None:
         """Reports that `stage` is done to `share`."""
         now = time.monotonic()
-        self._latest = stage, share
+        before = self._latest[0].partition(":")[0]
+        if share < self._seen or (before and stage.partition(":")[0] != before):
+            self._stage = (now, share)
+        self._latest, self._seen = (stage, share), share
         self._due = self._end(now, share)
         left = self._left(now)
         if self._shorter and self._due is not None and self._due - now > _LONG_S:
@@ -308,13 +311,10 @@ class Progress:
         return f"{now - self.begin:.0f} s, {share:.0%}: {stage}{self._left(now)}"
 
     def _end(self, now: float, share: float) -> float | None:
-        """When the current stage will end at its pace so far; None while unknown.
+        """When the work will end at the pace of the current stage; None while unknown.
 
-        A share that falls starts another stage: a plan screens all designs, then runs some.
+        A share that falls starts another stage, and so does another word before the colon.
         """
-        if share < self._seen:
-            self._stage = (now, share)
-        self._seen = share
         took_s, done = now - self._stage[0], share - self._stage[1]
         if took_s < _SAYS_S or done < _LEAST or share >= 1.0:
             return None

@@ -126,6 +126,7 @@ def run(
     notify("preparing", 0.0)
     kind = kinds.get(document.kind)
     variants, prepared = _prepared(kind, document, varies, engine, prepared, first=pool is not None)
+    notify("simulating", 0.0)
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
