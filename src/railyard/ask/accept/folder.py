@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from html import escape
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from railyard.ask.accept.tests import (
 from railyard.ask.deploy.cabling import is_infiniband
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
+from railyard.work.study import page as pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -193,11 +193,6 @@ def host_lists(tests: Iterable[Test], members: dict[str, Sequence[str]], each: i
             yield f"hosts/{name}", "".join(f"{host} slots={slots}\n" for host in members[one.hosts])
 
 
-_STYLE = """<style>body{font:14px sans-serif;margin:2em;max-width:80em}table{border-collapse:collapse}
-td,th{padding:2px 12px 2px 0;text-align:right;border-bottom:1px solid #ddd}
-td:first-child,th:first-child,td:nth-child(2),th:nth-child(2){text-align:left}</style>"""
-
-
 def members_of(plan: CablingPlan) -> dict[str, Sequence[str]]:
     """Names of the servers of each group of more than two."""
     name = plan.devices.name
@@ -248,36 +243,33 @@ def page(tests: Sequence[Test], title: str) -> str:
     """Page of the tests, and of what collectives should reach."""
     seen = alike(tests)
     sizes = sorted({mark.size_bytes for one in tests if one.method == NCCL for mark in one.marks})
-    head = "".join(
-        f"<th>{escape(text)}</th>" for text in ("scope", "test", "ranks", "how many", *map(size_words, sizes))
-    )
-    rows = "".join(_row(those, sizes) for those in seen.values() if those[0].method == NCCL)
-    others = "".join(
-        f"<li>{escape(those[0].method)}: {len(those):,} {_WHAT[those[0].method]}, {_bounds(those[0])}</li>"
+    collectives = [_row(those, sizes) for those in seen.values() if those[0].method == NCCL]
+    others = [
+        (those[0].method, f"{len(those):,} {_WHAT[those[0].method]}", _bounds(those[0]))
         for those in seen.values()
         if those[0].method != NCCL
+    ]
+    headings = ("scope", "test", "ranks", "how many", *map(size_words, sizes))
+    note = (
+        "<p>Of groups that are alike the first is shown. Eight of ten logs of systems that the model had not seen lay"
+        " within these bounds. Similar tests are also compared with each other.</p>"
     )
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{escape(title)}: acceptance</title>
-{_STYLE}
-<h1>{escape(title)}: acceptance</h1>
-<ul>{others}</ul>
-<h2>Collectives: busbw in GB/s, expected (least to most that passes)</h2>
-<table><tr>{head}</tr>{rows}</table>
-<p>Of groups that are alike the first is shown. Bounds are those within which eight of ten logs lay of systems that the
-model had not seen; similar tests are also compared with each other.</p>
-</html>
-"""
+    measured = pages.table(headings, collectives, range(2, len(headings)))
+    parts = [
+        pages.section("Tests of parts", pages.table(("test", "how many", "passes"), others)),
+        pages.section("Collectives: busbw in GB/s, expected (least to most that passes)", note + measured),
+    ]
+    return pages.document(f"{title}: acceptance", f"Run {len(tests):,} tests before you accept this system.", (), parts)
 
 
-def _row(those: Sequence[Test], sizes: Sequence[int]) -> str:
+def _row(those: Sequence[Test], sizes: Sequence[int]) -> list[object]:
     key = those[0].scope, those[0].collective, those[0].ranks
     marks = {mark.size_bytes: mark for mark in those[0].marks}
     cells = [
         f"{marks[size].expected:,.4g} ({marks[size].low:,.3g} to {marks[size].high:,.3g})" if size in marks else ""
         for size in sizes
     ]
-    return "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in (*key, f"{len(those):,}", *cells)) + "</tr>"
+    return [*key, f"{len(those):,}", *cells]
 
 
 def _bounds(test: Test) -> str:

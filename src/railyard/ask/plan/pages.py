@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
+from railyard.work.study.page import document
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -12,18 +14,7 @@ if TYPE_CHECKING:
 Row = tuple[str, float, float, float, str]
 """Words, low, typical, high, and what is written behind the bar."""
 
-STYLE = """body{font:14px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1000px;padding:0 1rem;color:#1b1f24}
-h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .3rem}p{color:#556;margin:.2rem 0}
-svg text{font:12px system-ui,sans-serif;fill:#333}"""
 WIDE, LEFT, RIGHT, HIGH = 980.0, 300.0, 210.0, 26.0
-
-
-def document(title: str, parts: Sequence[str]) -> str:
-    """One page, offline."""
-    name = html.escape(title)
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{name}</title>'
-    body = "".join(parts)
-    return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head><body>{body}</body></html>\n'
 
 
 def usd(value: float) -> str:
@@ -57,7 +48,7 @@ def bars(rows: Sequence[Row], most: float | None = None) -> str:
 
 def svg(parts: Sequence[str], rows: int) -> str:
     """Parts of a picture of so many rows."""
-    return f'<svg width="100%" viewBox="0 0 {WIDE:g} {HIGH * rows + 4:g}" role="img">{"".join(parts)}</svg>'
+    return f'<svg style="width:100%" viewBox="0 0 {WIDE:g} {HIGH * rows + 4:g}" role="img">{"".join(parts)}</svg>'
 
 
 _ROOM = 2.4
@@ -76,7 +67,6 @@ def growth_page(name: str, found: dict[str, Any]) -> str:
     """One page, offline."""
     stages = [stage["name"] for stage in found["stages"]]
     parts = [
-        f"<h1>{html.escape(name)}: how it grows</h1>",
         "<p>Present values at the cost of capital. A future ends after a stage: the others never come.</p>",
     ]
     for number, stage in enumerate(found["stages"]):
@@ -112,15 +102,13 @@ def growth_page(name: str, found: dict[str, Any]) -> str:
     parts += [f"<p>{html.escape(_PATHS[path['name']])}</p>" for path in found["paths"]]
     parts += [f"<p>{html.escape(row['name'])} cannot be: {html.escape(row['reason'])}</p>" for row in found["left_out"]]
     parts.append(f"<p>Largest regret over {html.escape(', '.join(stages))} ranks the paths.</p>")
-    return document(f"{name}: growth", parts)
+    return document(f"{name}: how it grows", "", (), parts)
 
 
 def worth_page(found: dict[str, Any]) -> str:
     """One page, offline."""
     hop, tail, year = found["hop_us"], found["tail_0_1_percent"], found["usd_per_year"]
-    name = html.escape(found["name"])
     parts = [
-        f"<h1>{name}: what a little more is worth</h1>",
         f"<p>The cluster costs {usd(year['typical'])} a year ({usd(year['low'])} to {usd(year['high'])}). Bars are"
         " typical values, lines reach from the low to the high end of prices and draws.</p>",
         "<h2>Dollars a year</h2>",
@@ -140,7 +128,7 @@ def worth_page(found: dict[str, Any]) -> str:
         bars([_tonnes(row) for row in found["carbon"]["grids"]]),
         f"<p>{html.escape(found['carbon']['source'])}. Absent: {html.escape(found['carbon']['absent'])}.</p>",
     ]
-    return document(f"{found['name']}: worth", parts)
+    return document(f"{found['name']}: what a little more is worth", "", (), parts)
 
 
 SHARES = (("of what is bought", "capex"), ("of the dollars of an hour", "usd"), ("of the joules", "joules"))

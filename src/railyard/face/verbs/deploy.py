@@ -100,8 +100,21 @@ def deploy(
     told = collectives_of(draft, plan.cluster, request.progress)
     capital = capital_of(draft, plan.cluster)
     total, installation = capital.total_usd.typical, capital.line("installation").typical
+    headline = (
+        f"Build {len(plan.devices):,} devices in {len(plan.racks):,} racks with {len(plan.cables):,} links: the"
+        f" capital is {numbers.dollars(total)}, as in `railyard run`, {numbers.dollars(installation)} of it for"
+        " installation."
+    )
     files = folder.write(
-        plan, out, os, draft.title, request.progress, provision=asked, collectives=told, installation_usd=installation
+        plan,
+        out,
+        os,
+        draft.title,
+        request.progress,
+        provision=asked,
+        collectives=told,
+        installation_usd=installation,
+        verdict=headline,
     )
     tables = demands(plan)
     figures = {
@@ -133,11 +146,6 @@ def deploy(
         if not request.quiet:
             say(f"wrote {len(files)} files to {out}; open {out / 'index.html'} first")
 
-    headline = (
-        f"Build {figures['devices']:,} devices in {figures['racks']:,} racks with {figures['links']:,} links: the"
-        f" capital is {numbers.dollars(total)}, as in `railyard run`, {numbers.dollars(installation)} of it for"
-        " installation."
-    )
     return Reply(figures, show, lambda: figures, headline=headline, folder=out, page="index.html")
 
 

@@ -16,6 +16,8 @@ from railyard.ask.deploy.emit.labs import dot, infragraph, netlist
 from railyard.ask.deploy.emit.tables import panel_names
 from railyard.ask.deploy.files import replaced
 from railyard.cluster.network_table import dialect
+from railyard.measure.result.section import KeyFigure
+from railyard.work.study import page as pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,6 +201,7 @@ def write(
     provision: Provision | None = None,
     collectives: CollectivesIntent = NOTHING,
     installation_usd: float = 0.0,
+    verdict: str = "",
 ) -> list[str]:
     """Writes a plan.
 
@@ -211,6 +214,7 @@ def write(
         provision: How devices are given addresses and files at their first boot; None leaves that out.
         collectives: What the scenario fixes about them, for the libraries of servers.
         installation_usd: Cost of the installation, which the bill adds to the parts.
+        verdict: The plan in one sentence, for its page.
 
     Returns:
         Names of the files, folders once.
@@ -218,7 +222,7 @@ def write(
     Raises:
         InputError: It cannot be written; what was there is there still.
     """
-    files = _files(plan, ethernet, title, provision, collectives, installation_usd=installation_usd)
+    files = _files(plan, ethernet, title, provision, collectives, installation_usd=installation_usd, verdict=verdict)
     return replaced(out, "cables.csv", files, progress)
 
 
@@ -230,6 +234,7 @@ def _files(
     collectives: CollectivesIntent,
     *,
     installation_usd: float,
+    verdict: str,
 ) -> Iterator[tuple[str, str | bytes]]:
     names = dialect(ethernet)
     for name, frame in (
@@ -260,7 +265,7 @@ def _files(
     yield from configurations.files(plan, ethernet, collectives)
     if provision is not None:
         yield from provisioning.files(plan, ethernet, provision)
-    yield "index.html", page(plan, title, ethernet, installation_usd)
+    yield "index.html", page(plan, title, ethernet, installation_usd, verdict)
 
 
 def _csv(frame: pl.DataFrame) -> bytes:
@@ -269,49 +274,26 @@ def _csv(frame: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-_STYLE = """<style>body{font:14px sans-serif;margin:2em;max-width:100em}table{border-collapse:collapse}
-td,th{padding:2px 10px 2px 0;text-align:left;border-bottom:1px solid #ddd}
-.racks{overflow:auto;max-height:90vh}</style>"""
-
-
-def page(plan: CablingPlan, title: str, ethernet: str, installation_usd: float = 0.0) -> str:
+def page(plan: CablingPlan, title: str, ethernet: str, installation_usd: float = 0.0, verdict: str = "") -> str:
     """What is built, what does not fit, the bill, the hall, the racks, the first cables to pull."""
     frame = tables.bill(plan, installation_usd)
-    rows = "".join(_row(list(map(_cell, row))) for row in frame.rows())
     first = tables.cables(plan, dialect(ethernet)).head(50) if len(plan.cables) <= 20_000 else None
-    pulls = "" if first is None else _table(first.columns, [list(map(_cell, row)) for row in first.rows()])
-    remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
     kilometres = float(np.sum(plan.length_m)) / 1e3
     longer = float(plan.beyond_copper.mean()) if len(plan.cables) else 0.0
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{escape(title)}: plan</title>
-{_STYLE}
-<h1>{escape(title)}</h1>
-<p>{len(plan.devices):,} devices in {len(plan.racks):,} racks, {len(plan.cables):,} links,
-{kilometres:,.1f} km of cable, of which {longer:.0%} are longer than copper,
-{plan.racks.power_w.sum() / 1e6:,.2f} MW at most.</p>
-<ul>{remarks}</ul>
-<h2>Bill of materials: ${frame["total_usd"].sum():,.0f}</h2>{_head(frame.columns)}{rows}</table>
-<h2>Hall</h2><div class="racks">{hall(plan)}</div>
-<h2>Racks</h2><div class="racks">{elevation(plan, ELEVATION)}</div>
-<h2>First cables to pull</h2>{pulls or "<p>cables.csv has all, in order.</p>"}
-</html>
-"""
-
-
-def _head(columns: list[str]) -> str:
-    return "<table><tr>" + "".join(f"<th>{escape(column)}</th>" for column in columns) + "</tr>"
-
-
-def _table(columns: list[str], rows: list[list[str]]) -> str:
-    return _head(columns) + "".join(_row(row) for row in rows) + "</table>"
-
-
-def _row(cells: list[str]) -> str:
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.10g}" if isinstance(value, float) else escape(str(value))
+    figures = (
+        KeyFigure("Bill of materials", f"${frame['total_usd'].sum():,.0f}", "with installation"),
+        KeyFigure("Racks", f"{len(plan.racks):,}", f"{len(plan.devices):,} devices"),
+        KeyFigure("Links", f"{len(plan.cables):,}", f"{kilometres:,.1f} km of cable, {longer:.0%} longer than copper"),
+        KeyFigure("Power", f"{plan.racks.power_w.sum() / 1e6:,.2f} MW", "at most"),
+    )
+    remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
+    pulls = "<p>cables.csv has all, in order.</p>" if first is None else pages.table(first.columns, first.rows())
+    numbers = [at for at, kind in enumerate(frame.dtypes) if kind.is_numeric()]
+    parts = [
+        pages.section("Hall", f'<div class="scroll">{hall(plan)}</div>'),
+        *([pages.section("What does not fit", f"<ul>{remarks}</ul>")] if remarks else []),
+        pages.section("Bill of materials", pages.table(frame.columns, frame.rows(), numbers)),
+        pages.section("Racks", f'<div class="scroll">{elevation(plan, ELEVATION)}</div>', folded=True),
+        pages.section("First cables to pull", pulls, folded=True),
+    ]
+    return pages.document(f"{title}: plan", verdict, figures, parts)
