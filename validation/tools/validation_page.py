@@ -119,6 +119,7 @@ is stale.
 - [Synthesized collectives against TE-CCL](synthesis.md), with the published finishes that no schedule can reach.
 - [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
 - [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
+- [Optics and failing links](optics.md): network stops, flaps, photonic switches; forecasts came first.
 - [Trials](trials.md): questions that were once answered wrongly, in variants that nobody chose.
 - [Diagnosis of drawn traces](diagnosis.md): precision, recall, and how often stated confidence holds.
 - [Robustness](robustness.md): wrong and hostile input, how often it was tried, and what was found.

@@ -16,14 +16,17 @@ from railyard.cluster import ClusterSpec, FabricSpec, NetworkSpec, build
 from railyard.cluster.fault.recovery import Recovery
 from railyard.cluster.topology import from_mapping
 from railyard.kit.errors import InputError
+from railyard.measure import numbers
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.failures.given import DrawnFaults, mttf_s
 from railyard.work.operate.failures.links import Mitigations, flap_outcome, link_modes
 from railyard.work.operate.prepare import prepare
+from railyard.work.operate.present import sheets
 from railyard.work.operate.rules import RecoveryRules
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
+from railyard.work.study import study
 
 from .yard import Given, S, jobs, played, seconds
 
@@ -171,22 +174,36 @@ def test_a_drained_link_loses_nothing_and_a_dying_one_its_last_work():
         assert seconds(run.state.end_us) == [52 + 10 + 100 - kept]
 
 
-def scenario(links, **failures):
-    values = {
+def test_a_dying_link_takes_a_job_that_restarted_on_it():
+    """Corrupt from 10 to 90; a crash at 50 restarts the job from 40 at 65; at 90 it has 65 and falls back to 60."""
+    drift = NodeFault(10 * S, (0,), Effect.DRIFT, 0, 80 * S, 1000 * S)
+    crash = NodeFault(50 * S, (1,), Effect.CRASH, 0, 5 * S, 0)
+    keep = RecoveryRules(interval_us=20 * S, restart_us=10 * S)
+    run = played(jobs((0, 100, 3)), faults=Given(drift, crash), recovery=keep)
+    assert seconds(run.state.end_us) == [90 + 10 + 40]
+
+
+def load_values(failures):
+    return {
         "name": "links",
         "cluster": {
             "accelerators": 128,
             "server": "hgx-b300",
-            "back_end": {"topology": "leaf-spine", "cable_length": {"nic": "60 m"}},
+            "back_end": {"topology": "leaf-spine", "cable_length": {"nic": "60 m", "leaf-spine": "100 m"}},
         },
         "workload": {
             "operate": {
-                "jobs": {"synthetic": {"count": 2}},
-                "failures": {"links": links, **failures},
+                "jobs": {"synthetic": {"count": 20, "sizes": {"32": 1}, "median": "5 d", "p90": "9 d"}},
+                "until": "30 d",
+                "failures": failures,
+                "draws": 2,
             }
         },
     }
-    return prepare(expand(from_values(values))[0])
+
+
+def scenario(links, **failures):
+    return prepare(expand(from_values(load_values({"links": links, **failures})))[0])
 
 
 def test_they_take_the_place_of_the_profiles_own():
@@ -232,3 +249,28 @@ def test_network_stops_at_llama_3s_scale(lengths, retries, stops):
     made = cluster(None, "three-tier", 16_384, "hgx-h100", lengths)
     every = modes(made, retries).values()
     assert 54 * 86_400 / mttf_s(list(every), 2048) == pytest.approx(stops, rel=0.005)
+
+
+def test_repairs_of_a_run_are_those_of_its_failures():
+    """Every failure has half an hour of work at $90; what breaks also a module of $1,250. Draws are counted alike."""
+    values = load_values({"links": "parts", "profile": "none", "scale": 300.0})
+    found = study.run(from_values(values), searched=False).result
+    operate = found.variants[0].operate
+    every = {row.name: row.faults for row in operate.failures.by_mode}
+    mended = sum(count for name, count in every.items() if "flap" not in name)
+    broken = sum(count for name, count in every.items() if "breaks" in name and "dr8" in name)
+    copper = sum(count for name, count in every.items() if "breaks" in name and "dr8" not in name)
+    assert mended > broken > 0
+    assert not copper
+    assert operate.failures.repair_work_h == pytest.approx(0.5 * mended)
+    assert operate.failures.repair_usd.typical == pytest.approx(45 * mended + 1250 * broken)
+    first, second = operate.draws.by_draw
+    assert first.failures == operate.failures
+    assert second.failures != first.failures
+    assert first.lost_accelerator_hours > 0
+    assert operate.ettr == pytest.approx(
+        first.useful_accelerator_hours / (first.useful_accelerator_hours + first.lost_accelerator_hours)
+    )
+    (sheet,) = [one for one in sheets(found) if "repair cost" in one.headings]
+    mean_h = (first.failures.repair_work_h + second.failures.repair_work_h) / 2
+    assert sheet.rows[0][4] == numbers.short(mean_h)

@@ -193,6 +193,8 @@ def fault_detected(run: Running, number: int, _version: int) -> None:
         _break(run, active)
         run.push(state.now_us + active.repair_us, Event.REPAIR, number)
         run.pending += 1
+    if active.effect == Effect.DRIFT:
+        active.jobs = _still_there(run, active)
     for job, attempt, done_us in active.jobs:
         if job not in state.placed or state.attempts[job] != attempt:
             continue
@@ -202,6 +204,13 @@ def fault_detected(run: Running, number: int, _version: int) -> None:
             _recover(run, job, active, done_us)
     if active.effect == Effect.CRASH:
         del run.active[number]
+
+
+def _still_there(run: Running, active: ActiveFault) -> list[tuple[int, int, int]]:
+    """Jobs on nodes whose link dies now, even if they restarted since it began to corrupt packets."""
+    state = run.state
+    jobs = sorted({job for node in active.nodes for job in state.jobs_of_node[node]})
+    return [(job, state.attempts[job], state.done_us[job]) for job in jobs]
 
 
 def _recover(run: Running, job: int, active: ActiveFault, done_us: int) -> None:
