@@ -239,6 +239,12 @@ def alike(tests: Sequence[Test]) -> dict[tuple[str, str, int, str], list[Test]]:
     return seen
 
 
+def acceptance_sentence(tests: Sequence[Test]) -> str:
+    """What to do, in one sentence."""
+    servers = max(one.servers for one in tests)
+    return f"Run {len(tests):,} acceptance tests on {servers:,} servers, first cables, last the whole cluster."
+
+
 def page(tests: Sequence[Test], title: str) -> str:
     """Page of the tests, and of what collectives should reach."""
     seen = alike(tests)
@@ -254,12 +260,12 @@ def page(tests: Sequence[Test], title: str) -> str:
         "<p>Of groups that are alike the first is shown. Eight of ten logs of systems that the model had not seen lay"
         " within these bounds. Similar tests are also compared with each other.</p>"
     )
-    measured = pages.table(headings, collectives, range(2, len(headings)))
+    measured = pages.html_table(headings, collectives, range(2, len(headings)))
     parts = [
-        pages.section("Tests of parts", pages.table(("test", "how many", "passes"), others)),
-        pages.section("Collectives: busbw in GB/s, expected (least to most that passes)", note + measured),
+        pages.folding("Tests of parts", pages.html_table(("test", "how many", "passes"), others)),
+        pages.folding("Collectives: busbw in GB/s, expected (least to most that passes)", note + measured),
     ]
-    return pages.document(f"{title}: acceptance", f"Run {len(tests):,} tests before you accept this system.", (), parts)
+    return pages.document(f"{title}: acceptance", acceptance_sentence(tests), (), parts)
 
 
 def _row(those: Sequence[Test], sizes: Sequence[int]) -> list[object]:

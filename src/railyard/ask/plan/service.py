@@ -23,7 +23,13 @@ from railyard.measure.model_error import serving_error
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import goodput
 from railyard.work.scenario.variants import Variant
-from railyard.work.serving.expected import expected_of, idle_uses, powered, refuse_unknown, uses_in_closed_form
+from railyard.work.serving.expected import (
+    expected_of,
+    idle_uses,
+    powered,
+    refuse_without_closed_form,
+    uses_in_closed_form,
+)
 from railyard.work.serving.figures import drawn_w, parts_of_bill, uses_of
 from railyard.work.serving.measuring import SHORTEST_S, judged_as, latencies, objective_of, sold_of
 from railyard.work.serving.prepare import job_of
@@ -118,7 +124,7 @@ def _hardware(job: ServingJob) -> PlannedHardware:
 
 def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]) -> DesignOutcome:
     job = _job(bench, point, demand)
-    refuse_unknown(job)
+    refuse_without_closed_form(job)
     came = bench.once(("requests", _digest(job)), lambda: _expected(job))
     hardware, uses = _hardware(job), uses_in_closed_form(job, came.pools, came.span_s)
     outcome = _judged(bench, (point, demand, "analytic"), (job, hardware), came, uses)

@@ -170,12 +170,11 @@ def written(tests: Sequence[Test], out: Path, names: Sequence[str], *, quiet: bo
         if not quiet:
             say(f"wrote {len(names)} files to {out}; open {out / 'index.html'} first")
 
-    servers = max(one.servers for one in tests)
     return Reply(
         listed,
         show,
         lambda: {"folder": str(out), "files": list(names), "tests": listed},
-        headline=f"Run {len(tests):,} acceptance tests on {servers:,} servers, first cables, last the whole cluster.",
+        headline=folder.acceptance_sentence(tests),
     )
 
 

@@ -62,7 +62,7 @@ def _latency(name: str, seconds: np.ndarray) -> KeyFigure:
     return KeyFigure(f"{name}, p50", numbers.seconds(found["p50"]), f"p99 {numbers.seconds(found['p99'])}")
 
 
-def refuse_unknown(job: ServingJob) -> None:
+def refuse_without_closed_form(job: ServingJob) -> None:
     """Refuses a job that has no closed form.
 
     Raises:
@@ -79,7 +79,7 @@ def expected_of(job: ServingJob) -> tuple[Served, tuple[PoolTotals, ...]]:
     Raises:
         InputError: Something of the job has no closed form.
     """
-    refuse_unknown(job)
+    refuse_without_closed_form(job)
     entered = replace(job.requests, arrival_ps=job.requests.arrival_ps + job.entry_ps)
     found = expected(entered, job.deployment)
     return _seen(job, found), found.pools

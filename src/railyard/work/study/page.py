@@ -43,7 +43,7 @@ def document(title: str, verdict: str, figures: Iterable[KeyFigure], parts: Sequ
         title: Name of the page.
         verdict: The answer in one sentence; empty if it has none.
         figures: At the head of the page.
-        parts: HTML, as of `section`.
+        parts: HTML, as of `folding`.
     """
     boxes = "".join(
         f"<div><small>{escape(one.name)}</small><b>{escape(one.value)}</b><small>{escape(one.band)}</small></div>"
@@ -59,13 +59,13 @@ def document(title: str, verdict: str, figures: Iterable[KeyFigure], parts: Sequ
     )
 
 
-def section(title: str, body: str, *, folded: bool = False) -> str:
+def folding(title: str, body: str, *, folded: bool = False) -> str:
     """A part of a page under a heading that folds it; `body` is HTML."""
     opened = "" if folded else " open"
     return f"<section><details{opened}><summary><h2>{escape(title)}</h2></summary>{body}</details></section>"
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()) -> str:
+def html_table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int] = ()) -> str:
     """A table of text that scrolls on a narrow screen; columns `right` are right-aligned, None is an empty cell."""
 
     def row(kind: str, cells: Sequence[object]) -> str:

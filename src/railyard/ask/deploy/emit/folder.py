@@ -287,13 +287,13 @@ def page(plan: CablingPlan, title: str, ethernet: str, installation_usd: float =
         KeyFigure("Power", f"{plan.racks.power_w.sum() / 1e6:,.2f} MW", "at most"),
     )
     remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
-    pulls = "<p>cables.csv has all, in order.</p>" if first is None else pages.table(first.columns, first.rows())
+    pulls = "<p>cables.csv has all, in order.</p>" if first is None else pages.html_table(first.columns, first.rows())
     numbers = [at for at, kind in enumerate(frame.dtypes) if kind.is_numeric()]
     parts = [
-        pages.section("Hall", f'<div class="scroll">{hall(plan)}</div>'),
-        *([pages.section("What does not fit", f"<ul>{remarks}</ul>")] if remarks else []),
-        pages.section("Bill of materials", pages.table(frame.columns, frame.rows(), numbers)),
-        pages.section("Racks", f'<div class="scroll">{elevation(plan, ELEVATION)}</div>', folded=True),
-        pages.section("First cables to pull", pulls, folded=True),
+        pages.folding("Hall", f'<div class="scroll">{hall(plan)}</div>'),
+        *([pages.folding("What does not fit", f"<ul>{remarks}</ul>")] if remarks else []),
+        pages.folding("Bill of materials", pages.html_table(frame.columns, frame.rows(), numbers)),
+        pages.folding("Racks", f'<div class="scroll">{elevation(plan, ELEVATION)}</div>', folded=True),
+        pages.folding("First cables to pull", pulls, folded=True),
     ]
     return pages.document(f"{title}: plan", verdict, figures, parts)
