@@ -59,7 +59,7 @@ COMMANDS = [
     "place jobs.csv --nodes nodes.txt --json",
     "calibrate device --device cpu --out device.toml",
     "ui folder --port 8791 --no-open",
-    "serve-api folder --port 8792",
+    "ui folder --api-only --port 8792",
     "watch --prometheus http://127.0.0.1:9 --every 1",
     "validate",
 ]

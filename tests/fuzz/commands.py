@@ -61,7 +61,6 @@ LEFT_OUT = {
     "watch": "asks a Prometheus",
     "lab exec": "runs programs as root",
     "ui": "serves a page",
-    "serve-api": "serves a page",
 }
 """Commands that need more than a scenario."""
 MEANT = {

@@ -74,7 +74,7 @@ def test_a_page_prints_what_is_printed_today(page, slow, tmp_path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-ELSEWHERE = {"ui", "serve-api", "lab exec"}
+ELSEWHERE = {"ui", "lab exec"}
 """Two serve until they are stopped, one needs root; tests of their own start them."""
 SLOW = {
     "compare", "diagnose", "operate scenario", "tune", "calibrate serving", "calibrate device", "bring-up", "watch",

@@ -250,15 +250,16 @@ COMMANDS = [
     "deploy plain.yaml --out out --inventory BAD", "accept BAD --out out",
     "accept plain.yaml --results BAD", "audit --ibnetdiscover BAD", "audit --netbox BAD",
     "audit --lldp BAD", "audit --ibnetdiscover flows.csv --plan BAD", "bring-up BAD", "check BAD",
-    "serve-api --tokens BAD", "catalog list --catalog BAD", "catalog show h100 --catalog BAD", "catalog server BAD",
+    "ui --api-only --tokens BAD", "catalog list --catalog BAD", "catalog show h100 --catalog BAD", "catalog server BAD",
     "calibrate runs --table BAD", "calibrate serving --runs BAD", "plan BAD", "plan growth BAD", "plan worth BAD",
     "plan query BAD", "plan serving BAD", "lab exec BAD -- true", "operate BAD",
     "operate failures --fit BAD --servers 4 --days 10", "watch --once --prometheus http://127.0.0.1:9 --cluster BAD",
     "watch --rehearse BAD --cluster plain.yaml --out out", "place jobs.csv --nodes plain.yaml --names BAD",
     "audit --ibnetdiscover seen.topo --with BAD",
     "ui BAD --no-open", "ui --tokens BAD --no-open", "ui --certificate BAD --key plain.yaml --no-open",
-    "ui --certificate plain.yaml --key BAD --no-open", "serve-api BAD", "serve-api --certificate BAD --key plain.yaml",
-    "serve-api --certificate plain.yaml --key BAD", "catalog server host.xml --catalog BAD", "lab exec BAD true",
+    "ui --certificate plain.yaml --key BAD --no-open", "ui --api-only BAD",
+    "ui --api-only --certificate BAD --key plain.yaml",
+    "ui --api-only --certificate plain.yaml --key BAD", "catalog server host.xml --catalog BAD", "lab exec BAD true",
     "scale BAD --cluster plain.yaml", "scale sampled.pcap --cluster BAD",
     *(f"run {name}.yaml" for name in DOCUMENTS),
 ]  # fmt: skip
@@ -365,7 +366,7 @@ KINDS = {"pipe": pipe, "device": lambda path: path.symlink_to("/dev/zero"), "fol
 GOES_ON = "audit --ibnetdiscover seen.topo --with BAD"
 """What devices say is left out where it cannot be read, which is said; the audit itself is of the cables."""
 
-SERVED = ("ui BAD --no-open", "serve-api BAD")
+SERVED = ("ui BAD --no-open", "ui --api-only BAD")
 """These are given a folder."""
 
 

@@ -87,14 +87,7 @@ def test_help_and_version(railyard):
             ["ui"],
             {
                 *("--host", "--port", "--tokens", "--certificate", "--key", "--behind-proxy", "--name", "--runs"),
-                *("--ray", "--open", "--no-open", "--help"),
-            },
-        ),
-        (
-            ["serve-api"],
-            {
-                *("--host", "--port", "--tokens", "--certificate", "--key", "--behind-proxy", "--name", "--runs"),
-                *("--ray", "--processes", "--help"),
+                *("--ray", "--open", "--no-open", "--api-only", "--processes", "--help"),
             },
         ),
         (

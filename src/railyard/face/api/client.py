@@ -1,4 +1,4 @@
-"""A server (`railyard ui`, `railyard serve-api`) from Python: ask for a run, follow it, fetch what it gave, stop it.
+"""A server (`railyard ui`) from Python: ask for a run, follow it, fetch what it gave, stop it.
 
     client = Client("https://railyard.example", token=os.environ["RAILYARD_TOKEN"])
     job = client.submit(Path("scenario.yaml"))

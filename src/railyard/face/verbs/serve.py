@@ -1,4 +1,4 @@
-"""`railyard ui` and `railyard serve-api`: the page and its API until they are stopped."""
+"""`railyard ui`: the page and its API until they are stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import webbrowser
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,10 +15,6 @@ from railyard.face.terminal import say
 from railyard.face.verb import verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import readable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Scenarios and runs.")]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen; elsewhere than here: --tokens.")]
@@ -36,23 +32,48 @@ AtOnce = Annotated[int, typer.Option("--runs", metavar="N", min=1, max=64, help=
 _MOST_PEM_BYTES = 1 << 20
 
 
-def _serve(
-    folder: Path,
+def _check_pair(certificate: Path, key: Path) -> None:
+    """Refuses a certificate and a key that no server could use.
+
+    Raises:
+        InputError: One of them is no PEM file, or the key is of another certificate or has a password.
+    """
+    import ssl
+
+    for file in (certificate, key):
+        readable(file, _MOST_PEM_BYTES)
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, lambda: "")
+    except (ssl.SSLError, OSError) as error:
+        raise InputError(
+            f"this is no certificate whose key is {key}: {getattr(error, 'reason', None) or error.strerror}",
+            file=certificate,
+            allowed="PEM files, the key without a password",
+        ) from None
+
+
+@verb("ui", "Open the page in a browser, or serve its API.", example="railyard ui", group="build", order=48)
+def ui(
+    folder: Folder = Path(),
     *,
-    host: str,
-    port: int,
-    tokens: Path | None,
-    certificate: Path | None,
-    key: Path | None,
-    proxied: bool,
-    names: Sequence[str],
-    runs: int,
-    ray: str | None,
-    processes: int,
-    pages: bool,
-    opened: bool,
+    host: Host = "127.0.0.1",
+    port: Port = 8421,
+    tokens: Tokens = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    proxied: Proxied = False,
+    names: Names = None,
+    runs: AtOnce = 1,
+    ray: Ray = None,
+    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser where there is a screen.")] = True,
+    alone: Annotated[bool, typer.Option("--api-only", help="Serve the API without the page.")] = False,
+    processes: Annotated[
+        int, typer.Option("--processes", metavar="N", min=1, max=64, help="That answer; one of them starts runs.")
+    ] = 1,
 ) -> None:
-    """Serves the page and the API, or the API alone, until it is stopped.
+    """Serve the page over a folder of scenarios and runs, the same files as the command line's.
+
+    The API is described at /api/v1/openapi.json; with `--api-only` there is nothing else.
 
     Raises:
         InputError: A package is missing, options contradict each other, the port is taken, or no Ray cluster answers.
@@ -79,106 +100,18 @@ def _serve(
         people={} if tokens is None else read_tokens(tokens),
         proxied=proxied,
         certificate=None if certificate is None or key is None else (certificate, key),
-        names=tuple(names),
-        pages=pages,
+        names=tuple(names or ()),
+        pages=not alone,
         ray=ray,
     )
     settings = replace(settings, limits=replace(settings.limits, runs=runs))
 
     def announce(address: str) -> None:
-        say(f"{'page' if pages else 'API'} of {settings.folder}: {address}{'' if pages else 'api/v1/openapi.json'}")
+        say(f"{'API' if alone else 'page'} of {settings.folder}: {address}{'api/v1/openapi.json' if alone else ''}")
         say("hint: Ctrl-C ends it; runs that wait or were running go on when it starts again")
-        if opened and pages and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        if opened and not alone and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(address)
 
     from railyard.face.web import serving
 
     serving.serve(settings, processes=processes, announce=announce)
-
-
-def _check_pair(certificate: Path, key: Path) -> None:
-    """Refuses a certificate and a key that no server could use.
-
-    Raises:
-        InputError: One of them is no PEM file, or the key is of another certificate or has a password.
-    """
-    import ssl
-
-    for file in (certificate, key):
-        readable(file, _MOST_PEM_BYTES)
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, lambda: "")
-    except (ssl.SSLError, OSError) as error:
-        raise InputError(
-            f"this is no certificate whose key is {key}: {getattr(error, 'reason', None) or error.strerror}",
-            file=certificate,
-            allowed="PEM files, the key without a password",
-        ) from None
-
-
-@verb("ui", "Open the page in a browser.", example="railyard ui", group="build", order=48)
-def ui(
-    folder: Folder = Path(),
-    *,
-    host: Host = "127.0.0.1",
-    port: Port = 8421,
-    tokens: Tokens = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
-    proxied: Proxied = False,
-    names: Names = None,
-    runs: AtOnce = 1,
-    ray: Ray = None,
-    opened: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser where there is a screen.")] = True,
-) -> None:
-    """Serve the page over a folder of scenarios and runs, the same files as the command line's."""
-    _serve(
-        folder,
-        host=host,
-        port=port,
-        tokens=tokens,
-        certificate=certificate,
-        key=key,
-        proxied=proxied,
-        names=names or (),
-        runs=runs,
-        ray=ray,
-        processes=1,
-        pages=True,
-        opened=opened,
-    )
-
-
-@verb("serve-api", "Serve the API of the page behind a proxy.", example="railyard serve-api", group="build", order=49)
-def serve_api(
-    folder: Folder = Path(),
-    *,
-    host: Host = "127.0.0.1",
-    port: Port = 8421,
-    tokens: Tokens = None,
-    certificate: Certificate = None,
-    key: CertificateKey = None,
-    proxied: Proxied = False,
-    names: Names = None,
-    runs: AtOnce = 1,
-    ray: Ray = None,
-    processes: Annotated[
-        int, typer.Option("--processes", metavar="N", min=1, max=64, help="That answer; one of them starts runs.")
-    ] = 1,
-) -> None:
-    """Serve the API over a folder of scenarios and runs; its description is at /api/v1/openapi.json."""
-    _serve(
-        folder,
-        host=host,
-        port=port,
-        tokens=tokens,
-        certificate=certificate,
-        key=key,
-        proxied=proxied,
-        names=names or (),
-        runs=runs,
-        ray=ray,
-        processes=processes,
-        pages=False,
-        opened=False,
-    )
