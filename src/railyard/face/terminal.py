@@ -256,7 +256,7 @@ class Progress:
     Args:
         wanted: False disables it.
         every_s: Interval of lines if stderr is not a terminal; None: never.
-        shorter: How to shorten the work, said once when minutes of it are left; empty: nothing is said.
+        shorter: How to shorten the work, for a note when minutes of it are left; empty: no note.
     """
 
     def __init__(self, *, wanted: bool, every_s: float | None = None, shorter: str = "") -> None:

@@ -94,8 +94,8 @@ def catalog_show(
     for row in describe(entry):
         if row.field not in {"summary", "aliases", "assumed"}:
             origin = (row.source, row.year)
-            number = f"[{numbers.setdefault(origin, len(numbers) + 1)}]" if row.source else ""
-            table.add(row.field, row.value, row.confidence, number)
+            reference = f"[{numbers.setdefault(origin, len(numbers) + 1)}]" if row.source else ""
+            table.add(row.field, row.value, row.confidence, reference)
     table.print()
     emit("")
     for (source, year), number in numbers.items():

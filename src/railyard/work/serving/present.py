@@ -158,7 +158,7 @@ def capacity_words(capacity: CapacityFigures | None) -> str:
 def _pair(values: Percentiles) -> str:
     """`129 / 535 ms`; both units where one would be hard to read in the other's."""
     low, high = values.p50, values.p99
-    if not 0.1 * high <= low <= high:
+    if low is None or high is None or not 0.1 * high <= low <= high:
         return f"{numbers.seconds(low)} / {numbers.seconds(high)}"
     return f"{numbers.seconds(low, like=high).rpartition(' ')[0]} / {numbers.seconds(high)}"
 
