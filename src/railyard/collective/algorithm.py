@@ -70,6 +70,8 @@ class Algorithm:
             its messages are sent as they are.
         fill: Of a case, seconds for each byte of the collective's size in which its busiest link waits for data that is
             stored on its journey; None: none, or counted elsewhere.
+        floor_us: Of a case, what its own kernel takes for the smallest message, us: no library runs it, and it is taken
+            only where it is asked for by name. None: the library's constants hold.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Algorithm:
     staged: str | None = None
     written: bool = False
     fill: Callable[[Case], float] | None = None
+    floor_us: Callable[[Case], float] | None = None
 
     @property
     def to_the_next(self) -> bool:

@@ -123,6 +123,8 @@ def _allowed(case: Case, policy: CollectivePolicy, group: str) -> list[tuple[str
     wanted, protocol = policy.algorithm_for(kind, group), policy.protocol_for(kind, group)
     able = []
     for name, algorithm in ALGORITHMS.items() if wanted is None else [(wanted, ALGORITHMS.get(wanted))]:
+        if wanted is None and algorithm.floor_us is not None:
+            continue
         refusal = algorithm.refusal(kind, case.shape, case.machine)
         if wanted == name and refusal is not None:
             raise InputError(f"`{name}` cannot do {kind_word(kind)} here: {refusal}", key="algorithm", found=name)

@@ -108,6 +108,9 @@ def timing(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[
         size_bytes: float64[k], nccl-tests sizes of one invocation.
     """
     size = np.asarray(size_bytes, np.float64)
+    if algorithm.floor_us is not None:
+        floor = algorithm.floor_us(case)
+        return Timing(np.full(size.shape, floor), floor, 0.0, np.full(size.shape, inf))
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     rate = _rate_gbs(case, algorithm, protocol, size)
@@ -154,6 +157,9 @@ class TimingParts:
 def pace(case: Case, algorithm: Algorithm, protocol: str, size_bytes: NDArray[np.float64]) -> TimingParts:
     """Latencies of single messages whose sums along the algorithm's steps are those of `timing`; same arguments."""
     total = timing(case, algorithm, protocol, size_bytes)
+    if algorithm.floor_us is not None:
+        nothing = np.zeros(total.latency_us.shape)
+        return TimingParts(total.latency_us, nothing, 0.0, 0.0, 0.0, 0.0, 0.0, total.rate_gbs, 1.0)
     steps = algorithm.steps(case.kind, case.shape)
     inside_us = _inside_us(case, algorithm, protocol, steps)
     factor = case.machine.latency_factor
