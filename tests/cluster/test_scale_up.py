@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from tests.agreement import yard
 
-from railyard import catalog
+from railyard import catalog, engine
 from railyard.cluster import ClusterSpec, bill_of, build
 from railyard.cluster.scale_up import ScaleUpFabric, ScaleUpSpec, scale_ups
 from railyard.collective import CollectivePolicy, machine_of
 from railyard.collective.choice import choose_many
 from railyard.collective.machine import Shape
-from railyard.engine.packet.settings import Settings
-from railyard.graph import CollectiveKind
+from railyard.engine.packet import Settings
+from railyard.engine.packet.engine import PacketEngine
+from railyard.graph import CollectiveKind, Job
 from railyard.kit.errors import InputError
 
 CATALOG = catalog.load()
@@ -192,3 +198,47 @@ def test_packets_are_settings_of_the_engine(fabric: ScaleUpFabric):
     assert settings.mtu_bytes - settings.header_bytes == pytest.approx(
         fabric.efficiency() * settings.mtu_bytes, rel=2e-3
     )
+
+
+@every
+@pytest.mark.parametrize("kind", [CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.ALL_TO_ALL])
+def test_engines_agree_inside_one_domain(fabric: ScaleUpFabric, kind):
+    cluster = machine(8, fabric=fabric.name, domain=8)
+    size = 1 << 29
+    work = Job(yard.graph(8, [yard.collective(kind, size)], [np.arange(8)]))
+    names = ["analytic", "flow"] + (["packet"] if fabric.packets else [])
+    engines = {name: engine.get(name) for name in names[:2]} | {"packet": PacketEngine(scale_up="packets")}
+    took = [engines[name].simulate([work], cluster).makespan_ps for name in names]
+    assert max(took) <= 1.05 * min(took), dict(zip(names, took, strict=True))
+
+
+def test_the_next_fabric_is_one_file(tmp_path):
+    (tmp_path / "rope.py").write_text(
+        "from dataclasses import replace\n"
+        "from railyard.cluster.scale_up import scale_ups\n"
+        "UALINK = scale_ups.get('ualink')\n"
+        "scale_ups.enter(replace(UALINK, name='rope', summary='Half of it.', links=9))\n"
+    )
+    (tmp_path / "scenario.yaml").write_text(
+        "name: rope\n"
+        "cluster: {accelerators: 16, server: hgx-b200, scale_up: {fabric: rope, domain: 16, cable: 3 m}}\n"
+        "workload: {training: {model: llama-3.2-1b, global_batch: 16, sequence: 2048, parallelism: {tp: 2}}}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "railyard", "run", "scenario.yaml", "--json", "-q"],
+        cwd=tmp_path,
+        env={**os.environ, "RAILYARD_PLUGINS": str(tmp_path / "rope.py")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["variants"][0]
+
+
+def test_one_shot_is_the_floor_of_its_parts_and_only_taken_when_asked_for():
+    cluster = machine(64, "gb200-nvl72", fabric="nvlink-5", domain=72)
+    floor = times_us(cluster, CollectiveKind.ALL_REDUCE, [128.0], "one-shot")[0]
+    assert floor == pytest.approx(2 * 0.306 + 0.792 + 0.058 + 0.2075 * 5 + 128 * 63 / 783e3, abs=1e-3)
+    usual = times_us(cluster, CollectiveKind.ALL_REDUCE, [128.0])[0]
+    assert usual > 4 * floor

@@ -131,7 +131,8 @@ class CollectiveMachine:
 
     Attributes:
         architecture: Of the accelerator, by which libraries choose their constants.
-        library: "nccl", "rccl" or "other"; whose choice of algorithm is followed.
+        library: "nccl", "rccl" or "other"; whose choice of algorithm is followed. Neither of the first two knows a
+            torus.
         scale_up: "switched", "mesh", "torus" or "none".
         pcie: Whether what joins a server's ranks is PCIe.
         domain: Ranks of a scale-up domain.
@@ -209,7 +210,7 @@ def machine_of(cluster: Cluster, measured: LogConstants = MEASURED) -> Collectiv
     far_ps, next_ps = network.path_latency_ps(ports[[slowest, slowest]], ports[other])
     return CollectiveMachine(
         architecture=accelerator.architecture.lower(),
-        library=LIBRARIES.get(accelerator.vendor.lower(), "other"),
+        library="other" if scale_up.kind == "torus" else LIBRARIES.get(accelerator.vendor.lower(), "other"),
         scale_up=scale_up.kind,
         pcie=accelerator.scale_up_kind == "none",
         domain=scale_up.domain,

@@ -28,7 +28,10 @@ PACKETS = Packets(
     },
     tree={"link_rate_bps": 800 * 10**9, "link_latency_ps": 63_800},
     sources=("docs/explanation/scale-up.md: frames with their sources",),
-    left_out=("responses of single accesses: acknowledgements of four packets stand for them",),
+    left_out=(
+        "responses of single accesses: acknowledgements of four packets stand for them",
+        "errors of frames that are sent again, and the limit of frames unacknowledged on a link",
+    ),
 )
 """A port of 800 Gb/s; a packet holds sixteen accesses of 256 bytes with their headers."""
 

@@ -31,6 +31,7 @@ PACKETS = Packets(
     left_out=(
         "responses of single accesses: acknowledgements of eight flits stand for them",
         "alignment markers, one in 16,384 flits",
+        "errors of flits that are sent again, and the limit of 255 flits unacknowledged on a link",
     ),
 )
 """A station of 800 Gb/s; a flit is a packet whose payload is what mixed traffic leaves of 640 bytes."""

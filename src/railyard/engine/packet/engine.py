@@ -27,7 +27,7 @@ from railyard.engine.packet.assembly import (
     samples_of,
     thinned,
 )
-from railyard.engine.packet.fabrics import classed, following, settings_of, unclassed
+from railyard.engine.packet.fabrics import classed, following, scale_up_settings, settings_of, unclassed
 from railyard.engine.packet.faults import link_faults
 from railyard.engine.packet.lowering import Lowering
 from railyard.engine.packet.placing import PlacedNetwork, crossing, lost, place, sent_share
@@ -227,6 +227,7 @@ class PacketEngine:
             scale_up=self.scale_up == "packets",
             packet_bytes=settings.mtu_bytes,
             header_bytes=settings.header_bytes,
+            framed=self.scale_up == "packets" and scale_up_settings(cluster) is not None,
         )
         return _Case(
             merged=merged,
@@ -348,6 +349,9 @@ class PacketEngine:
     def _settings(self, cluster: Cluster, seed: int) -> tuple[Settings, list[str]]:
         if self.settings is not None:
             return replace(self.settings, seed=seed), list(self.stands_in)
+        own = scale_up_settings(cluster) if self.scale_up == "packets" else None
+        if own is not None:
+            return replace(own, seed=seed), [*cluster.hardware.joined.fabric.packets.left_out]
         fabric = cluster.fabric
         settings = replace(settings_of(cluster, fabric), seed=seed, rdma_qps=1)  # plans have a leg for every queue pair
         return settings, [*fabric.packets.left_out, *unclassed(cluster, settings.switching)]

@@ -239,6 +239,21 @@ def settings_of(cluster: Cluster, fabric: Fabric) -> Settings:
     return Settings(**given)
 
 
+def scale_up_settings(cluster: Cluster) -> Settings | None:
+    """Settings of the scale-up fabric's own frames where one domain is the whole cluster; None elsewhere.
+
+    One link of the model stands for all of an accelerator's: it has their buffers.
+    """
+    joined = cluster.hardware.joined
+    if joined is None or joined.fabric.packets is None or cluster.scale_up.domains > 1:
+        return None
+    given = dict(joined.fabric.packets.constants)
+    for name in ("link_credit_buffer_bytes", "link_credit_update_bytes"):
+        if name in given:
+            given[name] *= joined.fabric.links
+    return Settings(**given)
+
+
 PATIENCE = 100
 """Unloaded round trips after which what is out is sent again: NCCL's 4.3 s (timeout 20) are 400 of them at 1,000 km."""
 

@@ -13,7 +13,7 @@ carry what that takes of them. What loads one of several tiers, NICs or another 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -169,7 +169,9 @@ class PlacedNetwork:
     left_out: tuple[str, ...] = field(default=())
 
 
-def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: int) -> PlacedNetwork:
+def place(
+    cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: int, framed: bool = False
+) -> PlacedNetwork:
     """Builds the network of packets.
 
     Args:
@@ -177,6 +179,8 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
         scale_up: Whether scale-up links are part of it.
         packet_bytes: A full packet with its header.
         header_bytes: An acknowledgement.
+        framed: Whether packets are the frames of scale-up links, which then run at their line rate; else at that of
+            data.
 
     Raises:
         InputError: Scale-up is a torus, whose accelerators pass on the packets of others.
@@ -194,7 +198,9 @@ def place(cluster: Cluster, *, scale_up: bool, packet_bytes: int, header_bytes: 
     first = switch = -1
     if scale_up and cluster.scale_up.kind != "none":
         first = sum(block.hosts for block in blocks)
-        blocks.append(scale_up_block(cluster))
+        block = scale_up_block(cluster)
+        wire = packet_bytes / (packet_bytes - header_bytes) if framed else 1.0
+        blocks.append(replace(block, rate_bps=block.rate_bps * wire))
         switch = first + cluster.ranks if cluster.scale_up.kind == "switched" else -1
     network, link = joined(blocks)
     left_out = [

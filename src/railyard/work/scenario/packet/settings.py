@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from railyard.cluster.fabric import fabrics
+from railyard.cluster.scale_up import scale_ups
 from railyard.engine.packet import CONSTANTS, names_of
 from railyard.engine.packet import Settings as EngineSettings
 from railyard.engine.packet.mechanisms import hint_of
@@ -306,8 +307,8 @@ class Preset:
 
 
 def names() -> list[str]:
-    """All fabrics by name."""
-    return fabrics.names()
+    """All fabrics by name, scale-up ones with public frames too."""
+    return sorted([*fabrics.names(), *(name for name, record in scale_ups.items() if record.packets is not None)])
 
 
 def fabric(name: str) -> Preset:
@@ -316,6 +317,11 @@ def fabric(name: str) -> Preset:
     Raises:
         InputError: There is none; with the nearest.
     """
+    if name in scale_ups.names() and scale_ups.get(name).packets is not None:
+        own = scale_ups.get(name)
+        assert own.packets is not None
+        settings = PacketSettings(**{**own.packets.constants, **own.packets.tree})
+        return Preset(name, own.summary, settings, own.packets.sources, own.packets.left_out)
     found = fabrics.get(name)
     packets = found.packets
     known = {} if found.model_of else {"reroute_ps": found.reroute_ps}
