@@ -351,7 +351,7 @@ class PacketEngine:
             return replace(self.settings, seed=seed), list(self.stands_in)
         own = scale_up_settings(cluster) if self.scale_up == "packets" else None
         if own is not None:
-            return replace(own, seed=seed), [*cluster.hardware.joined.fabric.packets.left_out]
+            return replace(own[0], seed=seed), own[1]
         fabric = cluster.fabric
         settings = replace(settings_of(cluster, fabric), seed=seed, rdma_qps=1)  # plans have a leg for every queue pair
         return settings, [*fabric.packets.left_out, *unclassed(cluster, settings.switching)]

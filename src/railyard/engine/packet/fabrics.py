@@ -239,19 +239,20 @@ def settings_of(cluster: Cluster, fabric: Fabric) -> Settings:
     return Settings(**given)
 
 
-def scale_up_settings(cluster: Cluster) -> Settings | None:
-    """Settings of the scale-up fabric's own frames where one domain is the whole cluster; None elsewhere.
+def scale_up_settings(cluster: Cluster) -> tuple[Settings, list[str]] | None:
+    """Settings of the scale-up fabric's own frames, and what they leave out; None unless one domain is the cluster.
 
     One link of the model stands for all of an accelerator's: it has their buffers.
     """
     joined = cluster.hardware.joined
     if joined is None or joined.fabric.packets is None or cluster.scale_up.domains > 1:
         return None
-    given = dict(joined.fabric.packets.constants)
+    packets = joined.fabric.packets
+    given = dict(packets.constants)
     for name in ("link_credit_buffer_bytes", "link_credit_update_bytes"):
         if name in given:
             given[name] *= joined.fabric.links
-    return Settings(**given)
+    return Settings(**given), list(packets.left_out)
 
 
 PATIENCE = 100
