@@ -303,7 +303,7 @@ def test_results_that_fit_no_test_or_several_are_named_and_the_rest_is_judged(tw
     code = guard.run(["accept", str(two / "plan"), "--results", str(results)])
     out, err = capsys.readouterr()
     assert code == 2  # a test that there is not
-    assert re.match(r"Do not accept the cluster yet: 1 of \d+ tests passed", out)
+    assert re.match(r"Do not accept the cluster yet: 1 of \d+ results passed", out)
     assert err.count("allowed: ") >= 1
     assert "more (" in err  # of many tests the first, and how many
     for words in (

@@ -146,20 +146,26 @@ class Beliefs:
         return {**values, **dict(zip(self.names, drawn, strict=True))}
 
 
-def best(planned: PlannedDesigns, moved: Mapping[str, F]) -> NDArray[np.int64]:
-    """int64[n]: the best choice where factors lie so far from their middle; ties as the plan breaks them.
+def typical(planned: PlannedDesigns, moved: Mapping[str, F]) -> F:
+    """float64[choices, n]: the first objective where factors lie so far from their middle, less is better.
 
-    Designs that miss a constraint there are left out, unless all do.
+    Designs that miss a constraint there are infinite, unless all do.
     """
     what, choices, shares = planned.objectives[0], planned.choices, planned.shares
-    count = len(next(iter(moved.values())))
+    count = len(next(iter(moved.values()), (0.0,)))
     pairs = zip(compared(choices, moved, planned.objectives, shares), choices, strict=True)
     figures = [row.get(what.name, np.full(count, one.figures[what.name])) for row, one in pairs]
-    costs = what.sign * np.array(figures)
+    costs: F = what.sign * np.array(figures)
     bounds = [one for one in planned.constraints if one.figure]
     if bounds:
         kept = np.array([_kept(planned, choice, bounds, moved, count) for choice in choices])
         costs = np.where(kept | ~kept.any(axis=0), costs, np.inf)
+    return costs
+
+
+def best(planned: PlannedDesigns, moved: Mapping[str, F]) -> NDArray[np.int64]:
+    """int64[n]: the best choice there; ties as the plan breaks them."""
+    costs = typical(planned, moved)
     least = costs.min(axis=0)
     first: NDArray[np.int64] = np.argmax(costs <= least + 1e-9 * np.abs(least), axis=0)
     return first

@@ -72,10 +72,10 @@ def _headline(figures: dict[str, Any]) -> str:
         if not known:
             return f"Collectives of {len(timings):,} sizes were timed; --cluster FILE adds the expected times."
         worst = max(known, key=lambda one: one["measured_over_expected"])
-        return (
-            f"The slowest collective takes {worst['measured_over_expected']:.2f} times its expected time:"
-            f" {worst['kind']} of {worst['size_bytes']:,} bytes on {worst['ranks']} ranks."
-        )
+        what = f"{worst['kind']} of {worst['size_bytes']:,} bytes on {worst['ranks']} ranks"
+        slow = worst["measured_over_expected"]
+        first = "Every collective is as fast as expected; the worst" if slow <= 1 else "The slowest collective"
+        return f"{first}, {what}, takes {slow:.2f} times its expected time."
     if edges := figures.get("edges"):
         return f"NCCL made {len(edges):,} connections on {len({one['channel'] for one in edges}):,} channels."
     if counts := figures.get("counts"):

@@ -140,7 +140,7 @@ def judged_by(
 def _judged(every: Sequence[JudgedTest], count: Counter[str]) -> str:
     """Whether to accept the cluster, and why not."""
     bad = [f"{count[verdict]:,} {verdict}" for verdict in (FAILED, MISSING) if count[verdict]]
-    passed = f"{count[PASSED]:,} of {len(every):,} tests passed"
+    passed = f"{count[PASSED]:,} of {len(every):,} results passed"
     more = f", {count[OUTSIDE]:,} {OUTSIDE}" if count[OUTSIDE] else ""
     if not bad:
         return f"Accept the cluster: {passed}{more}."

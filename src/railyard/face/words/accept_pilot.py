@@ -13,7 +13,7 @@ from railyard.ask.accept.planned import WRITE_BYTES, WRITE_LEAST
 from railyard.ask.accept.results import collected
 from railyard.ask.accept.tests import NCCL, WRITE, ExpectedValue, Test
 from railyard.ask.plan.confidence import chances
-from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet
+from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet, typical
 from railyard.ask.plan.study import worked_out
 from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty
 from railyard.face import signals
@@ -199,7 +199,9 @@ def _changed(planned: PlannedDesigns, results: dict[str, Any]) -> str:
         return f"Buy {results['after']} as before: {words} do not change the recommendation."
     what = planned.objectives[0].name
     gain = next(row["gain"] for row in results["designs"] if row["variant"] == results["after"])
-    return f"Buy {results['after']}, not {results['before']}: after {words} its {what} is {gain:.2%} better."
+    return (
+        f"Buy {results['after']}, not {results['before']}: after {words} its {what} is {numbers.percent(gain)} better."
+    )
 
 
 def _measured(path: Path, found: PilotSheet, checks: Sequence[Test]) -> tuple[dict[str, float], int]:
@@ -231,17 +233,17 @@ def _learned(found: PilotSheet, values: dict[str, float], draws: int, seed: int)
     errors = [trial.error(values[trial.name]) for trial in trials]
     doubts = Uncertainty.of(planned.choices, planned.closed_form[:2])
     before = doubts.sampled(draws, seed)
-    after, chosen, moved = before, 0, {}
+    after, moved = before, dict[str, float]()
     if trials:
         moved = found.beliefs.moved(trials, errors)
         after = found.beliefs.redrawn(before, trials, errors)
-        chosen = int(best(planned, {name: _column(value) for name, value in moved.items()})[0])
+    costs = typical(planned, {name: _column(value) for name, value in moved.items()})[:, 0]
     sides = [chances(planned.choices, drawn, planned.objectives, planned.shares) for drawn in (before, after)]
     told = found.beliefs.given(trials, errors) if trials else found.beliefs
+    chosen = int(best(planned, {name: _column(value) for name, value in moved.items()})[0])
     rows = []
     for number in dict.fromkeys([chosen, *_named(found)]):
         bands = [_percentiles(side[1][what.name][number]) for side in sides]
-        first = float(sides[1][1][what.name][0][1])
         rows.append(
             {
                 "variant": planned.choices[number].name,
@@ -249,7 +251,7 @@ def _learned(found: PilotSheet, values: dict[str, float], draws: int, seed: int)
                 "after": bands[1],
                 "chance_before": float(sides[0][0][what.name][number]),
                 "chance_after": float(sides[1][0][what.name][number]),
-                "gain": what.sign * (first - bands[1]["p50"]) / abs(first),
+                "gain": float((costs[0] - costs[number]) / abs(costs[0])),
             }
         )
     return {

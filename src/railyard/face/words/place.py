@@ -211,7 +211,7 @@ def print_advice(asked: Question, first: Advice, others: list[Advice]) -> None:
         for level, (touched, least) in zip(asked.tree.levels, first.groups, strict=True):
             as_few = "the fewest possible" if touched == least else f"{least} would be enough"
             emit(f"  {level}s: {touched} ({as_few})")
-        emit(f"  step: {1e3 * first.step_s:.1f} ms, {first.usd:.2f} $ for 1,000 steps")
+        emit(f"  step: {1e3 * first.step_s:.1f} ms, ${first.usd:.2f} for 1,000 steps")
     table = Table(["policy", *(f"{level}s" for level in asked.tree.levels), "step ms", "difference", "$/1000 steps"])
     table.right = frozenset(range(1, 4 + len(asked.tree.levels)))
     for one in ordered([first, *others]):
