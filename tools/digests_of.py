@@ -92,7 +92,7 @@ def digest(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """A line a run."""
+    """One line per run."""
     for part in (packets(), scenarios()):
         for name, found in part:
             sys.stdout.write(f"{found}  {name}\n")

@@ -231,7 +231,7 @@ def cases(fabrics: Sequence[str]) -> Iterator[Case]:
 
 
 def table(rows: Sequence[Found]) -> Iterator[str]:
-    """A line a run."""
+    """One line per run."""
     yield f"{'fabric':12}{'neighbour':10}{'against it':18}{'p99 FCT':>12}{'step':>12}{'of alone':>10}{'paused':>12}"
     alone = {row.case.fabric: row.step_us for row in rows if not row.case.attack and row.case.against == WITHOUT}
     for row in rows:

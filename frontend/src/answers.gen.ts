@@ -104,7 +104,7 @@ export interface CheckAnswer {
 export interface CheckRow {
   /** as the scenario writes it */
   assertion: string;
-  /** of which it was judged */
+  /** the variant that was judged */
   variant: string;
   /** what was found, in words */
   found: string;
@@ -178,7 +178,7 @@ export interface FindingRow {
   b: string;
   /** what to do */
   detail: string;
-  /** share of the accelerators' time that it costs by itself, or of the cluster's price where absent parts cost more (`priced_by` says so); null: no price */
+  /** share of the accelerators' time that it costs alone, or of the cluster's price where absent parts cost more (`priced_by` says so); null: no price */
   loss: number | null;
   /** the same in dollars */
   usd_per_month: number | null;
@@ -310,11 +310,11 @@ export interface PlanAnswer {
   verified: PlanVerified | null;
   /** kinds of designs that may win within the closed form's error and did not run, the likeliest first; where nothing ran the best design is among them */
   unverified: PlanUnverified[];
-  /** what cannot be, the most frequent first */
+  /** why designs are impossible, the most frequent first */
   failed: PlanFailure[];
   /** designs whose job dies, the best of these first */
   ended: PlanEnded[];
-  /** all that can be, thinned to two thousand or so */
+  /** all possible designs, thinned to about two thousand */
   points: PlanPoint[];
   /** whether it was stopped before its end */
   stopped: boolean;
@@ -462,7 +462,7 @@ export interface PlanLooked {
   serving: number;
   /** runs on packets */
   packet: number;
-  /** designs that cannot be */
+  /** impossible designs */
   failed: number;
   /** designs that miss a constraint */
   missed: number;
@@ -580,13 +580,13 @@ export interface PlanVerified {
 export interface PolicyRow {
   /** its name */
   policy: string;
-  /** whether it only shows how bad it can get */
+  /** whether it is only a worst case */
   bound: boolean;
   /** names in the order of ranks; empty where the job waits */
   nodes: string[];
   /** how many groups of each level it touches */
   groups: number[];
-  /** how few would do with what is free */
+  /** the fewest possible with the free nodes */
   least: number[];
   /** mean step there, s; null where the job waits */
   step_s: number | null;

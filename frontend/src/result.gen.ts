@@ -272,7 +272,7 @@ export interface CommunicationFigures {
 export interface CommunicationShare {
   /** of the time to the first token, 0 to 1 */
   ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
-  /** of the time of each further token, 0 to 1 */
+  /** of the time per output token, 0 to 1 */
   tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
 }
 
@@ -350,7 +350,7 @@ export interface Difference {
   model_band: number;
   /** of what prices are known, as a logarithm; 0 for times */
   price_band: number;
-  /** both together, as a share: a difference up to it is a tie */
+  /** both together, as a share: differences up to it are within error */
   band: number;
   /** what both take from the same constants, so that its error cancels */
   shared: "computation" | "software and model" | "nothing";
@@ -472,7 +472,7 @@ export interface ErrorRow {
   typical: number;
   /** high end of the band, in the figure's unit */
   high: number;
-  /** differences up to this share, of two that share software and model, are ties */
+  /** differences up to this share, of two that share software and model, are within error */
   between: number;
   /** measurements that it rests on */
   rows: number;
@@ -484,7 +484,7 @@ export interface ErrorRow {
   prices: Band | null;
 }
 
-/** A variant of a comparison that did not end well. */
+/** A variant of a comparison that failed. */
 export interface FailedVariant {
   /** of the variant */
   name: string;
@@ -814,7 +814,7 @@ export interface LayoutRow {
   capacity_bytes: number;
 }
 
-/** One of the links that transfers of keys and values load most. */
+/** One of the links that KV transfers load most. */
 export interface LinkRow {
   /** from where to where */
   name: string;
@@ -926,7 +926,7 @@ export interface LostTime {
 
 /** Memory by pipeline stage. */
 export interface MemoryFigures {
-  /** a row a stage */
+  /** one row per stage */
   rows: MemoryStage[];
 }
 
@@ -1014,7 +1014,7 @@ export interface ModelServing {
   requests: RequestsFigures;
   /** time to the first token, s */
   ttft_s: Percentiles;
-  /** time of each further token, s */
+  /** time per output token, s */
   tpot_s: Percentiles;
   /** gap between two tokens, s */
   itl_s: Percentiles;
@@ -1032,11 +1032,11 @@ export interface ModelServing {
   throughput: ThroughputFigures;
   /** caches of keys and values */
   kv: PoolCacheFigures;
-  /** a row a replica */
+  /** one row per replica */
   replicas: ModelReplicaRow[];
-  /** a row a pool */
+  /** one row per pool */
   pools: ModelPoolRow[];
-  /** that transfers of keys and values load most */
+  /** that KV transfers load most */
   links: LinkRow[];
   /** null where no request met the objective */
   cpmt: ServingCostFigures | null;
@@ -1048,9 +1048,9 @@ export interface ModelServing {
   capacity: CapacityFigures | null;
   /** loads on the front */
   pareto: FrontPoint[];
-  /** a row a pool: where requests wait, and when */
+  /** one row per pool: where requests wait, and when */
   queues: PoolQueueRow[];
-  /** one more replica of each pool; none where requests are in time and do not queue */
+  /** one more replica of each pool; none where requests meet the SLO and do not queue */
   trials: ReplicaTrial[];
   /** what died, and which replicas with it; absent where nothing did */
   faults?: ReplicaFaultFigures[];
@@ -1126,7 +1126,7 @@ export interface OffloadRow {
   link: string;
   /** of all */
   requests: number;
-  /** cheapest one within the bound for them; else the one with most of them in time */
+  /** cheapest one that meets the bound for them; else the one that meets it for most */
   place: string;
   /** of their requests, there */
   in_time: number;
@@ -1358,7 +1358,7 @@ export interface PipelineServing {
   requests: RequestsFigures;
   /** time to the first token, s */
   ttft_s: Percentiles;
-  /** time of each further token, s */
+  /** time per output token, s */
   tpot_s: Percentiles;
   /** gap between two tokens, s */
   itl_s: Percentiles;
@@ -1376,11 +1376,11 @@ export interface PipelineServing {
   throughput: ThroughputFigures;
   /** caches of keys and values */
   kv: CacheFigures;
-  /** a row a replica of any stage */
+  /** one row per replica of any stage */
   replicas: (ModelReplicaRow | ReplicaRow)[];
-  /** a row a pool */
+  /** one row per pool */
   pools: PoolRow[];
-  /** that transfers of keys and values load most */
+  /** that KV transfers load most */
   links: LinkRow[];
   /** null where no request met the objective */
   cpmt: ServingCostFigures | null;
@@ -1466,7 +1466,7 @@ export interface PoolCacheFigures {
   preemptions: number;
   /** of prompt tokens that came from other replicas, 0 to 1 */
   moved_rate: number;
-  /** a row a pool that computes prompts */
+  /** one row per pool that computes prompts */
   reuse: ReuseRow[];
 }
 
@@ -1852,7 +1852,7 @@ export interface ServingCostFigures {
 export interface ServingFigure {
   /** time to first token */
   ttft_s: Percentiles;
-  /** time of each further token */
+  /** time per output token */
   tpot_s: Percentiles;
   /** that were put on the fabric */
   transfers: number;
@@ -1862,7 +1862,7 @@ export interface ServingFigure {
   transfer_slowdown: number;
   /** the job's share of the machine */
   usd_per_h: Band;
-  /** per million tokens in time; null where none was */
+  /** per million tokens within the SLO; null where none was */
   usd_per_mtoken: Band | null;
 }
 
@@ -1872,7 +1872,7 @@ export interface ServingTax {
   goodput_lost: number;
   /** share of each percentile of the time to the first token */
   ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
-  /** share of each percentile of the time of each further token */
+  /** share of each percentile of the time per output token */
   tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
   /** the same of scale-up networks */
   scale_up: ServingTaxShares;
@@ -1884,7 +1884,7 @@ export interface ServingTaxShares {
   goodput_lost: number;
   /** share of each percentile of the time to the first token */
   ttft: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
-  /** share of each percentile of the time of each further token */
+  /** share of each percentile of the time per output token */
   tpot: Partial<Record<"p50" | "p90" | "p99" | "p999" | "mean", number>>;
 }
 
@@ -2354,7 +2354,7 @@ export interface TimeShare {
 export interface TimelineFigures {
   /** which ranks */
   ranks: number[];
-  /** a track a rank and stream */
+  /** one track per rank and stream */
   tracks: Track[];
   /** tasks name them by index */
   labels: TrackLabel[];
@@ -2368,7 +2368,7 @@ export interface TopologyFigures {
   tiers: string[];
   /** switches */
   nodes: number;
-  /** a row a role and box: ports used and stranded */
+  /** one row per role and box: ports used and stranded */
   switches: SwitchRow[];
   /** its drawing */
   picture: Picture | null;
@@ -2650,11 +2650,11 @@ export interface Verdict {
   leading: string | null;
   /** the best of the variants on a network that nobody sells, an upper bound; null where there is none */
   bound: string | null;
-  /** what the bound gets out of an accelerator (tokens; else steps or requests in time) over what the leading variant gets, less one; null without either */
+  /** what the bound gets out of an accelerator (tokens; else steps, or requests within the SLO) over what the leading variant gets, less one; null without either */
   above_bound: number | null;
-  /** the leading variant where no other is tied with it; null where one is */
+  /** the leading variant; null where another is equal within error */
   best: string | null;
-  /** variants that are tied with the leading one */
+  /** variants that are equal to the leading one within error */
   ties: string[];
   /** variants that can be bought: those that finished, the best first, then the others, those that lose least to faults first; empty where variants do different work */
   ranking: string[];
@@ -2712,8 +2712,8 @@ export interface Result {
   provenance: ProvenanceFigures;
   /** in the order of the comparison */
   variants: (EdgeVariant | FederatedVariant | JobsVariant | LocalVariant | OperateVariant | PipelineVariant | ServingVariant | TraceVariant | TrafficVariant | TrainingVariant)[];
-  /** which variant is best and which are tied with it; absent without a comparison */
+  /** which variant is best and which are equal within error; absent without a comparison */
   verdict?: Verdict;
-  /** variants that did not end well; absent where all did */
+  /** variants that failed; absent where all did */
   failed?: FailedVariant[];
 }

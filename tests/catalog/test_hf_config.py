@@ -459,7 +459,7 @@ def test_layers_may_be_written_as_a_list_in_place_of_their_number(tmp_path):
     config = given_config("qwen3-8b", model_type="new", num_hidden_layers="gone", layer_types=["full_attention"] * 36)
     assert hf_config.read(written(tmp_path, config)).layers == 36
     config = given_config("qwen3-8b", model_type="new", layer_types=["full_attention"] * 35 + ["retention"])
-    with pytest.raises(InputError, match="`retention` is no known kind of layer"):
+    with pytest.raises(InputError, match="`retention` is not a known kind of layer"):
         hf_config.read(written(tmp_path, config))
 
 

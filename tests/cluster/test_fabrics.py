@@ -335,11 +335,16 @@ def test_in_the_clear_nothing_is_said():
 @pytest.mark.parametrize(
     ("fabric", "options", "key", "words"),
     [
-        ("roce", {"protocol": "tls"}, "back_end.encryption", "the kernel, which RDMA goes around"),
+        ("roce", {"protocol": "tls"}, "back_end.encryption", "the kernel, which RDMA bypasses"),
         ("roce", {"protocol": "wireguard"}, "back_end.encryption", "the kernel"),
         ("infiniband", {"protocol": "psp"}, "back_end.encryption", "infiniband carries neither"),
-        ("ideal", {"protocol": "psp", "sharp": True}, "back_end.encryption", "nothing that they could add up"),
-        ("scheduled", {"protocol": "macsec"}, "back_end.encryption", "go cells"),
+        (
+            "ideal",
+            {"protocol": "psp", "sharp": True},
+            "back_end.encryption",
+            "hides the data that switches would reduce",
+        ),
+        ("scheduled", {"protocol": "macsec"}, "back_end.encryption", "sends cells between switches"),
         ("uec", {"protocol": "ipsec"}, "back_end.encryption", "by which uec sprays"),
         ("roce", {"protocol": "psp", "sci": True}, "back_end.encryption.sci", "`psp` has no `sci`"),
         ("roce", {"protocol": "none", "rate_bps": 1e9}, "back_end.encryption.rate", "`none` has no `rate`"),

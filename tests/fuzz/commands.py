@@ -2,7 +2,7 @@
 
 A case is one of the small bases with values inside their ranges or sections drawn anew, and one of the commands that
 read a scenario. It has to end within `LONGEST_S`, with an answer, or refused with file, line and key, or with a reason
-why it cannot be run; never with a fault of Railyard's own, and no result may have numbers that are none.
+why it cannot be run; never with an internal error, and no result may have numbers that are none.
 """
 
 from __future__ import annotations

@@ -55,10 +55,10 @@ def sparse(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (pipe, "this is a named pipe, and a regular file is due"),
-        (held_pipe, "this is a named pipe, and a regular file is due"),
-        (lambda _: Path("/dev/zero"), "this is a device, and a regular file is due"),
-        (socket_file, "this is a socket, and a regular file is due"),
+        (pipe, "this is a named pipe, not a regular file"),
+        (held_pipe, "this is a named pipe, not a regular file"),
+        (lambda _: Path("/dev/zero"), "this is a device, not a regular file"),
+        (socket_file, "this is a socket, not a regular file"),
         (lambda folder: folder, "cannot be read: Is a directory"),
         (lambda folder: folder / "none", "no such file"),
     ],
@@ -111,7 +111,7 @@ def test_a_file_is_read_in_pieces_and_from_any_place(tmp_path: Path) -> None:
 def test_what_is_no_text_is_refused_by_its_byte(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "noise"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="is no UTF-8") as caught:
+    with pytest.raises(InputError, match="is not UTF-8") as caught:
         read_text(path)
     assert caught.value.problems[0].file == str(path)
 
@@ -130,7 +130,7 @@ def test_a_pipe_is_written_into_and_not_replaced(tmp_path: Path) -> None:
 def test_places_where_nothing_can_be_written_are_refused_before_any_work(tmp_path: Path) -> None:
     file = tmp_path / "there.txt"
     file.write_text("kept")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         keep_existing(file, force=False)
     keep_existing(file, force=True)
     with pytest.raises(InputError, match="no such folder"):

@@ -53,8 +53,8 @@ def test_what_a_table_says(text, how, found):
         ('a,b\n1,5" disk\n', 2, 4, "a quote opens a cell"),
         ('a,b\n1,"2" x\n', 2, 3, "a quote opens a cell"),
         ('a,b\n1,"2""\n', 2, 3, "a quote opens a cell"),
-        ("a,b\n1\0,2\n", 2, 2, "a character that no text has"),
-        ("a,b\r1,2\r", 1, 4, "a character that no text has"),
+        ("a,b\n1\0,2\n", 2, 2, "a character that is not text"),
+        ("a,b\r1,2\r", 1, 4, "a character that is not text"),
     ],
 )
 def test_what_a_wrong_table_is_told(text, line, column, words):
@@ -118,7 +118,7 @@ def test_what_python_writes_is_read_back(cells):
 
 @given(st.lists(st.text(alphabet='a", \n', max_size=12), min_size=1, max_size=6))
 def test_no_row_is_swallowed_and_none_is_shifted(lines):
-    """Below a heading there is a row a line that is not blank, each with the cells of the heading, or an error."""
+    """Below a heading there is one row per line that is not blank, each with the cells of the heading, or an error."""
     text = "\n".join(lines)
     try:
         found = list(Table(f"a,b\n{text}", "t.csv"))

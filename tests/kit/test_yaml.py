@@ -52,7 +52,7 @@ def test_scalars_follow_yaml_1_2(text, value):
 @pytest.mark.parametrize(
     ("text", "words", "line", "column"),
     [
-        ("a: 1\na: 2\n", "stands twice", 2, 1),
+        ("a: 1\na: 2\n", "appears twice", 2, 1),
         ("a: [1, 2\n", "not valid YAML", 2, 1),
         ("a: 1\n b: 2\n", "not valid YAML", 2, 3),
         ("a:\tb: c\n\t- d", "not valid YAML", 1, 5),

@@ -424,7 +424,7 @@ export interface RunRow {
   kind: string;
   /** Of the comparison. */
   columns: string[];
-  /** A row a variant, in words and with units. */
+  /** One row per variant, in words and with units. */
   rows: string[][];
   /** What the comparison says. */
   sentence: string;

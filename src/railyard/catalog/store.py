@@ -316,7 +316,7 @@ class Catalog:
                 problems.append(section.place_of(word).problem("a name needs letters or digits", key=f"{kind}.{word}"))
             elif name in self._extras[kind]:
                 problems.append(
-                    section.place_of(word).problem("stands twice under two spellings", key=f"{kind}.{word}")
+                    section.place_of(word).problem("appears twice under two spellings", key=f"{kind}.{word}")
                 )
             else:
                 self._extras[kind][name] = Extra(name, node)

@@ -97,7 +97,7 @@ class HostSpec:
     def __post_init__(self) -> None:
         if self.bounce_bps is not None and self.gpudirect != "bounce":
             raise InputError(
-                "a bounce buffer is confidential computing's",
+                "only confidential computing has a bounce buffer",
                 key="bounce_rate",
                 found=f"gpudirect: {self.gpudirect}",
                 allowed="with `gpudirect: bounce`",

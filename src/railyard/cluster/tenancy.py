@@ -55,8 +55,7 @@ MECHANISMS = {
     for row in (
         TenancyMechanism(
             "none",
-            "Nothing but who has which ports: all reach all that is cabled together; dedicated rails where no switch"
-            " joins them",
+            "Only the ports: all that is cabled together can be reached; dedicated rails where no switch joins them",
         ),
         TenancyMechanism(
             "acl",
@@ -227,7 +226,7 @@ def tenancy_of(spec: TenancySpec, servers: int, nics: int) -> Tenancy:
     names: dict[str, int] = {}
     for number, one in enumerate(spec.tenants):
         if names.setdefault(one.name, number) != number:
-            raise InputError("another tenant is called so", key=f"tenants.{number}.name", found=one.name)
+            raise InputError("another tenant has this name", key=f"tenants.{number}.name", found=one.name)
         _take(owner, spec, number)
     tenants = tuple(
         Tenant(one.name, number, mechanism.first + number, one.share, one.traffic_class)
@@ -253,7 +252,9 @@ def check_network(tenancy: Tenancy, fabric: Fabric, switches: Mapping[str, Switc
             f"switches of {other} have no `{mechanism.name}`", key="by", found=fabric.name, allowed=allowed
         )
     if mechanism.name == "job-key" and fabric.packets.constants.get("transport") != "uec":
-        raise InputError("JobIDs are Ultra Ethernet's", key="by", found=fabric.name, allowed="a fabric such as `uec`")
+        raise InputError(
+            "only Ultra Ethernet has JobIDs", key="by", found=fabric.name, allowed="a fabric such as `uec`"
+        )
     if mechanism.family and for_all:
         raise InputError(
             f"storage or memory on the back-end belongs to no tenant: with `{mechanism.name}` none would reach it",
@@ -296,5 +297,5 @@ def _numbers(spans: Spans, count: int, key: str, what: str) -> NDArray[np.int64]
             raise InputError(f"there are no such {what}", key=key, found=f"{first}-{last}", allowed=f"0-{count - 1}")
         found += range(first, last + 1)
     if not found:
-        raise InputError("a tenant without ports is none", key=key, found="nothing", allowed=f"some of 0-{count - 1}")
+        raise InputError("a tenant needs ports", key=key, found="nothing", allowed=f"some of 0-{count - 1}")
     return np.unique(np.array(found, np.int64))

@@ -36,7 +36,7 @@ def _folds(ranks: int) -> NDArray[np.int64]:
 def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     del machine
     if kind != CollectiveKind.ALL_REDUCE and shape.ranks & (shape.ranks - 1):
-        return f"{shape.ranks} ranks are no power of two"
+        return f"{shape.ranks} ranks are not a power of two"
     return None
 
 

@@ -226,7 +226,7 @@ def _refuse(effect: RankDeath | LinkErrors | LinkSetting, index: int) -> None:
             "flows know no bit errors", key=f"faults.{index}", hint="use the engine `packet`, or `railyard packet`"
         )
     raise InputError(
-        "an engine runs the step of a job that lives",
+        "an engine cannot run a job that a fault has ended",
         key=f"faults.{index}",
         hint="where a scenario has one training job, that starts again from its checkpoint; links die in any run",
     )

@@ -113,8 +113,8 @@ def doubts(cluster: Cluster, faults: Sequence[Fault], background: Sequence[Burst
     fabric = cluster.fabric
     if any(item.network == "back_end" for item in cluster.spec.background):
         yield (
-            "`cluster.background` is capacity that is not there: what its packets and the job's cost each other is"
-            " simulated by the engine `packet`"
+            "`cluster.background` only reduces capacity: the engine `packet` simulates how its packets"
+            " and the job's delay each other"
         )
     for situation in _situations(cluster, faults, background):
         spread = fabric.behaves.spread.get(situation)
@@ -434,7 +434,7 @@ def _about(
     return {
         "seed": seed,
         "jitter": asdict(jitter),
-        "warnings": [f"rank {fault.rank} computes nothing any more when it is to be late" for fault in idle],
+        "warnings": [f"rank {fault.rank} has no computation left that could be late" for fault in idle],
         "events": result.events,
     }
 

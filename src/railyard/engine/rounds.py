@@ -105,7 +105,7 @@ class RoundEnd:
 
     Attributes:
         goal: Updates that are waited for.
-        least: Updates without which a round is thrown away.
+        least: Updates without which a round is discarded.
         deadline_s: After which nobody is waited for; inf: never.
         stay_share: Share of the updates' clients that the stages behind the upload need.
     """

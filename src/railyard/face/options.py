@@ -20,16 +20,20 @@ Vary = Annotated[
 Ray = Annotated[
     str | None, typer.Option("--ray", metavar="ADDRESS", help="Run on a Ray cluster: auto, local, HOST:6379.")
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the folder of the run is put.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder in which the run's folder is written.")]
 Keep = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Keep the answer and its page there, such as in runs/ for the page."),
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Keep the answer and its page in this folder; `railyard ui` shows those in runs/.",
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No words and no progress, only data and errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only data and errors.")]
 Details = Annotated[bool, typer.Option("--details", help="Print every column and table.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 Extra = Annotated[
-    Path | None, typer.Option("--catalog", metavar="FILE", help="A catalogue of your own over the built-in one.")
+    Path | None, typer.Option("--catalog", metavar="FILE", help="Your catalogue, on top of the built-in one.")
 ]
 
 Names = Annotated[Path | None, typer.Option("--names", metavar="FILE", help="Names of a scenario's servers, in order.")]

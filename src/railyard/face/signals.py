@@ -30,8 +30,8 @@ arenas that threads of libraries reserve and never touch)."""
 SIGNS = ("failed to spawn thread", "can't start new thread", "not enough memory", "Cannot allocate memory")
 """Messages of libraries that get no memory and raise errors of their own."""
 
-WORDS = "the memory ran out"
-HINT = "let it have more (`ulimit -v`, a container's limit), or ask for less: fewer accelerators, requests or variants"
+WORDS = "out of memory"
+HINT = "allow more (`ulimit -v`, a container's limit), or reduce the work: fewer accelerators, requests or variants"
 
 
 def prepare() -> None:

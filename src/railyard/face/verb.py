@@ -286,7 +286,7 @@ class Verb:
         try:
             number = int(value)
         except ValueError:
-            raise InputError("this is no whole number", key=name, found=value) from None
+            raise InputError("this is not a whole number", key=name, found=value) from None
         if least is not None and number < least:
             raise InputError("the number is too small", key=name, found=number, allowed=f"at least {least:g}")
         return number
@@ -370,7 +370,7 @@ def command(
             f"`{name}` has no argument `{unknown}`", found=unknown, allowed=allowed, hint=did_you_mean(unknown, allowed)
         )
     if "scenario" in found.parts and scenario is None:
-        raise InputError(f"`{name}` is asked about a scenario", key="scenario")
+        raise InputError(f"`{name}` needs a scenario", key="scenario")
     request = Request(
         draft=partial(api.draft_of, scenario or {}, overrides),
         progress=progress or (lambda _stage, _share: None),
@@ -381,7 +381,7 @@ def command(
     )
     reply = found(request, **arguments)
     if not isinstance(reply, Reply):
-        raise InputError(f"`{name}` answers on the command line only", found=name)
+        raise InputError(f"`{name}` runs on the command line only", found=name)
     if out is not None and reply.keep is not None and reply.folder is None:
         keep(reply, Path(out))
     return reply.answer

@@ -1,4 +1,4 @@
-"""Parquet files of the two waists: a row a task, request or flow; what is no row lies in the file's metadata."""
+"""Parquet files of the two waists: one row per task, request or flow; what is no row lies in the file's metadata."""
 
 from __future__ import annotations
 

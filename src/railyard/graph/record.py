@@ -138,7 +138,7 @@ class Record:
         meta: dict[str, object] | None = None,
         jobs: tuple[Job, ...] = (),
     ) -> Record:
-        """Record of the times of a graph's tasks, a row a task.
+        """Record of the times of a graph's tasks, one row per task.
 
         Args:
             graph: The tasks.

@@ -151,7 +151,7 @@ def _check_rows(requests: RequestTable) -> None:
     count = len(requests)
     for name in ROW_COLUMNS:
         if len(getattr(requests, name)) != count:
-            raise InputError(f"{name} must have a row a request", found=len(getattr(requests, name)), allowed=count)
+            raise InputError(f"{name} must have one row per request", found=len(getattr(requests, name)), allowed=count)
     if not count:
         return
     behind = np.flatnonzero(np.diff(requests.arrival_ps) < 0)

@@ -124,7 +124,7 @@ def copies_of(graph: TaskGraph) -> GraphCopies | None:
 
 @dataclass(frozen=True, eq=False)
 class CopiesRecord(Record):
-    """The record of a symmetric graph; what has a row a task or link is made when it is first read.
+    """The record of a symmetric graph; what has one row per task or link is made when it is first read.
 
     Attributes:
         first: The record of the first copy and of shared work, without side tables.

@@ -124,7 +124,7 @@ def readable(path: Path, most: int | None = None) -> Path:
 def _refuse(path: Path, state: os.stat_result, most: int) -> None:
     kind = next((words for is_one, words in _KINDS if is_one(state.st_mode)), None)
     if kind is not None:
-        raise InputError(f"this is {kind}, and a regular file is due", file=path, hint="write its content into a file")
+        raise InputError(f"this is {kind}, not a regular file", file=path, hint="write its content into a file")
     if stat.S_ISREG(state.st_mode) and state.st_size > most:
         raise InputError(
             f"the file is larger than {most >> 20} MiB", file=path, found=f"{state.st_size / 2**20:,.0f} MiB"
@@ -209,12 +209,12 @@ def read_text(path: Path, most: int | None = None, *, errors: Errors = "strict")
     """The text of a file, without a byte order mark.
 
     Raises:
-        InputError: As `read_bytes`; or it is no UTF-8.
+        InputError: As `read_bytes`; or it is not UTF-8.
     """
     try:
         return read_bytes(path, most).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
-        raise InputError(f"the file is no text: byte {error.start} is no UTF-8", file=path) from error
+        raise InputError(f"the file is not text: byte {error.start} is not UTF-8", file=path) from error
 
 
 def keep_existing(path: Path | None, *, force: bool) -> None:
@@ -230,9 +230,9 @@ def keep_existing(path: Path | None, *, force: bool) -> None:
     if path is not None and not path.parent.is_dir():
         raise InputError("there is no such folder", file=path.parent)
     if path is not None and path.is_dir():
-        raise InputError("this is a folder, and a file is due", file=path)
+        raise InputError("this is a folder, expected a file", file=path)
     if path is not None and not force and path.is_file():
-        raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
+        raise InputError("the file already exists", file=path, hint="`--force` replaces it")
 
 
 def expect_folder(path: Path) -> None:
@@ -243,7 +243,7 @@ def expect_folder(path: Path) -> None:
     """
     there = next((place for place in (path, *path.absolute().parents) if place.exists()), path)
     if not there.is_dir():
-        raise InputError("this is a file, and a folder is due", file=there)
+        raise InputError("this is a file, expected a folder", file=there)
     if not os.access(there, os.W_OK | os.X_OK):
         raise InputError("the folder cannot be written", file=there)
 

@@ -257,7 +257,7 @@ def _dollars(value: object, per: tuple[str, ...], example: str) -> float:
     amount, prefix, unit = match.groups()
     wanted = per or (None,)
     if unit not in wanted:
-        after = " or ".join(f"/{item}" for item in per) if per else "no unit behind it"
+        after = " or ".join(f"/{item}" for item in per) if per else "no unit after it"
         raise UnitError(f"expected {kind} in another unit, got `{value}`", found=value, allowed=f"{example} ({after})")
     scale = _PER[unit] if unit is not None else Decimal(1)
     return float(_decimal(amount, value) * _MONEY[prefix] * scale)

@@ -1,4 +1,4 @@
-"""The one reader of tables that users supply: a heading, then a row a line, in cells parted by commas, tabs or bars.
+"""The reader of tables that users supply: a heading, then one row per line, in cells parted by commas, tabs or bars.
 
 It is strict, because a row that is read askew gives a wrong number and no error. Each row has exactly the cells of the
 heading, columns have names that differ, and a quote is opened at the beginning of a cell and closed at its end on the
@@ -37,9 +37,9 @@ def refuse_changed(folder: Path) -> None:
         InputError: It is such a folder, or a file.
     """
     if folder.exists() and not folder.is_dir():
-        raise InputError("this is a file, and a folder is due", file=folder)
+        raise InputError("this is a file, expected a folder", file=folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / LIST).is_file():
-        raise InputError("Railyard did not write this folder, and would write over it", file=folder, hint=_HINT)
+        raise InputError("Railyard did not write this folder and would overwrite it", file=folder, hint=_HINT)
     for name, digest in _listed(folder).items():
         if os.path.lexists(folder / name) and not _as_written(folder / name, digest):
             raise _changed(folder / name)
@@ -115,7 +115,7 @@ def restore(left: Path, final: Path) -> None:
 
 def _changed(path: Path) -> InputError:
     return InputError(
-        "Railyard did not write this file as it is, and would write over it",
+        "Railyard did not write this file and would overwrite it",
         file=path,
         hint=_HINT,
     )
@@ -279,7 +279,7 @@ class Table:
         heading = next(self._numbered(0), None)
         if heading is None:
             raise InputError(
-                "the table is empty", file=file, allowed=", ".join(needed) or "a heading, and a row a line"
+                "the table is empty", file=file, allowed=", ".join(needed) or "a heading, and one row per line"
             )
         self.line, words = heading
         self.delimiter = delimiter or max(",\t|", key=words.count)
@@ -370,7 +370,7 @@ class Table:
         """The cells of a line, however many there are; raises `InputError` where a quote or a character is wrong."""
         if "\0" in text or "\r" in text:
             odd = next(at for at, letter in enumerate(text) if letter in "\0\r")
-            raise InputError("a character that no text has", file=self.file, line=line, column=odd + 1)
+            raise InputError("a character that is not text", file=self.file, line=line, column=odd + 1)
         if '"' not in text or self.delimiter == _BARE:
             return [cell.strip() for cell in text.split(self.delimiter)]
         return self._quoted(line, text)

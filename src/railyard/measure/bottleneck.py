@@ -94,7 +94,7 @@ _EXPOSED = {
     "contention": "contention in {}",
     "straggler": "waiting for ranks that {} made late",
     "compute": "kernels slowed by communication over {}",
-    OUTAGE: "waiting for the job to go on after faults of {}",
+    OUTAGE: "waiting for the job to continue after faults of {}",
 }
 """Cost of a network, as phrases in sentences."""
 
@@ -117,7 +117,7 @@ _RESTS = {
     HOST: ("waiting for the host to launch kernels", "kernel launches of the host"),
     "release": ("waiting for work that a trace has not released", "releases of the trace"),
     "fault": ("injected delays", "injected delays"),
-    OUTAGE: ("waiting for the job to go on after faults", "outages"),
+    OUTAGE: ("waiting for the job to continue after faults", "outages"),
 }
 """Losses that no network changes, for sentences and tables."""
 

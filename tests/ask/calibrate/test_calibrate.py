@@ -222,7 +222,7 @@ def test_a_file_that_exists_is_left_alone(tmp_path, capsys):
     assert "--force" in capsys.readouterr().err
     write("new", path, force=True)
     assert path.read_text(encoding="utf-8") == "new"
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         write("newer", path)
 
 

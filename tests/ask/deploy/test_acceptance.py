@@ -158,7 +158,7 @@ def test_one_behind_its_like_fails_within_the_band(tests, members):
 def test_what_all_alike_lack_is_no_part(tests, members):
     found = judged(tests, as_expected(tests, lambda test, _: 0.6 if test.scope == "node" else 1.0), members)
     assert len([words for words in common(found) if words.startswith("node all_reduce")]) == 5
-    assert "32 of 32 are below the band, the median at 0.60" in common(found)[0]
+    assert "32 of 32 are below the band, with a median of 0.60" in common(found)[0]
 
 
 def test_wrong_values_faults_and_slow_cables_fail(tests, members):
@@ -211,7 +211,7 @@ def test_units_of_perftest():
     )
     assert perftest.averages(head.format("MB/sec", 11444.0918), "x") == {65536: pytest.approx(96e9)}
     assert perftest.averages(head.format("Gb/sec", 92.4), "x") == {65536: pytest.approx(92.4e9)}
-    with pytest.raises(InputError, match="unit of the table"):
+    with pytest.raises(InputError, match="unknown unit"):
         perftest.averages(head.format("furlongs", 92.4), "x")
 
 
@@ -307,11 +307,11 @@ def test_results_that_fit_no_test_or_several_are_named_and_the_rest_is_judged(tw
     assert err.count("allowed: ") >= 1
     assert "more (" in err  # of many tests the first, and how many
     for words in (
-        "not of the test that it is called as",
-        "fit 8 tests: call the file as its test",
+        "does not belong to the test that it is named after",
+        "fit 8 tests: name the file after its test",
         "did you mean `burn-node1`?",
         "more.csv:4",
-        "the file is no result of a test",
+        "the file is not a test result",
     ):
         assert words in err
 

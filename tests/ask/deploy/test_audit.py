@@ -159,7 +159,7 @@ def test_a_ring_of_switches_is_no_fat_tree():
     found = audited(drawn)
     assert not found.findings
     assert not found.design["regular"]
-    assert "no fat tree" in found.design["doubts"][0]
+    assert "not a fat tree" in found.design["doubts"][0]
 
 
 # Audits against a plan: random faults are all found, none is invented, and prices are those of the engine.

@@ -196,8 +196,8 @@ def test_perfquery_is_of_the_switch_that_its_file_is_called_as(infiniband):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("FEC parameters for swp1:\n  uncorrectable_blocks: 1\n", "do not say for how long"),
-        ("# seconds 5\n# seconds 5\n", "for no time"),
+        ("FEC parameters for swp1:\n  uncorrectable_blocks: 1\n", "lack their duration"),
+        ("# seconds 5\n# seconds 5\n", "is zero"),
         (fec(["Ethernet0"], 60), "none of its ports"),
     ],
 )
@@ -329,7 +329,7 @@ def test_what_is_wrong_is_named_and_the_rest_is_read(tmp_path):
     found = lldp.read(tmp_path)
     words = [problem.render() for problem in found.problems]
     assert len(words) == 4
-    assert any("no JSON" in one and "broken.json" in one for one in words)
+    assert any("not JSON" in one and "broken.json" in one for one in words)
     assert any("only one end of a cable sees the other" in one and "leaf0[swp40]" in one for one in words)
     assert len(found.ports) == 12 + 16 + 1
 

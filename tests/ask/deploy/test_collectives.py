@@ -95,7 +95,7 @@ def test_schedules_are_named_for_msccl_and_mscclpp(told):
         ("nccl.conf", "NCCL_TUNER_CONFIG_FILE", "NCCL_TUNER_FILE", "the tuner's table"),
         ("nccl-tuner.csv", "nvls_tree", "tree", "the tuner's table"),
         ("nccl-tuner.csv", "allreduce,0", "#allreduce,0", "the tuner's table"),
-        ("nccl-tuner.csv", ",24,-1", ",24,2", "reads otherwise"),
+        ("nccl-tuner.csv", ",24,-1", ",24,2", "reads differently"),
         ("nccl-tuner.csv", "simple,24", "simple,26", "the tuner's table"),
         ("msccl.env", "all-gather.xml", "all-reduce.xml", "not there"),
         ("msccl.env", "MSCCL,RING", "RING", "NCCL_ALGO of MSCCL"),

@@ -182,7 +182,7 @@ def test_a_leaf_that_all_spines_have_ports_free_for_takes_its_hosts_with_it(gone
     net.cables = pull(net.cables, gone)
     (finding,) = of(net.text()).findings
     assert (finding.kind, finding.a) == ("missing-switch", gone)
-    assert "12 hosts lack their cable to it" in finding.detail
+    assert "12 hosts have no cable to it" in finding.detail
     assert finding.loss == pytest.approx(12 / (7 * 12), rel=0.2)
 
 

@@ -274,7 +274,7 @@ ROWS = [
     ("", "empty"),
     ("device,mac\nbe-leaf9,00:11:22:33:44:55\n", "did you mean `be-leaf"),
     ("device,mac\nbe-leaf0,00:11:22:33:44\n", "no MAC address"),
-    ("device,mac\nbe-leaf0,01:11:22:33:44:55\n", "of a group"),
+    ("device,mac\nbe-leaf0,01:11:22:33:44:55\n", "multicast"),
     ("device,mac\nbe-leaf0,00:11:22:33:44:55\nbe-leaf0,00:11:22:33:44:56\n", "two rows"),
     ("device,mac\nbe-leaf0,0011.2233.4455\nbe-leaf1,00:11:22:33:44:55\n", "the same mac"),
     ("device,serial\nbe-leaf0,XABC1\nbe-leaf1,ABC1\n", "so they are ambiguous"),

@@ -88,7 +88,7 @@ def test_of_the_manual_page_contradicting_rates_are_named_and_no_tree_is_claimed
     found = audited(text_of(MANUAL))
     assert found.design["tiers"] == {"leaf": 2}
     assert not found.design["regular"]
-    assert "this is no fat tree" in found.design["doubts"][0]
+    assert "this is not a fat tree" in found.design["doubts"][0]
     rates = [problem for problem in found.problems if "different rates" in problem.message]
     assert [(problem.line, problem.found) for problem in rates] == [
         (26, "2 and, in line 15, 8 Gb/s"),
@@ -99,7 +99,7 @@ def test_of_the_manual_page_contradicting_rates_are_named_and_no_tree_is_claimed
 VARIANTS = {
     "carriage returns": (lambda text: text.replace("\n", "\r\n"), None),
     "cut off": (lambda text: text[: len(text) // 2], "devices are not described"),
-    "a device twice": (lambda text: text + "\n" + text[text.index("Ca\t") :].split("\n\n")[0] + "\n", "there twice"),
+    "a device twice": (lambda text: text + "\n" + text[text.index("Ca\t") :].split("\n\n")[0] + "\n", "appears twice"),
     "an unknown port": (lambda text: text.replace("\n[1]", "\n[one!]", 1), "neither a device nor a port"),
 }
 
@@ -204,7 +204,7 @@ def test_the_published_dgx_fabric_has_no_directors():
 def test_a_rate_that_nobody_knows_is_named(rate):
     text = text_of(X5).replace("4xQDR", rate, 1)
     (problem,) = audited(text).problems
-    assert (problem.found, problem.message) == (rate, "the width and speed of a link are not known")
+    assert (problem.found, problem.message) == (rate, "a link has unknown width and speed")
     assert "NDR" in problem.allowed
 
 

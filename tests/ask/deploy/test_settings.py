@@ -194,7 +194,7 @@ def test_a_misconfigured_switch_is_a_fault_of_scenarios(site):
     assert wrong.makespan_ps > 1.5 * right
     with pytest.raises(InputError, match="use the engine `packet`"):
         job.engine.simulate([Job(graph)], job.cluster, faults=[Misconfigured(switch="leaf 0", marks=False)])
-    with pytest.raises(InputError, match="otherwise than it has to be"):
+    with pytest.raises(InputError, match="the fault changes nothing"):
         Misconfigured(switch="leaf 0")
 
 

@@ -328,10 +328,10 @@ def test_equal_ranks_have_no_stragglers():
     [
         (lambda frame: frame.drop("stage"), "lacks the columns stage"),
         (lambda frame: frame.slice(1), "operations are missing"),
-        (lambda frame: pl.concat([frame, frame.head(1)]), "there twice"),
+        (lambda frame: pl.concat([frame, frame.head(1)]), "appears twice"),
         (lambda frame: frame.head(0), "no operations"),
         (lambda frame: frame.with_columns(optype=pl.col("optype").str.replace("optimizer$", "optimiser")), "optimizer"),
-        (lambda frame: frame.with_columns(dp_rank=pl.col("dp_rank") + 1), "from 0 on"),
+        (lambda frame: frame.with_columns(dp_rank=pl.col("dp_rank") + 1), "numbered from 0"),
         (lambda frame: frame.with_columns(rank=pl.lit(0)), "grid"),
     ],
 )

@@ -146,7 +146,7 @@ def test_what_is_broken_is_named_and_the_rest_read(tmp_path):
     found = gather(tmp_path)
     assert [piece.rank for piece in found.pieces if piece.timed] == [0, 1]
     skipped = {Path(name).name: why for name, why in found.skipped.items()}
-    assert "there already" in skipped["c-again.json"]
+    assert "already exists" in skipped["c-again.json"]
     assert "64 ranks" in skipped["d-other.json"]
     assert "empty" in skipped["e-empty.json"]
     assert "no rank" in skipped["f-nobody.json"]

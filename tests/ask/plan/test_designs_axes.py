@@ -289,8 +289,8 @@ def test_what_is_written_runs_with_the_figures_of_the_plan(tmp_path: Path) -> No
     [
         ({"anser": {}}, "did you mean"),
         ({"rank": {"layouts": ["apart"]}}, "only models have layouts"),
-        ({"rank": {"speculative": [None]}}, "only models guess tokens"),
-        ({"answer": {"servers": ["hgx-h100"], "tp": [3]}}, "can be none of what the plan names"),
+        ({"rank": {"speculative": [None]}}, "only models use speculative decoding"),
+        ({"answer": {"servers": ["hgx-h100"], "tp": [3]}}, "has no possible option"),
     ],
 )
 def test_a_wrong_plan_is_refused(choices: dict[str, Any], words: str) -> None:

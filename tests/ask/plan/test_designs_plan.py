@@ -358,7 +358,7 @@ def test_time_that_is_spent_ends_a_plan_with_its_best_so_far():
     found = planned(load.from_values(values(effort={**EFFORT, "time": "1 h"})), workers=Slow())
     assert found.stopped == "time"
     assert found.choices
-    with pytest.raises(InputError, match=r"the time was spent before .* \(0 of 6 looked at\)"):
+    with pytest.raises(InputError, match=r"time ran out before .* \(0 of 6 looked at\)"):
         planned(load.from_values(values(effort={**EFFORT, "time": "1 us"})), workers=Local(1))
 
 

@@ -222,7 +222,7 @@ def test_why_not_names_the_tokens_in_time():
     mine = {**best.figures, "cpmt": 1.0, "tokens_per_s": 109.0}
     theirs = {**other.figures, "cpmt": 1.09, "tokens_per_s": 100.0}
     line = why(replace(best, figures=mine), replace(other, figures=theirs), found.objectives[:1], (1.0,))
-    assert "tokens in time +9.0%" in line
+    assert "tokens within the SLO +9.0%" in line
 
 
 SPLIT = [

@@ -91,7 +91,7 @@ def test_traces_of_a_folder_agree_or_are_refused(tmp_path, good):
     (folder / "README.md").write_text("what the traces are of\n")
     assert scale(folder, tmp_path / "mine.yaml").traced.ranks == (0,)
     for text, words in (
-        (good, r"rank 0 is there already, from \S+a\.json"),
+        (good, r"rank 0 already exists, from \S+a\.json"),
         (good.replace('"rank": 0', '"rank": 1')[:900], "ends in the middle of an event"),
         ('{"schemaVersion": 1, "traceEvents": "x"}', "no list `traceEvents`"),
         ('{"schemaVersion": 1, "traceEvents": {"a": []}}', "no list `traceEvents`"),

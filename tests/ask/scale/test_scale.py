@@ -398,7 +398,7 @@ def test_from_python_paths_may_be_texts(tmp_path, mine):
     assert texts == command("scale", path=path, cluster=mine, accelerators=8)
     (kept,) = (tmp_path / "runs").iterdir()
     assert answer_from((kept / "scale.json").read_bytes()) == texts
-    with pytest.raises(InputError, match=r"no whole number(?s:.)*found: eight"):
+    with pytest.raises(InputError, match=r"not a whole number(?s:.)*found: eight"):
         command("scale", path=str(path), cluster=str(mine), accelerators="eight")
     for few in (0, "0", "-8"):
         with pytest.raises(InputError, match=r"the number is too small(?s:.)*allowed: at least 1"):

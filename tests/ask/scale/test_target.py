@@ -49,7 +49,7 @@ def test_shards_of_another_size_leave_memory_open(tmp_path, mine):
     scattered = call("_reduce_scatter_base", 250, 50, range(32), 1 << 20)
     found = scale(traced(tmp_path, scattered, memory(31 * GIB), kind="_allgather_base", ranks=range(32), **H100), mine)
     assert rows(found)["memory"][2] is None
-    assert found.target[-1].means == "shards have another size"
+    assert found.target[-1].means == "shards differ in size"
 
 
 def test_too_little_memory_is_refused(tmp_path, mine):
@@ -73,7 +73,7 @@ def test_another_accelerator_needs_to_know_what_trains(tmp_path, mine):
         scale(traced(tmp_path, **devices("NVIDIA A100-SXM4-80GB", 79 * GIB)), mine)
     with pytest.raises(InputError, match=r"deviceProperties(?s:.)*does not know the traced accelerator(?s:.)*Radeon"):
         scale(traced(tmp_path, **devices("AMD Radeon Graphics", 64 * GIB)), mine)
-    with pytest.raises(InputError, match=r"another layout on another accelerator"):
+    with pytest.raises(InputError, match=r"another layout and another accelerator"):
         scale(traced(tmp_path, **devices("NVIDIA A100-SXM4-80GB", 79 * GIB)), mine, parallelism={"tp": 2})
 
 

@@ -47,7 +47,7 @@ class Known:
             settings = argument["settings"]
             qps, channels = settings.get("qps", 1), settings.get("collectives.connections", 2)
             if qps == 3:
-                yield Done(number, error="three is no power of two")
+                yield Done(number, error="three is not a power of two")
                 continue
             step = (
                 1.0 + 0.1 * abs(math.log2(qps) - 2) + (0.05 if channels == 8 and qps != 4 else 0.02 * (channels != 8))
@@ -72,7 +72,7 @@ def tuned(**section) -> TuneResult:
 def test_the_search_finds_what_helps_only_together():
     found = tuned(steps=60)
     assert found.settings == {"qps": 4, "collectives.connections": 8}
-    assert next(one.error for one in found.tried if one.settings == {"qps": 3}) == "three is no power of two"
+    assert next(one.error for one in found.tried if one.settings == {"qps": 3}) == "three is not a power of two"
     assert found.default_s == pytest.approx(1.22 * 1.005)
     assert found.tuned_s == pytest.approx(1.005)
     assert {part.key: part.alone for part in found.parts} == pytest.approx(
@@ -167,7 +167,7 @@ def test_values_that_cannot_run_are_told_with_their_place(tmp_path):
     path.write_text(json.dumps(values(tune={"space": SPACE, "steps": 60}), indent=1))
     draft = load.load(path, [])
     (refused,) = Tuner(draft, "flow", draft.scenario.tune, Known(), lambda *_: None).run().refused
-    assert refused.headline() == "tune.space.qps: `3` cannot run: three is no power of two"
+    assert refused.headline() == "tune.space.qps: `3` cannot run: three is not a power of two"
     assert path.read_text().splitlines()[refused.line - 1].strip() == "3,"
 
 

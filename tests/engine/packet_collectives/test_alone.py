@@ -222,7 +222,7 @@ def test_what_is_sent_as_packets_leaves_the_links_their_rate():
 def test_what_is_not_sent_is_said_to_be_lost_capacity(fabric, given, where):
     found = exchange(machine(fabric, given), mib=1)
     assert "background" not in found.parts["flows"].tables
-    assert f"background of 30% on {where} is capacity that is not there" in found.meta["warnings"][0]
+    assert f"background of 30% on {where} only reduces capacity" in found.meta["warnings"][0]
 
 
 def test_the_flow_engine_warns_of_it():

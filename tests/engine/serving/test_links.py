@@ -294,7 +294,7 @@ def test_the_fluid_model_by_hand():
     assert fluid.rates([12.0], [fluid.Flow({0: 2.0}, []), fluid.Flow({0: 1.0}, [], 2.0, cap_bps=3.0)]) == [4.5, 3.0]
 
 
-# Collectives over NICs and transfers of keys and values slow each other down.
+# Collectives over NICs and KV transfers slow each other down.
 
 NIC = 8e9
 STEP_S, NETWORK_S = 0.010, 0.002

@@ -256,9 +256,9 @@ _NO_RESULT = "this is not a result of Railyard"
     ("name", "text", "said"),
     [
         ("missing.json", None, "there is no such run"),
-        ("words.json", "words", "this is no complete JSON"),
-        ("cut.json", '{"format": "railyard/result-1", "variants": [', "this is no complete JSON"),
-        ("deep.json", "[" * 100_000, "this is no complete JSON"),
+        ("words.json", "words", "this is not complete JSON"),
+        ("cut.json", '{"format": "railyard/result-1", "variants": [', "this is not complete JSON"),
+        ("deep.json", "[" * 100_000, "this is not complete JSON"),
         ("list.json", "[1]", _NO_RESULT),
         ("other.json", '{"format": "other/1"}', _NO_RESULT),
         ("plan.json", '{"format": "railyard-plan/1"}', "these answer different kinds of questions"),

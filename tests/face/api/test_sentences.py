@@ -197,10 +197,10 @@ def test_variants_of_a_run_are_asked_alike(tmp_path):
         ("SELECT * FROM points WHERE", "cannot be answered: sql parser error"),
         ("SELECT sum(fabric) FROM points", "cannot be answered: .*sum"),
         ("SELECT * FROM points WHERE cpmt > 'x'", "cannot compare string"),
-        ("DROP TABLE points", "this is no question"),
-        ("SELECT * FROM read_csv('/etc/passwd')", "opens no file: `read_csv`"),
-        ("SELECT * FROM \"READ_Parquet\"/* */('x')", "opens no file: `READ_Parquet`"),
-        ("", "this is no question"),
+        ("DROP TABLE points", "this is not a query"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "may not open files: `read_csv`"),
+        ("SELECT * FROM \"READ_Parquet\"/* */('x')", "may not open files: `READ_Parquet`"),
+        ("", "this is not a query"),
     ],
 )
 def test_a_wrong_question_says_what_is_wrong(plan, sql, words):
@@ -215,9 +215,9 @@ LARGE = "SELECT count(*) FROM generate_series(1, 100000000000)"
 @pytest.mark.parametrize(
     ("sql", "limits", "words"),
     [
-        (ENDLESS, {"limit_s": 2}, "the question was stopped after 2 s(.|\n)*at most 2 s and 4 GiB of memory"),
-        (LARGE, {}, "the question ran out of memory(.|\n)*at most 30 s and 4 GiB of memory"),
-        (LARGE, {"limit_gib": 2}, "the question ran out of memory(.|\n)*at most 30 s and 2 GiB of memory"),
+        (ENDLESS, {"limit_s": 2}, "the query was stopped after 2 s(.|\n)*at most 2 s and 4 GiB of memory"),
+        (LARGE, {}, "the query ran out of memory(.|\n)*at most 30 s and 4 GiB of memory"),
+        (LARGE, {"limit_gib": 2}, "the query ran out of memory(.|\n)*at most 30 s and 2 GiB of memory"),
     ],
 )
 def test_a_question_without_end_is_stopped_with_a_sentence(plan, sql, limits, words):

@@ -110,7 +110,7 @@ def test_packet_names_the_option_that_is_wrong(option, value, named, tmp_path, c
 
 @pytest.mark.parametrize("value", ["\udcff\udcfe", "\ud800"])
 def test_letters_that_are_none(plain, capsys, value):
-    assert "is no UTF-8" in refused(capsys, "run", plain, "--set", f"name={value}")
+    assert "is not UTF-8" in refused(capsys, "run", plain, "--set", f"name={value}")
 
 
 def test_a_file_with_half_a_letter(plain, capsys):
@@ -123,7 +123,7 @@ def test_a_file_with_half_a_letter(plain, capsys):
 def test_a_hundred_thousand_brackets(tmp_path, capsys):
     path = tmp_path / "deep.json"
     path.write_text("[" * 100_000, encoding="utf-8")
-    assert "this is no complete JSON" in refused(capsys, "explain", path)
+    assert "this is not complete JSON" in refused(capsys, "explain", path)
     assert "nested" in refused(capsys, "run", path)
 
 
@@ -279,7 +279,7 @@ FOLDERS = (
 """These read folders too, and say of an empty one what they miss in it."""
 
 
-WRITTEN = ("Write ", "Where ", "Keep ", "Put ", "The file to write")
+WRITTEN = ("Write ", "Folder in which ", "File to write", "Keep ", "The file to write")
 """How the help of files begins that a command writes."""
 
 

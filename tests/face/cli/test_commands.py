@@ -208,7 +208,7 @@ def test_init_writes_once(railyard, tmp_path):
     path.write_text("changed", encoding="utf-8")
     code, _, err = railyard("init", str(path))
     assert code == 2
-    assert "exists already" in err
+    assert "already exists" in err
     assert path.read_text(encoding="utf-8") == "changed"
     assert railyard("init", str(tmp_path / "no" / "folder.yaml"))[0] == 2
 

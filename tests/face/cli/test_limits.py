@@ -83,7 +83,7 @@ def test_memory_that_runs_out_is_one_message_and_code_1():
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)),
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith("error: the memory ran out\n\nhint: ")
+    assert ended.stderr.startswith("error: out of memory\n\nhint: ")
 
 
 def test_a_library_that_aborts_for_want_of_memory_ends_alike():
@@ -99,7 +99,7 @@ def test_a_library_that_aborts_for_want_of_memory_ends_alike():
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30)),
     )
     assert ended.returncode == 1
-    assert "error: the memory ran out\n\nhint: " in ended.stderr
+    assert "error: out of memory\n\nhint: " in ended.stderr
 
 
 @pytest.mark.parametrize("most_kib", [2, 40, 125])
@@ -182,7 +182,7 @@ def test_a_plan_is_not_written_into_a_folder(tmp_path, capsys):
     folder.mkdir()
     example = Path(__file__).parents[3] / "examples" / "serving" / "plan.yaml"
     assert guard.run(["plan", "serving", str(example), "--write", str(folder)]) == 2
-    assert "this is a folder, and a file is due" in capsys.readouterr().err
+    assert "this is a folder, expected a file" in capsys.readouterr().err
 
 
 @pytest.fixture

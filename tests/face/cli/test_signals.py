@@ -101,7 +101,7 @@ def test_an_error_that_a_library_makes_of_a_signal_is_the_signal(ears, monkeypat
 
     monkeypatch.setattr(init, "template", caught)
     assert guard.run(["init"]) == (143 if came else guard.OUR_FAULT)
-    assert capsys.readouterr().err.startswith("stopped by SIGTERM" if came else "error: a fault of Railyard's own")
+    assert capsys.readouterr().err.startswith("stopped by SIGTERM" if came else "error: an internal error")
 
 
 DEAF = """
@@ -205,7 +205,7 @@ def test_a_sweep_that_is_stopped_prints_and_keeps_the_variants_that_had_ended(tm
     assert (process.returncode, ended + stopped) == (143, 8)
     assert 0 < ended < 8
     assert all("stopped before it ended" in one["error"] for one in found["failed"])
-    assert f"{ended} of 8 variants had ended; the same command goes on from here\nstopped by SIGTERM" in words
+    assert f"{ended} of 8 variants had ended; the same command continues from here\nstopped by SIGTERM" in words
     (kept,) = tmp_path.glob("runs/s-*/result.json")
     assert json.loads(kept.read_text()) == found
     whole = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout)

@@ -316,7 +316,7 @@ def test_bad_input_says_what_is_wrong(run: Path, tmp_path: Path, capsys: pytest.
     for name, said in (
         ("missing", "there is no such run"),
         ("empty", "no result.json"),
-        ("cut.json", "no complete JSON"),
+        ("cut.json", "not complete JSON"),
         ("other.json", "not the result of a run"),
         ("list.json", "not the result of a run"),
         ("lacking.json", "the key is missing"),

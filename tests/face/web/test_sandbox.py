@@ -74,7 +74,7 @@ def test_no_python_of_the_folder_runs(folder, code):
         (folder / name).write_text("print('ran')")
     ended = confined(folder, code)
     assert "ran" not in ended.stdout
-    assert "a server runs none" in ended.stderr, ended.stderr
+    assert "a server does not run" in ended.stderr, ended.stderr
 
 
 POOL = """

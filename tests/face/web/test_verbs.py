@@ -81,15 +81,15 @@ def test_what_cannot_be_carried_out_never_waits(client, settings):
         ("vary", "`audit` takes no vary", None),
         ("options", "`audit` knows no `os`", None),
         ("files", "`audit` knows no `ldlp`", "did you mean `lldp`?"),
-        ("files.lldp", "this is a file, and a folder is due", None),
+        ("files.lldp", "this is a file, expected a folder", None),
         ("files.netbox", "one is taken", None),
     ]
     assert faults(client, verb="deploy", text=CABLED, options={"os": "sonik"}) == [
-        ("options.os", "this is no choice of `os`", "did you mean `sonic`?")
+        ("options.os", "this is not a choice of `os`", "did you mean `sonic`?")
     ]
     given = {"path": ["there.txt"], "cluster": ["there.txt"]}
     assert faults(client, verb="scale", files=given, options={"accelerators": "many"}) == [
-        ("options.accelerators", "this is no whole number", None)
+        ("options.accelerators", "this is not a whole number", None)
     ]
     assert client.get("/api/v1/jobs").json() == []
 
@@ -177,7 +177,7 @@ def test_every_verb_gives_what_its_view_opens(settings):
         }  # fmt: skip
         jobs = {verb: client.post("/api/v1/jobs", json={"verb": verb, **body}).json() for verb, body in asked.items()}
         done = {verb: ended(client, job["id"]) for verb, job in jobs.items()}
-        assert done["operate"]["faults"][0]["message"] == "the scenario is not of many jobs for months"
+        assert done["operate"]["faults"][0]["message"] == "the scenario has no `workload.operate`"
         assert done.pop("operate")["state"] == "failed"
         assert [(verb, row["faults"]) for verb, row in done.items() if row["state"] != "done"] == []
         page = client.get("/api/v1/page", params={"file": done.pop("deploy")["outcome"]["name"]})

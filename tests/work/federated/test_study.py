@@ -117,14 +117,14 @@ def test_sessions_end_and_rounds_fail():
     found = run(ROUNDS, workload__federated__round__over_selection=0.0, **more).variants[0]
     assert found.federated.participation.left > 5
     assert found.federated.participation.failed_rounds == 5
-    assert found.warnings[0].startswith("5 of 5 rounds were thrown away")
+    assert found.warnings[0].startswith("5 of 5 rounds were discarded")
 
 
 def test_a_published_row_gives_a_time_to_accuracy():
     found = run(ROUNDS, workload__federated__reach="mnist-cnn-iid").variants[0]
     assert found.federated.accuracy.seconds == pytest.approx(20 * found.federated.round_s.mean)
     assert "10 participants, 5 epochs" in found.warnings[0]
-    assert "no published row" in run(ROUNDS).variants[0].warnings[0]
+    assert "no published result" in run(ROUNDS).variants[0].warnings[0]
 
 
 def test_ten_million_clients_take_no_longer_than_a_thousand():
@@ -265,20 +265,20 @@ def test_each_kind_of_client_asks_where_it_had_best():
         (
             ("participants: 100", "participants: 100, deadline: 500 ms"),
             "workload.federated.round.deadline",
-            "before any client is done",
+            "before any client finishes",
             13,
         ),
         (
             ("least: 20 %", "least: 20 %, session: 100 ms"),
             "workload.federated.clients.available.session",
-            "not one client in 1,000 stays",
+            "no client of 1,000 stays",
             11,
         ),
         (("rounds: 5", "reach: mnist"), "workload.federated.reach", "no published row", 14),
         (
             ("name: rounds", "name: rounds\ncluster: {accelerators: 8, server: hgx-h100}"),
             None,
-            "has to be left out",
+            "leave `cluster` out",
             None,
         ),
     ],
@@ -298,7 +298,7 @@ def test_impossible_clients(change, key, words, line):
     [
         (("{name: b,", "{name: a,"), "two sites are called `a`"),
         (("step: 20 s, ", ""), "needs `step` or `mfu`"),
-        (("      - {name: b, accelerators: 8, server: hgx-h100, step: 20 s, up: 2 Gb/s}\n", ""), "nobody to meet"),
+        (("      - {name: b, accelerators: 8, server: hgx-h100, step: 20 s, up: 2 Gb/s}\n", ""), "two or more sites"),
         (("up: 2 Gb/s}", "up: 2 Gb/s, place: [52, 13]}"), "has no `place`"),
         (("server: hgx-h100, step: 20 s", "server: hgx-h10, step: 20 s"), "has no server `hgx-h10`"),
         (("inner_steps: 100", "inner_steps: 0"), "must be at least 1"),

@@ -228,7 +228,7 @@ def cut(tmp_path, old, new):
         ("kind: ClusterQueue", "kind: Clusterqueue", "is for a queue that is not there"),
         ("spec: {clusterQueue: team-a}", "spec: {}", "LocalQueue team-a has no 'clusterQueue'"),
         ("{kind: Node", "{kinds: Node", "an object has a `kind`"),
-        ("spec:\n  levels", "spec: [\n  levels", "no YAML"),
+        ("spec:\n  levels", "spec: [\n  levels", "not YAML"),
         ("cohortName: all\n  preemption: {reclaimWithinCohort: Any}", "cohortName: [1]\n", "ClusterQueue team-b"),
     ],
 )

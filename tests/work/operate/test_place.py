@@ -112,7 +112,7 @@ def test_what_is_no_name_of_a_node_is_refused(railyard, tmp_path, text):
     (tmp_path / "nodes.txt").write_text(text)
     code, _, err = railyard("topology", str(tmp_path / "nodes.txt"))
     assert code == 2
-    assert "no name of a node" in err
+    assert "not a node name" in err
 
 
 def test_a_table_whose_heading_names_no_nodes_is_refused(railyard, files):
@@ -145,8 +145,8 @@ def test_segments_that_a_scheduler_did_not_keep_are_named(railyard, tmp_path):
     ("row", "words"),
     [
         ("3,,,n[1-2]", "it wants 3 nodes and has 2"),
-        ("4,,1,n[4-7]", "it has to lie in 1 of the level leaf: 2+2 (a, b)"),
-        ("4,leaf,,n[4-7]", "it has to lie in 1 of the level leaf: 2+2 (a, b)"),
+        ("4,,1,n[4-7]", "it must be in 1 of the level leaf: 2+2 (a, b)"),
+        ("4,leaf,,n[4-7]", "it must be in 1 of the level leaf: 2+2 (a, b)"),
     ],
 )
 def test_what_was_asked_and_not_given_is_named(railyard, files, row, words):

@@ -171,7 +171,7 @@ def test_wrong_scenarios_are_refused_by_key(section, key, words):
 def test_policies_that_pass_over_what_is_asked_are_refused(tmp_path):
     file = tmp_path / "jobs.csv"
     file.write_text("submit_s,duration_s,accelerators,segment\n0,9,32,\n1,9,64,4\n")
-    with pytest.raises(InputError, match="passes over what is asked by `segment`") as caught:
+    with pytest.raises(InputError, match="would ignore what is asked by `segment`") as caught:
         prepare(expand(scenario(jobs=str(file), placement="slurm-tree"))[0])
     problem = caught.value.problems[0]
     assert problem.line == 3

@@ -197,7 +197,7 @@ workload:
 @pytest.mark.parametrize(
     ("stages", "words"),
     [
-        ({"a": {**search(0.1), "after": ["b"]}}, "`a` names `b`, which is no stage before it"),
+        ({"a": {**search(0.1), "after": ["b"]}}, "`a` names `b`, which is not a stage before it"),
         ({"a": {**search(0.1), "quorum": 2}}, "cannot be a quorum of 2"),
         ({"a": {**search(0.1), "vectors": "10 G"}}, "the index takes"),
         ({"a": {**search(0.1), "server": "l40s-8", "vectors": 1000, "index": "hnsw"}}, "is walked by the cores"),

@@ -77,7 +77,7 @@ def test_the_same_value_twice_is_no_comparison():
     draft = load.load(Path(__file__).parents[3] / "examples" / "first.yaml", ["tokens=2 T", "placement=scattered"])
     assert draft.scenario.workload.training.tokens == 2_000_000_000_000
     assert draft.scenario.cluster.placement == "scattered"
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="appears twice"):
         expand(draft, ["fabric=roce,roce"])
 
 
@@ -172,8 +172,8 @@ def test_a_device_that_never_ends(arguments, capsys, monkeypatch):
 def test_a_pipe_without_a_writer(tmp_path, capsys):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    assert "a regular file is due" in refused(capsys, "run", pipe)
-    assert "a regular file is due" in refused(capsys, "packet", "--traffic", pipe)
+    assert "not a regular file" in refused(capsys, "run", pipe)
+    assert "not a regular file" in refused(capsys, "packet", "--traffic", pipe)
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path):

@@ -127,7 +127,7 @@ def test_trials_of_few_requests_are_lengthened():
         found.append(run({"capacity": {"first": count}, "requests": drawn, "pools": {"both": {"replicas": 1}}})[0])
     short, full = (each["serving"]["capacity"] for each in found)
     assert short["rate_per_s"] == pytest.approx(full["rate_per_s"], rel=0.12)
-    assert any("requests instead of 60, the 60 of the scenario again" in line for line in found[0]["warnings"])
+    assert any("requests instead of 60, the 60 of the scenario, repeated" in line for line in found[0]["warnings"])
     best = max((point for point in short["points"]), key=lambda point: point["requests"])
     assert 600 < best["requests"] <= 60 * 64
     brief = {"synthetic": {"rate": 5, "input": 8000, "output": 2, "count": 400}}
@@ -139,7 +139,7 @@ def test_a_long_end_of_a_run_is_told_from_an_overload():
     """Forty long answers begun at once, and prompts that wait."""
     many = {"rate": 20, "input": 200, "output": 4000, "count": 40}
     told = run({"requests": {"synthetic": many}})[0]["warnings"][-1]
-    assert "the longest answers take as long" in told
+    assert "the longest answers take that long" in told
     many = {"rate": 200, "input": 8000, "output": 2, "count": 300}
     told = run({"requests": {"synthetic": many}, "pools": {"both": {"replicas": 1}}})[0]["warnings"][-1]
     assert "beyond what the deployment can serve" in told

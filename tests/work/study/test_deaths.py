@@ -198,7 +198,7 @@ def test_a_dead_host_has_its_place_taken_by_a_spare():
     (fault,) = variant(STEP, {"kind": "host-down", "host": 1, "at": "5 ms"}, recovery__spares=1)["faults"]
     found = parts(fault)
     assert found["until the job is aborted"] == 5.0
-    assert found["until a spare has its place"] == 60.0
+    assert found["until a spare takes over"] == 60.0
     assert found["this step until it hangs"] == pytest.approx(5e-3)
     assert fault["lost_s"] == pytest.approx(5e-3 + 5 + 600 + 60 + 374 + 900)
 

@@ -90,9 +90,9 @@ def test_the_command_line_names_what_is_wrong(folder, capsys, tmp_path):
     one = str(runs(folder, "longer")[0])
     cases = {
         (one,): "one run is nothing to compare",
-        (one, one): "this run stands twice",
+        (one, one): "this run is given twice",
         (one, str(tmp_path)): "this folder holds no run",
-        (one, "examples/first.yaml"): "this is a scenario among runs",
+        (one, "examples/first.yaml"): "a scenario cannot be compared with runs",
         (one, str(runs(folder, "small")[0]), "--vary", "fabric=roce"): "--vary: a stored run cannot be changed",
     }
     for arguments, wrong in cases.items():
@@ -183,7 +183,7 @@ def test_another_catalogue_than_that_of_the_run_is_noticed(run, tmp_path):
     (tmp_path / "scenario.yaml").write_text(
         (run.folder / "scenario.yaml").read_text().replace("economics: {}", "economics: {pue: 1.9}")
     )
-    with pytest.raises(InputError, match="does not cost what it cost in its run"):
+    with pytest.raises(InputError, match="has changed its price since its run"):
         repricing.ledgers(read_result(run.folder / "result.json"), tmp_path)
 
 

@@ -228,11 +228,11 @@ def test_numbers_of_every_type_are_read(tmp_path):
 GAPS = [
     (([node(0, COMPUTE, us=5, after=(4, 9))], [GOOD]), "2 dependencies are on nodes that the trace does not hold"),
     (([node(0, 55, us=5)], [GOOD]), "1 nodes are of a type that is not known"),
-    (([node(0, SEND, comm_size=1, comm_dst=1)], [GOOD]), "1 sends and receives have no other end"),
-    (([node(0, SEND, comm_size=1, comm_dst=5)], [node(0, RECV, comm_src=3)]), "2 sends and receives have no other end"),
+    (([node(0, SEND, comm_size=1, comm_dst=1)], [GOOD]), "1 sends and receives have no peer"),
+    (([node(0, SEND, comm_size=1, comm_dst=5)], [node(0, RECV, comm_src=3)]), "2 sends and receives have no peer"),
     (([node(0, COLLECTIVE, us=9)], [GOOD]), "1 communication nodes are calls on the host"),
     (([node(0, COMPUTE)], [GOOD]), "1 computations have no measured time"),
-    (([node(0, COMPUTE, num_ops=7)], [GOOD]), "1 computations say operations"),
+    (([node(0, COMPUTE, num_ops=7)], [GOOD]), "1 computations have operations"),
     (([node(0, 2, us=8)], [GOOD]), "1 loads and stores of memory"),
     (
         ([node(0, COLLECTIVE, comm_type=0)], [node(k, COLLECTIVE, comm_type=0, us=4) for k in (0, 1)]),

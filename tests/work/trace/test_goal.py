@@ -91,7 +91,7 @@ def test_markers_of_schedgen_are_no_messages(tmp_path):
         ("num_ranks 1\nrank 0 {\n a needs b\n}", "unexpected word", 3),
         ("num_ranks 2\nrank 0 {\n send 8 to 1\n}", "unexpected word", 3),
         ("num_ranks 2\nrank 0 {\n send 8b from 1\n}", "unexpected word", 3),
-        ("num_ranks 2\nrank 0 {\n send 8b to 2\n}", "no rank", 3),
+        ("num_ranks 2\nrank 0 {\n send 8b to 2\n}", "not a rank", 3),
         ("num_ranks 2\nrank 0 {\n send 8b to 0\n}", "to itself", 3),
         ("num_ranks 2\nrank 0 {\n send 8b to -1\n}", "expected a number", 3),
         ("num_ranks 2\nrank 0 {\n send 8b to 1 tag 4\n}", "nobody receives", 3),

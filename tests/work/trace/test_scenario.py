@@ -273,7 +273,7 @@ def test_flows_that_nothing_starts_are_said(capsys, tmp_path):
     code, out, err = packet(capsys, "--traffic", file, "--json")
     assert code == 0
     assert (json.loads(out)["flows"], json.loads(out)["finished"]) == (2, 1)
-    assert "1 flows wait for what never happens (lines 5)" in err
+    assert "1 flows wait for events that never happen (lines 5)" in err
 
 
 def test_a_file_of_no_known_kind_is_refused(capsys):

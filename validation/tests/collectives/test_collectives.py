@@ -119,7 +119,7 @@ def test_reads_tables_with_units_in_their_names_and_one_half():
     ("row", "message"),
     [
         ("  1024  256  float  sum  -1  16.94  0.06", "the row has 3 numbers where its table has 9"),
-        ("  1024  256  float  sum  -1  1x94  0.06  0.11  0  16.17  0.06  0.11  0", "`1x94` is no number"),
+        ("  1024  256  float  sum  -1  1x94  0.06  0.11  0  16.17  0.06  0.11  0", "`1x94` is not a number"),
         ("  1024  x  float  sum  -1  16.94  0.06  0.11  0  16.17  0.06  0.11  0", "`x` is no count"),
         ("  1024  256  float  sum  -1  -6.9  0.06  0.11  0  16.17  0.06  0.11  0", "`-6.9` is negative"),
         (f"  {10**17}  256  float  sum  -1  6.9  0.06  0.11  0  16.17  0.06  0.11  0", "more than any machine holds"),

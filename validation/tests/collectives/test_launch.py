@@ -135,7 +135,7 @@ def test_a_wrong_line_is_named_and_ends_with_a_code(tmp_path, capsys):
     code = guard.run(("validate", "collectives", "--logs", str(tmp_path)))
     printed = capsys.readouterr()
     assert code != 0
-    assert "`16x94` is no number" in printed.err
+    assert "`16x94` is not a number" in printed.err
     assert "1_a" in printed.err
     assert "time below 1 MiB" in printed.out
     (tmp_path / "1_a.txt").write_text("\n".join([*head, ROW]))
@@ -173,7 +173,7 @@ def test_constants_left_out_come_back(tmp_path, known):
         ("without,constant,value\nOCI,host_channel_us,nan\n", "is not a number from"),
         ("without,constant,value\n,host_channel_us,1\n", "the cell is empty"),
         ("without,constant,value\nOCI,host_channel_us,1,2\n", "4 cells under 3 columns"),
-        ("without,constant,value\nOCI,host_channel_us,1\nOCI,host_channel_us,2\n", "stands twice"),
+        ("without,constant,value\nOCI,host_channel_us,1\nOCI,host_channel_us,2\n", "appears twice"),
     ],
 )
 def test_the_table_of_fits_is_read_strictly(tmp_path, lines, words):

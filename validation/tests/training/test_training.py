@@ -279,7 +279,7 @@ def test_missing_files_and_engines_are_refused(catalog, tmp_path):
         validate_training(tmp_path, catalog)
     binary = tmp_path / "binary.csv"
     binary.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(InputError, match="is no UTF-8"):
+    with pytest.raises(InputError, match="is not UTF-8"):
         validate_training(binary, catalog)
     with pytest.raises(InputError, match="no engine `packet`"):
         validate_training(RUNS, catalog, engine="packet")

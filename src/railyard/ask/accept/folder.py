@@ -165,7 +165,7 @@ def counters_script(tests: Sequence[Test]) -> Iterator[tuple[str, str]]:
     wait = max(seconds_needed({one.unit: one.marks[0].high}, rates[one.name.partition("-")[2]]) for one in listed)
     switches = sorted({host for one in listed if one.unit != SYMBOLS for host in one.hosts.split()})
     body = [
-        _HEAD.format(what="Error counters of switches, in SONiC's or Linux's words"),
+        _HEAD.format(what="Error counters of switches, as SONiC or Linux prints them"),
         f"hours={ceil(wait / 3600)}",
         "reading() {",
     ]
@@ -220,7 +220,7 @@ def folder_of(path: Path) -> tuple[list[Test], dict[str, Sequence[str]]]:
         InputError: It is none.
     """
     if not (path / FILE).is_file():
-        raise InputError("the folder holds no plan of acceptance", file=path, allowed=f"a folder with {FILE}")
+        raise InputError("the folder has no acceptance plan", file=path, allowed=f"a folder with {FILE}")
     members: dict[str, Sequence[str]] = {}
     for file in sorted((path / "hosts").glob("*")) if (path / "hosts").is_dir() else ():
         members[file.stem] = [line.split()[0] for line in read_text(file).splitlines() if line.strip()]
@@ -242,7 +242,9 @@ def alike(tests: Sequence[Test]) -> dict[tuple[str, str, int, str], list[Test]]:
 def acceptance_sentence(tests: Sequence[Test]) -> str:
     """What to do, in one sentence."""
     servers = max(one.servers for one in tests)
-    return f"Run {len(tests):,} acceptance tests on {servers:,} servers, first cables, last the whole cluster."
+    results = sum(len(one.marks) for one in tests)
+    count = f"{len(tests):,} acceptance tests ({results:,} results)"
+    return f"Run {count} on {servers:,} servers: cables first, the whole cluster last."
 
 
 def page(tests: Sequence[Test], title: str) -> str:

@@ -164,7 +164,7 @@ def _likeness(test: Test, mark: ExpectedValue) -> tuple[object, ...]:
 def _one(test: Test, mark: ExpectedValue, results: Results, middle: dict[tuple[object, ...], float]) -> JudgedTest:
     values = results.values.get((test.name, mark.size_bytes))
     if not values:
-        return JudgedTest(test, mark, MISSING, None, "nobody measured it")
+        return JudgedTest(test, mark, MISSING, None, "not measured")
     value = median(values)
     unshown = _unshown(test, mark, results, value)
     if unshown:
@@ -220,7 +220,7 @@ def common(found: Sequence[JudgedTest]) -> list[str]:
             ratio = median((one.measured or 0.0) / one.mark.expected for one in those)
             what = f"{scope} {collective or method} at {size_words(size)}"
             out.append(
-                f"{what}: {len(below)} of {len(those)} are below the band, the median at {ratio:.2f} of what is"
-                " expected: a setting or the model, not a part"
+                f"{what}: {len(below)} of {len(those)} are below the band, with a median of {ratio:.2f} of the"
+                " expected value: suspect a setting or the model, not a part"
             )
     return out

@@ -86,7 +86,7 @@ def averages(text: str, name: str) -> dict[int, float]:
         raise InputError("there is no table of ib_write_bw", file=name)
     unit = heads[-1][2]
     if unit not in UNITS_BPS:
-        raise InputError("the unit of the table is not known", file=name, found=unit, allowed=list(UNITS_BPS))
+        raise InputError("the table has an unknown unit", file=name, found=unit, allowed=list(UNITS_BPS))
     found = {}
     for line in text[heads[-1].end() :].splitlines():
         words = line.split()
@@ -162,20 +162,18 @@ def read(text: str, name: str, stem: str, ends: Ends, found: Results) -> None:
                 found.add_end(end.test.name, end.part, *shown)
     if not seen:
         allowed = [*sorted(ends)[:8], *(["..."] if len(ends) > 8 else [])]
-        raise InputError("none of its ports is one of a cable that is tested", file=name, found=stem, allowed=allowed)
+        raise InputError("none of its ports belongs to a tested cable", file=name, found=stem, allowed=allowed)
 
 
 def _span(text: str, name: str, device: str) -> tuple[int, Ports, Ports]:
     """Seconds between the first and the last reading, and both; from cleared counters on where there is one."""
     parts = _SECONDS.split(text)
     if len(parts) < 3:
-        raise InputError(
-            "counters do not say for how long they counted", file=name, allowed="a line `# seconds 3600` before them"
-        )
+        raise InputError("the counters lack their duration", file=name, allowed="a line `# seconds 3600` before them")
     readings = [(int(at), _ports(part, device)) for at, part in zip(parts[1::2], parts[2::2], strict=True)]
     (began, first), (ended, last) = readings[0] if len(readings) > 1 else (0, {}), readings[-1]
     if ended <= began:
-        raise InputError("counters ran for no time", file=name, found=f"from {began} s to {ended} s")
+        raise InputError("the duration of the counters is zero", file=name, found=f"from {began} s to {ended} s")
     return ended - began, first, last
 
 
@@ -258,7 +256,7 @@ def collected(path: Path, tests: Sequence[Test]) -> Results:
         except InputError as error:
             found.problems += error.problems
     if not found.files:
-        allowed = "logs of nccl-tests or ib_write_bw called as the tests, counters, or a CSV with `test,value`"
+        allowed = "logs of nccl-tests or ib_write_bw named after their tests, counters, or a CSV with `test,value`"
         if found.problems:
             raise InputError.many(found.problems)
         raise InputError("there is no result", file=path, allowed=allowed)
@@ -298,7 +296,7 @@ def _test_of(source: TraceSource, fitting: Sequence[Test], named: dict[str, Test
         return fitting[0]
     words = [one.name for one in fitting[:4]] + (["..."] if len(fitting) > 4 else [])
     raise InputError(
-        f"the results of {what} fit {len(fitting)} tests: call the file as its test"
+        f"the results of {what} fit {len(fitting)} tests: name the file after its test"
         if fitting
         else f"no test is {what}",
         file=source.name,
@@ -358,7 +356,7 @@ def _same_factor(source: TraceSource, test: Test, timings: Sequence[Timed]) -> N
 
 
 def _of_another(source: TraceSource, test: Test, found: str, allowed: str) -> InputError:
-    message = f"the file is not of the test that it is called as, `{test.name}`"
+    message = f"the file does not belong to the test that it is named after, `{test.name}`"
     return InputError(message, file=source.name, found=found, allowed=allowed)
 
 
@@ -383,7 +381,7 @@ def _table(source: TraceSource, text: str, named: dict[str, Test], found: Result
     read = Table(text, source.name)
     if not set(read.columns) >= _HEADS:
         allowed = "a log of nccl-tests or ib_write_bw, or a CSV with the columns `test` and `value`"
-        raise InputError("the file is no result of a test", file=source.name, found=text[:60] or None, allowed=allowed)
+        raise InputError("the file is not a test result", file=source.name, found=text[:60] or None, allowed=allowed)
     before = len(found.problems)
     for line, words in read.rows():
         try:
@@ -409,6 +407,6 @@ def _size(text: str, test: Test) -> int:
     if not text and len(sizes) == 1:
         return sizes[0]
     if text not in map(str, sizes):
-        words = "the test has no such size" if text else "the test has several sizes, and the row says none"
+        words = "the test has no such size" if text else "the test has several sizes, but the row names none"
         raise InputError(words, key="size_bytes", found=text or None, allowed=[str(size) for size in sizes])
     return int(text)

@@ -273,7 +273,7 @@ class _Tier:
         if not 0 < len(names) <= self.most or len(self.before) < needed:
             return []
         ports = self.before[:needed][::-1]
-        why = "before its peers, whose names begin after it"
+        why = "before the ports of its peers, whose names start after it"
         return [self._absent(at, name, ports, why) for at, name in enumerate(names)]
 
     def trailing(self, why: str) -> Absent:
@@ -299,7 +299,7 @@ def _above(found: NetworkTable, design: InferredDesign, number: int) -> list[Abs
     listed = tier.inside() or tier.leading()
     if listed or len(tier.after) < tier.block.trunk or not _evens_out(found, tier):
         return listed
-    return [tier.trailing("after its peers, and with it as much leads up as down")]
+    return [tier.trailing("after the ports of its peers; with it, uplinks equal downlinks")]
 
 
 def _evens_out(found: NetworkTable, tier: _Tier) -> bool:
@@ -326,7 +326,7 @@ def _below(found: NetworkTable, design: InferredDesign, number: int) -> list[Abs
         listed = [tier.trailing("after its peers")]
     usual = int(np.bincount(found.hosts_of[tier.block.low]).argmax()) if tier.block.tier == 1 else 0
     return [
-        replace(one, hosts=lacked[at], words=f"{one.words}; {lacked[at]} hosts lack their cable to it")
+        replace(one, hosts=lacked[at], words=f"{one.words}; {lacked[at]} hosts have no cable to it")
         if at < len(lacked)
         else replace(one, hosts=usual, words=f"{one.words}; {usual} host ports are missing too")
         if usual

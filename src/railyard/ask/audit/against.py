@@ -132,7 +132,9 @@ class _Comparison:
         one, other = self.found.named_ends[number]
         meant = self.plan.named_ends[planned]
         del self.wrong[number], self.gone[planned]
-        words = f"planned: {text(meant[0])} to {text(meant[1])}; the same two devices, so that only papers are wrong"
+        words = (
+            f"planned: {text(meant[0])} to {text(meant[1])}: the same two devices, so only the documentation is wrong"
+        )
         return PlanDifference(AuditFinding("mislabelled", text(one), text(other), words))
 
     def _swaps(self) -> list[PlanDifference]:
@@ -169,13 +171,13 @@ class _Comparison:
             del self.wrong[number]
         for number in planned:
             del self.gone[number]
-        plugs = f"exchange the plugs in {' and '.join(text(end) for _, end in ends)}"
+        plugs = f"swap the plugs in {' and '.join(text(end) for _, end in ends)}"
         finding = AuditFinding("swapped", text(a), text(b), plugs, (text(far[0]), text(far[1])))
         if len(moved) < len(numbers):
             return PlanDifference(finding, planned, (), tuple((one[0], other[0]) for one, other in ends))
         away = tuple(one for one in moved if self._leaves(one))
         if not away:
-            words = f"all are in {moved[0].switch}: no path changes, so that it is enough to correct the papers"
+            words = f"all are in {moved[0].switch}: no path changes, so correcting the documentation is enough"
             finding = replace(finding, detail=f"{plugs}; {words}")
         slow = tuple(pair for number, one in zip(numbers, moved, strict=True) for pair in self._slowed(number, one))
         return PlanDifference(finding, (), slow, (), away)
@@ -275,7 +277,7 @@ class _Comparison:
 
     def _missing(self, number: int) -> PlanDifference:
         one, other = self.plan.named_ends[number]
-        return PlanDifference(AuditFinding("missing", text(one), text(other), "planned, and not found"), (number,))
+        return PlanDifference(AuditFinding("missing", text(one), text(other), "planned but not found"), (number,))
 
     def _properties(self) -> Iterator[PlanDifference]:
         """Right cables whose rate, length or largest frame differs from the plan's."""
@@ -314,7 +316,7 @@ class _Comparison:
                 words.append(f"{text(end)} takes frames of {mine} bytes, planned {wanted}")
                 share = min(share, frames_share(mine, wanted, host=self.plan.kind[device] == "host"))
         if words:
-            words += ["full packets are dropped there"] if share == 0 else []
+            words += ["full-size packets are dropped there"] if share == 0 else []
             lost, slow = ((planned,), ()) if share == 0 else ((), ((planned, share),) if share < 1 else ())
             finding = AuditFinding("wrong-mtu", text(ends[0]), text(ends[1]), "; ".join(words))
             yield PlanDifference(finding, lost, slow)

@@ -57,8 +57,9 @@ def discovered(
     listed = [one for one in (fabric, folder) if one is not None]
     if len(listed) > 1 or (not listed and documented is None) or (listed and documented is not None and planned):
         raise InputError(
-            "an audit reads one discovery, and holds it against one plan",
-            allowed="`--ibnetdiscover FILE`, `--lldp FOLDER` or `--netbox FILE`; NetBox may be the plan of the others",
+            "an audit compares one discovery with one plan",
+            allowed="`--ibnetdiscover FILE`, `--lldp FOLDER` or `--netbox FILE`; NetBox may be the plan for the"
+            " other two",
         )
     papers = None if documented is None else _whole(netbox.read(documented), documented)
     if not listed:
@@ -73,7 +74,7 @@ def _whole(found: NetworkTable, path: Path) -> NetworkTable:
         return found
     if found.problems:
         raise InputError.many(found.problems)
-    raise InputError("there is no cable in it", file=path)
+    raise InputError("it has no cables", file=path)
 
 
 def answer_of(audit: Audit, name: str) -> AuditAnswer:
@@ -200,8 +201,8 @@ def audit_documented(discovery: NetworkTable, papers: NetworkTable, reports: Rep
 
     if not matched(papers, discovery):
         raise InputError(
-            "no device and port of it is in the network that was found", file=papers.file,
-            hint="names of devices and ports have to be those that the devices give themselves",
+            "none of its devices and ports is in the discovered network", file=papers.file,
+            hint="device and port names must match those that the devices report",
         )  # fmt: skip
     rows = np.arange(len(papers.ports))
     audit = _against(discovery, PlanPricing(None, PlannedNetwork(None, papers, rows, {papers.file: ""})), reports)

@@ -44,7 +44,7 @@ WORDS = {
     "pfc": "ports that pause",
     "ecn": "ports that mark",
     "red": "first and last mark in bytes, and percent",
-    "alpha": "share of the free buffer of what is paused",
+    "alpha": "share of the free buffer for paused traffic",
     "headroom": "headroom",
     "mtu": "frames",
     "rate_bps": "rates",
@@ -57,20 +57,19 @@ WORDS = {
 }
 
 UNPRICED = {
-    "cnp": "packets have one class of congestion notifications for all switches: what they lose by waiting with data is"
-    " not simulated",
-    "bfd": "it costs nothing until a cable dies with light: routes then keep sending there until BGP's hold time ends,"
-    " seconds in place of one, and how often that comes is not known",
-    "red": "marks come sooner or later: `railyard tune` says what that is worth, an audit does not",
-    "alpha": "pauses come sooner or later: `railyard tune` says what that is worth, an audit does not",
-    "asn": "two switches with one number drop each other's routes; which ones depends on all others",
-    "loopback": "only the router's own address changes: no traffic of jobs goes there",
+    "cnp": "the model has one class of congestion notifications: delays behind data packets are not simulated",
+    "bfd": "it costs nothing until a cable fails with its light on: traffic is then lost for seconds,"
+    " until BGP's hold time ends; how often that happens is unknown",
+    "red": "marks come earlier or later: `railyard tune` prices that, an audit does not",
+    "alpha": "pauses come earlier or later: `railyard tune` prices that, an audit does not",
+    "asn": "two switches with the same AS number drop each other's routes; which ones depends on the other switches",
+    "loopback": "only the router's own address changes: it carries no job traffic",
 }
 """Facts that have no price, and why."""
 
-EXTRA = "the file has more than the plan has: what it adds is not simulated"
-SMALL = "full packets have room; what is short is for small ones, of which no load here has enough"
-NOT_SAID = "the file does not say it, and the system's own default is not public"
+EXTRA = "the file has settings that the plan lacks: their effect is not simulated"
+SMALL = "full-size packets have room; only small packets would overflow, and no simulated load has enough of them"
+NOT_SAID = "the file does not set it, and the system's default is not public"
 
 
 def cables_of(key: str, want: Any, found: Any) -> list[tuple[str, float]]:
@@ -155,7 +154,7 @@ def reason(key: str, want: Any, found: Any, *, pauses: bool) -> str:
         more = found is not None and not _fewer(want, found)
         return EXTRA if more else ""
     if key == "roce" and not pauses:
-        return "packets of a fabric that does not pause have no such setting"
+        return "this fabric has no PFC, so the setting does not apply"
     return ""
 
 
@@ -212,7 +211,7 @@ def _alike_symptom(network: NetworkTable, where: tuple[str, str], words: str, fa
     cables = _small_frames(network, device, facts, right) if key == "mtu" else ()
     why = UNPRICED.get(key, "")
     if key in ("pfc", "ecn") and not settings:
-        why = "it does more than its like: what that adds is not simulated"
+        why = "it has settings that its peers lack: their effect is not simulated"
     finding = AuditFinding(KIND.get(key, "wrong-setting"), device, UNKNOWN, words, settings=settings, unpriced=why)
     return Symptom(finding, cables)
 
@@ -248,7 +247,7 @@ def _small_frames(network: NetworkTable, device: str, facts: Facts, right: Facts
 
 
 def _small(network: NetworkTable, device: str, facts: Facts) -> list[Symptom]:
-    """Headroom that is smaller than what may come over the cables that the file itself network."""
+    """Headroom that is smaller than what may come over the cables that the file itself names."""
     length, rate = facts.get("length_m", {}), facts.get("rate_bps", {})
     wrong: dict[tuple[int, int], list[str]] = {}
     for port, sizes in facts.get("headroom", {}).items():
@@ -260,8 +259,8 @@ def _small(network: NetworkTable, device: str, facts: Facts) -> list[Symptom]:
     out = []
     for (found, least), listed in wrong.items():
         words = (
-            f"headroom: xoff {found:,} bytes on {len(listed)} ports ({listed[0]} and so on); over the cables that the"
-            f" file network {least:,} may come after a pause"
+            f"headroom: xoff {found:,} bytes on {len(listed)} ports ({listed[0]} and so on); over the cables"
+            f" that the file names {least:,} may come after a pause"
         )
         part = len(listed) / ports
         setting = Setting(device, tuple(listed), "headroom", found / least, _is_leaf(network, device), part, part)

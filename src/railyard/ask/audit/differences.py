@@ -101,7 +101,7 @@ class _Cabling:
         far = self._ends(*other)
         changes = [self._change(pair, 1) for pair in (one[0], other[0])]
         changes += [self._change(pair, -1) for pair in straight]
-        words = f"exchange the plugs in {b} and {far[1]}: then each cable ends where the other ends now"
+        words = f"swap the plugs in {b} and {far[1]}: then each cable ends where the other ends now"
         return AuditFinding("swapped", a, b, words, far, self.number, tuple(changes))
 
     def _moves(self) -> list[AuditFinding]:
@@ -191,14 +191,14 @@ def _narrow(found: NetworkTable, named: list[AuditFinding]) -> list[AuditFinding
     for number in np.flatnonzero(found.lanes == 1).tolist() if found.lanes.max(initial=0) > 1 else []:
         a, b = found.both_ends(number)
         if frozenset((a, b)) not in known:
-            unpriced = "which traffic takes it is not known: it is in no regular part of the design"
+            unpriced = "its traffic is unknown: it lies outside the regular part of the design"
             out.append(AuditFinding("degraded", a, b, _speed(found, number), unpriced=unpriced))
     return out
 
 
 def _stray(found: NetworkTable, cable: int) -> AuditFinding:
     one, other = found.ends[cable].tolist()
-    words = "these two switches are not joined in the design"
+    words = "the design has no cable between these two switches"
     return AuditFinding("extra", end_of(found, cable, one), end_of(found, cable, other), words)
 
 
@@ -239,7 +239,7 @@ def _crossed(
         else:
             left.remove(partner)
             far = end_of(found, partner.cable, partner.host), end_of(found, partner.cable, partner.leaf)
-            kind, words = "swapped", f"exchange the plugs in {b} and {far[1]}: {like}"
+            kind, words = "swapped", f"swap the plugs in {b} and {far[1]}: {like}"
             moves.append(places.move(partner.host, port.leaf, meant))
         block = next((move[0] for move in moves if move is not None), -1)
         out.append(AuditFinding(kind, a, b, words, far, block, tuple(move[1] for move in moves if move is not None)))
@@ -300,7 +300,7 @@ def _holes(found: NetworkTable, design: InferredDesign) -> dict[int, list[str]]:
 
 
 def _hole(found: NetworkTable, leaf: int, port: str) -> AuditFinding:
-    words = "every other leaf has a host in this port"
+    words = "every other leaf has a host on this port"
     return AuditFinding("missing", found.end_words(leaf, port), UNKNOWN, words, idle=1.0)
 
 

@@ -38,8 +38,8 @@ IN_FLIGHT = 100
 """Packets under way on a connection at 400 Gb/s: 8 us of round trip in packets of 4 KiB, which are all sent again
 after one is lost (go-back-N: InfiniBand Architecture, volume 1, 9.9.2.1). An estimate, as the round trip is one."""
 
-FLAPPING = "how often and for how long the link was down is not in the counter"
-UNCOUNTED = "packets are not counted, so that the part that is lost is not known"
+FLAPPING = "the counter does not show how often or how long the link was down"
+UNCOUNTED = "packets are not counted, so the lost share is unknown"
 
 _SPELLED = {"LinkErrorRecovery": "LinkErrorRecoveryCounter", "LinkDowned": "LinkDownedCounter"}
 
@@ -94,8 +94,8 @@ def _price_words(bad: dict[str, float], lost: float | None) -> str:
 KINDS = {"GUID": "duplicate-guid", "MAC address": "duplicate-address", "name": "duplicate-name"}
 
 DO = {
-    "GUID": "the subnet manager reaches one of them: give the other a GUID of its own, or replace it",
-    "MAC address": "switches send what is for one of them to the other: give one an address of its own",
+    "GUID": "the subnet manager reaches only one of them: give the other its own GUID, or replace it",
+    "MAC address": "switches send the traffic of one to the other: give one of them its own address",
     "name": "no traffic is lost, but no tool can distinguish them: rename one",
 }
 
@@ -136,7 +136,7 @@ def _of_parts(network: NetworkTable, reports: Reports, known: set[frozenset[str]
         if len(parts) < 2 or frozenset(parts) in known:
             continue
         what = "MAC address" if len(address) == MAC_DIGITS else "GUID"
-        ends = [(f"{host} {part}", "its host says so") for host, part in sorted(parts.items())]
+        ends = [(f"{host} {part}", "reported by its host") for host, part in sorted(parts.items())]
         device = [network.number(end) for end, _ in ends[1:]]
         lost = {number for one in device if one is not None for number in network.cables_of[one].values()}
         out.append(Symptom(_finding(what, address, ends), tuple((number, 0.0) for number in sorted(lost))))
@@ -163,7 +163,7 @@ def _sessions(network: NetworkTable, reports: Reports) -> list[Symptom]:
         if one.state == "Established":
             continue
         if device is None:
-            reports.problems.append(Problem("sessions of a device that the network does not have", found=one.device))
+            reports.problems.append(Problem("sessions of a device that is not in the network", found=one.device))
             continue
         cable = network.cable_in(device, one.port)
         if cable is not None and cable in seen:
@@ -233,8 +233,8 @@ class _Paths:
         name = self.network.label[device]
         shown = ", ".join(sorted(prefixes)[:SHOWN]) + (" ..." if len(prefixes) > SHOWN else "")
         words = (
-            f"{len(prefixes)} of {all_prefixes} prefixes ({shown}) do not use {', '.join(gone)}, which is as near as"
-            " the ports that they use"
+            f"{len(prefixes)} of {all_prefixes} prefixes ({shown}) do not use {', '.join(gone)}, which has the"
+            " same cost as the ports in use"
         )
         cables = tuple((cable, 0.0) for port in gone if (cable := self.network.cable_in(device, port)) is not None)
         a, b = self.network.cable_words(device, gone[0])

@@ -269,7 +269,7 @@ def symptoms(found: NetworkTable, reports: Reports) -> tuple[list[Symptom], dict
     matrix = dumped(found, reports.forwarding) if reports.forwarding else None
     if matrix is None:
         if reports.forwarding:
-            reports.problems.append(Problem("forwarding tables of no switch of this network"))
+            reports.problems.append(Problem("no forwarding table belongs to a switch of this network"))
         return [], {}
     figures: dict[str, Any] = {
         "switches": int(matrix.known.sum()),
@@ -334,8 +334,8 @@ def _unreached(matrix: ForwardingMatrix) -> list[Symptom]:
 
 def _why(kind: int) -> str:
     if kind == NO_CABLE:
-        return "its table leads into a port without a cable"
-    return "its table has no port for them" if kind < 0 else "its table has a cycle, or leads to another host"
+        return "its table points to a port without a cable"
+    return "its table has no port for them" if kind < 0 else "its table has a routing loop, or leads to another host"
 
 
 def _uneven(matrix: ForwardingMatrix, slower: float) -> Symptom:
@@ -345,7 +345,7 @@ def _uneven(matrix: ForwardingMatrix, slower: float) -> Symptom:
     name = matrix.found.label[worst]
     least, most = int(counts[worst].min()), int(counts[worst].max())
     words = (
-        f"its cables upwards carry {least} to {most} destinations; all shift permutations take {slower:.2f} times as"
-        " long as under min-hop's tables for the same cables: let the subnet manager route again"
+        f"its uplinks carry {least} to {most} destinations; all shift permutations take {slower:.2f} times as"
+        " long as with min-hop tables: let the subnet manager recompute routes"
     )
     return Symptom(AuditFinding("unbalanced", name, UNKNOWN, words, slower=slower))

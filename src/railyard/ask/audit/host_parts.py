@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 UNPRICED = {
-    "firmware": "what this version does otherwise is not known",
-    "mtu": "frames of one interface of a host: which of its packets are dropped depends on its peers",
+    "firmware": "the effect of this version is unknown",
+    "mtu": "which packets of this interface are dropped depends on its peers",
 }
 """Figures whose difference has no price, and why."""
 
@@ -104,7 +104,7 @@ def _waits(network: NetworkTable, host: str, part: HostPart, words: str, bits: f
     """A NIC behind a narrow link carries less than its cable; an accelerator's own wait for that is not known."""
     device = network.number(f"{host} {part.name}")
     device = network.number(host) if device is None else device
-    why = "" if part.kind == "nic" and device is not None else "what waits for this link is not known"
+    why = "" if part.kind == "nic" and device is not None else "what waits for this link is unknown"
     finding = AuditFinding("degraded", f"{host} {part.name}", UNKNOWN, words, unpriced=why)
     if why:
         return Symptom(finding)

@@ -217,7 +217,7 @@ def _doubts(found: NetworkTable, level: NDArray[np.int8], every: list[ClosBlock]
         if block.sure < SURE:
             first = found.name[int(block.low[0])]
             out.append(
-                f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on are joined"
+                f"{len(block.low)} {lower} and {len(block.high)} {upper} switches from {first} on connect"
                 f" irregularly ({block.sure:.0%} of the cables agree with {block.trunk} a pair): no cable there is"
                 " reported as missing"
             )
@@ -235,7 +235,7 @@ def _odd(found: NetworkTable, block: ClosBlock, one: int) -> str:
     rows = block.meant[block.low == one] if below else block.meant[:, block.high == one].T
     far = tier_name(block.tier + 1) if below else tier_name(block.tier)
     mine = int(np.bincount(rows[0]).argmax())
-    return f"{found.name[one]} has {mine} cables to each {far} where others have {block.trunk}: taken as meant"
+    return f"{found.name[one]} has {mine} cables to each {far} where others have {block.trunk}: taken as intended"
 
 
 def _partly(found: NetworkTable, sure: list[ClosBlock]) -> list[str]:
@@ -250,7 +250,7 @@ def _partly(found: NetworkTable, sure: list[ClosBlock]) -> list[str]:
             upper = tier_name(block.tier + 1)
             out.append(
                 f"{names}: joined to {len(mine)} of the {len(whole.high)} {upper} switches that {len(whole.low)} like"
-                " switches are joined to; whether the others are missing is not known"
+                " switches are joined to; whether the others are missing is unknown"
             )
     return out
 
@@ -264,7 +264,8 @@ def _paired(found: NetworkTable, level: NDArray[np.int8], stray: tuple[int, ...]
     meant = {tier for tier, devices in joined.items() if 2 * len(devices) > np.count_nonzero(level == tier)}
     kept = tuple(n for n in stray if n not in inside or int(level[found.ends[n, 0]]) not in meant)
     words = [
-        f"most {tier_name(tier)} switches are joined to others of their tier: taken as meant" for tier in sorted(meant)
+        f"most {tier_name(tier)} switches are joined to others of their tier: taken as intended"
+        for tier in sorted(meant)
     ]
     return kept, words
 
@@ -292,8 +293,8 @@ def _strange(found: NetworkTable, level: NDArray[np.int8]) -> list[str]:
     if flat.mean() <= STRANGE:
         return []
     return [
-        f"{np.count_nonzero(flat)} of {len(flat)} cables between switches join no two neighbouring tiers: this is no"
-        " fat tree, and which of those cables are meant is not known"
+        f"{np.count_nonzero(flat)} of {len(flat)} cables between switches do not join neighbouring tiers: this is"
+        " not a fat tree, and which of those cables are intended is unknown"
     ]
 
 

@@ -136,7 +136,7 @@ class PlanPricing:
         if cost.step_s is None:
             out = replace(out, detail=f"{finding.detail}; the job hangs: some ranks have no path")
         elif out.usd_per_month < lost:
-            words = "the scenario's step does not wait for it; its price is what the absent parts cost a month"
+            words = "the scenario's step does not wait for it; its price is the monthly cost of the absent parts"
             out = replace(out, loss=lost / self.step.usd_per_month, usd_per_month=lost, priced_by=words)
         self.like[kind].append(out)
         return out
@@ -167,7 +167,7 @@ class PlanPricing:
             late = Wrong(np.empty(0, np.int64), dict.fromkeys(links, 1.0 / slower), {})
             return step.cost(late).loss if slower > 1 else 0.0
 
-        cost = settings_price(rack, finding.settings, loss, "flow: the scenario's step, its cables so much slower")
+        cost = settings_price(rack, finding.settings, loss, "flow: the scenario's step, with slower cables")
         usd = cost.loss * step.usd_per_month
         step_s = step.step_s / max(1.0 - cost.loss, 1e-9)
         return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words, step_s=step_s)
@@ -321,8 +321,8 @@ def _step_pricing(draft: Draft, plan: CablingPlan) -> tuple[StepPricing | None, 
     except (InputError, SimulationError) as error:
         return None, f"the job cannot be run ({str(error).splitlines()[0]}): "
     words = (
-        f"the scenario's own step, {pricing.step_s:.4g} s as planned, with each fault alone; the cluster costs"
-        f" ${pricing.usd_per_month:,.0f} a month; exchanged cables of hosts carry what their new places let them, those"
-        " between switches count as not there; what is absent costs at least what its parts cost a month"
+        f"the scenario's own step, {pricing.step_s:.4g} s as planned, with one fault at a time; the cluster costs"
+        f" ${pricing.usd_per_month:,.0f} a month; swapped host cables run at their new places, swapped"
+        " switch cables count as missing; an absent part costs at least its own monthly price"
     )
     return pricing, words

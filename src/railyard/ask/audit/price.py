@@ -226,8 +226,9 @@ def priced(rack: Rack, settings: tuple[Setting, ...], loss: Callable[[float], fl
     quiet, busy, most = (loss(max(one, 1.0)) for one in (even.mean, mixed, crowded.high))
     words = (
         f"packets: {CROWDED} take {crowded.mean:.5g} times as long ({crowded.low:.3g} to {crowded.high:.3g} by the draw"
-        f" of paths), even shifts {even.mean:.5g} times; {CROWDED_SHARE:.0%} of communication is taken as crowded, none"
-        f" and all in the band; {load}"
+        f" of paths), even shifts {even.mean:.5g} times; {CROWDED_SHARE:.0%} of communication is assumed"
+        f" crowded, and the"
+        f" band covers none to all; {load}"
     )
     return SettingPrice(busy, (min(quiet, busy), max(most, busy)), words)
 

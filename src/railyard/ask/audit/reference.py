@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from railyard.cluster.fabric import Fabric
     from railyard.cluster.network_table import NetworkTable
 
-NO_PAUSES = "packets of this fabric have no pauses, marks and headroom by port: what that does is not simulated"
+NO_PAUSES = "the packet model of this fabric has no pauses, marks or headroom by port: their effect is not simulated"
 
 SHARE = 0.2
 """Share of a step that waits for the network if the job is unknown: an assumption, given with every price."""

@@ -61,10 +61,10 @@ def check(leads: Sequence[Lead]) -> None:
     for number, lead in enumerate(leads):
         key = f"bring_up.parts.{number}"
         if names.index(lead.part) != number:
-            raise InputError("this part stands twice", key=f"{key}.part", found=lead.part)
+            raise InputError("this part is listed twice", key=f"{key}.part", found=lead.part)
         if lead.p90_d < lead.median_d or (lead.p90_d > 0 and lead.median_d == 0):
             raise InputError(
-                "nine in ten arrive later than half do",
+                "the 90th percentile must be later than the median",
                 key=f"{key}.lead_p90",
                 found=f"{lead.p90_d:g} d",
                 allowed=f"at least the {lead.median_d:g} d of half of them, which are more than none",

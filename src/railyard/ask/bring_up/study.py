@@ -133,7 +133,7 @@ def study(draft: Draft, progress: Callable[[str, float], None]) -> BringUp:
         progress(f"building {name}", number / (len(names) + 1))
         found.append(case.outcome(name, _pace(section), ""))
     found.sort(key=lambda one: one.idle_usd.typical + one.crew_usd.typical)
-    progress("what measures are worth", len(names) / (len(names) + 1))
+    progress("the value of each measure", len(names) / (len(names) + 1))
     measures = [case.outcome(found[0].order, pace, words) for words, pace in _measures(section)]
     waits = case.waits(found[0].order)
     return BringUp(usd_per_d, first, len(site), int(site.cables.sum()), tuple(found), tuple(measures), tuple(waits))
@@ -179,12 +179,12 @@ def _measures(section: BringUpSection) -> list[tuple[str, BuildPace]]:
     rejected = section.rejected if section.checked == "before" else 0.0
     where = "after" if section.checked == "before" else "before"
     return [
-        ("no audit of cables" if pace.audit else "an audit of cables", replace(pace, audit=not pace.audit)),
+        ("no cable audit" if pace.audit else "a cable audit", replace(pace, audit=not pace.audit)),
         (f"servers checked {where} delivery", replace(pace, rejected=rejected)),
-        ("one crew more", replace(pace, crews=pace.crews + 1)),
+        ("one more crew", replace(pace, crews=pace.crews + 1)),
         ("twice the crews", replace(pace, crews=2 * pace.crews)),
-        ("ten times the wrong cables", replace(pace, miscabling=min(10 * pace.miscabling, 1.0))),
-        ("burn-in of a day", replace(pace, burn_in_d=1.0)),
+        ("ten times as many wrong cables", replace(pace, miscabling=min(10 * pace.miscabling, 1.0))),
+        ("one day of burn-in", replace(pace, burn_in_d=1.0)),
     ]
 
 

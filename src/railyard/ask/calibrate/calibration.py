@@ -305,7 +305,7 @@ def overlay(found: Calibration, entry_text: str = "") -> str:
         f'      measured: {{source: "{source}", year: {found.date[:4]}, confidence: measured}}',
     ]
     if entry_text:
-        peak = "cores x clock x FLOP of the registers' width a cycle; 32-bit, for NumPy has no 16-bit product"
+        peak = "cores x clock x FLOP of the registers' width a cycle; 32-bit, because NumPy has no 16-bit product"
         lines += [
             f'      peak: {{source: "{peak}", year: {found.date[:4]}, confidence: estimated}}',
             f'      guess: {{source: "not measurable from a program", year: {found.date[:4]}, confidence: estimated}}',
@@ -349,8 +349,8 @@ def write(text: str, path: Path, *, force: bool = False) -> None:
     """Writes a file whole or not at all.
 
     Raises:
-        InputError: The file is there already, or cannot be written.
+        InputError: The file already exists, or cannot be written.
     """
     if path.exists() and not force:
-        raise InputError("the file exists already and is left as it is", file=path, hint="`--force` replaces it")
+        raise InputError("the file already exists", file=path, hint="`--force` replaces it")
     write_text(path, text)

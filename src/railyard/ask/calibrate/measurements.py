@@ -133,7 +133,7 @@ def read(path: Path) -> tuple[MeasurementKind, MeasurementFile]:
     found = [kind for _, kind in kinds.items() if kind.recognizes(source)]
     if not found:
         raise InputError(
-            "what the file measures is not known: no kind of table has these columns",
+            "unknown measurements: no kind of table has these columns",
             file=path,
             line=1,
             found=", ".join(source.columns)[:120] or "an empty file",

@@ -116,7 +116,7 @@ def _run(folder: Path, name: str) -> RecordedRun:
     if dtype not in _PRECISIONS or kv not in _BITS:
         found = dtype if dtype not in _PRECISIONS else kv
         allowed = ", ".join({**_PRECISIONS, **_BITS})
-        raise InputError("the record has a width that is not known", file=path, found=found, allowed=allowed)
+        raise InputError("the record has an unknown width", file=path, found=found, allowed=allowed)
     return RecordedRun(
         name=name,
         model=str(settings["model"]),

@@ -101,7 +101,7 @@ class TorchDevice:
             raise InputError(
                 f"PyTorch cannot be imported: {error}",
                 key="device",
-                hint="`pip install torch` on the machine of the accelerator, or `--device cpu` to try the whole way",
+                hint="`pip install torch` on the machine of the accelerator, or `--device cpu` to try the procedure",
             ) from error
         if place == "cuda" and not self.torch.cuda.is_available():
             raise InputError(
@@ -184,7 +184,7 @@ class TorchDevice:
             f"the catalogue has no accelerator `{device_name}`",
             key="entry",
             found=device_name,
-            hint="name the entry that it is with `--entry`; `railyard catalog list accelerators` shows them",
+            hint="name its entry with `--entry`; `railyard catalog list accelerators` shows them",
         )
 
     def _memory_gib(self) -> float:

@@ -134,7 +134,7 @@ FIGURES: dict[str, AssertedFigure] = {
     "jct": AssertedFigure(
         "time of the job, interruptions included", TRAINING, "jct.seconds", quantities.seconds, _time
     ),
-    "goodput": AssertedFigure("share of it that is steps which count", TRAINING, "jct.goodput", _part, _share),
+    "goodput": AssertedFigure("share of it spent on steps that count", TRAINING, "jct.goodput", _part, _share),
     "usd_per_mtoken": AssertedFigure(
         "cost of a million tokens, typical", TRAINING, "cpmt.typical", _price, _usd, band="cpmt"
     ),
@@ -160,7 +160,7 @@ FIGURES: dict[str, AssertedFigure] = {
         for level in ("p50", "p99", "p999", "max", "mean")
     },
     **_percentiles("ttft", "time to the first token", "serving.ttft_s"),
-    **_percentiles("tpot", "time of each further token", "serving.tpot_s"),
+    **_percentiles("tpot", "time per output token", "serving.tpot_s"),
     **_percentiles("e2e", "time to the last token", "serving.e2e_s"),
 }
 

@@ -121,7 +121,7 @@ def read(text: str) -> Assertion:
         hint = (
             did_you_mean(plain, forms_of(words)) if near is None else f"did you mean `{assertions.get(near).forms[0]}`?"
         )
-        raise InputError(f"`{plain}` is no assertion", found=plain, allowed=forms(), hint=hint)
+        raise InputError(f"`{plain}` is not an assertion", found=plain, allowed=forms(), hint=hint)
     return assertions.get(FIGURE).read(plain)
 
 
@@ -232,7 +232,7 @@ class _Prepared:
 def _read(draft: Draft) -> list[tuple[str, Assertion]]:
     texts = draft.scenario.check
     if texts is None:
-        raise InputError("the scenario asserts nothing", key="check", allowed=forms())
+        raise InputError("the scenario has no assertions under `check`", key="check", allowed=forms())
     out: list[tuple[str, Assertion]] = []
     problems: list[Problem] = []
     for number, text in enumerate(texts):

@@ -107,7 +107,7 @@ class CablingPlan:
         """What does not fit, in words: racks over their limits, routes longer than their medium reaches."""
         out = list(self.racks.remarks)
         if any(plan.long_tier >= 0 for plan in self.cluster.plans.values()):
-            out.append("sites are drawn in one hall; lines between them are as long as the scenario has them")
+            out.append("all sites are drawn in one hall; lines between them keep the scenario's length")
         for number, tier in enumerate(self.tiers):
             length = self.length_m[self.cables.tier == number]
             late = int(np.count_nonzero(length > tier.reach_m * (1 + 1e-9))) if tier.medium else 0

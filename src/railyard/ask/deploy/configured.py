@@ -208,4 +208,4 @@ def differences(intent: SwitchIntent, configured: Configured, family: int = 4) -
         for name, facts in wanted.items()
         for key, value in facts.items()
         if found.get(name, {}).get(key) != value
-    ] + [f"{name}: in the file, and not meant" for name in found if name not in wanted]
+    ] + [f"{name}: in the file, but not intended" for name in found if name not in wanted]

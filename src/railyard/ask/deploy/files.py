@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def replaced(
     out: Path, mark: str, files: Iterable[tuple[str, str | bytes]], progress: Callable[[str, float], None]
 ) -> list[str]:
-    """Writes a folder; of one of the same kind that is there already, files of others stay.
+    """Writes a folder; of one of the same kind that already exists, files of others stay.
 
     Args:
         out: The folder.

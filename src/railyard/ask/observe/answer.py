@@ -70,7 +70,7 @@ def cluster_for(record: Record, path: Path) -> Cluster:
     cluster = cluster_of(path)
     if cluster.ranks < record.graph.ranks:
         raise InputError(
-            "the cluster has fewer accelerators than the record ranks",
+            "the cluster has fewer accelerators than the record has ranks",
             file=path,
             found=cluster.ranks,
             allowed=f"at least {record.graph.ranks}",

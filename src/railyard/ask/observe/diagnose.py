@@ -129,7 +129,7 @@ def diagnose_calls(pieces: Sequence[Piece]) -> Diagnosis:
     waiting = [call for piece in pieces for call in piece.calls if call.state != COMPLETED]
     if waiting and not answer.verdict:
         answer.unknown = True
-        answer.notes.append(f"{len(waiting)} calls have not ended, and no rank that was heard of is missing in one")
+        answer.notes.append(f"{len(waiting)} calls have not ended, and no known rank is missing in any of them")
     first = {suspect.part: suspect for suspect in reversed(answer.verdict)}
     answer.verdict = sorted(first.values(), key=lambda one: -one.confidence)
     return answer
@@ -243,7 +243,7 @@ def _record(file: Path, cluster_file: Path | None) -> Diagnosis:
     record = _blind(read_record(file))
     if not isinstance(record.work, TaskGraph):
         raise InputError(
-            "the record has no task graph, which a diagnosis replays", file=file, found=f"rows: {record.rows}"
+            "the record has no task graph, which a diagnosis needs", file=file, found=f"rows: {record.rows}"
         )
     cluster = None if cluster_file is None else cluster_for(record, cluster_file)
     price = HourlyPrice() if cluster is None else HourlyPrice(usd_per_hour(record, cluster))
@@ -278,11 +278,13 @@ def _operations(file: Path) -> Diagnosis:
     if found.slowdown < WORTH_NAMING:
         return answer
     if found.last_stage >= MAIN_PART and len(found.by_stage) > 1:
-        words = f"S {found.slowdown:.4f}; {min(found.last_stage, 1):.0%} of it goes with a last stage like the others"
+        words = (
+            f"S {found.slowdown:.4f}; {min(found.last_stage, 1):.0%} of it would go with a last stage like the others"
+        )
         answer.verdict.append(Suspect(f"stage {len(found.by_stage) - 1}", "stage", 0.8, words))
     if found.workers >= MAIN_PART:
         slowest = list(found.by_worker)[int(np.argmax(list(found.by_worker.values())))]
-        words = f"S {found.slowdown:.4f}; {min(found.workers, 1):.0%} of it goes without the slowest 3 % of workers"
+        words = f"S {found.slowdown:.4f}; {min(found.workers, 1):.0%} of it would go without the slowest 3 % of workers"
         answer.verdict.append(Suspect(f"rank {slowest}", "rank", 0.8, words))
     answer.unknown = not answer.verdict
     return answer

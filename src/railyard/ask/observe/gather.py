@@ -295,7 +295,7 @@ def _reader(source: TraceSource) -> Reader:
         reader = readers.get(name)
         if reader.recognises(source.name, head):
             return reader
-    raise InputError("no reader knows its format")
+    raise InputError("unknown format")
 
 
 def _place_lone(found: Gathered) -> None:
@@ -318,9 +318,9 @@ def _once(found: Gathered) -> Iterable[Piece]:
             yield piece
         elif piece.rank is None:
             told = piece.timed or piece.calls
-            found.skipped[piece.source] = "it names no rank, and there are others" if told else "it holds no events"
+            found.skipped[piece.source] = "it names no rank, and other files exist" if told else "it holds no events"
         elif key in seen:
-            found.skipped[piece.source] = f"rank {piece.rank} is there already, from {seen[key]}"
+            found.skipped[piece.source] = f"rank {piece.rank} already exists, from {seen[key]}"
         elif piece.timed and world and piece.world and piece.world != world:
             found.skipped[piece.source] = f"it is of a job of {piece.world} ranks, the others of {world}"
         else:

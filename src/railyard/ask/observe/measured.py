@@ -254,7 +254,7 @@ def _rank(piece: Piece) -> int:
 
 def _of(piece: Piece) -> Kernels:
     if piece.kernels is None:
-        raise InputError("the file is no trace", file=piece.source)
+        raise InputError("the file is not a trace", file=piece.source)
     return piece.kernels
 
 

@@ -42,7 +42,7 @@ class NextTest:
 
 
 _TRACES = NextTest(
-    "record ten steps or so on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
+    "record about ten steps on all ranks (torch.profiler) and run railyard diagnose traces/ --cluster FILE",
     "nothing is wrong",
     "a rank, accelerator or host is named: run its tests",
 )
@@ -115,7 +115,7 @@ def _network(part: str, cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             f"ib_write_bw (or iperf3) over {part} alone, both ways, hosts idle",
             _link_gbs(cluster),
-            "less on one way: that end's NIC, its PCIe slot or the module; on both: the cable or its switch port",
+            "less in one direction: that end's NIC, its PCIe slot or the module; in both: the cable or its switch port",
         ),
         NextTest(
             _perf(f"on two hosts whose path crosses {part}, then on two whose path does not"),
@@ -124,7 +124,7 @@ def _network(part: str, cluster: Cluster | None) -> list[NextTest]:
         ),
         NextTest(
             f"route traffic around {part} (admin down, or another host) for some steps",
-            "the step of the job gets as short as predicted",
+            "the job's step becomes as short as predicted",
             "the step stays long: it was another part; put this one back and diagnose a new record",
         ),
     ]
@@ -134,13 +134,13 @@ def _accelerator(part: str, cluster: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             f"{CLOCKS} on {part} and on two others",
-            "the same clocks, no reason for throttling, no ECC errors",
+            "the same clocks, no throttling, no ECC errors",
             "throttling: cooling or power; ECC: rows are remapped, drain it",
         ),
         NextTest(
             f"dcgmi diag -r 3 on {part}, host idle",
             "all tests pass",
-            "the test that fails says which: memory, PCIe, power, SM stress",
+            "the failing test names the part: memory, PCIe, power, SM stress",
         ),
         NextTest(
             _perf(f"on the host of {part} alone"),
@@ -149,7 +149,7 @@ def _accelerator(part: str, cluster: Cluster | None) -> list[NextTest]:
         ),
         NextTest(
             f"the job without the host of {part} for some steps",
-            "the step gets as short as predicted",
+            "the step becomes as short as predicted",
             "the step stays long: input data or software of the rank is slow, not the machine",
         ),
     ]
@@ -164,7 +164,7 @@ def _host(part: str, cluster: Cluster | None) -> list[NextTest]:
         ),
         NextTest(
             f"{CLOCKS}; dmesg; cpupower frequency-info; numastat on {part}",
-            "as on its neighbours",
+            "the same as its neighbours",
             "power cap, thermal limit, another process, wrong NUMA binding",
         ),
         *_accelerator(part, cluster)[2:],
@@ -201,7 +201,7 @@ def _software(part: str, _: Cluster | None) -> list[NextTest]:
         NextTest(
             f"compare shapes and order of the collectives of {part} (flight recorder, NCCL_DEBUG_SUBSYS=COLL)",
             "equal on all members",
-            "they differ from one call on: the branch of the program before that call",
+            "they differ from some call on: check the program's branch before it",
         )
     ]
 
@@ -210,7 +210,7 @@ def _sequences(part: str, _: Cluster | None) -> list[NextTest]:
     return [
         NextTest(
             f"log the lengths of the sequences in each micro-batch, on {part} and on two others",
-            "the same sum of their squares, which attention's time follows",
+            "the same sum of squared lengths, which sets attention time",
             "they differ: pack or sort batches by that sum",
         ),
         NextTest(
@@ -226,10 +226,10 @@ def _experts(part: str, _: Cluster | None) -> list[NextTest]:
         NextTest(
             f"log the tokens that the router sends to each expert, on {part} and on two others",
             "about as many on every rank",
-            "more than the mean: a larger balancing loss or bias, a capacity factor, or hot experts on different ranks",
+            "more than the mean: raise the balancing loss or bias, set a capacity factor, or spread hot experts",
         ),
         NextTest(
-            "the same job with routing forced to be even (Megatron: --moe-router-force-load-balancing)",
+            "the same job with balanced routing (Megatron: --moe-router-force-load-balancing)",
             "expert GEMMs take as long on every rank",
             f"they are still slow on {part}: {CLOCKS}",
         ),
@@ -267,7 +267,8 @@ def _slow(cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             "NCCL inspector's log: railyard observe inspector/ --cluster FILE",
             f"every collective at {TOO_LOW:.0%} of the model or more",
-            "slow are all kinds of one communicator: its network; all of one size: settings (algorithm, protocol)",
+            "one communicator is slow in all kinds: its network; one size is slow everywhere: settings"
+            " (algorithm, protocol)",
         ),
         *_halves(cluster),
     ]
@@ -283,11 +284,11 @@ def _flapping(cluster: Cluster | None) -> list[NextTest]:
         NextTest(
             "the module's light and temperature at both ends (mlxlink -m, ethtool -m)",
             "receive power within the module's range, equal within 2 dB over lanes",
-            "one lane is low: clean the fibre; all are low: bent or too long; hot: airflow",
+            "one lane is low: clean the fibre; all lanes are low: the fibre is bent or too long; hot: airflow",
         ),
         NextTest(
-            "exchange the modules of the two ends",
-            "the flapping goes with one of the modules",
+            "swap the modules of the two ends",
+            "the flapping follows one of the modules",
             "it stays at the port: the port; it stays with the cable: the cable",
         ),
         NextTest("ib_write_bw over the cable for ten minutes", _link_gbs(cluster), "dips: keep it out of the fabric"),

@@ -207,7 +207,7 @@ def operations_of(frame: pl.DataFrame) -> Operations:
     steps = frame["step"].unique().sort().to_list()
     members = frame["dp_rank"].unique().sort().to_list()
     if members != list(range(len(members))):
-        raise InputError("data-parallel ranks are not numbered from 0 on", key="dp_rank", found=members[:8])
+        raise InputError("data-parallel ranks are not numbered from 0", key="dp_rank", found=members[:8])
     shape = (len(names), len(steps), len(members))
     full = names.join(pl.DataFrame({"step": steps}), how="cross").join(pl.DataFrame({"dp_rank": members}), how="cross")
     keys = [*key, "step", "dp_rank"]
@@ -253,7 +253,7 @@ def _check_kinds(found: list[str]) -> None:
 def _check_complete(frame: pl.DataFrame, keys: list[str], wanted: int, full: pl.DataFrame) -> None:
     twice = frame.filter(frame.select(keys).is_duplicated())
     if len(twice):
-        raise InputError("an operation of a rank is there twice", found=_named(twice, keys))
+        raise InputError("an operation of a rank appears twice", found=_named(twice, keys))
     if len(frame) != wanted:
         lost = full.join(frame, on=keys, how="anti")
         raise InputError(f"{len(lost)} operations are missing", found=f"none such: {_named(lost, keys)}")

@@ -295,7 +295,7 @@ class Piece:
     Attributes:
         rank: Whose it is; None where it does not say.
         world: Ranks of the job; 0 where it does not say.
-        kernels: What ran; None where the file is no trace.
+        kernels: What ran; None where the file is not a trace.
         members: Of communicators, as a monitor of all ranks saw them.
         well: Communicators of which a monitor says that they run and agree, and no more.
         groups: Members of process groups by name.

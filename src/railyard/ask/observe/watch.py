@@ -127,7 +127,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
             hold,
             "ticket",
             "{{ $labels.instance }} {{ $labels.device }} port {{ $labels.port }}: {{ $value }} symbol errors a second",
-            "reseat or replace this cable: errors of the physical layer are of this link",
+            "reseat or replace this cable: physical-layer errors come from this link",
         ),
         Alert(
             "PortLinkDowned",
@@ -143,7 +143,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
             hold,
             "info",
             "{{ $labels.instance }} {{ $labels.device }} waits {{ $value | humanizePercentage }} of its time",
-            "not its own fault: whoever it sends to is slow or congested, look downstream",
+            "not its fault: the receiver is slow or congested, look downstream",
         ),
         Alert(
             "GpuXid",
@@ -151,7 +151,7 @@ def alerts(hold: str = "2m") -> list[Alert]:
             "0s",
             "page",
             "{{ $labels.Hostname }} gpu {{ $labels.gpu }} reports XID {{ $value }}",
-            "drain the host; the number says what happened",
+            "drain the host; the number gives the reason",
         ),
     ]
 

@@ -115,7 +115,7 @@ def _terms(best: DesignChoice, other: DesignChoice, figure: str, shares: Sequenc
             for name, share in _time(best, other, number).items():
                 found[name] += weight * share
     if figure in _TIMED and _serves(best):
-        found["tokens in time"] = best.figures["tokens_per_s"] / other.figures["tokens_per_s"] - 1.0
+        found["tokens within the SLO"] = best.figures["tokens_per_s"] / other.figures["tokens_per_s"] - 1.0
     rows = [(name, share) for name, share in found.items() if abs(share) >= _LEAST]
     return sorted(rows, key=lambda row: (-abs(row[1]), row[0]))
 
@@ -201,8 +201,8 @@ def refusal(planned: PlannedDesigns) -> InputError:
     more = f"; and {len(reasons) - 3} other reasons" if len(reasons) > 3 else ""
     seen = f"{planned.space.size:,}"
     if len(planned.points) < planned.space.size:
-        seen = f"{len(planned.points):,} that were looked at of {seen}"
-    return InputError(f"none of the {seen} designs can be: {'; '.join(reasons[:3])}{more}", key="plan.space")
+        seen = f"{len(planned.points):,} examined of {seen}"
+    return InputError(f"none of the {seen} designs is possible: {'; '.join(reasons[:3])}{more}", key="plan.space")
 
 
 _BOUNDS = "plan.constraints"

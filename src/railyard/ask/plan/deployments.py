@@ -170,7 +170,7 @@ def _usable(
         usable.append([option for option in some if option not in found.never])
         if not usable[-1]:
             reasons = "; ".join(f"{option.words}: {found.never[option]}" for option in some[:_TOLD])
-            raise InputError(f"stage `{name}` can be none of what the plan names: {reasons}", key=f"plan.stages.{name}")
+            raise InputError(f"stage `{name}` has no possible option: {reasons}", key=f"plan.stages.{name}")
     return usable
 
 
@@ -415,7 +415,7 @@ def plan(draft: Draft, report: Report) -> PlannedDeployments:
 def _tokens_per_h(draft: Draft) -> float:
     requests = requests_of(draft)
     if requests.duration_s <= 0:
-        error = InputError("requests without a span of time have no load to plan for", key="requests")
+        error = InputError("requests that all arrive at once have no load to plan for", key="requests")
         raise draft.blame(error, "workload", "pipeline")
     total = float(requests.input_tokens.sum(dtype=float) + requests.output_tokens.sum(dtype=float))
     return total / requests.duration_s * 3600

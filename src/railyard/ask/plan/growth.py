@@ -151,7 +151,7 @@ def _stages(draft: Draft, section: GrowthSection) -> list[GrowthStage]:
     times = [stage.at for stage in section.stages]
     if sorted(set(times)) != times or times[0] != 0 or section.horizon <= times[-1]:
         error = InputError(
-            "stages begin at 0, one after another, and end before the horizon",
+            "stages start at 0, in order, and before the horizon",
             key="plan.growth.stages",
             found=", ".join(f"{time / 86400:g} d" for time in times) + f"; horizon {section.horizon / 86400:g} d",
         )

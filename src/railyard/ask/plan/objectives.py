@@ -86,7 +86,7 @@ _STEPS = ("training",)
 _REQUESTS = ("serving",)
 _LATENCIES = {
     "ttft": "time to the first token",
-    "tpot": "mean time of each further token of a request",
+    "tpot": "mean time per output token of a request",
     "e2e": "time to the last token",
 }
 _SHARES = (("p50", "median"), ("p90", "90th percentile"), ("p99", "99th percentile"))
@@ -102,7 +102,7 @@ def _latency(name: str, share: str, words: str) -> DesignObjective:
 
 
 _ORDERED = "time from the order until"
-_IN_TIME = "that keep all limits of `slo`"
+_IN_TIME = "that meet every limit of `slo`"
 _ALL = (
     _read("cpmt", "cost per million goodput tokens", "USD", "cpmt"),
     _read("jct", "time until the job is done", "s", "jct_s", needs="tokens", work=_STEPS),
@@ -255,7 +255,7 @@ def constraints_of(
         for figure, limit in getattr(section, key).items():
             place = f"plan.constraints.{key}.{figure}"
             if objective(figure, place, demands=demands, lacks=lacks, work=work).of is None:
-                raise InputError(f"`{figure}` follows of the designs that are left, and bounds none", key=place)
+                raise InputError(f"`{figure}` depends on the remaining designs, so it cannot be a bound", key=place)
             found.append(Constraint(f"{key}.{figure}", figure, float(limit), large))
     if section.exclude:
         keys = [f"plan.constraints.exclude.{number}" for number in range(len(section.exclude))]

@@ -56,9 +56,9 @@ _ROOM = 2.4
 
 _PATHS = {
     "rent": "rent: accelerators for three years",
-    "incremental": "incremental: what is missing is bought, cables that the next topology does not have are pulled",
+    "incremental": "incremental: missing parts are bought, and cables that the next topology does not use are removed",
     "forklift": "forklift: every stage replaces the network, except the NICs",
-    "ahead": "ahead: the last stage's network with the first",
+    "ahead": "ahead: the last stage's network is bought at the first",
     "beside": "`beside`: each stage's accelerators under a fabric of their own, a job on each",
 }
 
@@ -67,7 +67,7 @@ def growth_page(name: str, found: dict[str, Any]) -> str:
     """One page, offline."""
     stages = [stage["name"] for stage in found["stages"]]
     parts = [
-        "<p>Present values at the cost of capital. A future ends after a stage: the others never come.</p>",
+        "<p>Present values at the cost of capital. Growth may end after any stage.</p>",
     ]
     for number, stage in enumerate(found["stages"]):
         parts.append(
@@ -80,7 +80,7 @@ def growth_page(name: str, found: dict[str, Any]) -> str:
             words = f"${price:.3g}, {late:+.1%}" if late else f"${price:.3g}, the cheapest"
             rows.append((path["name"], price, price, price, words))
         parts.append(bars(rows))
-    parts.append("<h2>Bought at each stage, and what it leaves</h2>")
+    parts.append("<h2>Purchases and stranded parts of each stage</h2>")
     rows = []
     for path in found["paths"]:
         for step in path["steps"]:
@@ -94,8 +94,8 @@ def growth_page(name: str, found: dict[str, Any]) -> str:
             rows.append((f"{path['name']}, {step['stage']}", capital, capital, capital, words))
     parts.append(bars(rows, most=_ROOM * max((row[3] for row in rows), default=1.0)))
     parts.append(
-        "<h2>Too much or too little: regret of each size, dollars a year</h2><p>Bought at once; what is too much stands"
-        " idle, what is too little is rented on demand. Largest over the demands, which are what each stage makes.</p>"
+        "<h2>Too much or too little: regret of each size, dollars a year</h2><p>Everything is bought at once. Excess"
+        " capacity idles; missing capacity is rented on demand. The largest regret over the demands, one per stage.</p>"
     )
     worst = [(row["built"], row["largest_regret_usd"]) for row in found["provisioning"]]
     parts.append(bars([(built, regret, regret, regret, usd(regret)) for built, regret in worst]))
@@ -119,8 +119,8 @@ def worth_page(found: dict[str, Any]) -> str:
             ]
         ),
         "<h2>The price of each nine, and what it gives</h2>",
-        "<p>Spare servers with which the whole job has its servers for such a share of the time; blue: their dollars a"
-        " year, orange: what the cluster costs in the time that is won over the level before.</p>",
+        "<p>Spare servers that keep the whole job supplied for that share of the time. Blue: their"
+        " dollars a year. Orange: the cluster's cost in the time gained over the previous level.</p>",
         _moved_nines(found["nines"]),
         "<h2>The network's share</h2>",
         bars([_share(words, found["network"][key]) for words, key in SHARES], most=1.0),
@@ -128,7 +128,7 @@ def worth_page(found: dict[str, Any]) -> str:
         bars([_tonnes(row) for row in found["carbon"]["grids"]]),
         f"<p>{html.escape(found['carbon']['source'])}. Absent: {html.escape(found['carbon']['absent'])}.</p>",
     ]
-    return document(f"{found['name']}: what a little more is worth", "", (), parts)
+    return document(f"{found['name']}: what a small change is worth", "", (), parts)
 
 
 SHARES = (("of what is bought", "capex"), ("of the dollars of an hour", "usd"), ("of the joules", "joules"))
@@ -158,7 +158,7 @@ def _moved_nines(rows: Sequence[dict[str, Any]]) -> str:
         words = f"{100 * row['wanted']:g} % of the time"
         out.append(f'<text x="{LEFT - 8:g}" y="{y + 17:g}" text-anchor="end">{words}</text>')
         if row["usd_per_year"] is None:
-            out.append(f'<text x="{LEFT:g}" y="{y + 17:g}">more than half as many servers again</text>')
+            out.append(f'<text x="{LEFT:g}" y="{y + 17:g}">more than 50 % extra servers</text>')
             continue
         pair = (row["step_usd_per_year"], row["worth_usd_per_year"])
         for line, (value, colour) in enumerate(zip(pair, ("#1f6feb", "#d9730d"), strict=True)):

@@ -132,9 +132,9 @@ class DesignPlanner:
     def _too_short(self) -> InputError:
         seen, size = len(self.planned.points), self.planned.space.size
         return InputError(
-            f"the time was spent before a design was found that keeps all constraints ({seen:,} of {size:,} looked at)",
+            f"time ran out before a design met all constraints ({seen:,} of {size:,} looked at)",
             key="plan.effort.time",
-            hint="the same command goes on from here",
+            hint="the same command continues from here",
         )
 
     # The space in closed form.

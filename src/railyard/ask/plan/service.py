@@ -158,7 +158,7 @@ def _figures(job: ServingJob, found: Served) -> _RequestFigures:
     good = goodput(found, objective)
     sold = sold_of(found, objective, good)
     if not sold.tokens_per_h("total"):
-        raise InputError("no request is in time")
+        raise InputError("no request meets the SLO")
     each = {"ttft": found.ttft_s, "tpot": found.tpot_s, "e2e": found.e2e_s}
     seen = {(name, share): value for name, times in each.items() for share, value in quantiles(times).items()}
     came = {

@@ -148,7 +148,11 @@ def space_of(draft: Draft) -> DesignSpace:
     for key, nodes in zip(keys, values, strict=True):
         variants.refuse_twins(key, nodes)
         if override.full_path(key)[0] in _NO_DESIGN:
-            problem = tree.value["space"].place_of(key).problem(f"`{key}` chooses no design", key=f"plan.space.{key}")
+            problem = (
+                tree.value["space"]
+                .place_of(key)
+                .problem(f"`{key}` does not change the design", key=f"plan.space.{key}")
+            )
             raise InputError.many([problem])
     base = _base(draft)
     delivery = {name.lower(): seconds for name, seconds in section.delivery.items()}
@@ -188,7 +192,7 @@ def _demands(draft: Draft, section: PlanSection, keys: Sequence[str]) -> tuple[P
     for one, these in zip(section.demand, changes, strict=True):
         for key, node in these.items():
             if override.full_path(key) in chosen:
-                text = f"the demand `{one.name}` sets `{key}`, which the space chooses: one contradicts the other"
+                text = f"the demand `{one.name}` sets `{key}`, which the space varies"
                 raise InputError.many([node.problem(text, key="plan.demand", hint="leave it out of one of them")])
     return tuple(
         PlanDemand(one.name, these, one.weight / total) for one, these in zip(section.demand, changes, strict=True)
@@ -285,19 +289,19 @@ def _ranged(key: str, node: Node) -> list[float | int | str]:
 
     example = "such as {from: 1024, to: 8192, factor: 2}"
     if ends.get("to") is None:
-        raise wrong("the space has no end: the range has no `to`", allowed=example)
+        raise wrong("the range is endless: it has no `to`", allowed=example)
     low, high, unit = _ends(ends["from"], ends["to"], wrong)
     step, factor = ends.get("step"), ends.get("factor")
     if (step is None) == (factor is None):
         raise wrong("a range has either a `step` or a `factor`", allowed=example)
     if factor is not None:
         if not factor > 1 or low <= 0:
-            raise wrong("the space has no end: a factor leads on only above 1, from a value above 0", found=str(factor))
+            raise wrong("the range is endless: its factor must exceed 1, and its start 0", found=str(factor))
         count = math.floor(math.log(high / low) / math.log(factor) + 1e-9) + 1
     else:
         step, also = _number(step, wrong)
         if not step > 0:
-            raise wrong("the space has no end: a step leads on only above 0", found=str(step))
+            raise wrong("the range is endless: its step must exceed 0", found=str(step))
         if also not in ("", unit):
             raise wrong("a range has one unit", found=f"{unit or 'none'} and {also}")
         count = math.floor((high - low) / step + 1e-9) + 1
@@ -312,9 +316,9 @@ def _ends(start: object, to: object, wrong: Any) -> tuple[float, float, str]:
     if one != other:
         raise wrong("a range has one unit", found=f"{one or 'none'} and {other or 'none'}")
     if not math.isfinite(low) or not math.isfinite(high):
-        raise wrong("the space has no end: both ends of a range are finite", found=str(to))
+        raise wrong("the range is endless: both ends must be finite", found=str(to))
     if high < low:
-        raise wrong("a range leads from the smaller value to the larger", found=f"{start} to {to}")
+        raise wrong("a range goes from the smaller value to the larger", found=f"{start} to {to}")
     return low, high, one
 
 

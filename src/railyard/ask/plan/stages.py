@@ -89,12 +89,12 @@ def options(scenario: Scenario) -> dict[str, tuple[StageOption, ...]]:
             )
         if stages[name].kind in {"tool", "host"}:
             raise InputError(
-                f"`{name}` is of kind `{stages[name].kind}`, of which nothing is chosen", key=f"plan.stages.{name}"
+                f"`{name}` is of kind `{stages[name].kind}`, which has no choices", key=f"plan.stages.{name}"
             )
         if stages[name].kind != "model" and set(choices.layouts) != {"together"}:
             raise InputError("only models have layouts", key=f"plan.stages.{name}.layouts")
         if stages[name].kind != "model" and choices.speculative:
-            raise InputError("only models guess tokens", key=f"plan.stages.{name}.speculative")
+            raise InputError("only models use speculative decoding", key=f"plan.stages.{name}.speculative")
     return {name: _of(name, stage, plan.stages.get(name), scenario) for name, stage in stages.items()}
 
 
@@ -131,7 +131,7 @@ def _models(name: str, stage: ModelStage, choices: ChoicesSection, scenario: Sce
         roles = ROLES[layout]
         for built in itertools.product(*(itertools.product(*sides[role]) for role in roles)):
             if layout == "hybrid" and built[2] not in built[:2]:
-                continue  # replicas for everything are of a kind that is there already
+                continue  # replicas for everything are of a kind that already exists
             pools = {
                 role: {**plain, "tp": tp, **({} if server == built[0][0] else {"server": server})}
                 for role, (server, tp) in zip(roles, built, strict=True)
@@ -304,7 +304,7 @@ class DeploymentTrials:
             )
             if limit is not None and value["p90"] is not None and value["p90"] > limit
         ]
-        return f"too slow even without load: {share:.0%} in time" + (f" ({', '.join(limits)})" if limits else "")
+        return f"too slow even without load: {share:.0%} meet the SLO" + (f" ({', '.join(limits)})" if limits else "")
 
     def enough(self, option: StageOption, replicas: tuple[int, ...]) -> bool:
         """Whether a stage of so many replicas is in time if all other stages took none of it."""

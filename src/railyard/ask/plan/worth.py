@@ -84,7 +84,7 @@ class WorthBench:
         """
         if draft.kind != "training":
             raise InputError(
-                "what a little more is worth is known of one training job",
+                "`plan worth` needs one training job",
                 key="workload",
                 found=draft.kind,
                 allowed="training",
@@ -248,7 +248,7 @@ class WorthReport:
 
 
 def worth(draft: Draft, progress: Callable[[str, float], None]) -> WorthReport:
-    """Computes what a little more is worth to the job of a scenario.
+    """Computes what a small change is worth to the job of a scenario.
 
     Args:
         draft: One training job; `plan.worth` says how far things are moved.

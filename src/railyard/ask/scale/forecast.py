@@ -63,9 +63,9 @@ _KEPT = ("name", "catalog", "cluster", "collectives", "economics", "packet", "se
 """Keys of a scenario that a forecast reads."""
 
 LEFT_OUT = (
-    "kernels keep their measured times: how communication slows them, clocks and stragglers are those of the trace",
-    "the host's idle time stays what it was, also where it hid behind communication or would come to light",
-    "which ranks are slow repeats: more ranks have rarer stragglers than a few traced ones show",
+    "kernels keep their measured times: how communication slows them, clocks and stragglers come from the trace",
+    "the host's idle time is unchanged, even where communication hid it",
+    "stragglers repeat those of the trace: more ranks would show rarer ones",
 )
 
 
@@ -260,15 +260,15 @@ def _band(
     own_s = found.own_s
     low, high = traced.spread
     yield BandPart(
-        source=f"measured steps and ranks: own time of eight of ten is {low:.3f} to {high:.3f} of the step in use",
+        source=f"measured steps and ranks: the 80 % interval of own time is {low:.3f} to {high:.3f} of the chosen step",
         low_s=max(own_s * (1 - low), 0.0),
         high_s=max(own_s * (high - 1), 0.0),
     )
     if len(rows):
         ends = [_with_error(bench, rows, end) - step_s for end in ("low_s", "high_s")]
         yield BandPart(
-            source="collectives: eight of ten measured ones, published after all that the model rests on (all of them"
-            " off in the same direction)",
+            source="collectives: the 80 % interval of measurements that are newer than the model's data"
+            " (all errors in the same direction)",
             low_s=max(0.0, -ends[0]),
             high_s=max(ends[1], 0.0),
         )

@@ -42,7 +42,7 @@ EXPERTS_ONCE = "replicas beyond the expert group"
 NO_GROUP, NO_SIZE, NO_PEER, ODD = (
     "the trace does not say which ranks take part",
     "the trace does not say how large it is",
-    "the ranks of its group are no grid",
+    "the ranks of its group are not a grid",
     "ranks of its group call it a different number of times",
 )
 

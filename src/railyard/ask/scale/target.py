@@ -62,7 +62,7 @@ def checked_target(traced: Traced, grid: Grid | None, cluster: Cluster, file: Pa
         return Target(traced, tuple(rows))
     if grid is None:
         raise InputError(
-            "another layout on another accelerator cannot be forecast at once", key="--parallelism",
+            "another layout and another accelerator cannot be forecast together", key="--parallelism",
             found=f"a trace of {old}, a cluster of {cluster.accelerator.name}",
         )  # fmt: skip
     try:
@@ -149,7 +149,7 @@ def _memory(traced: Traced, grid: Grid, cluster: Cluster) -> TargetRow:
         )  # fmt: skip
     sure = 0 < need <= have and min(shards, default=1) >= 1
     how = "reserved" if shapes.reserved_bytes else "of the accelerator" if need else ""
-    open_because = "shards have another size" if need and shards else "record with profile_memory=True"
+    open_because = "shards differ in size" if need and shards else "record with profile_memory=True"
     return TargetRow(
         what="memory", traced=f"{format_memory(need)} {how}" if need else "not recorded", target=format_memory(have),
         fits=True if sure else None, means="" if sure else open_because,

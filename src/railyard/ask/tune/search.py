@@ -423,7 +423,7 @@ class Tuner:
                 if isinstance(default, TimedStep) and isinstance(tuned, TimedStep):
                     found.unseen.append((case, (default, tuned)))
         if not found.unseen:
-            raise InputError(f"nothing of what the settings are judged on can run: {before[0]}", key="tune")
+            raise InputError(f"none of the test cases can run: {before[0]}", key="tune")
 
 
 def _refused(listed: Mapping[str, Sequence[Node]], race: SettingsRace) -> list[Problem]:

@@ -279,7 +279,7 @@ def refuse_wrong(draft: Draft, space: Mapping[str, Sequence[Node]], engine: str)
     for key, nodes in space.items():
         if key.startswith(("packet.set.", "packet.fabric")) and engine != "packet":
             problem = nodes[0].problem(
-                f"settings of packets change nothing on the engine `{engine}`",
+                f"packet settings change nothing on the engine `{engine}`",
                 key=f"tune.space.{key}",
                 allowed="with `engine: packet`, or `--engine packet`",
             )

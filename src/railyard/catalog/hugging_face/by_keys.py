@@ -234,7 +234,7 @@ def _windows(config: ConfigFile, layers: int) -> list[int]:
     for kind in dict.fromkeys(kinds):
         if kind not in _FULL | _WINDOW and "sparse" not in kind:
             names = ", ".join(sorted(_FULL | _WINDOW))
-            config.refuse(key, f"`{kind}` is no known kind of layer", found=kind, allowed=names)
+            config.refuse(key, f"`{kind}` is not a known kind of layer", found=kind, allowed=names)
         if kind in _WINDOW and not window:
             config.refuse(NAMES["window"][0], "is missing, and layers have a window", allowed="an integer")
     if not config.check_length(key, len(kinds), layers):

@@ -141,7 +141,7 @@ class ConfigFile:
         count = self.count(*names)
         key = next((name for name in names if self.has(name)), None)
         if key is not None and self.fields[key] == count and not 0 < count <= MOST_LAYERS:
-            self._report(key, "is no number of layers", found=count, allowed=f"1 to {MOST_LAYERS}")
+            self._report(key, "is not a number of layers", found=count, allowed=f"1 to {MOST_LAYERS}")
             return 0
         return count
 
@@ -151,7 +151,7 @@ class ConfigFile:
             if kind not in allowed:
                 names = ", ".join(sorted(allowed))
                 hint = did_you_mean(kind, sorted(allowed))
-                self._report(key, f"`{kind}` is no known kind of layer", found=kind, allowed=names, hint=hint)
+                self._report(key, f"`{kind}` is not a known kind of layer", found=kind, allowed=names, hint=hint)
 
     def check_length(self, key: str, found: int, layers: int) -> bool:
         """Whether a list has an item for each layer; refused otherwise."""

@@ -266,7 +266,7 @@ def _read(config: ConfigFile, family: str, kind: str) -> tuple[dict[str, Any], s
 def _asked(config: ConfigFile, like: str) -> str:
     if like not in families:
         hint = did_you_mean(like, families)
-        config.refuse("model_type", f"`{like}` is no known type", allowed=", ".join(families), hint=hint)
+        config.refuse("model_type", f"`{like}` is not a known type", allowed=", ".join(families), hint=hint)
     return like
 
 

@@ -117,7 +117,7 @@ def _port(reading: _Reading, number: int, here: str, found: re.Match[str]) -> No
     strange = None if width else _RATE_LIKE.search(words or "")
     if strange:
         allowed = "1x, 2x, 4x, 8x or 12x of " + ", ".join(LANE_BPS)
-        reading.wrong(number, "the width and speed of a link are not known", strange[1], allowed)
+        reading.wrong(number, "a link has unknown width and speed", strange[1], allowed)
     called = _QUOTED.search(words or "")
     reading.ports.append(_Port((here, port), (far, far_port), called[1] if called else "", lanes, rate, number))
     if reading.devices[here].kind != "switch":
@@ -141,7 +141,7 @@ def _device(reading: _Reading, number: int, found: re.Match[str]) -> str:
     if kind == "Switch" and image.removeprefix("0x").strip("0"):
         reading.images[key] = image
     if key in reading.devices and reading.devices[key].label == description:
-        reading.wrong(number, "a device is there twice; its ports are read as one", key)
+        reading.wrong(number, "a device appears twice; its ports are read as one", key)
         return key
     key = _free(reading, key)
     reading.devices[key] = _described(kind, key, description, int(ports))
@@ -259,7 +259,9 @@ def _completed(reading: _Reading) -> None:
             reading.devices[key] = _described(kind, key, one.far_words, 0)
     if beyond:
         names = len({one.far[0] for one in beyond})
-        words = f"{names} devices are not described, so that the file may be cut off; their neighbours' words are taken"
+        words = (
+            f"{names} devices are not described, so that the file may be cut off; their neighbours' entries are used"
+        )
         reading.wrong(beyond[0].line, words, beyond[0].far[0])
 
 

@@ -213,7 +213,7 @@ def _read_file(reading: _Reading, path: Path) -> None:
         return
     except (ValueError, RecursionError) as error:
         at = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        reading.problems.append(Problem(f"the file is no JSON: {error}", file=str(path), line=at))
+        reading.problems.append(Problem(f"the file is not JSON: {error}", file=str(path), line=at))
         return
     try:
         found = neighbours(document)

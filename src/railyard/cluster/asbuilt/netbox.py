@@ -64,7 +64,7 @@ def read(path: Path) -> NetworkTable:
     if not reading.cables:
         if reading.problems:
             raise InputError.many(reading.problems)
-        raise InputError("there is no cable in it", file=path, allowed="NetBox's cables, as CSV or JSON")
+        raise InputError("it has no cables", file=path, allowed="NetBox's cables, as CSV or JSON")
     return _joined(reading)
 
 
@@ -125,7 +125,7 @@ def _json(reading: _Reading, text: str) -> None:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(f"the file is no JSON: {error}", file=reading.file, line=line) from None
+        raise InputError(f"the file is not JSON: {error}", file=reading.file, line=line) from None
     rows = document.get("results") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InputError("no list of NetBox's objects", file=reading.file, allowed="`/api/dcim/cables/`")

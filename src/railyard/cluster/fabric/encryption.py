@@ -286,13 +286,13 @@ def _check_fabric(fabric: Fabric, encryption: Encryption, transport: str) -> Non
     """Rejects impossible combinations."""
     name = encryption.protocol
     if encryption.facts.core_bps is not None and transport != "tcp":
-        _refuse(name, "is done by the kernel, which RDMA goes around", "use psp or ipsec, or `transport: tcp`")
+        _refuse(name, "runs in the kernel, which RDMA bypasses", "use psp or ipsec, or `transport: tcp`")
     if name in {"macsec", "ipsec", "psp"} and "ethernet" not in fabric.families and "infiniband" in fabric.families:
         _refuse(name, f"protects Ethernet or IP; {fabric.name} carries neither", "use another fabric, or `none`")
     if fabric.sharp and not encryption.facts.every_hop:
-        _refuse(name, "leaves switches nothing that they could add up (SHARP)", "use macsec, or `sharp: false`")
+        _refuse(name, "hides the data that switches would reduce (SHARP)", "use macsec, or `sharp: false`")
     if encryption.facts.every_hop and fabric.load_balancing == "cells":
-        _refuse(name, "protects frames; between the switches of this fabric go cells", "use psp or ipsec")
+        _refuse(name, "protects frames, but this fabric sends cells between switches", "use psp or ipsec")
     if encryption.hides_flows() and fabric.load_balancing == "spray" and fabric.packets.constants["transport"] == "uec":
         hint = "use psp, or `{protocol: ipsec, udp: true}`"
         _refuse(name, f"hides the UDP source port by which {fabric.name} sprays", hint)

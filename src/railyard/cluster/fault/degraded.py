@@ -165,7 +165,7 @@ class Misconfigured:
         expect(0 <= self.headroom <= 1, "expected a part of the headroom", "headroom", self.headroom, "0 to 1")
         if self.pauses and self.marks and self.headroom == 1.0:
             allowed = "`pauses: false`, `marks: false` or `headroom` below 1"
-            raise InputError("nothing is otherwise than it has to be", key="switch", found=self.switch, allowed=allowed)
+            raise InputError("the fault changes nothing", key="switch", found=self.switch, allowed=allowed)
 
     def effects(self, places: Places) -> Iterator[LinkSetting]:
         """See `Fault`."""

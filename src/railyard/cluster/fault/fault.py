@@ -191,14 +191,20 @@ class Spells:
     def __post_init__(self) -> None:
         """Rejects impossible times."""
         expect(self.at_ps >= 0, "a fault begins before the run", "at", f"{self.at_ps} ps", "at least 0 s")
-        expect(self.for_ps is None or self.for_ps > 0, "a fault lasts some time", "for", self.for_ps, "above 0 s")
+        expect(
+            self.for_ps is None or self.for_ps > 0,
+            "the duration of a fault must be above 0",
+            "for",
+            self.for_ps,
+            "above 0 s",
+        )
         expect(1 <= self.times <= MOST_SPELLS, "expected a number of times", "times", self.times, f"1 to {MOST_SPELLS}")
         if self.times == 1 and self.every_ps is None:
             return
-        expect(self.every_ps is not None, "what comes several times has a period", "every", None, "a time")
-        expect(self.for_ps is not None, "what comes several times lasts some time", "for", None, "a time")
+        expect(self.every_ps is not None, "a repeated fault needs `every`", "every", None, "a time")
+        expect(self.for_ps is not None, "a repeated fault needs `for`", "for", None, "a time")
         between = self.every_ps is not None and self.for_ps is not None and self.every_ps > self.for_ps
-        expect(between, "it comes again before it is over", "every", self.every_ps, f"above {self.for_ps} ps")
+        expect(between, "it starts again before it ends", "every", self.every_ps, f"above {self.for_ps} ps")
 
     @property
     def spells(self) -> tuple[Spell, ...]:

@@ -63,7 +63,7 @@ class Recovery:
         """
         place = ("until it is repaired", self.repair_s)
         if 0 < hosts <= self.spares:
-            place = ("until a spare has its place", self.schedule_s)
+            place = ("until a spare takes over", self.schedule_s)
         elif spell_s is not None:
             place = ("until it is back", max(spell_s - self.abort_s - self.diagnosis_s, 0.0))
         return (

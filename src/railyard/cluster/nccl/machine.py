@@ -81,7 +81,7 @@ def read(text: str, file: str, root: str) -> Element:
         parser.Parse(text.encode(), True)
     except expat.ExpatError as error:
         words = expat.errors.messages[error.code]
-        raise InputError(f"the file is no XML: {words}", file=file, line=error.lineno) from None
+        raise InputError(f"the file is not XML: {words}", file=file, line=error.lineno) from None
     if top[0].tag != root:
         raise InputError("another file of XML", file=file, line=top[0].line, found=top[0].tag, allowed=root)
     return top[0]

@@ -211,7 +211,7 @@ def schedule_of(text: str, pieces: Ints | None = None) -> Schedule:
         schedule.run()
     except SimulationError as error:
         raise InputError(
-            f"the messages of the algorithm alone are no schedule: {error}", key="algo", found=program.name
+            f"the messages of the algorithm alone are not a schedule: {error}", key="algo", found=program.name
         ) from None
     return schedule
 
@@ -248,9 +248,9 @@ def parse_program(text: str) -> MscclAlgorithm:
     try:
         algo = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise InputError("this is no XML", line=error.position[0], found=str(error)) from None
+        raise InputError("this is not XML", line=error.position[0], found=str(error)) from None
     if algo.tag != "algo":
-        raise InputError("this is no MSCCL algorithm", found=f"<{algo.tag}>", allowed="<algo>")
+        raise InputError("this is not an MSCCL algorithm", found=f"<{algo.tag}>", allowed="<algo>")
     kind, ranks = _word(algo, "coll", tuple(KINDS)), _number(algo, "ngpus", 2, MOST_RANKS)
     gpus = list(algo)
     if sorted(_number(gpu, "id", 0, ranks - 1) for gpu in gpus) != list(range(ranks)):
@@ -268,7 +268,7 @@ def _cut(gpus: list[ElementTree.Element], kind: str, ranks: int) -> int:
     sizes = {max(_number(gpu, key, 0, 1 << 24), _number(gpu, "i_chunks", 0, 1 << 24)) for gpu in gpus}
     size = sizes.pop()
     if sizes or size < ranks or size % ranks:
-        raise InputError("chunks are no multiple of the ranks, the same for each", key=key, found=size)
+        raise InputError("chunks are not a multiple of the ranks, the same for each", key=key, found=size)
     return size // ranks
 
 

@@ -188,7 +188,7 @@ class LabEngine:
     @property
     def summary(self) -> str:
         """How it finds times, in one sentence."""
-        return "Done for real: processes in network namespaces over shaped links, measured."
+        return "Measured: real processes in network namespaces over shaped links."
 
     @property
     def left_out(self) -> tuple[str, ...]:

@@ -92,7 +92,9 @@ def with_routers(block: NetworkBlock) -> NetworkBlock:
         stride=np.concatenate([kept.stride, np.full(2 * ports, ports)]),
     )
     if ((kept.lo <= kept.node) & (kept.node < kept.hi)).any():
-        raise InputError("the packet engine cannot tell a port of this topology from its router", key="topology.kind")
+        raise InputError(
+            "the packet engine cannot distinguish a port of this topology from its router", key="topology.kind"
+        )
     return NetworkBlock(
         hosts=ports,
         nodes=block.nodes + ports,
@@ -334,7 +336,7 @@ def scale_up_block(cluster: Cluster) -> NetworkBlock:
     scale_up = cluster.scale_up
     if scale_up.kind == "torus":
         raise InputError(
-            "accelerators of a torus pass on the packets of others, which the packet engine's hosts do not",
+            "accelerators of a torus forward packets, which the packet engine's hosts do not",
             key="packet.scale_up",
             found="packets",
             allowed=["model", "auto"],

@@ -68,7 +68,7 @@ def lost(cluster: Cluster) -> Iterator[str]:
     for item in cluster.spec.background:
         if not (sent and _is_sent(item, cluster)):
             where = item.network if item.tier is None else f"{item.network} {item.tier}"
-            yield f"background of {item.load:.0%} on {where} is capacity that is not there: no packets of it are sent"
+            yield f"background of {item.load:.0%} on {where} only reduces capacity: its packets are not simulated"
 
 
 def crossing(cluster: Cluster, span_ps: int) -> tuple[Bursts, ...]:

@@ -79,7 +79,7 @@ class ExpectedTimes:
 
     Attributes:
         ttft_s: From the arrival at the engine to the first token.
-        tpot_s: Mean time of each further token; NaN for answers of one.
+        tpot_s: Mean time per output token; NaN for answers of one.
         done_s: When it ends, from the start of the run.
     """
 

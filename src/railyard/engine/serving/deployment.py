@@ -263,7 +263,7 @@ class Router:
             + load_weight x requests that it has. `session` keeps a conversation where it began. `least-loaded` counts
             requests.
         prefix_weight: Cost of a token to compute.
-        load_weight: Cost of a request that is there already.
+        load_weight: Cost of a request that already exists.
         move: Whether a prefix that another replica of the pool has is moved, as a flow over `Links`, where that is
             faster than to compute it: at the rate that the flows under way leave, asked when the request is first in
             its queue. `prefix` counts it as the tokens that could be computed meanwhile.

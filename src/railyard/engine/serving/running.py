@@ -183,7 +183,7 @@ def outcome_of(status: NDArray[np.uint8], *, overloaded: bool) -> str:
 
 
 def replicas_of(deployment: Deployment, totals: Any) -> dict[str, NDArray[Any]]:
-    """The core's totals, a row a replica, with the energy."""
+    """The core's totals, one row per replica, with the energy."""
     pool = deployment.pool_of_replica
     names = [name for name in TABLES.get("replicas").columns if name not in {"pool", "energy_j"}]
     found = {name: np.array(getattr(totals, name)) for name in names}

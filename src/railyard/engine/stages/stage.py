@@ -184,7 +184,7 @@ def visits(
     run: Record | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Record:
-    """What became of the requests of one stage; a row a request, in the order in which they came.
+    """What became of the requests of one stage; one row per request, in the order in which they came.
 
     Args:
         rows: int64[m], their numbers among all requests.

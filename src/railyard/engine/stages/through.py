@@ -61,7 +61,7 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Position of each request after a stage; a row a request.
+    """Position of each request after a stage; one row per request.
 
     Attributes:
         at_ps: i64[n], since when; `_NEVER` where it does not come so far.
@@ -94,7 +94,7 @@ def through(
         progress: Called with the stage, and how many requests it is through with.
 
     Returns:
-        A row a request, from its arrival to its end, and a part a stage: a row a visit, in the order in which they
+        One row per request, from its arrival to its end, and a part a stage: a row a visit, in the order in which they
         came. `meta` has `outcome`: `overload` when the queue of any stage grew without bound.
     """
     count = len(requests)

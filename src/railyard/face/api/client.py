@@ -145,7 +145,7 @@ class Client:
         self, address: str = "http://127.0.0.1:8421", token: str | None = None, timeout_s: float = 30.0
     ) -> None:
         if not address.startswith(("http://", "https://")):
-            raise InputError("this is no address of a server", key="address", found=address, allowed="https://HOST")
+            raise InputError("this is not a server address", key="address", found=address, allowed="https://HOST")
         self.address = address.rstrip("/")
         self.timeout_s = timeout_s
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
@@ -337,7 +337,7 @@ def _folder(of: Job | Outcome | str) -> str:
     """Folder of a job's files: `runs/NAME` or `deployments/NAME`."""
     given = of.outcome if isinstance(of, Job) else of
     if given is None:
-        raise InputError("the job has given nothing yet", found="no folder")
+        raise InputError("the job has no result yet", found="no folder")
     if isinstance(given, str):
         return given if "/" in given else f"runs/{given}"
     return "/".join(given.name.split("/")[:2]) if given.view == "page" else f"runs/{given.name}"
@@ -353,7 +353,7 @@ def _saved(answer: HTTPResponse, path: Path) -> Path:
         with appearing(path) as unfinished, unfinished.open("wb") as out:
             shutil.copyfileobj(answer, out)
     except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        raise ServerError(f"`{path.name}` did not arrive whole: {error or type(error).__name__}", 0) from None
+        raise ServerError(f"`{path.name}` arrived incomplete: {error or type(error).__name__}", 0) from None
     return path
 
 
@@ -382,4 +382,4 @@ def _refusal(error: urllib.error.HTTPError) -> RailyardError:
 def _failed(faults: Sequence[dict[str, Any]]) -> InputError:
     known = [one.name for one in fields(Problem)]
     listed = [Problem(**{key: value for key, value in fault.items() if key in known}) for fault in faults]
-    return InputError.many(listed or [Problem("the run failed, and the server does not say why")])
+    return InputError.many(listed or [Problem("the run failed; the server gives no reason")])

@@ -80,7 +80,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("serving.ttft_s.p50", "TTFT p50", "s"),
     Figure("serving.tpot_s.p50", "TPOT p50", "s"),
     Figure("serving.e2e_s.p99", "time to the last token p99", "s"),
-    Figure("serving.slo.attainment", "requests within the limits", "share"),
+    Figure("serving.slo.attainment", "SLO attainment", "share"),
     Figure("serving.slo.goodput_rps", "goodput (requests/s)"),
     Figure("tax.goodput_lost", "goodput lost to the scale-out network", "share"),
     Figure("objectives.cpmt", "cost per million tokens", "USD"),
@@ -291,7 +291,7 @@ _SLOWED = "kernels slowed by communication"
 _WORDS = {"bubble": "pipeline bubble", "dependency": "host", **{cause.word: _EXPOSED for cause in NETWORK_CAUSES}}
 _ANSWERS = {
     "serving.ttft_parts.p99.queue_s": "queue",
-    "serving.ttft_parts.p99.transfer_s": "transfers of keys and values",
+    "serving.ttft_parts.p99.transfer_s": "KV transfers",
     "serving.ttft_parts.p99.collectives_s": "collectives",
     "serving.ttft_parts.p99.compute_s": "compute",
 }
@@ -429,7 +429,7 @@ def read(path: Path) -> Document:
         leaves = dict(flatten(found))
     except (ValueError, RecursionError) as error:
         hint = "give the folder of a run, or a file of `--json`"
-        raise InputError(f"this is no complete JSON: {error}", file=file, hint=hint) from None
+        raise InputError(f"this is not complete JSON: {error}", file=file, hint=hint) from None
     if not isinstance(found, dict) or not str(found.get("format", "")).startswith("railyard"):
         given: Any = found.get("format") if isinstance(found, dict) else type(found).__name__
         raise InputError(

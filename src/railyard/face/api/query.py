@@ -85,13 +85,13 @@ def query(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InputError(f"the question was stopped after {limit_s:g} s", key="SQL", found=sql, allowed=over) from None
+        raise InputError(f"the query was stopped after {limit_s:g} s", key="SQL", found=sql, allowed=over) from None
     if done.returncode == _WRONG:
         raise InputError.many(Problem(**one) for one in json.loads(done.stdout))
     if done.returncode < 0 or b"emory" in done.stderr:
-        raise InputError("the question ran out of memory", key="SQL", found=sql, allowed=over)
+        raise InputError("the query ran out of memory", key="SQL", found=sql, allowed=over)
     if done.returncode:
-        raise RuntimeError(f"the process of a question failed: {done.stderr.decode(errors='replace')[-_LAST:]}")
+        raise RuntimeError(f"the query process failed: {done.stderr.decode(errors='replace')[-_LAST:]}")
     return pl.read_ipc(BytesIO(done.stdout))
 
 
@@ -169,11 +169,11 @@ def _answered(table: pl.LazyFrame, sql: str) -> pl.DataFrame:
     import polars as pl
 
     if not sql.lower().lstrip(" \n\t(").startswith(_ASKING):
-        raise InputError("this is no question", key="SQL", found=sql, allowed="one SELECT over the table `points`")
+        raise InputError("this is not a query", key="SQL", found=sql, allowed="one SELECT over the table `points`")
     reader = _READERS.search(sql)
     if reader:
         raise InputError(
-            f"a question opens no file: `{reader[0]}`", key="SQL", found=sql, allowed=f"the table `{TABLE}`"
+            f"a query may not open files: `{reader[0]}`", key="SQL", found=sql, allowed=f"the table `{TABLE}`"
         )
     try:
         return pl.SQLContext({TABLE: table}).execute(sql, eager=True)
@@ -198,4 +198,4 @@ def _wrong(error: Exception, table: pl.LazyFrame, sql: str) -> InputError:
             return InputError(
                 f"there is no column `{named[1]}`", key="SQL", allowed=columns, hint=did_you_mean(named[1], columns)
             )
-    return InputError(f"the question cannot be answered: {text}", key="SQL", found=sql)
+    return InputError(f"the query cannot be answered: {text}", key="SQL", found=sql)

@@ -1,7 +1,7 @@
 """The command line. Data goes to stdout, words and progress to stderr.
 
-Exit codes: 0 done; 1 a run that cannot finish (memory and disk too), or a check that failed; 2 the input is wrong; 3 a
-fault of Railyard's own; 130 stopped by Ctrl-C, 143 by SIGTERM.
+Exit codes: 0 done; 1 a run that cannot finish (memory and disk too), or a check that failed; 2 the input is wrong; 3 an
+internal error; 130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def _usage(error: Any) -> int:
     sys.stderr.write(f"{paint('error:', 'red')} {error.format_message()}\n")
     context = getattr(error, "ctx", None)
     if context is not None:
-        say(f"\nhint: `{context.command_path} --help` lists what can be given")
+        say(f"\nhint: `{context.command_path} --help` lists the options")
     return 2
 
 
@@ -178,7 +178,7 @@ def _fault(error: BaseException) -> int:
     ) as file:
         traceback.print_exception(error, file=file)
     words = str(error).splitlines()[0] if str(error) else ""
-    sys.stderr.write(f"{paint('error:', 'red')} a fault of Railyard's own: {type(error).__name__}: {words}\n")
+    sys.stderr.write(f"{paint('error:', 'red')} an internal error: {type(error).__name__}: {words}\n")
     say(f"\nhint: please report it with the file {Path(file.name)}")
     return OUR_FAULT
 

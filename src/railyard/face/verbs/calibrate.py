@@ -87,7 +87,10 @@ def calibrate_device(
         say(f"skipped: {line}")
     unsteady = sum(sample.spread > _UNSTEADY for sample in found.samples)
     if unsteady:
-        say(f"{unsteady} of {len(found.samples)} operators varied by more than {100 * _UNSTEADY:.0f} %: was it busy?")
+        say(
+            f"{unsteady} of {len(found.samples)} operators varied by more than {100 * _UNSTEADY:.0f} %:"
+            " was the device busy?"
+        )
     say(f"wrote {out}" if out else "hint: `--out FILE` writes this as a catalogue file for `catalog:` of a scenario")
 
 
@@ -162,7 +165,7 @@ def calibrate_runs(
     *,
     table: Annotated[
         Path,
-        typer.Option("--table", metavar="FILE", help="Your measurements; their columns tell the kind."),
+        typer.Option("--table", metavar="FILE", help="Your measurements; the columns decide the kind."),
         FormField("Measured steps, serving runs or a log of nccl-tests"),
     ],
     out: Annotated[

@@ -45,9 +45,7 @@ def init(file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The f
         with file.open("x", encoding="utf-8") as handle:
             handle.write(template())
     except FileExistsError:
-        raise InputError(
-            "the file exists already and is left as it is", file=file, hint="choose another name"
-        ) from None
+        raise InputError("the file already exists", file=file, hint="choose another name") from None
     except OSError as error:
         raise InputError(f"the file cannot be written: {error.strerror}", file=file) from None
     say(f"wrote {file}\n\nhint: `railyard run {file}`")

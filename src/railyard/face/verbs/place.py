@@ -39,7 +39,7 @@ def place(
     request: Request,
     jobs: Annotated[
         Path,
-        typer.Argument(metavar="JOBS", help="A row a job, a job's scenario, or workloads of Kueue."),
+        typer.Argument(metavar="JOBS", help="One row per job, a job's scenario, or workloads of Kueue."),
         FormField("Jobs"),
     ],
     *,
@@ -101,7 +101,7 @@ def topology(
         str | None, typer.Option("--format", metavar="NAME", help="Of FILE; recognised without it.")
     ] = None,
     names: Names = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to; stdout without it.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="File to write; default: stdout.")] = None,
     force: Force = False,
 ) -> None:
     """Print the levels of a cluster's network, or write them for Slurm, Kueue, Volcano or topograph."""
@@ -183,7 +183,7 @@ def synthesize(
     most_sends: Annotated[
         int, typer.Option("--most-sends", metavar="N", min=1, help="Finest schedule to try: more take longer.")
     ] = 200_000,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write a row a send.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE.csv", help="Write one row per send.")] = None,
     msccl: Annotated[Path | None, typer.Option("--msccl", metavar="FILE.xml", help="Write an MSCCL algorithm.")] = None,
     mscclpp: Annotated[
         Path | None, typer.Option("--mscclpp", metavar="FILE.json", help="Write an execution plan of MSCCL++.")
@@ -227,7 +227,7 @@ def synthesize(
         lambda: words.plain(found, collective, size_of, played),
         headline=words.headline(found, collective, size_of, played),
         notes=[] if request.quiet or ground is not None else words.guessed(network, switches),
-        stopped="the best schedule so far; finer ones were not tried, and engines did not play it" * found.stopped,
+        stopped="the best schedule so far; finer ones were not tried, and no engine replayed it" * found.stopped,
     )
 
 

@@ -17,7 +17,7 @@ Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", he
 
 @verb(
     "plan designs",
-    "Rank designs of a cluster; the word may be left out.",
+    "Rank designs of a cluster (the default).",
     example="railyard plan examples/plan.yaml", group="decide", first=4,
     parts=["scenario", "ray"],
     json=True,
@@ -141,7 +141,7 @@ def plan_query(
     from railyard.face.words import plan as words
 
     if sql is not None and (where or columns or sort or most is not None):
-        raise InputError("a question is either `--sql` or made of the other options", key="--sql", found=sql)
+        raise InputError("use either `--sql` or the other options", key="--sql", found=sql)
     names = [name for name in columns.split(",") if name.strip()]
     found = query(sources, sql or selecting(where=where, columns=names, sort=sort, most=most or 20))
     rows = found.iter_rows(named=True)

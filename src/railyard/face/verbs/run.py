@@ -116,14 +116,16 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
     for path in what:
         if path.suffix in {".yaml", ".yml"}:
             raise InputError(
-                "this is a scenario among runs", file=path, hint="run it first, then give the folder of the run"
+                "a scenario cannot be compared with runs",
+                file=path,
+                hint="run it first, then give the folder of the run",
             )
     return what
 
 
 @verb(
     "operate scenario",
-    "Simulate a scenario; the word may be left out.",
+    "Simulate a scenario (the default).",
     example="railyard operate examples/operate/noisy.yaml", group="operate",
     parts=["scenario", "vary"],
     json=True,
@@ -134,7 +136,7 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
     shorter="`--set draws=1` draws failures once; after Ctrl-C the same command goes on",
     order=70,
     page=Page(
-        "Operate", "Plays many jobs on one cluster for months: waits, failures, dollars.", order=6, view="run",
+        "Operate", "Simulates many jobs on one cluster for months: waits, failures, dollars.", order=6, view="run",
         name="operate",
     ),
 )  # fmt: skip
@@ -143,7 +145,7 @@ def operate(request: Request) -> Reply:
     kind = request.draft().kind
     if kind != "operate":
         raise InputError(
-            "the scenario is not of many jobs for months",
+            "the scenario has no `workload.operate`",
             key="workload",
             found=kind,
             allowed="operate",
@@ -252,13 +254,11 @@ def packet(
         Path | None,
         typer.Option("--faults", metavar="FILE", help="What goes wrong, and when: FILE.yaml, or a table FILE.csv."),
     ] = None,
-    fct: Annotated[Path | None, typer.Option("--fct", metavar="FILE.csv", help="Write a row a flow.")] = None,
+    fct: Annotated[Path | None, typer.Option("--fct", metavar="FILE.csv", help="Write one row per flow.")] = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE.html", help="Write the report, one page.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Put the folder of the run there, with everything.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Write the run's folder there.")] = None,
 ) -> Reply:
     """Run given flows over a fat tree packet by packet and print their completion times."""
     from railyard.face.words import packet as words
@@ -313,7 +313,7 @@ def export(
     *,
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="The exporter, such as perfetto.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to; named after RUN without it.")
+        Path | None, typer.Option("--out", metavar="FILE", help="File to write; default: named after RUN.")
     ] = None,
 ) -> None:
     """Write what happened in a run, task by task, flow by flow or request by request, for another program."""

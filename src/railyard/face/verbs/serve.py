@@ -46,7 +46,7 @@ def _check_pair(certificate: Path, key: Path) -> None:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, lambda: "")
     except (ssl.SSLError, OSError) as error:
         raise InputError(
-            f"this is no certificate whose key is {key}: {getattr(error, 'reason', None) or error.strerror}",
+            f"the certificate does not match the key {key}: {getattr(error, 'reason', None) or error.strerror}",
             file=certificate,
             allowed="PEM files, the key without a password",
         ) from None
@@ -108,7 +108,7 @@ def ui(
 
     def announce(address: str) -> None:
         say(f"{'API' if alone else 'page'} of {settings.folder}: {address}{'api/v1/openapi.json' if alone else ''}")
-        say("hint: Ctrl-C ends it; runs that wait or were running go on when it starts again")
+        say("hint: Ctrl-C stops the server; unfinished runs continue when it starts again")
         if opened and not alone and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
             webbrowser.open(address)
 

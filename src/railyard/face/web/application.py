@@ -116,12 +116,12 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
         (400, "The request cannot be read, or the scenario is wrong."),
         (401, "A token is needed."),
         (403, "It comes from a page of another site."),
-        (404, "There is no such thing."),
+        (404, "Not found."),
         (409, "It was changed in the meantime."),
         (413, "It is too large."),
         (421, "This server has another name."),
-        (422, "It has not the form that is described here."),
-        (429, "There were too many."),
+        (422, "It does not match this description."),
+        (429, "Too many requests."),
     )
 }
 

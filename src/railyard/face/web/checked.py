@@ -57,7 +57,7 @@ def _options(request: NewJob, verb: Verb) -> Iterator[Problem]:
         elif allowed and value not in allowed:
             hint = did_you_mean(value, allowed)
             yield Problem(
-                f"this is no choice of `{name}`",
+                f"this is not a choice of `{name}`",
                 key=f"options.{name}",
                 found=value,
                 allowed=", ".join(allowed),

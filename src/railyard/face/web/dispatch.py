@@ -71,7 +71,9 @@ def _outside(path: Path) -> InputError:
 
 
 def _code(file: str, what: str) -> InputError:
-    return InputError(f"`{Path(file).name}` is {what}, and a server runs none", hint="run it from the command line")
+    return InputError(
+        f"`{Path(file).name}` is {what}, which a server does not run", hint="run it from the command line"
+    )
 
 
 def _hook(folder: Path) -> Callable[[str, tuple[Any, ...]], None]:
@@ -223,7 +225,7 @@ class Dispatcher:
                 taken.id, f"the process of the run was killed ({name}), twice: does it need more memory?"
             )
         else:
-            fault = TextFault(message=f"the run ended without a result (exit code {code}): a fault of Railyard's")
+            fault = TextFault(message=f"the run ended without a result (exit code {code}): an internal error")
             self.journal.end(taken.id, "failed", faults=[fault])
 
 

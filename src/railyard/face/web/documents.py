@@ -170,7 +170,7 @@ class RunRow(ApiBody):
     version: str = Field(description="Of Railyard.")
     kind: str = Field(description="Of its work.")
     columns: list[str] = Field(description="Of the comparison.")
-    rows: list[list[str]] = Field(description="A row a variant, in words and with units.")
+    rows: list[list[str]] = Field(description="One row per variant, in words and with units.")
     sentence: str = Field(description="What the comparison says.")
 
 

@@ -1,7 +1,7 @@
 """Files of verbs: those of one folder of runs or deployments, one by one or all as one archive.
 
 Links are left out and none is followed, so nothing outside of the folder is read; files that begin with a dot are
-unfinished, and left out too, as is a name that is no UTF-8: neither JSON nor an archive can hold it.
+unfinished, and left out too, as is a name that is not UTF-8: neither JSON nor an archive can hold it.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def checked(settings: ServerSettings) -> ServerSettings:
     if not is_loopback(settings.host):
         if not settings.people:
             raise InputError(
-                f"`{settings.host}` can be reached from other machines, and nobody needs a token",
+                f"`{settings.host}` can be reached from other machines without a token",
                 key="host",
                 found=settings.host,
                 allowed="127.0.0.1, ::1, localhost without tokens",
@@ -147,7 +147,7 @@ def read_tokens(path: Path) -> dict[str, str]:
     """SHA-256 of the token of each person, from a file with a line `name token` each.
 
     Raises:
-        InputError: The file cannot be read, a line has another form, a name stands twice or a token is short.
+        InputError: The file cannot be read, a line has another form, a name appears twice or a token is short.
     """
     people: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
@@ -159,14 +159,14 @@ def read_tokens(path: Path) -> dict[str, str]:
         name, token = words
         if not _NAME.fullmatch(name):
             raise InputError(
-                "this is no name of a person",
+                "this is not a valid name",
                 file=path,
                 line=number,
                 found=name[:40],
                 allowed="up to 32 of a-z, 0-9, `_` and `-`, a letter or digit first",
             )
         if name in people:
-            raise InputError(f"`{name}` stands here twice", file=path, line=number)
+            raise InputError(f"`{name}` appears twice", file=path, line=number)
         if len(token) < LEAST_TOKEN:
             raise InputError(
                 f"the token of `{name}` is too short",
@@ -178,5 +178,5 @@ def read_tokens(path: Path) -> dict[str, str]:
             )
         people[name] = hashlib.sha256(token.encode()).hexdigest()
     if not people:
-        raise InputError("no tokens stand here", file=path, allowed="a line `name token` a person")
+        raise InputError("the file has no tokens", file=path, allowed="a line `name token` a person")
     return people

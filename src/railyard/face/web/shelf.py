@@ -259,9 +259,9 @@ class Shelf:
         path = root / name
         if wrong or not self._is_inside(path) or path.is_dir():
             allowed = "a name, or a folder and a name, of at most 255 bytes each, none hidden"
-            raise InputError("this is no name of an upload", key="file", found=name[:200], allowed=allowed)
+            raise InputError("this is not a valid name of an upload", key="file", found=name[:200], allowed=allowed)
         if path.suffix.lower() in _CODE:
-            raise InputError("this is code, and a server takes and runs none", key="file", found=name[:200])
+            raise InputError("this is code, which a server does not accept", key="file", found=name[:200])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -365,7 +365,7 @@ class Shelf:
         path = self.folder / name
         if wrong or not self._is_inside(path):
             allowed = f"a name below the folder that ends in .yaml or .yml, at most {_DEEPEST} parts, none hidden"
-            raise InputError("this is no name of a scenario's file", found=name[:200], allowed=allowed)
+            raise InputError("this is not a valid name of a scenario's file", found=name[:200], allowed=allowed)
         return path
 
 

@@ -42,7 +42,7 @@ def unfinished(report: PacketReport) -> list[str]:
     never, found = report.never, []
     if never:
         lines = ", ".join(map(str, never[:_SHOWN])) + (", ..." if len(never) > _SHOWN else "")
-        found.append(f"{len(never)} flows wait for what never happens (lines {lines})")
+        found.append(f"{len(never)} flows wait for events that never happen (lines {lines})")
     left = report.total - len(never) - int(report.ended.sum())
     return [*found, f"{left} flows had not finished when the run ended"] if left else found
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NOTES = 2
 """Notes that are printed without `--details`."""
 _FAILED = 3
-"""Variants that did not end well and are named."""
+"""Variants that failed and are named."""
 
 
 def early(finished: api.Run) -> str:
@@ -24,15 +24,15 @@ def early(finished: api.Run) -> str:
     total = len(failed) + len(there)
     cuts = {one.name: getattr(one, "stopped", None) for one in there}
     cut = "; ".join(f"{name} was stopped {where}" for name, where in cuts.items() if where)
-    return f"{cut or f'{len(there)} of {total} variants had ended'}; the same command goes on from here"
+    return f"{cut or f'{len(there)} of {total} variants had ended'}; the same command continues from here"
 
 
 def failures(finished: api.Run) -> str:
-    """Variants that did not end well, in a sentence; empty where all did."""
+    """Variants that failed, in a sentence; empty where all did."""
     failed = finished.result.failed or ()
     said = "; ".join(f"{one.name}: {one.error}" for one in failed[:_FAILED])
     total = len(failed) + len(finished.result.variants)
-    return f"{len(failed)} of {total} variants did not end well: {said}" if failed else ""
+    return f"{len(failed)} of {total} variants failed: {said}" if failed else ""
 
 
 def show(finished: api.Run, *, quiet: bool, details: bool) -> None:

@@ -37,7 +37,7 @@ class Files:
     """Files that are written.
 
     Attributes:
-        out: A row a send.
+        out: One row per send.
         msccl: An MSCCL algorithm.
         mscclpp: An execution plan of MSCCL++.
         force: Whether they may replace others.
@@ -291,7 +291,7 @@ def show(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Se
 
 
 def sends_csv(network: LinkNetwork, found: Synthesized) -> str:
-    """A row a send, in the order of their starts."""
+    """One row per send, in the order of their starts."""
     rows = ["start_us,arrive_us,source,destination,piece,bytes,reduce"]
     schedule = found.schedule
     for send in np.argsort(schedule.start_us, kind="stable").tolist():

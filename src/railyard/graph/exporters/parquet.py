@@ -1,4 +1,4 @@
-"""Tables that data frames read: a row a task, request or flow."""
+"""Tables that data frames read: one row per task, request or flow."""
 
 from railyard.graph import parquet
 from railyard.graph.exporter import Exporter, exporters

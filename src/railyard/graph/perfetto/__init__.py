@@ -26,7 +26,7 @@ def write(
     """Writes a trace; the file appears complete or not at all.
 
     Args:
-        record: What happened. Tasks of a graph get a track a rank and stream, requests one a replica and their phases,
+        record: Tasks of a graph get one track per rank and stream, requests one a replica and their phases,
             journeys one process a stage; all else one process for each `who`, in as many lanes as overlap.
         path: Where to; a name that ends in `.gz` is compressed (Perfetto opens that too).
         ranks: Of a task graph, which ranks; None takes up to `tasks.RANKS`, spread evenly.

@@ -136,7 +136,7 @@ def parse(text: str, file: str) -> Node:
     try:
         return _Builder(events_of(text), file).document()
     except UnicodeEncodeError as error:
-        reason = f"this is no text: byte {ord(error.object[error.start]) & 0xFF} is no UTF-8"
+        reason = f"this is not text: byte {ord(error.object[error.start]) & 0xFF} is not UTF-8"
         raise InputError(reason, file=file, line=text.count("\n", 0, error.start) + 1) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -311,7 +311,7 @@ class _Builder:
             child = self.value(next(self.events), depth + 1)
             if key in children:
                 self.problems.append(
-                    mark.problem(f"the key `{key}` stands twice", hint=f"the first is in line {keys[key].line}")
+                    mark.problem(f"the key `{key}` appears twice", hint=f"the first is in line {keys[key].line}")
                 )
                 continue
             children[key], keys[key] = child, mark

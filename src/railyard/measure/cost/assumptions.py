@@ -248,7 +248,7 @@ def _check(ranges: Mapping[str, Range]) -> None:
             raise InputError("low, typical and high are not in order", key=key_of(name), found=_text(band))
     for name in ("life_years", "mtbf_h"):
         if ranges[name].low <= 0:
-            raise InputError("this has to be more than zero", key=key_of(name), found=_text(ranges[name]))
+            raise InputError("this must be more than zero", key=key_of(name), found=_text(ranges[name]))
     if ranges["pue"].low < 1:
         raise InputError("facility power is never less than IT power", key="pue", found=_text(ranges["pue"]))
     for name, band in ranges.items():

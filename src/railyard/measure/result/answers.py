@@ -34,7 +34,7 @@ class FindingRow(Figures):
     b: str = Field(description="device and port of the other end")
     detail: str = Field(description="what to do")
     loss: float | None = Field(
-        description="share of the accelerators' time that it costs by itself, or of the cluster's price where absent"
+        description="share of the accelerators' time that it costs alone, or of the cluster's price where absent"
         " parts cost more (`priced_by` says so); null: no price"
     )
     usd_per_month: float | None = Field(description="the same in dollars")
@@ -230,7 +230,7 @@ class CheckRow(Figures):
     """One assertion of one variant."""
 
     assertion: str = Field(description="as the scenario writes it")
-    variant: str = Field(description="of which it was judged")
+    variant: str = Field(description="the variant that was judged")
     found: str = Field(description="what was found, in words")
     holds: bool = Field(description="whether it holds")
     remark: str | None = Field(default=None, description="further remark; absent if there is none")

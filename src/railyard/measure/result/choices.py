@@ -127,7 +127,7 @@ class PlanLooked(Figures):
     flow: Count = Field(description="runs on flow")
     serving: Count = Field(description="runs on the engine of requests")
     packet: Count = Field(description="runs on packets")
-    failed: Count = Field(description="designs that cannot be")
+    failed: Count = Field(description="impossible designs")
     missed: Count = Field(description="designs that miss a constraint")
     closed_form: ClosedFormError = Field(description="its error")
 
@@ -242,15 +242,15 @@ class PlanAnswer(AnswerDocument):
         description="kinds of designs that may win within the closed form's error and did not run, the likeliest first;"
         " where nothing ran the best design is among them"
     )
-    failed: tuple[PlanFailure, ...] = Field(description="what cannot be, the most frequent first")
+    failed: tuple[PlanFailure, ...] = Field(description="why designs are impossible, the most frequent first")
     ended: tuple[PlanEnded, ...] = Field(description="designs whose job dies, the best of these first")
-    points: tuple[PlanPoint, ...] = Field(description="all that can be, thinned to two thousand or so")
+    points: tuple[PlanPoint, ...] = Field(description="all possible designs, thinned to about two thousand")
     stopped: bool = Field(description="whether it was stopped before its end")
 
     def sentence(self) -> str:
         """The answer in one sentence."""
         if self.best is None:
-            return f"Stopped before a design was found; {self.looked_at.in_closed_form:,} designs were looked at."
+            return f"Stopped before a design was found; {self.looked_at.in_closed_form:,} designs were examined."
         best, first = self.front[0], self.objectives[0]
         value, band, chance = best.objectives[first.name], best.bands.get(first.name), best.probability_best
         ends = "" if band is None else " to ".join(numbers.of_unit(end, first.unit) for end in (band.p10, band.p90))
@@ -425,10 +425,10 @@ class PolicyRow(Figures):
     """Effect of a policy on the job that is placed."""
 
     policy: str = Field(description="its name")
-    bound: bool = Field(description="whether it only shows how bad it can get")
+    bound: bool = Field(description="whether it is only a worst case")
     nodes: tuple[str, ...] = Field(description="names in the order of ranks; empty where the job waits")
     groups: tuple[Count, ...] = Field(description="how many groups of each level it touches")
-    least: tuple[Count, ...] = Field(description="how few would do with what is free")
+    least: tuple[Count, ...] = Field(description="the fewest possible with the free nodes")
     step_s: float | None = Field(description="mean step there, s; null where the job waits")
     usd_per_1000_steps: float | None = Field(description="as the job's part of the cluster; null where it waits")
 

@@ -76,7 +76,7 @@ class OffloadRow(Figures):
     device: str = Field(description="of the catalogue")
     link: str = Field(description="of the catalogue")
     requests: Share = Field(description="of all")
-    place: str = Field(description="cheapest one within the bound for them; else the one with most of them in time")
+    place: str = Field(description="cheapest one that meets the bound for them; else the one that meets it for most")
     in_time: Share = Field(description="of their requests, there")
 
 
@@ -124,7 +124,7 @@ class ParticipationFigures(Figures):
     left: float = Field(description="clients a round that went before their update was there, mean")
     late: float = Field(description="updates a round that came too late, mean")
     there: float = Field(description="clients that are there when a round begins, expected mean")
-    failed_rounds: Count = Field(description="thrown away for lack of updates")
+    failed_rounds: Count = Field(description="discarded for lack of updates")
     excluded: Share = Field(description="of the clients whose device lacks memory for the model")
     staleness: SpreadRow | None = Field(
         description="of updates, in steps of the server; null where a round is waited for"

@@ -27,7 +27,9 @@ class ErrorRow(Figures):
     low: float = Field(description="low end of the band, in the figure's unit")
     typical: float = Field(description="the figure as predicted")
     high: float = Field(description="high end of the band, in the figure's unit")
-    between: float = Field(description="differences up to this share, of two that share software and model, are ties")
+    between: float = Field(
+        description="differences up to this share, of two that share software and model, are within error"
+    )
     rows: Count = Field(description="measurements that it rests on")
     sources: Count = Field(description="whose measurements they are")
     held_out: str = Field(
@@ -55,7 +57,7 @@ class Difference(Figures):
     difference: float = Field(description="its figure over that of the first, less one")
     model_band: float = Field(description="part of the model's error that does not cancel, as a logarithm")
     price_band: float = Field(description="of what prices are known, as a logarithm; 0 for times")
-    band: float = Field(description="both together, as a share: a difference up to it is a tie")
+    band: float = Field(description="both together, as a share: differences up to it are within error")
     shared: Literal["computation", "software and model", "nothing"] = Field(
         description="what both take from the same constants, so that its error cancels"
     )
@@ -87,11 +89,12 @@ class Verdict(Figures):
         description="the best of the variants on a network that nobody sells, an upper bound; null where there is none"
     )
     above_bound: float | None = Field(
-        description="what the bound gets out of an accelerator (tokens; else steps or requests in time) over what the "
+        description="what the bound gets out of an accelerator (tokens; else steps, or requests within the SLO)"
+        " over what the "
         "leading variant gets, less one; null without either"
     )
-    best: str | None = Field(description="the leading variant where no other is tied with it; null where one is")
-    ties: tuple[str, ...] = Field(description="variants that are tied with the leading one")
+    best: str | None = Field(description="the leading variant; null where another is equal within error")
+    ties: tuple[str, ...] = Field(description="variants that are equal to the leading one within error")
     ranking: tuple[str, ...] = Field(
         description="variants that can be bought: those that finished, the best first, then the others, those that "
         "lose least to faults first; empty where variants do different work"

@@ -310,7 +310,7 @@ class TopologyFigures(Figures):
     kind: str = Field(description="name of the topology")
     tiers: tuple[str, ...] = Field(description="names of its link tiers")
     nodes: Count = Field(description="switches")
-    switches: tuple[SwitchRow, ...] = Field(description="a row a role and box: ports used and stranded")
+    switches: tuple[SwitchRow, ...] = Field(description="one row per role and box: ports used and stranded")
     picture: Picture | None = Field(description="its drawing")
 
 

@@ -51,7 +51,7 @@ V = TypeVar("V", bound=BaseVariant)
 
 
 class FailedVariant(Figures):
-    """A variant of a comparison that did not end well."""
+    """A variant of a comparison that failed."""
 
     name: str = Field(description="of the variant")
     settings: Values = Field(description="the keys in which it differs, and their values")
@@ -67,10 +67,10 @@ class Result(Figures):
     provenance: ProvenanceFigures = Field(description="where the numbers come from")
     variants: tuple[Variant, ...] = Field(min_length=1, description="in the order of the comparison")
     verdict: Verdict | None = Field(
-        default=None, description="which variant is best and which are tied with it; absent without a comparison"
+        default=None, description="which variant is best and which are equal within error; absent without a comparison"
     )
     failed: tuple[FailedVariant, ...] | None = Field(
-        default=None, description="variants that did not end well; absent where all did"
+        default=None, description="variants that failed; absent where all did"
     )
 
     def of(self, kind: type[V]) -> tuple[V, ...]:
@@ -121,7 +121,7 @@ def _other_document(rows: Sequence[ErrorDetails], text: str | bytes) -> InputErr
     for row in rows:
         if row["type"] == "json_invalid":
             hint = "the file was cut off or edited; run the scenario again"
-            return InputError(f"this is no complete JSON: {row['ctx']['error']}", hint=hint)
+            return InputError(f"this is not complete JSON: {row['ctx']['error']}", hint=hint)
         if row["loc"] in {(), ("format",)}:
             found = type(row["input"]).__name__ if row["type"] == "model_type" else row["input"]
             if re.fullmatch(r"railyard/result-\d+", str(found)):

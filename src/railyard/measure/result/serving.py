@@ -84,7 +84,7 @@ class CommunicationShare(Figures):
     """Share of each percentile that is collectives and transfers, inside servers and between them."""
 
     ttft: ShareByLevel = Field(description="of the time to the first token, 0 to 1")
-    tpot: ShareByLevel = Field(description="of the time of each further token, 0 to 1")
+    tpot: ShareByLevel = Field(description="of the time per output token, 0 to 1")
 
 
 class ObjectiveFigures(Figures):
@@ -134,7 +134,7 @@ class PoolCacheFigures(CacheFigures):
     """Caches of the pools of one model."""
 
     moved_rate: Share = Field(description="of prompt tokens that came from other replicas, 0 to 1")
-    reuse: tuple[ReuseRow, ...] = Field(description="a row a pool that computes prompts")
+    reuse: tuple[ReuseRow, ...] = Field(description="one row per pool that computes prompts")
 
 
 class ReplicaRow(Figures):
@@ -196,7 +196,7 @@ class ModelPoolRow(PoolRow):
 
 
 class LinkRow(Figures):
-    """One of the links that transfers of keys and values load most."""
+    """One of the links that KV transfers load most."""
 
     name: str = Field(description="from where to where")
     tier: str = Field(description="its tier")
@@ -283,7 +283,7 @@ class ServingFigures(Figures):
     outcome: str = Field(description="finished, overload or stuck")
     requests: RequestsFigures = Field(description="what was asked")
     ttft_s: Percentiles = Field(description="time to the first token, s")
-    tpot_s: Percentiles = Field(description="time of each further token, s")
+    tpot_s: Percentiles = Field(description="time per output token, s")
     itl_s: Percentiles = Field(description="gap between two tokens, s")
     e2e_s: Percentiles = Field(description="time to the last token, s")
     queue_s: Percentiles = Field(description="wait for a replica, s")
@@ -292,9 +292,9 @@ class ServingFigures(Figures):
     slo: ObjectiveFigures = Field(description="limits, and what met them")
     throughput: ThroughputFigures = Field(description="what was served")
     kv: CacheFigures = Field(description="caches of keys and values")
-    replicas: tuple[ReplicaRow, ...] = Field(description="a row a replica")
-    pools: tuple[PoolRow, ...] = Field(min_length=1, description="a row a pool")
-    links: tuple[LinkRow, ...] = Field(description="that transfers of keys and values load most")
+    replicas: tuple[ReplicaRow, ...] = Field(description="one row per replica")
+    pools: tuple[PoolRow, ...] = Field(min_length=1, description="one row per pool")
+    links: tuple[LinkRow, ...] = Field(description="that KV transfers load most")
     cpmt: ServingCostFigures | None = Field(description="null where no request met the objective")
     power: DeploymentPower = Field(description="of the deployment")
     capex: CapexFigures = Field(description="of the deployment")
@@ -367,14 +367,14 @@ class ReplicaTrial(Figures):
 class ModelServing(ServingFigures):
     """One model that answers requests."""
 
-    queues: tuple[PoolQueueRow, ...] = Field(description="a row a pool: where requests wait, and when")
+    queues: tuple[PoolQueueRow, ...] = Field(description="one row per pool: where requests wait, and when")
     trials: tuple[ReplicaTrial, ...] = Field(
-        description="one more replica of each pool; none where requests are in time and do not queue"
+        description="one more replica of each pool; none where requests meet the SLO and do not queue"
     )
 
     kv: PoolCacheFigures = Field(description="caches of keys and values")
-    replicas: tuple[ModelReplicaRow, ...] = Field(description="a row a replica")
-    pools: tuple[ModelPoolRow, ...] = Field(min_length=1, description="a row a pool")
+    replicas: tuple[ModelReplicaRow, ...] = Field(description="one row per replica")
+    pools: tuple[ModelPoolRow, ...] = Field(min_length=1, description="one row per pool")
     faults: tuple[ReplicaFaultFigures, ...] | None = Field(
         default=None, description="what died, and which replicas with it; absent where nothing did"
     )
@@ -386,5 +386,5 @@ class ModelServing(ServingFigures):
 class PipelineServing(ServingFigures):
     """Stages that requests go through."""
 
-    replicas: tuple[ModelReplicaRow | ReplicaRow, ...] = Field(description="a row a replica of any stage")
+    replicas: tuple[ModelReplicaRow | ReplicaRow, ...] = Field(description="one row per replica of any stage")
     stages: tuple[StageRow, ...] = Field(description="in the order of the scenario")

@@ -44,7 +44,7 @@ class LayoutRow(Figures):
 class MemoryFigures(Figures):
     """Memory by pipeline stage."""
 
-    rows: tuple[MemoryStage, ...] = Field(description="a row a stage")
+    rows: tuple[MemoryStage, ...] = Field(description="one row per stage")
 
 
 Task = tuple[float, float, Count]
@@ -71,7 +71,7 @@ class TimelineFigures(Figures):
     """The step of a few ranks."""
 
     ranks: tuple[Count, ...] = Field(description="which ranks")
-    tracks: tuple[Track, ...] = Field(description="a track a rank and stream")
+    tracks: tuple[Track, ...] = Field(description="one track per rank and stream")
     labels: tuple[TrackLabel, ...] = Field(description="tasks name them by index")
 
 
@@ -164,7 +164,7 @@ class ServingTaxShares(Figures):
 
     goodput_lost: Share = Field(description="share of the goodput that a network of that kind without limit would give")
     ttft: ShareByLevel = Field(description="share of each percentile of the time to the first token")
-    tpot: ShareByLevel = Field(description="share of each percentile of the time of each further token")
+    tpot: ShareByLevel = Field(description="share of each percentile of the time per output token")
 
 
 class ServingTax(ServingTaxShares):

@@ -421,12 +421,12 @@ class ServingFigure(Figures):
     """A serving job, alone or with others."""
 
     ttft_s: Percentiles = Field(description="time to first token")
-    tpot_s: Percentiles = Field(description="time of each further token")
+    tpot_s: Percentiles = Field(description="time per output token")
     transfers: Count = Field(description="that were put on the fabric")
     transfer_s: float = Field(description="their mean time there, s")
     transfer_slowdown: float = Field(description="how many times as long they take as with no other job")
     usd_per_h: Band = Field(description="the job's share of the machine")
-    usd_per_mtoken: Band | None = Field(description="per million tokens in time; null where none was")
+    usd_per_mtoken: Band | None = Field(description="per million tokens within the SLO; null where none was")
 
 
 class CostRow(Figures):

@@ -45,7 +45,7 @@ class Served:
     Attributes:
         arrival_s, done_s: From the start of the run.
         ttft_s: From arrival to the first token that the user sees; the sum of the four parts.
-        tpot_s: Mean time of each further token; NaN for answers of one token.
+        tpot_s: Mean time per output token; NaN for answers of one token.
         decode_collectives_s: Collectives that nothing hides, per further token.
         e2e_s: From arrival to the last token.
         status: 0 done, 1 dropped (no replica can ever hold it), 2 not finished when the run ended.

@@ -91,10 +91,10 @@ def _mean(rows: Sequence[OffloadRow], total: float, bands: Mapping[str, Band | N
 
 
 LEFT_OUT = (
-    "each place is shown as if it answered all requests; clients are there at noon of UTC",
-    "an answer streams as fast as it is made: an access link that is slower than tokens come is not seen",
+    "each place is shown as if it answered all requests; clients are present as at noon UTC",
+    "an answer streams at generation speed: slower access links are not modelled",
     "shared links delay requests, but do not change in which order a place gets them; a place has a line of its own",
-    "devices answer one request at a time and run nothing else; how hot they get is not seen",
+    "devices answer one request at a time and run nothing else; heating is not modelled",
     "what a smaller model or fewer bits do to answers",
 )
 

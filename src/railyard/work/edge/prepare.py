@@ -73,7 +73,7 @@ def _near(variant: Variant, catalog: Catalog, _memo: Memo) -> NearUser:
         model = compose.model_of(draft.folder, section.model, catalog)
     clients = clients_of(draft, section.clients, catalog, draft.scenario.seed, *PLACE, "clients")
     if max(clients.share_there(hour * HOUR_S) for hour in range(24)) * clients.count < 1.0:
-        error = InputError("not one client is there at the best hour", key="clients.count", found=clients.count)
+        error = InputError("no client is present at any hour", key="clients.count", found=clients.count)
         raise draft.blame(error, *PLACE)
     places = []
     for number, place in enumerate(section.places):

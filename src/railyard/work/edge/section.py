@@ -52,7 +52,7 @@ class BoundSection(Section):
     @model_validator(mode="after")
     def _any(self) -> "BoundSection":
         if self.ttft is None and self.e2e is None:
-            raise PydanticCustomError("edge", "`ttft`, `e2e` or both say what is in time")
+            raise PydanticCustomError("edge", "`ttft`, `e2e` or both set the bound")
         return self
 
 
@@ -66,7 +66,7 @@ class EdgeSection(Section):
     places: Annotated[tuple[PlaceSection, ...], Field(min_length=1)] = Field(description="Where it may be answered.")
     on_device: Flag = Field(default=True, description="Whether the clients' devices are tried too.")
     device_bits: Annotated[Whole, limits(1, 16)] = Field(default=4, description="Of a weight on a device.")
-    bound: BoundSection = Field(description="What counts as in time.")
+    bound: BoundSection = Field(description="Latency limits.")
     transport: Literal[tuple(transports.names())] = Field(  # type: ignore[valid-type]
         default="quic-cubic", description="Transport protocol; its connection is open already."
     )

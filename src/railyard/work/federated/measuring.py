@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 2000
 _SERVER_UNITS = (("line", 1e9, "Gb/s"), ("flops", 1e9, "GFLOP/s"), ("price", 1.0, "$/h"), ("power", 1.0, "W"))
 LEFT_OUT = (
-    "the loss: rounds are not learned, only timed; a published row of rounds to an accuracy is quoted where asked for",
+    "the loss: rounds are timed, not trained; a published number of rounds to an accuracy is quoted on request",
     "traffic of others on access links beyond what their measured quantiles hold",
     "memory of a client is checked for parameters, gradients and momentum, not for activations",
     "throttling of devices by heat, and what users notice of the work",
@@ -214,13 +214,13 @@ def _series(log: RoundLog) -> tuple[RoundRow, ...]:
 def _warnings(job: Learning, log: RoundLog, count: int) -> Iterator[str]:
     failed = count - sum(log.ok)
     if failed:
-        yield f"{failed:,} of {count:,} rounds were thrown away: too few updates came"
+        yield f"{failed:,} of {count:,} rounds were discarded: too few updates arrived"
     if job.clients.able_share < 1.0:
-        yield f"{100 * (1 - job.clients.able_share):.1f} % of the clients are never heard: their devices lack memory"
+        yield f"{100 * (1 - job.clients.able_share):.1f} % of the clients never contribute: their devices lack memory"
     if job.sent.crossing_bytes:
-        yield "activations and gradients cross as if the server's line were never short"
+        yield "the server's line is assumed never to limit activations and gradients"
     if job.curve is None:
-        yield "time a round and bytes only: no published row says how many rounds an accuracy takes here (`reach`)"
+        yield "only round time and bytes: no published result gives the rounds to an accuracy (`reach`)"
     else:
         yield from _differs(job)
     if (
@@ -228,7 +228,7 @@ def _warnings(job: Learning, log: RoundLog, count: int) -> Iterator[str]:
         and any(one.loss for one in job.section.clients.regions)
         and job.transport.name == "cubic"
     ):
-        yield "loss on the way bounds CUBIC's goodput: `transport: bbr` is compared in docs/how-to/edge.md"
+        yield "packet loss limits CUBIC's goodput: compare `transport: bbr`"
 
 
 def _differs(job: Learning) -> Iterator[str]:

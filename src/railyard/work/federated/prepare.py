@@ -147,13 +147,13 @@ def _in_time(found: Learning) -> None:
     least = float(took.min())
     if float(np.exp(-took / session_s).mean()) < _STAY:
         raise InputError(
-            f"not one client in {1 / _STAY:,.0f} stays until it is done: the quickest takes {least:.3g} s by itself",
+            f"no client of {1 / _STAY:,.0f} stays until it finishes: the fastest takes {least:.3g} s by itself",
             key="clients.available.session",
             found=f"{session_s:.3g} s on average",
         )
     if deadline is not None and least > deadline:
         raise InputError(
-            f"the deadline ends before any client is done: the quickest of {len(who):,} takes {least:.3g} s by itself",
+            f"the deadline ends before any client finishes: the fastest of {len(who):,} takes {least:.3g} s by itself",
             key="round.deadline",
             found=f"{deadline:.3g} s",
             allowed=f"more than {least:.3g} s",

@@ -76,7 +76,7 @@ class RoundSection(Section):
         default=0.0, description="Clients selected beyond these, as a share of them.", examples=["30 %"]
     )
     least: Annotated[Ratio, more_than(0.0, 1.0)] = Field(
-        default=0.5, description="Share of the participants without which a round is thrown away."
+        default=0.5, description="Share of the participants without which a round is discarded."
     )
     deadline: Annotated[Span, SOME_TIME] | None = Field(
         default=None, description="After which nobody is waited for; none when left out."

@@ -59,9 +59,7 @@ class _Drawing:
         most = max(int(_AT_ONCE * clients.count * clients.share_there(self.now)), 1)
         who = clients.draw(min(most, count), self.now, number)
         if not len(who):
-            raise SimulationError(
-                f"not one client is there at {self.now / HOUR_S:g} o'clock UTC, when the first is asked"
-            )
+            raise SimulationError(f"no client is present at {self.now / HOUR_S:g} o'clock UTC, when the first is asked")
         rows = drawn(self.job, clients, who, self.now)
         part = cohort(self.job, clients, rows, number)
         deadline = self.job.section.round.deadline

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 _HOT_LINKS = 8
 LEFT_OUT = (
-    "serving jobs put keys and values on the fabric that go from prompts to answers; collectives of replicas that span"
-    " servers, weights that are loaded and caches that move are not there for others to meet",
-    "a serving job is slowed over its whole run as much as in the part that was put on the fabric",
+    "serving jobs share only their KV transfers with other jobs; collectives across servers,"
+    " weight loading and cache moves stay off the shared fabric",
+    "a serving job's slowdown in the sampled part is applied to its whole run",
 )
 
 
@@ -123,7 +123,8 @@ def _defaults(shared: SharedCluster) -> Iterator[str]:
 def _warnings(compared: Compared) -> Iterator[str]:
     if compared.together.rounds > 1 and compared.together.moved >= ENOUGH:
         yield (
-            f"serving and fabric do not agree after {compared.together.rounds} rounds: the last moved a figure by"
+            f"serving and fabric did not converge after {compared.together.rounds} rounds: the last one changed"
+            f" a figure by"
             f" {compared.together.moved:.1%}"
         )
 

@@ -49,7 +49,7 @@ class JobSection(Section):
         description="Which accelerators; jobs choose in the order in which they stand.",
     )
     tenant: Text | None = Field(
-        default=None, description="Whose of `cluster.tenancy`: it is placed on that tenant's ports; else on nobody's."
+        default=None, description="Tenant of `cluster.tenancy` whose ports it gets; left out: ports of nobody."
     )
     start: Span = Field(default=0.0, description="Start time: the phase of its steps relative to others.")
     training: TrainingSection | None = Field(default=None, description="A training job, step after step.")

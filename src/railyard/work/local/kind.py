@@ -1,4 +1,4 @@
-"""Training on sites or volunteers that step by themselves and meet now and then."""
+"""Training on sites or volunteers that step alone and synchronize now and then."""
 
 from __future__ import annotations
 

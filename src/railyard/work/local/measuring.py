@@ -151,7 +151,7 @@ def _warnings(job: LocalJob, times: SiteSyncTimes) -> Iterator[str]:
         yield f"{100 * times.lost:.1f} % of the work goes with sites that leave before they meet"
     if not job.method.published:
         return
-    yield "what fewer meetings do to the loss is published only for the settings that are quoted"
+    yield "published effects of fewer meetings on the loss cover only the quoted settings"
 
 
 def _sources(job: LocalJob) -> Iterator[Source]:

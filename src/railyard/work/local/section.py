@@ -121,7 +121,7 @@ class LocalSection(Section):
         if twice is not None:
             raise PydanticCustomError("local", "two sites are called `{name}`", {"name": twice})
         if sum(site.count for site in self.sites) < 2:
-            raise PydanticCustomError("local", "one site has nobody to meet: two or more are needed")
+            raise PydanticCustomError("local", "two or more sites are needed")
         placed = [site.place is not None for site in self.sites]
         if any(placed) and not all(placed):
             without = names[placed.index(False)]
@@ -138,7 +138,7 @@ works.add(
     "local",
     WorkKey(
         LocalSection,
-        "Training on sites or volunteers that step by themselves and meet now and then.",
+        "Training on sites or volunteers that step alone and synchronize now and then.",
         order=70,
         brings_machines=True,
     ),

@@ -150,7 +150,7 @@ def _with_jobs(draft: Draft) -> Draft:
         return draft
     if "training" not in work:
         error = InputError(
-            "what is placed is a scenario's `training`, or the last of its `jobs` where that trains",
+            "only a scenario's `training`, or the last of its `jobs` if it trains, can be placed",
             key="workload",
             found=", ".join(work),
             allowed=["training", "jobs"],

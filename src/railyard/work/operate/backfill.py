@@ -205,8 +205,8 @@ class _Closed(Gate):
 
 for _rule in (
     Backfill("any", "Whatever fits starts; large jobs may wait forever.", Gate),  # Kueue calls it BestEffortFIFO
-    Backfill("conservative", "Who delays nobody that came before may overtake.", _Profile),
-    Backfill("easy", "Who does not delay the first that waits may overtake.", _Easy),
-    Backfill("none", "Nobody overtakes: who waits holds up everybody behind.", _Closed),
+    Backfill("conservative", "A job may overtake if it delays no earlier job.", _Profile),
+    Backfill("easy", "A job may overtake if it does not delay the first waiting job.", _Easy),
+    Backfill("none", "No job overtakes: a waiting job blocks all behind it.", _Closed),
 ):
     backfills.enter(_rule)

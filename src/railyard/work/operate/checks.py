@@ -101,7 +101,7 @@ def check_owners(jobs: JobTable, tree: NodeTree, draft: Draft) -> None:
             ) from None
     if draft.scenario.operate.queue.borrow:
         lent = InputError(
-            "nobody can borrow: `cluster.tenancy` gives each tenant servers of its own",
+            "borrowing is impossible: `cluster.tenancy` gives each tenant servers of its own",
             key="borrow",
             found=True,
             allowed=False,
@@ -156,7 +156,7 @@ def owned_notes(tree: NodeTree, section: OperateSection) -> list[str]:
     if section.recovery.spares and section.failures is not None:
         return ["servers have the tenants of `cluster.tenancy`: only spares that take over pass between them"]
     return [
-        "servers have the tenants of `cluster.tenancy` all the time: none is erased between tenants"
+        "servers keep their tenants of `cluster.tenancy`: none is erased between tenants"
         " (`turnaround.between: jobs` erases between a tenant's jobs)"
     ]
 
@@ -256,7 +256,7 @@ def _check_kept(jobs: JobTable, tree: NodeTree, rules: Rules) -> None:
         if name:
             raise jobs.refuse(
                 int(np.flatnonzero(jobs.ask == number)[0]),
-                f"`{rules.policy}` passes over what is asked by `{name}` without a word",
+                f"`{rules.policy}` would ignore what is asked by `{name}` without a warning",
                 key="placement",
                 found=rules.policy,
                 allowed=keeping(ask, tree) or "no policy that keeps to it on this cluster",

@@ -136,7 +136,7 @@ def _discipline(name: str, summary: str, *, renews: bool = False, preempts: bool
     return add
 
 
-@_discipline("fair-share", "The tenant that used least of its share of late first.", renews=True)
+@_discipline("fair-share", "The tenant that recently used least of its share goes first.", renews=True)
 def _fair_share(state: State, job: int) -> tuple[float, ...]:
     """Usage divided by share of the job's tenant.
 
@@ -172,6 +172,6 @@ def _priority(state: State, job: int) -> tuple[float, ...]:
     return (-int(state.jobs.priority[job]),)
 
 
-@_discipline("shortest", "The fewest accelerator-hours left first; a bound: nobody knows them.")
+@_discipline("shortest", "The fewest remaining accelerator-hours first; a bound, since nobody knows them.")
 def _shortest(state: State, job: int) -> tuple[float, ...]:
     return (float(state.left_us(job) * state.accelerators[job]),)

@@ -54,8 +54,8 @@ class MeasuredOperation:
         section = self.prepared.variant.draft.scenario.operate
         absent = {
             "jobs do not slow one another: the scenario has no `contention`": section.contention is None,
-            "nothing breaks by itself: the scenario has no `failures`": section.failures is None,
-            "what a job computes is assumed by its class, traces do not say it": section.contention is not None,
+            "nothing fails by itself: the scenario has no `failures`": section.failures is None,
+            "computation is assumed by class, since traces lack it": section.contention is not None,
         }
         return tuple(words for words, holds in absent.items() if holds)
 

@@ -42,7 +42,7 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     found = nodes_of(read_text(names), str(names))
     if len(found) != tree.nodes or len(set(found)) != len(found):
         raise InputError(
-            "the list has not a name for every server", file=str(names), found=len(set(found)), allowed=str(tree.nodes)
+            "the list lacks names for some servers", file=str(names), found=len(set(found)), allowed=str(tree.nodes)
         )
     return replace(tree, names=tuple(found))
 
@@ -219,7 +219,7 @@ def _step(row: _Row, tree: NodeTree, live: set[str], number: int) -> PlaceStep:
         allowed = [*_STARTS[1:], *_ENDS]
         raise row.wrong("event", f"there is no event `{event}`", allowed, did_you_mean(event, allowed))
     if job in live:
-        raise row.wrong("job", f"the job `{job}` is there already", "one row for a job that has not ended")
+        raise row.wrong("job", f"the job `{job}` already exists", "one row for a job that has not ended")
     live.add(job)
     return PlaceStep(job, _request(row, tree, number), row.line, _given(row, tree))
 
@@ -299,7 +299,7 @@ def broken_promises(job: PlacedJob, tree: NodeTree) -> list[str]:
     for name, most in limits:
         level = tree.levels.index(name)
         if len(np.unique(tree.group[level][nodes])) > most:
-            found.append(f"it has to lie in {most} of the level {name}: {_parts(nodes, tree, level)}")
+            found.append(f"it must be in {most} of the level {name}: {_parts(nodes, tree, level)}")
     return found
 
 

@@ -531,7 +531,7 @@ def _notes(jobs: JobTable, tree: NodeTree, section: OperateSection) -> list[str]
     have = float(tree.total) * max(span_us, 1)
     if asked > have and len(jobs) > 100:
         return [
-            f"the queue grows for as long as jobs come: they ask for {asked / have:.2f} times the accelerator time that"
+            f"the queue grows while jobs arrive: they ask for {asked / have:.2f} times the accelerator time that"
             " the cluster has until then"
         ]
     return []

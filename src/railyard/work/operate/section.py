@@ -311,7 +311,7 @@ class OperateSection(Section):
     )
     draws: Positive = Field(
         default=5,
-        description="Number of failure draws; results show the spread over draws, and variants within it are tied.",
+        description="Number of failure draws; results show their spread; variants within it are equal within error.",
     )
     recovery: RecoverySettings = Field(default_factory=RecoverySettings, description="Recovery from failures.")
     turnaround: TurnaroundSection | None = Field(

@@ -210,7 +210,7 @@ def _unique(switches: Sequence[SwitchNode], file: str) -> dict[str, SwitchNode]:
     node_in: dict[str, str] = {}
     for switch in switches:
         if switch.name in seen:
-            raise InputError(f"the switch `{switch.name}` is there twice", file=file, line=switch.line or None)
+            raise InputError(f"the switch `{switch.name}` appears twice", file=file, line=switch.line or None)
         seen[switch.name] = switch
         for node in switch.nodes:
             if node in node_in:

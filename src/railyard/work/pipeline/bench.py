@@ -43,7 +43,7 @@ class PipelineTrial:
 
     Attributes:
         attainment: Share of the requests in time.
-        score: Typical dollars per million tokens in time, over the time in which requests arrived.
+        score: Typical dollars per million tokens within the SLO, over the time in which requests arrived.
         usd_per_h: Typical dollars per hour of the deployment.
         ttft_s, tpot_s, e2e_s: Quantiles.
         blamed: Stages in which late requests waited, and models.
@@ -162,7 +162,7 @@ def tried(job: PipelineJob) -> PipelineTrial:
 
 
 def _cost(job: PipelineJob, journey: Record, found: Served, met: NDArray[np.bool_]) -> tuple[float, float]:
-    """Dollars per million tokens in time, infinite where there are none, and per hour; both typical."""
+    """Dollars per million tokens within the SLO, infinite where there are none, and per hour; both typical."""
     duration_s = journey.requests.duration_s
     span_s, during_s = max(found.span_s, duration_s, 1e-9), max(duration_s, 1e-9)
     cost = deployment_cost(

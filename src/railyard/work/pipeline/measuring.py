@@ -300,10 +300,10 @@ def _by_stage(
 
 
 LEFT_OUT = (
-    "each stage has hardware of its own, and nothing flows back: a model that is called twice stands there twice",
-    "data from one stage to the next share no links; keys and values within a stage do",
-    "tools outside cost nothing here",
-    "tokens are those that the user asked and got, not those between stages",
+    "each stage has its own hardware, and data only flows forward: a model that is called twice is two stages",
+    "data between stages share no links; KV transfers within a stage do",
+    "external tools cost nothing here",
+    "only the user's tokens count, not those between stages",
 )
 
 

@@ -193,7 +193,7 @@ class PipelineSection(Section):
         description="Stages by name, in an order in which each comes after those it waits for."
     )
     between: BetweenSection = Field(default_factory=BetweenSection, description="From one stage to the next.")
-    slo: ObjectiveSection = Field(default_factory=ObjectiveSection, description="What counts as answered in time.")
+    slo: ObjectiveSection = Field(default_factory=ObjectiveSection, description="What counts as SLO attainment.")
     capacity: CapacitySection | None = Field(
         default=None, description="Search for the largest load within the objective; takes about ten runs."
     )
@@ -206,7 +206,7 @@ class PipelineSection(Section):
                 if other not in seen:
                     raise PydanticCustomError(
                         "stages",
-                        "stage `{name}` names `{other}`, which is no stage before it",
+                        "stage `{name}` names `{other}`, which is not a stage before it",
                         {"name": name, "other": other},
                     )
             waits = len(waits_for(self.stages, name))

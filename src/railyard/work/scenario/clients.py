@@ -96,11 +96,11 @@ class AvailableSection(Section):
     @model_validator(mode="after")
     def _possible(self) -> "AvailableSection":
         if self.by_hour is not None and max(self.by_hour) <= 0:
-            raise PydanticCustomError("available", "nobody is ever there: each of the 24 shares is zero")
+            raise PydanticCustomError("available", "no client is ever present: each of the 24 shares is zero")
         if self.by_hour is None and self.least > self.most:
             raise PydanticCustomError("available", "`least` is more than `most`")
         if self.by_hour is None and self.most <= 0:
-            raise PydanticCustomError("available", "nobody is ever there: `most` is zero")
+            raise PydanticCustomError("available", "no client is ever present: `most` is zero")
         return self
 
 

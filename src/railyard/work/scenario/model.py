@@ -244,7 +244,7 @@ class Scenario(Section):
     def _machine(self) -> Scenario:
         given, brings = self.cluster is not None, works.get(self.workload.kind).brings_machines
         if brings and given:
-            words = "clients and sites are the machine here: `cluster` has to be left out"
+            words = "clients and sites are the machine: leave `cluster` out"
             raise PydanticCustomError("cluster", words, {"key": "cluster"})
         if not brings and not given:
             raise PydanticCustomError("cluster", "the key `cluster` is missing", {"key": "cluster"})

@@ -103,12 +103,12 @@ def refuse_twins(key: str, values: Sequence[Node]) -> None:
     """Rejects two variants of the same name.
 
     Raises:
-        InputError: A value stands twice.
+        InputError: A value appears twice.
     """
     plain = [(type(node.value), node.plain()) for node in values]
     for number, value in enumerate(plain):
         if value in plain[:number]:
-            raise InputError.many([values[number].mark.problem(f"`{value[1]}` stands twice", key=key)])
+            raise InputError.many([values[number].mark.problem(f"`{value[1]}` appears twice", key=key)])
 
 
 def variant_of(base: Draft, changes: Mapping[str, Node]) -> Variant:

@@ -103,7 +103,7 @@ class Empirical:
 
     def __post_init__(self) -> None:
         if not len(self.tokens) or np.min(self.tokens) < 1 or np.max(self.tokens) > MOST_TOKENS:
-            raise InputError("lengths are at least one token, and at least one of them is due", key="tokens")
+            raise InputError("lengths are at least one token, and at least one is needed", key="tokens")
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.int64]:
         """`count` lengths."""

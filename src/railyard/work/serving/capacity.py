@@ -183,7 +183,7 @@ def _searched(
 ) -> tuple[Capacity, _Lasting]:
     start = requests.head(section.first).rate_per_s
     if start <= 0:
-        error = InputError("requests without a span of time have no rate to search", key="capacity")
+        error = InputError("requests that all arrive at once have no rate to search", key="capacity")
         raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
     trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
     found = capacity(
@@ -201,7 +201,7 @@ class _Lasting:
         requests: Sent as fast or slow as a load has it; from the beginning again where they are too few.
         serve: Simulates a load.
         count: Requests of the next trial.
-        brief: A trial in time was given the most requests, and they came for less than they should.
+        brief: A trial in time was given the most requests, and they lasted less than they should.
     """
 
     first: int
@@ -233,17 +233,17 @@ class _Lasting:
 def _trials(trials: _Lasting) -> list[str]:
     """Says how long trials were, where they were longer than asked for or not long enough."""
     most, asked = trials.count, len(trials.requests)
-    again = f", the {asked} of the scenario again and again" if most > asked else ""
+    again = f", the {asked} of the scenario, repeated" if most > asked else ""
     if trials.brief:
         return [
-            f"capacity: a trial of {most} requests{again}, came for less than {_TURNS} times as long as an answer"
-            " takes; fewer a second may last: raise `capacity.first`, or set tighter limits"
+            f"capacity: a trial of {most} requests{again}, lasted less than {_TURNS} times as long as"
+            " an answer takes; the capacity may be lower: raise `capacity.first`, or set tighter limits"
         ]
     if most <= trials.first:
         return []
     return [
-        f"capacity: trials have up to {most} requests instead of {trials.first}{again}: queues build up only where"
-        f" requests come for {_TURNS} times as long as an answer takes"
+        f"capacity: trials use up to {most} requests instead of {trials.first}{again}: queues build up"
+        f" only if arrivals last {_TURNS} times as long as an answer takes"
     ]
 
 

@@ -86,7 +86,7 @@ def _checked(fault: Fault, effect: Effect) -> LinkRate | RankDeath:
     if isinstance(effect, RankDeath) or (isinstance(effect, LinkRate) and effect.factor == 0):
         return effect
     raise InputError(
-        "a serving run knows faults after which something is dead",
+        "a serving run supports faults that kill a part",
         key="kind",
         found=fault.kind,
         allowed="link-down, switch-down, nic-down, host-down, accelerator-down",

@@ -165,7 +165,7 @@ def too_long(requests: RequestTable, model: Model) -> Iterator[str]:
     if over:
         yield (
             f"{over} of {len(requests)} requests are longer than the {model.max_seq} tokens that {model.name} is made"
-            f" for, prompt and answer (the longest {int(tokens.max())}): served as if it took them; engines refuse them"
+            f" for, prompt and answer (the longest {int(tokens.max())}): served all the same; engines refuse them"
         )
 
 
@@ -186,7 +186,7 @@ def bounded(model: Model, pools: Sequence[PlacedPool], made: Sequence[Pool]) -> 
                 " sequences that `max_sequences` allows, with keys and values of requests of this length"
             )
     if len(pools) > 1:
-        yield "states of recurrences are not counted in what moves between pools: keys and values are"
+        yield "transfers between pools contain the KV cache, but not recurrent states"
 
 
 def computed_again(requests: RequestTable, run: Record) -> float:
@@ -238,9 +238,9 @@ def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:
     count, again = int(run.column("preemptions").sum()), computed_again(requests, run)
     if count and (again >= _AGAIN or 2 * count >= len(requests)):
         yield (
-            f"{count} preemptions of {len(requests)} requests: the cache is too small for what runs at once, and"
-            f" {again:.0%} of the prompt tokens that were computed had been computed before; lower `max_sequences`, or"
-            " raise `tp` or `replicas`, or lower `kv_bits`"
+            f"{count} preemptions of {len(requests)} requests: the cache is too small, and"
+            f" {again:.0%} of the prompt tokens were computed again; lower `max_sequences` or"
+            " `kv_bits`, or raise `tp` or `replicas`"
         )
 
 
@@ -268,14 +268,14 @@ def drained(found: Served) -> Iterator[str]:
         return
     described = (
         f"the last answer came {late_s:.0f} s after the last request, {late_s / found.span_s:.0%} of the run;"
-        " rates and prices are of the time before: "
+        " rates and prices cover the time before: "
     )
     if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
         yield f"{described}the load is near or beyond what the deployment can serve"
     else:
         yield (
-            f"{described}the longest answers take as long; with more requests it"
-            " weighs less, or the load shows to be beyond what the deployment can serve"
+            f"{described}the longest answers take that long;"
+            " simulate more requests to see whether the deployment is overloaded"
         )
 
 

@@ -72,13 +72,13 @@ _HOT_LINKS = 8
 SHORTEST_S = 1e-9
 """Span of a run in which nothing was answered."""
 LEFT_OUT = (
-    "collectives of a replica take the time of their closed form; they share NICs with transfers of keys and values,"
-    " but not the links between switches",
+    "collectives of a replica take closed-form times; they share NICs with KV"
+    " transfers, but not links between switches",
     "a pool with servers of its own has its own accelerators, scale-up and NICs; the network between is the cluster's,"
     " unless it has one of its own; a gateway between networks has links and a latency, and no price",
-    "requests reach replicas, and tokens reach users, in no time",
-    "what is written to host memory, or to a store outside the cluster's storage and memory pool, costs nothing",
-    "the percentiles' computation contains what other requests in the same batches take",
+    "requests and tokens travel between users and replicas in no time",
+    "writes to host memory, or to a store outside the cluster, cost nothing",
+    "compute time of a percentile includes other requests in the same batches",
 )
 
 
@@ -298,7 +298,7 @@ def _pool(job: ServingJob, run: Record, number: int, use: Use) -> ModelPoolRow:
 
 
 def _links(job: ServingJob, run: Record, span_s: float) -> tuple[LinkRow, ...]:
-    """The links that transfers of keys and values load most."""
+    """The links that KV transfers load most."""
     carried, links = run.table("links")["bytes"], job.deployment.links
     if len(carried) == 0 or span_s <= 0 or links is None:
         return ()
@@ -320,7 +320,7 @@ def _warnings(job: ServingJob, run: Record, found: Served) -> Iterator[str]:
             f" simulated time; {late} of {len(found)} requests were not answered"
         )
     elif run.meta["outcome"] == "stuck":
-        yield "requests were left that no replica will ever serve: replicas are away and do not come back"
+        yield "requests were left that no replica will ever serve: replicas are out and do not return"
     yield from refused(found, "the cache of any replica")
     yield from died(job.deaths, run)
     yield from thrashed(job.requests, run)
@@ -369,7 +369,7 @@ def _defaults(job: ServingJob) -> Iterator[str]:
         if pool.section.replicas is None:
             yield f"replicas of {pool.role}: {pool.replicas}"
     if serving.cache.prefix and job.requests.block_tokens == 0:
-        yield "no prefix is shared: the requests do not say what they have in common"
+        yield "no prefix is shared: the requests carry no prefix data"
     slo = serving.slo
     if slo.ttft is None and slo.tpot is None and slo.e2e is None:
         yield "no objective: every answered request counts as goodput"

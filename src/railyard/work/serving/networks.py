@@ -106,7 +106,7 @@ def networks_of(
         return ServingNetworks((cluster,), ("",))
     if gateway is None and {"prefill", "decode"} & set(needs):
         raise InputError(
-            "prefill and decode lie on different networks: say what joins them",
+            "prefill and decode are on different networks: a `gateway` must join them",
             key="gateway",
             hint="write for example `gateway: {links: 8, rate: 400 Gb/s}`",
         )

@@ -185,7 +185,7 @@ def first_token(variant: ServedVariant, level: Level = "p99") -> str:
 
 
 def queues(variant: ServedVariant) -> list[str]:
-    """A line a pool: how many requests wait for it, when most of them, how long, and a picture over time."""
+    """One line per pool: how many requests wait for it, when most of them, how long, and a picture over time."""
     return [_queue(row) for row in getattr(variant.serving, "queues", ())]
 
 
@@ -203,7 +203,7 @@ def _queue(row: PoolQueueRow) -> str:
 
 
 def trials(variant: ServedVariant) -> list[str]:
-    """A line a pool: what one more replica of it gave, simulated."""
+    """One line per pool: what one more replica of it gave, simulated."""
     return [_trial(variant.serving, one) for one in getattr(variant.serving, "trials", ())]
 
 
@@ -348,12 +348,12 @@ def card(result: Result, report: Path | None) -> str:
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
-    """The comparison, a row a variant."""
+    """The comparison, one row per variant."""
     yield Sheet(HEADINGS, [row(variant) for variant in result.of(ServedVariant)])
 
 
 def details(result: Result) -> Iterator[Sheet]:
-    """Queue, load, networks, cache and prices, a row a variant."""
+    """Queue, load, networks, cache and prices, one row per variant."""
     yield Sheet(_DETAILS, [_details_row(variant) for variant in result.of(ServedVariant)])
 
 

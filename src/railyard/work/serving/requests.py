@@ -182,7 +182,7 @@ def stream_synthetic(
     """
     if count < 1 or chunk < 1:
         raise InputError(
-            "at least one request is due, in pieces of at least one", found=f"{count} in pieces of {chunk}"
+            "at least one request is needed, in pieces of at least one", found=f"{count} in pieces of {chunk}"
         )
     maker = _Maker(arrivals, tuple(classes), sessions, seed)
     made = 0

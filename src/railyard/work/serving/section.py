@@ -1,4 +1,4 @@
-"""The scenario's `workload.serving`: requests, the pools that answer them, and what counts as answered in time."""
+"""The scenario's `workload.serving`: requests, the pools that answer them, and what counts as SLO attainment."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -167,7 +167,7 @@ class AutoscaleSection(Section):
     by: Literal["load", "queue"] = Field(
         default="load", description="Requests per replica as a share of `max_sequences`, or waiting ones per replica."
     )
-    target: Decimal = Field(default=0.7, description="What is aimed at.")
+    target: Decimal = Field(default=0.7, description="The target.")
     interval: Annotated[Span, SOME_TIME] = Field(default=15.0, description="From one look to the next.")
     cold_start: Span | None = Field(
         default=None,
@@ -315,7 +315,7 @@ class ObjectiveSection(Section):
         default=None, description="Time to the first token.", examples=["2 s"]
     )
     tpot: Annotated[Span, _LATENCY] | None = Field(
-        default=None, description="Mean time of each further token.", examples=["50 ms"]
+        default=None, description="Mean time per output token.", examples=["50 ms"]
     )
     e2e: Annotated[Span, _LATENCY] | None = Field(default=None, description="Time to the last token.")
     attainment: Share = Field(default=0.9, description="Share of the requests that should meet them all.")
@@ -429,7 +429,7 @@ class ServingSection(Section):
     decode_router: Router = Field(
         default=RouterSection(kind="least-loaded"), description="The same for replicas that decode."
     )
-    slo: ObjectiveSection = Field(default_factory=ObjectiveSection, description="What counts as answered in time.")
+    slo: ObjectiveSection = Field(default_factory=ObjectiveSection, description="What counts as SLO attainment.")
     cache: CacheSection = Field(default_factory=CacheSection, description="Where keys and values are kept.")
     transfer: TransferSection = Field(default_factory=TransferSection, description="From prefill to decode.")
     gateway: GatewaySection | None = Field(

@@ -46,7 +46,7 @@ def scaled(requests: RequestTable, *, rate: float, how: How = "compress", seed: 
     if not (math.isfinite(rate) and rate > 0):
         raise InputError("a rate is more than 0 a second", key="rate", found=rate)
     if requests.rate_per_s <= 0:
-        raise InputError("requests without a span of time have no rate to scale", found=f"{len(requests)} requests")
+        raise InputError("requests that all arrive at once have no rate to scale", found=f"{len(requests)} requests")
     factor = rate / requests.rate_per_s
     changed = {"compress": _compressed, "superpose": _superposed, "thin": _thinned}[how](requests, factor, seed)
     return replace(changed, source=f"{requests.source}; {how} to {rate:g} a second".removeprefix("; "))
@@ -67,7 +67,7 @@ def repeated(requests: RequestTable, count: int) -> RequestTable:
     if count <= len(requests):
         return requests.head(count)
     if requests.rate_per_s <= 0:
-        raise InputError("requests without a span of time cannot be repeated", found=f"{len(requests)} requests")
+        raise InputError("requests that all arrive at once cannot be repeated", found=f"{len(requests)} requests")
     period = round(requests.duration_s * PS_PER_S * len(requests) / (len(requests) - 1))
     stride = int(requests.session.max()) + 1
     copies = [

@@ -96,7 +96,7 @@ class Journal:
             if whole < len(data):
                 os.truncate(path, whole)
         except (OSError, ValueError) as error:
-            raise InputError("this is no journal of results", file=path, hint="remove it to start over") from error
+            raise InputError("this is not a journal of results", file=path, hint="remove it to start over") from error
 
 
 def write_timeline(folder: Path, record: Record, ranks: Sequence[int]) -> None:
@@ -329,7 +329,7 @@ def read_all(runs: Sequence[Path]) -> dict[str, Result]:
     found: dict[str, Result] = {}
     for number, file in enumerate(files):
         if file in files[:number]:
-            raise InputError("this run stands twice", file=runs[number])
+            raise InputError("this run is given twice", file=runs[number])
         name = file.parent.name
         twin = any(other.parent.name == name for other in files if other != file)
         found["/".join(file.parts[-3:-1]) if twin else name] = read_result(file)

@@ -175,7 +175,7 @@ def expect_answer(address: str) -> None:
     host, colon, port = place.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65_535:
         raise InputError(
-            "this is no address of a Ray cluster",
+            "this is not the address of a Ray cluster",
             key="--ray",
             found=address,
             allowed="auto, local, HOST:6379 or ray://HOST:10001",

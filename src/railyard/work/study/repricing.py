@@ -180,7 +180,7 @@ def _ledger(name: str, draft: Draft, bill: Bill) -> PriceLedger:
     for end in ENDS:
         if abs(_hour(inputs, end) - at(hourly, end)) > _SAME * at(hourly, end):
             raise InputError(
-                f"an hour of `{name}` does not cost what it cost in its run",
+                f"an hour of `{name}` has changed its price since its run",
                 found=f"${_hour(inputs, end):.6g}",
                 allowed=f"${at(hourly, end):.6g}",
                 hint="run it again: the catalogue or the scenario's files have changed since",

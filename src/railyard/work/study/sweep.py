@@ -250,7 +250,7 @@ def split(found: Sequence[Measured | Failed]) -> tuple[list[tuple[int, Measured]
     """
     failed = [one for one in found if isinstance(one, Failed)]
     if len(failed) == len(found):
-        raise SimulationError(f"none of the {len(found)} variants ended well: {failed[0].error}")
+        raise SimulationError(f"none of the {len(found)} variants succeeded: {failed[0].error}")
     return [(number, one) for number, one in enumerate(found) if not isinstance(one, Failed)], failed
 
 

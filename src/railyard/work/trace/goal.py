@@ -111,7 +111,9 @@ def _peer(operation: GoalOperation, rank: int, ranks: int) -> None:
         operation.kind, operation.peer = CALC, 0
     wild = operation.kind == RECV and operation.peer == ANY
     if operation.kind != CALC and not wild and not 0 <= operation.peer < ranks:
-        raise InputError(f"rank {rank} has a peer that is no rank", found=operation.peer, line=operation.line or None)
+        raise InputError(
+            f"rank {rank} has a peer that is not a rank", found=operation.peer, line=operation.line or None
+        )
     if operation.kind == SEND and operation.peer == rank:
         raise InputError(f"rank {rank} sends to itself", line=operation.line or None)
 

@@ -148,7 +148,7 @@ def _never(job: PreparedTrace) -> list[str]:
     if not lines:
         return []
     shown = ", ".join(map(str, lines[:3])) + (", ..." if len(lines) > 3 else "")
-    return [f"{len(lines)} tasks wait for what never happens and do not run (lines {shown})"]
+    return [f"{len(lines)} tasks wait for events that never happen and do not run (lines {shown})"]
 
 
 def _left_out(simulated: SimulatedTrace) -> tuple[str, ...]:

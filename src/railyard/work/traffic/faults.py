@@ -89,7 +89,7 @@ class TreePlaces:
         """See `Places`."""
         number = self.names.number(name.replace(" ", ""), "switch")
         if number < self.network.hosts:
-            raise InputError("a host is no switch", key="switch", found=name, hint="write `kind: host-down`")
+            raise InputError("a host is not a switch", key="switch", found=name, hint="write `kind: host-down`")
         return of_node(self.network, number)
 
     def out_of(self, switch: str) -> Links:

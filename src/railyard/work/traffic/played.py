@@ -138,7 +138,7 @@ class PacketReport:
         return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def write_flows(self, path: Path) -> None:
-        """Writes a row a flow as CSV, in the order of the file; times are empty where a flow did not finish.
+        """Writes one row per flow as CSV, in the order of the file; times are empty where a flow did not finish.
 
         Raises:
             InputError: The file cannot be written.

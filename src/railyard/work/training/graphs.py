@@ -189,7 +189,7 @@ def _check(layout: Layout, ranks: int) -> None:
             (layout.dp * layout.cp % shard != 0, "the FSDP shard group does not divide the replicas",
              "parallelism.fsdp_shard", shard, f"a divisor of {layout.dp * layout.cp}"),
             (layout.global_batch % batch != 0 or layout.global_batch < batch,
-             "the global batch is no integer of micro-batches on each replica", "global_batch",
+             "the global batch is not a whole number of micro-batches on each replica", "global_batch",
              layout.global_batch, f"a multiple of {batch}"),
         )
         if wrong

@@ -246,7 +246,7 @@ def sentence(one: FaultFigures) -> str:
     slower = f"; later steps take {one.slower:.4g} times as long" if one.slower > 1 + 1e-3 else ""
     match one.outcome:
         case "unnoticed":
-            return f"{begin} costs nothing: nothing of this step waits for it"
+            return f"{begin} costs nothing: nothing in this step waits for it"
         case "slowed":
             lost = f", {span(one.lost_s)} of the job" if one.lost_s else ""
             return f"{begin} makes a step {span(one.stall_s)} longer ({one.slower:.4g} times as long){lost}"

@@ -185,7 +185,8 @@ def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:
     """How a loss is spread over a job without a length."""
     if cost.jct.fault_s and not job.training.tokens:
         yield (
-            f"the job has no `tokens`: what faults take once is spread over {cost.jct.mtbf_s / 3600:.3g} h of work,"
+            f"the job has no `tokens`: one-time losses to faults are spread over {cost.jct.mtbf_s / 3600:.3g} h"
+            f" of work,"
             " its mean time between failures"
         )
 

@@ -223,9 +223,9 @@ def _quoted(text: str) -> str:
 
 
 def about_runs(training: Training, device: str) -> str:
-    """What own runs lead to expect, in words."""
+    """What own runs predict, in words."""
     count = own_count(training, device)
     if not count:
         return f"own runs: none of {profiles.key_of(training.software)} on {device}; nothing of the file is used"
     pace, width = pace_of(training, device)
-    return f"own runs: {count} on {device} lead to expect {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"
+    return f"own runs: {count} on {device} predict {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"

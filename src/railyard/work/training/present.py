@@ -241,7 +241,7 @@ _MOST_PARTS = 8
 
 
 def html(result: Result) -> str:
-    """A row a variant with a bar, and where the step of the best one goes."""
+    """One row per variant with a bar, and where the step of the best one goes."""
     variants = result.of(StepVariant)[:MOST_VARIANTS]
     rows = "".join(_html_row(variant) for variant in variants)
     hidden = len(result.of(StepVariant)) - len(variants)

@@ -1,6 +1,6 @@
 """Collective logs predicted with constants that were fitted without them: without their operator, or what came later.
 
-Every constant that was read off logs is listed here with what it would be had nobody measured it, and how far that may
+Every constant that was read off logs is listed here with what it would be had not measured, and how far that may
 be off: what a library's own source states of it, another's measurement, or a guess, and each says which. The constants
 minimise the miss of the logs less that of the priors (`robust`). To judge an operator, its logs are taken out and the
 constants are fitted anew to the other operators' logs, from these priors. One that no other operator's logs feel keeps
@@ -345,7 +345,7 @@ def read(path: Path) -> list[FittedWithout]:
     found: dict[str, dict[str, float]] = {}
     for without, name, value in read_rows(path, COLUMNS, _fitted):
         if name in found.setdefault(without, {}):
-            raise InputError(f"{name} without {without} stands twice", file=path, key=name)
+            raise InputError(f"{name} without {without} appears twice", file=path, key=name)
         found[without][name] = value
     fits = []
     for without, values in found.items():

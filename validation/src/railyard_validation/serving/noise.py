@@ -33,7 +33,7 @@ class LabelNoise:
 
 
 def label_noise(cases: Iterable[Case], metric: str) -> LabelNoise | None:
-    """The noise of a metric; None where no label stands twice.
+    """The noise of a metric; None where no label appears twice.
 
     Args:
         cases: Each measurement once.

@@ -163,7 +163,7 @@ def routes(enabled: bool) -> dict[str, Any]:
 
 
 def lldp(folder: Path, wires: Sequence[Wire], switches: Sequence[str]) -> None:
-    """A file a switch, as lldpd prints its neighbours; hosts say nothing of themselves."""
+    """One file per switch, as lldpd prints its neighbours; hosts say nothing of themselves."""
     folder.mkdir(exist_ok=True)
     for name, ports in ports_of(wires).items():
         if name in switches:

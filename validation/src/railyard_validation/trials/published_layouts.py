@@ -168,7 +168,7 @@ def _left_out(draw: np.random.Generator, folder: Path) -> Case:
             problems.append(f"the recipe's step of {step:.4g} s is outside {band['low']:.4g} to {band['high']:.4g} s")
         said = " ".join(silent["provenance"]["defaults"]).lower()
         wanted = {"vp": r"\bvp\b|virtual", "micro_batch": r"micro[-_]batch", "software": "software"}
-        problems += [f"{key} is chosen without a word" for key in gone if not re.search(wanted[key], said)]
+        problems += [f"{key} is chosen without a warning" for key in gone if not re.search(wanted[key], said)]
         return problems
 
     return Case(f"{name} without {' and '.join(gone)}", [["run", file, "--json", "-q"] for file in files], judge)

@@ -134,7 +134,7 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     log = named(source)
     known = Predicted(log, catalog)
     if not known.felt:
-        raise InputError("no constant moves any row of this log", file=source.path)
+        raise InputError("no constant affects any row of this log", file=source.path)
     start = shipped()
     at, found = known.fit(start, range(len(known.rows)), leave_out=True)
     names = [FITTED[index].name for index in known.felt]
@@ -193,7 +193,7 @@ kinds.add(
     "collectives",
     MeasurementKind(
         name="collectives",
-        summary="A log of nccl-tests or rccl-tests as it is printed: a row a size, with its times and bandwidths.",
+        summary="A log of nccl-tests or rccl-tests as it is printed: one row per size, with its times and bandwidths.",
         columns=("size", "time", "algbw", "busbw as nccl-tests prints them"),
         recognizes=_recognizes,
         calibrate=calibrate,

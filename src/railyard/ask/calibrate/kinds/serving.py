@@ -257,7 +257,7 @@ kinds.add(
     "serving",
     MeasurementKind(
         name="serving",
-        summary="Serving runs in a closed loop, a row a load: what served on what, and what a token took.",
+        summary="Serving runs in a closed loop, one row per load: what served on what, and what a token took.",
         columns=(*NEEDED, " or ".join(METRICS)),
         recognizes=lambda source: source.has(NEEDED, METRICS),
         calibrate=calibrate,

@@ -226,7 +226,7 @@ def _recompute(text: str) -> tuple[Any, tuple[str, ...]]:
     allowed = ("none", "selective", "full", *RECOMPUTE_MODULES)
     for module in modules:
         if module not in RECOMPUTE_MODULES:
-            message, hint = f"nothing that is recomputed is called `{module}`", did_you_mean(module, allowed)
+            message, hint = f"unknown recomputation `{module}`", did_you_mean(module, allowed)
             raise InputError(message, key="recompute", found=text, allowed=allowed, hint=hint)
     return "none", modules
 
@@ -366,7 +366,7 @@ kinds.add(
     "training",
     MeasurementKind(
         name="training",
-        summary="Training steps, a row a run: what ran where, laid out how, and how long a step took.",
+        summary="Training steps, one row per run: what ran where, laid out how, and how long a step took.",
         columns=(*NEEDED, " or ".join(METRICS)),
         recognizes=lambda source: source.has(NEEDED, METRICS),
         calibrate=calibrate,

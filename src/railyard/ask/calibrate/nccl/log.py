@@ -275,7 +275,7 @@ def _number(text: str) -> float:
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        raise ValueError(f"`{text}` is no number") from None
+        raise ValueError(f"`{text}` is not a number") from None
     if value < 0:
         raise ValueError(f"`{text}` is negative")
     return value
@@ -380,7 +380,7 @@ def _markdown_row(number: int, cells: list[str], columns: list[LogTable | None])
             continue
         busbw = _positive(cell)
         if busbw is None:
-            block.malformed.append(Malformed(number, f"`{cell}` is no bandwidth", " | ".join(cells)))
+            block.malformed.append(Malformed(number, f"`{cell}` is not a bandwidth", " | ".join(cells)))
             continue
         algbw = busbw / bus_factor(block.collective, block.ranks)
         block.rows.append(Measurement(number, size, "out-of-place", size / algbw / 1e3, algbw, busbw))
@@ -417,7 +417,7 @@ def plain_tables(log: NcclLog) -> list[LogTable]:
 def _plain_row(number: int, line: str, row: re.Match[str], block: LogTable) -> None:
     size, milliseconds = size_bytes(row.group(1)), _positive(row.group(2))
     if size is None or milliseconds is None:
-        block.malformed.append(Malformed(number, f"`{row.group(2)}` is no time", line.strip()))
+        block.malformed.append(Malformed(number, f"`{row.group(2)}` is not a time", line.strip()))
         return
     size *= block.ranks if block.collective == "all-gather" else 1
     algbw = size / milliseconds / 1e6

@@ -37,7 +37,7 @@ _WORDS = (
         r"\bsick\b|\bpatholog|\banomal|\bmisconfigured\b|\bbadly configured\b|\bdegraded\b|\bbroken\b",
         "sick or anomalous",
     ),
-    (r"not a validation target|do not use\b", "its header says that it is no target"),
+    (r"not a validation target|do not use\b", "its header says that it is not a target"),
     (r"\bvery noisy\b", "very noisy, as its header says"),
     (r"hardware inferred|\bNICs? (?:layout )?(?:is )?(?:not stated|unknown)", "its header does not say which hardware"),
     (r"\b(?:one|single|1) NIC (?:only|of|per (?:node|server|host))|only one NIC", "one NIC of a server's several"),

@@ -208,7 +208,7 @@ def judge(
     """
     tenancy = plan.cluster.plans["back_end"].tenancy
     if tenancy is None:
-        raise InputError("nobody shares the cluster", key="cluster.tenancy", allowed="tenants")
+        raise InputError("the cluster has no tenants", key="cluster.tenancy", allowed="tenants")
     if tenancy.mechanism.name == "job-key":
         raise InputError(
             "NICs separate tenants by JobID: switch configurations cannot show it",

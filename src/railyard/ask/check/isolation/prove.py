@@ -1,6 +1,6 @@
 """Tenants that are isolated, or packets that get from one to another, with their path and the lines that allow it.
 
-First what hangs together at all, which holds under any failures; then, where tenants do hang together, packets between
+First what is connected at all, which holds under any failures; then, where tenants do are connected, packets between
 all of their servers, with everything up and without any one switch or cable.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def connected(wired: Wired) -> list[tuple[frozenset[RouteNode], tuple[AttachedServer, ...]]]:
-    """Tables that hang together, and the servers in them; those without servers are left out."""
+    """Tables that are connected, and the servers in them; those without servers are left out."""
     ties, entries = list(_ties(wired)), [wired.entry(server) for server in wired.servers]
     number = {one: at for at, one in enumerate(dict.fromkeys([*chain.from_iterable(ties), *entries]))}
     ends = np.array([(number[one], number[other]) for one, other in ties], np.int64).reshape(-1, 2)
@@ -201,7 +201,7 @@ class Proof:
     Attributes:
         violations: One a pair of tenants and of tables in which their servers are.
         pairs: Ordered pairs of tenants that were asked about.
-        joined: Tenants that hang together, and between which yet no packet passes.
+        joined: Tenants that are connected, and between which yet no packet passes.
     """
 
     violations: tuple[Violation, ...]
@@ -227,7 +227,7 @@ def prove(wired: Wired, progress: Callable[[str, float], None] | None = None) ->
         violations += found
         if not found:
             tenants = sorted({server.tenant for pair in mixed for server in pair})
-            joined.append(f"{', '.join(tenants)} hang together, but no packet passes with any one part down")
+            joined.append(f"{', '.join(tenants)} are connected, but no packet passes with any one part down")
     return Proof(tuple(violations), len(names) * (len(names) - 1), tuple(joined))
 
 

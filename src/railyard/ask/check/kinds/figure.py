@@ -63,7 +63,7 @@ class FigureHolds:
             )
         if figure.packets and draft.scenario.engine != "packet":
             raise InputError(
-                f"`{self.name}` is a figure of packets",
+                f"`{self.name}` needs `engine: packet`",
                 found=f"engine: {draft.scenario.engine}",
                 allowed="engine: packet",
             )

@@ -63,7 +63,7 @@ class HeadroomHolds:
         """See `Assertion`."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise InputError(f"`{text}` does not say at which length", found=text, allowed=f"`{cls.forms[0]}`")
+            raise InputError(f"`{text}` lacks the cable length", found=text, allowed=f"`{cls.forms[0]}`")
         return cls(quantities.length(found[1]))
 
     def check(self, subject: CheckSubject) -> None:

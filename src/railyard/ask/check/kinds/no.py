@@ -290,7 +290,7 @@ class NoDeadlock:
         """See `Assertion`."""
         if text.lower() != "no pfc deadlock":
             hint = did_you_mean(text, cls.forms)
-            raise InputError(f"`{text}` is no assertion", found=text, allowed=f"`{cls.forms[0]}`", hint=hint)
+            raise InputError(f"`{text}` is not an assertion", found=text, allowed=f"`{cls.forms[0]}`", hint=hint)
         return cls()
 
     def check(self, subject: CheckSubject) -> None:
@@ -299,11 +299,11 @@ class NoDeadlock:
         fabric, wiring = network.fabric, network.wiring
         if fabric.credit_buffer_bytes:
             raise InputError(
-                f"the fabric `{fabric.name}` gives credits, whose virtual lanes no scenario describes",
+                f"the fabric `{fabric.name}` uses link credits, and scenarios do not describe virtual lanes",
                 found=fabric.name,
             )
         if fabric.pauses and (wiring.detour is not None or wiring.routes_through_ports):
-            message = f"`{network.topology}` sends traffic by ways that its tables of routes do not say"
+            message = f"`{network.topology}` sends traffic over paths outside its routing tables"
             raise InputError(message, found=network.topology)
 
     def judge(self, subject: CheckSubject) -> AssertionOutcome:

@@ -78,7 +78,7 @@ class Survives:
             allowed = [f"`{form}`" for form in cls.forms]
             several = _SEVERAL.match(text)
             if several is not None:
-                message = f"`{text}`: parts are lost one at a time; several at once are no assertion"
+                message = f"`{text}`: only one part may be lost at a time"
                 one = {"leaves": "leaf"}.get(several[2].lower(), several[2].lower().removesuffix("s"))
                 raise InputError(message, found=text, allowed=allowed, hint=f"the nearest is `survives any one {one}`")
             raise InputError(f"`{text}` does not say what may be lost", found=text, allowed=allowed)
@@ -88,7 +88,7 @@ class Survives:
         """See `Assertion`."""
         kind, cluster = subject.draft.kind, subject.cluster
         if self.slower is not None and kind != "training":
-            message = f"the scenario's work is `{kind}`, which has no step to be slower"
+            message = f"the scenario's work is `{kind}`, which has no step"
             raise InputError(message, allowed=f"`survives any one {self.part}`")
         _refuse_unrouted(cluster)
         if next(_losses(cluster, self.part), None) is None:
@@ -133,7 +133,7 @@ def _refuse_unrouted(cluster: Cluster) -> None:
     if network.fabric.load_balancing == "ideal":
         raise InputError(f"the fabric `{network.fabric.name}` is a crossbar that loses nothing", found="fabric: ideal")
     if network.wiring.detour is not None or network.wiring.routes_through_ports:
-        message = f"`{network.topology}` leads around lost parts by ways that its tables of routes do not say"
+        message = f"`{network.topology}` reroutes around lost parts over paths outside its routing tables"
         raise InputError(message, found=network.topology)
 
 

@@ -47,7 +47,7 @@ class ConfigurationsHold:
         """See `Assertion`."""
         found = _HOLD.fullmatch(text)
         if found is None:
-            raise InputError(f"`{text}` does not say where they lie", found=text, allowed=f"`{cls.forms[0]}`")
+            raise InputError(f"`{text}` lacks the folder", found=text, allowed=f"`{cls.forms[0]}`")
         return cls(found[1])
 
     def check(self, subject: CheckSubject) -> None:
@@ -65,10 +65,10 @@ class ConfigurationsHold:
         wrong = [(intent.name, words) for intent in intents for words in _wrong(intent, system, folder, ending)]
         what = f"{len(intents):,} switches" if len(intents) != 1 else "1 switch"
         if not wrong:
-            return AssertionOutcome(f"the files of {what} say what is meant", holds=True)
+            return AssertionOutcome(f"the files of {what} match the intent", holds=True)
         shown = "; ".join(f"{name}: {words}" for name, words in wrong[:SHOWN_WRONG])
         many = len({name for name, _ in wrong})
-        return AssertionOutcome(f"{many:,} of {what} are not as meant: {shown}", holds=False)
+        return AssertionOutcome(f"{many:,} of {what} differ from the intent: {shown}", holds=False)
 
     def _folder(self, subject: CheckSubject) -> Path:
         return subject.draft.folder / self.folder
@@ -143,13 +143,13 @@ class TenantsIsolated:
         """See `Assertion`."""
         found = _FORM.fullmatch(text)
         if found is None:
-            raise InputError(f"`{text}` asserts nothing of tenants", found=text, allowed=list(cls.forms))
+            raise InputError(f"`{text}` is not an assertion about tenants", found=text, allowed=list(cls.forms))
         return cls(found[1] or "")
 
     def check(self, subject: CheckSubject) -> None:
         """See `Assertion`."""
         if subject.cluster.plans["back_end"].tenancy is None:
-            raise InputError("nobody shares the cluster", found="no `cluster.tenancy`", allowed="tenants")
+            raise InputError("the cluster has no tenants", found="no `cluster.tenancy`", allowed="tenants")
         if self.folder:
             folder = subject.draft.folder / self.folder
             if not folder.is_dir():

@@ -86,7 +86,7 @@ def _wrong(given: dict[str, str], devices: Collection[str], found: dict[str, Kno
             yield column, words
     mac = re.sub(r"[^0-9a-f]", "", given.get("mac", "").lower())
     if len(mac) == 12 and int(mac[:2], 16) & 1:
-        yield "mac", "a MAC address of a group, which no device has"
+        yield "mac", "a multicast MAC address, which no device has"
 
 
 def _twice(found: dict[str, KnownDevice]) -> Iterable[tuple[str, str]]:
@@ -141,7 +141,7 @@ def folder_of(url: str) -> str:
     """
     if not URL.fullmatch(url):
         raise InputError(
-            "no URL that devices could fetch files by",
+            "not a URL from which devices can fetch files",
             key="--provision",
             found=url,
             allowed="http, https or tftp, a host, a path of letters, digits and `._~-`: http://10.248.0.2/plan",

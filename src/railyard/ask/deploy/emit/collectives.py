@@ -178,7 +178,7 @@ def _tuner(
     except KeyError:
         yield f"NCCL_TUNER_CONFIG_FILE names {path}, which is not there"
     except ValueError as error:
-        yield f"the tuner's table has a row that NCCL reads otherwise: {error}"
+        yield f"the tuner's table has a row that NCCL reads differently: {error}"
     else:
         yield from _unlike("the tuner's table", due, found)
 
@@ -250,7 +250,7 @@ def files(intent: CollectivesIntent, shared: str) -> dict[str, str]:
         shared: Lines of `nccl.conf` that do not depend on it.
 
     Raises:
-        SimulationError: A file says otherwise: a fault of Railyard's.
+        SimulationError: A file says otherwise: an internal error.
     """
     rows = intent.fixed.tuner_rows()
     lines = [f"{name}={value}" for name, value in intent.fixed.variables()]
@@ -271,5 +271,5 @@ def files(intent: CollectivesIntent, shared: str) -> dict[str, str]:
         out["mscclpp.env"] = f"MSCCLPP_EXECUTION_PLAN_DIR={FOLDER}/{MSCCLPP}\n"
     wrong = differences(intent, out)
     if wrong:
-        raise SimulationError(f"servers: what was written is not what was meant: {wrong[0]}")
+        raise SimulationError(f"servers: the written file does not match the intent: {wrong[0]}")
     return out

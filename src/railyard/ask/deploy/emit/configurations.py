@@ -159,7 +159,7 @@ def dcqcn_values(fabric: Fabric) -> dict[str, int]:
     """What is set otherwise than the fabric of that name has it: value by name of the driver's file.
 
     Raises:
-        InputError: A value is no whole number of the driver's unit.
+        InputError: A value is not a whole number of the driver's unit.
     """
     mine = fabric.packets.constants if fabric.packets is not None else {}
     if mine.get("rdma_control") != "dcqcn":
@@ -182,7 +182,7 @@ def render_dcqcn(values: Mapping[str, int], hcas: Iterable[str]) -> str:
     """The script, read back and compared with what was meant.
 
     Raises:
-        SimulationError: It says otherwise: a fault of Railyard's.
+        SimulationError: It says otherwise: an internal error.
     """
     lines = ["#!/bin/sh", "# DCQCN of the interfaces between accelerators; as root, after every start", "set -e"]
     lines += [f"for name in {' '.join(hcas)}; do"]
@@ -191,7 +191,7 @@ def render_dcqcn(values: Mapping[str, int], hcas: Iterable[str]) -> str:
     lines += [f'  echo {value} > "$port/{name}"' for name, value in values.items()]
     text = "\n".join([*lines, "done", ""])
     if read(text) != dict(values):
-        raise SimulationError(f"servers/{FILE}: what was written is not what was meant")
+        raise SimulationError(f"servers/{FILE}: the written file does not match the intent")
     return text
 
 
@@ -204,7 +204,7 @@ def files(plan: CablingPlan, system: str, collectives: CollectivesIntent = NOTHI
     """Names and texts of all files.
 
     Raises:
-        SimulationError: A file says otherwise than intended: a fault of Railyard's.
+        SimulationError: A file says otherwise than intended: an internal error.
     """
     writes = system_named(system)
     _refuse_unfiltered(plan, writes)
@@ -220,7 +220,7 @@ def files(plan: CablingPlan, system: str, collectives: CollectivesIntent = NOTHI
                 read = writes.configured(intent.name, texts, family)
                 wrong += as_meant.differences(intent, read, family) if intent.by or family == 6 else []
             if wrong:
-                raise SimulationError(f"{intent.name}: what was written is not what was meant: {wrong[0]}")
+                raise SimulationError(f"{intent.name}: the written file does not match the intent: {wrong[0]}")
             yield from ((f"switches/{name}", text) for name, text in texts.items())
     first = None
     for host in hosts(plan):
@@ -290,7 +290,7 @@ def rendered(draft: Draft, progress: Callable[[str, float], None], systems: Sequ
 
     Raises:
         InputError: The scenario is wrong, or asks for something that switches cannot be configured to do.
-        SimulationError: A file says otherwise than meant: a fault of Railyard's.
+        SimulationError: A file says otherwise than meant: an internal error.
     """
     plan = plan_of(as_set(compose.cluster_of(draft, compose.catalog_of(draft)), draft))
     library = collectives_of(draft, plan.cluster, progress)

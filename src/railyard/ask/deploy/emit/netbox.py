@@ -179,7 +179,7 @@ def _interfaces(devices: pl.DataFrame, cables: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cables(plan: CablingPlan, cables: pl.DataFrame, trunks: pl.DataFrame | None) -> pl.DataFrame:
-    """A row a cable; of those through panels a row a cord, and a row a trunk."""
+    """One row per cable; of those through panels a row a cord, and a row a trunk."""
     import polars as pl
 
     interface, front, rear = (pl.lit(f"dcim.{kind}") for kind in ("interface", "frontport", "rearport"))

@@ -267,7 +267,7 @@ def files(plan: CablingPlan, system: str, asked: Provision) -> Iterator[tuple[st
     """Names and texts.
 
     Raises:
-        SimulationError: A file says otherwise than intended: a fault of Railyard's.
+        SimulationError: A file says otherwise than intended: an internal error.
     """
     listed = list(boots(plan, system, asked.folder, asked.inventory))
     for name, text, six in (
@@ -276,7 +276,7 @@ def files(plan: CablingPlan, system: str, asked: Provision) -> Iterator[tuple[st
     ):
         wrong = wanted(listed, six=six) ^ said(text, six=six)
         if wrong:
-            raise SimulationError(f"{name}: what was written is not what was meant: {min(wrong)}")
+            raise SimulationError(f"{name}: the written file does not match the intent: {min(wrong)}")
         yield f"provision/{name}", text
     yield "provision/to-be-filled.csv", to_be_filled(listed)
     for one in listed:

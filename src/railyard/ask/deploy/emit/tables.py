@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @lru_cache(1)
 def cables(plan: CablingPlan, ethernet: Dialect) -> pl.DataFrame:
-    """A row a cable in the order in which they are pulled: both ends with rack, unit, port and lane, length, medium."""
+    """One row per cable in pull order: both ends with rack, unit, port and lane, length, medium."""
     import polars as pl
 
     rows, racks, devices = plan.cables, plan.racks, plan.devices
@@ -172,7 +172,7 @@ def _pick(words: list[str], index: NDArray[Any]) -> NDArray[Any]:
 
 @lru_cache(1)
 def devices(plan: CablingPlan) -> pl.DataFrame:
-    """A row a device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
+    """One row per device: name, role, box, rack and lowest unit, height, power, management, loopback, AS."""
     import polars as pl
 
     rows, numbers = plan.devices, addresses_of(plan)
@@ -216,7 +216,7 @@ def racks(plan: CablingPlan) -> pl.DataFrame:
 
 @lru_cache(1)
 def addresses(plan: CablingPlan) -> pl.DataFrame:
-    """A row a cable of a server: names, addresses of both ends in both families."""
+    """One row per cable of a server: names, addresses of both ends in both families."""
     import polars as pl
 
     numbers = addresses_of(plan)

@@ -271,7 +271,7 @@ def networks(groups: Sequence[TracedGroup], per_host: int, least_ps: float, crow
     assert worst.slow is not None, "slow groups were chosen"
     lost = sum(one.lost_ps for one in leaving)
     if len(shared) == 1:
-        words = f"its way into the network is slow: {_words(worst)}, and no other rank is in all slow groups alone"
+        words = f"its way into the network is slow: {_words(worst)}, and no other rank is in all slow groups"
         return [*found, SlowNetwork(f"rank {shared.pop()}", "nic", worst.slow, words, lost)]
     known = sorted(shared or worst.members)
     words = f"the network of ranks {_listed(known)} is slow: {_words(worst)}; traces do not say which of their"

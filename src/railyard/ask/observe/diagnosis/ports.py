@@ -38,7 +38,7 @@ MAIN = 0.6
 """Share of all waiting that must lead to one end for it to be named."""
 
 SURE = 0.6
-"""Confidence in that end: it takes data slowly, or too many send to it."""
+"""Confidence in that end: it accepts data slowly, or too many send to it."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def diagnose_ports(pieces: Sequence[Piece], price: PriceOfParts | None = None) -
     if waiting:
         _waits(waiting, cabling, price, answer)
     answer.notes.append(
-        "counters count from when they were cleared: a second capture a few minutes later shows whether they grow"
+        "counters accumulate from when they were cleared: a second capture a few minutes later shows whether they grow"
     )
     return answer
 
@@ -267,14 +267,14 @@ def _waits(
 ) -> None:
     most = sorted(waiting.items(), key=lambda one: -one[1])[:4]
     words = ", ".join(f"{' '.join(filter(None, key))} ({value:,.0f})" for key, value in most)
-    answer.notes.append(f"wait or were paused, which is not their fault (look downstream): {words}")
+    answer.notes.append(f"these ports wait or were paused, which is not their fault (look downstream): {words}")
     found = []
     if cabling is not None:
         placed = [(located(cabling, *key), value) for key, value in waiting.items()]
         found = ends(cabling, summed([(port, value) for port, value in placed if port is not None]))
     if found and found[0].is_host and found[0].share >= MAIN:
         end = found[0]
-        words = f"{end.share:.0%} of all waiting leads to it: {' -> '.join(end.way)}; it takes data slowly"
+        words = f"{end.share:.0%} of all waiting leads to it: {' -> '.join(end.way)}; it accepts data slowly"
         answer.verdict.append(Suspect(end.part, "nic", SURE, words, None if price is None else price.of("nic")))
         return
     answer.notes += [

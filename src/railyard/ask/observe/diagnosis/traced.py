@@ -302,7 +302,7 @@ class _Trace:
 
     def lacks(self, missing: Sequence[int]) -> Iterator[str]:
         if len(self.ranks) <= PEERS:
-            yield f"traces of {_many(len(self.ranks), 'rank')}: too few to say which of them is as it should be"
+            yield f"traces of {_many(len(self.ranks), 'rank')}: too few to tell which rank is healthy"
         if len(self.steps) < STEPS:
             yield f"traces of {_many(len(self.steps), 'step')}: too few to tell what is usual"
         talks = [label for label in self.record.labels if label.phase == COMMUNICATION]
@@ -314,7 +314,7 @@ class _Trace:
         if other and len(self.ranks) > PEERS:
             shown = ", ".join(map(str, other[:MOST_SHOWN])) + (", ..." if len(other) > MOST_SHOWN else "")
             ranks = f"rank{'' if len(other) == 1 else 's'} {shown}"
-            yield f"the pace of {ranks} is not known: too few other ranks run the same kernels as often"
+            yield f"the pace of {ranks} is unknown: too few other ranks run the same kernels as often"
 
     def least(self, *, compared: bool) -> str:
         """The least slowdown that would have been seen, in words."""
@@ -322,7 +322,7 @@ class _Trace:
         seen = max(LEAST, SPREADS * chance)
         count = f"{len(self.ranks)} ranks in {len(self.steps)} steps"
         words = f"{count} were compared: a rank slower by {seen:.1%} or more would have been named"
-        network = "; whether the network is as fast as it should be is not known: no two process groups can be compared"
+        network = "; network speed was not judged: no two process groups can be compared"
         return words + ("" if compared else network)
 
 

@@ -179,9 +179,9 @@ def words(levels: Mapping[str, BlameLevel], cause: Blame) -> str:
     least, most = min(slow.values()), max(slow.values())
     span = f"{least:.2f}" if most - least < 0.02 else f"{least:.2f} to {most:.2f}"
     if len(slow) == len(levels) > 1:
-        return f"kernels of every kind take {span} times as long as the same ones on its peers"
+        return f"all kernels take {span} times as long as on its peers"
     rest = [f"{WORDS[kind]} {np.exp(one.excess):.2f}" for kind, one in levels.items() if kind not in slow]
-    others = f" (others are as usual: {', '.join(rest)})" if rest else ""
+    others = f" (other kernels are normal: {', '.join(rest)})" if rest else ""
     return f"{' and '.join(WORDS[kind] for kind in slow)} take {span} times as long as on its peers{others}"
 
 

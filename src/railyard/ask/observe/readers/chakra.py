@@ -1,4 +1,4 @@
-"""Chakra execution traces of MLCommons: nodes with durations and dependencies, protocol buffers or JSON, a file a rank.
+"""Chakra traces of MLCommons: nodes with durations and dependencies, protocol buffers or JSON, one file per rank.
 
 The converters write no start times. So the timeline is the one in which every node runs as soon as the nodes that it
 names have ended and its thread or stream is free: what the trace alone implies.

@@ -32,7 +32,7 @@ def _read_perfquery(source: TraceSource) -> Piece:
     text = source.text()
     piece.counts += [Count(one.device, f"port {one.port}", one.name, one.value) for one in switches.counts(text)]
     if not piece.counts and not switches.healthy(text[: 1 << 16]):
-        raise InputError("no counter of a port is in it", file=source.name)
+        raise InputError("it has no port counters", file=source.name)
     return piece
 
 
@@ -61,7 +61,7 @@ def _read_ibnetdiscover(source: TraceSource) -> Piece:
     """
     found = ibnetdiscover.read(source.text(), source.name)
     if not found.ports:
-        raise InputError("no cable is in it", file=source.name)
+        raise InputError("it has no cables", file=source.name)
     piece = Piece(source.name, cabling=found)
     if found.problems:
         piece.remarks.append(f"{len(found.problems)} lines of it could not be read: {found.problems[0].headline()}")
@@ -102,7 +102,7 @@ add_text_reader(
     "SONiC's COUNTERS_DB as JSON",
     lambda _, head: b"COUNTERS_PORT_NAME_MAP" in head or b"COUNTERS:oid" in head or b"SAI_PORT_STAT_" in head,
     _take_sonic,
-    ("no counter of a port is in it", "a dump of COUNTERS_DB"),
+    ("it has no port counters", "a dump of COUNTERS_DB"),
 )
 
 
@@ -140,7 +140,7 @@ def _take_exposition(text: str, piece: Piece) -> None:
         where = next((labels[key] for key in _EXPORTED_WHERE if labels.get(key)), "")
         piece.counts.append(Count(where, port, found[1], value))
     if broken:
-        piece.remarks.append(f"{broken} samples are damaged or no numbers and were left out")
+        piece.remarks.append(f"{broken} samples are damaged or not numbers, and were left out")
 
 
 def _number(word: str) -> float:
@@ -155,7 +155,7 @@ add_text_reader(
     "text of Prometheus exporters: DCGM, node_exporter, NCCL",
     _is_exposition,
     _take_exposition,
-    ("no sample of a known exporter is in it", ", ".join(_KNOWN)),
+    ("it has no samples of a known exporter", ", ".join(_KNOWN)),
 )
 
 
@@ -222,5 +222,5 @@ add_text_reader(
     "OTLP metrics as JSON",
     lambda _, head: b'"resourceMetrics"' in head or b'"resource_metrics"' in head,
     _take_otlp,
-    ("no number is in it", None),
+    ("it has no numbers", None),
 )

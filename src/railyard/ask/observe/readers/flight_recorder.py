@@ -92,7 +92,7 @@ class _Machine:
         elif name == "POP":
             self.pop()
         elif name not in ("PROTO", "FRAME"):
-            raise InputError(f"the pickle would do more than make plain data (`{name}`): it is not run", found=name)
+            raise InputError(f"the pickle would run code (`{name}`): it is not run", found=name)
 
     def _one(self, name: str) -> None:
         value = self.pop()
@@ -158,7 +158,7 @@ def _read_flight_recorder(source: TraceSource) -> Piece:
     """
     dump = _loaded(source)
     if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
-        raise InputError("the file is no dump of a flight recorder: it has no list `entries`", file=source.name)
+        raise InputError("the file is not a dump of a flight recorder: it has no list `entries`", file=source.name)
     piece = Piece(source.name, rank=_rank(source.name, dump))
     if piece.rank is None:
         raise InputError(
@@ -171,7 +171,7 @@ def _read_flight_recorder(source: TraceSource) -> Piece:
     entries = [entry for entry in dump["entries"] if isinstance(entry, dict)]
     piece.calls = [call for entry in entries if (call := _call(piece.rank, entry)) is not None]
     if len(piece.calls) < len(dump["entries"]):
-        piece.remarks.append(f"{len(dump['entries']) - len(piece.calls)} entries are no collectives and were left out")
+        piece.remarks.append(f"{len(dump['entries']) - len(piece.calls)} entries are not collectives and were left out")
     return piece
 
 

@@ -58,7 +58,7 @@ def read(source: TraceSource) -> Piece:
     _about(piece, file)
     found.settle(whole_number(file.about.get("baseTimeNanoseconds"), 0))
     if found.annotated and piece.kernels is not None and not piece.kernels.communicates.any():
-        piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host and none of their kernels")
+        piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host, but none of their kernels")
     piece.faulty = bool(found.odd or file.damage or _odd_about(file.about))
     if found.timeless:
         piece.remarks.append(f"{found.timeless} kernels have no usable time and were left out")
@@ -287,7 +287,7 @@ def trace_faults(source: TraceSource) -> Iterator[Problem]:
         yield Problem(f"{file.damage}, behind {file.count:,} events", file=source.name)
     if odd := _odd_about(file.about):
         found = str(_part(file.about, "distributedInfo").get(odd))
-        words, key = "this is no whole number of at least 0", f"distributedInfo.{odd}"
+        words, key = "this is not a whole number of at least 0", f"distributedInfo.{odd}"
         yield Problem(words, file=source.name, key=key, found=found)
 
 

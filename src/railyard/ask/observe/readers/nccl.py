@@ -228,7 +228,7 @@ add_text_reader(
     "NCCL inspector: JSON lines of a process",
     _is_inspector,
     _take_inspector,
-    ("no collective was timed in it", None),
+    ("it times no collective", None),
 )
 
 

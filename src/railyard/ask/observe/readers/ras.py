@@ -52,9 +52,7 @@ def _read_ras_text(source: TraceSource) -> Piece:
         elif found := _WELL.match(line):
             piece.well += int(found[1])
     if piece.well:
-        piece.remarks.append(
-            f"{piece.well} communicators run and agree: if one hangs all the same, the cause is elsewhere"
-        )
+        piece.remarks.append(f"{piece.well} communicators run and agree: if one still hangs, the cause is elsewhere")
     return piece
 
 
@@ -117,7 +115,7 @@ def _loaded(source: TraceSource, piece: Piece) -> Any:
         if words is not text:
             piece.remarks.append("commas were missing or too many in it")
         return found
-    raise InputError("the file is damaged: it is no JSON", file=source.name)
+    raise InputError("the file is damaged: it is not JSON", file=source.name)
 
 
 def _members(group: str, communicator: dict[str, Any]) -> list[CommunicatorMember]:

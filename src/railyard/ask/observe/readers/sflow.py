@@ -93,7 +93,7 @@ def _read_datagrams(source: TraceSource) -> Piece:
     piece.counts = [Count(where, port, name, value) for (where, port, name), value in found.last.items()]
     if not piece.counts:
         said = f"{found.datagrams} datagrams, {found.broken} of them damaged"
-        raise InputError("no counter samples of sFlow version 5 are in it", file=source.name, found=said)
+        raise InputError("it has no counter samples of sFlow version 5", file=source.name, found=said)
     if found.broken:
         piece.remarks.append(f"{found.broken} datagrams are damaged and were left out from there on")
     return piece
@@ -213,5 +213,5 @@ add_text_reader(
     "sFlow counters as sflowtool prints them",
     lambda _, head: head.startswith((b"CNTR,", b"FLOW,")) or b"\nCNTR," in head,
     _take_sflow,
-    ("no counters of an interface are in it", "lines CNTR of sflowtool -l"),
+    ("it has no interface counters", "lines CNTR of sflowtool -l"),
 )

@@ -189,7 +189,7 @@ def _read(path: Path, device: str, out: Reports) -> None:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
             line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-            out.problems.append(Problem(f"the file is no JSON: {error}", file=str(path), line=line))
+            out.problems.append(Problem(f"the file is not JSON: {error}", file=str(path), line=line))
             return
     report = DeviceReport(text, str(path), device, document)
     kinds = [reader for _, reader in readers.items()]

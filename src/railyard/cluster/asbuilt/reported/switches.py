@@ -63,7 +63,7 @@ def _infiniband_counters_read(report: DeviceReport, out: Reports) -> None:
     before = len(out.counts)
     out.counts += counts(report.text)
     if len(out.counts) == before and not healthy(report.text):
-        out.problems.append(Problem("no counter of a port is in it", file=report.file))
+        out.problems.append(Problem("it has no port counters", file=report.file))
 
 
 readers.add(

@@ -65,7 +65,7 @@ async def _stored(request: Request, path: Path) -> int:
             async for chunk in request.stream():
                 size += out.write(chunk)
     except ClientDisconnect:
-        raise HTTPException(413, "the file did not arrive whole, or is too large") from None
+        raise HTTPException(413, "the file arrived incomplete, or is too large") from None
     return size
 
 

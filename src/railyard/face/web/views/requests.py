@@ -104,7 +104,7 @@ def _read(path: Path, changed_ns: int) -> Columns:
     try:
         frame = pl.read_parquet(readable(path), columns=[*_WANTED, "status"])
     except PolarsError as error:
-        raise InputError("this is no table of requests", found=str(error).splitlines()[0]) from None
+        raise InputError("this is not a table of requests", found=str(error).splitlines()[0]) from None
     done = frame.filter(pl.col("status") == 0)
     found = {name: done[name].cast(pl.Float64).to_numpy() for name in _WANTED}
     if len(done):

@@ -224,7 +224,7 @@ def _known(fault: Given, effect: LinkEffect) -> LinkRate | RankDeath | RankSpeed
     if isinstance(effect, RankSpeed | RankDeath) or (isinstance(effect, LinkRate) and is_death(effect)):
         return effect
     raise InputError(
-        "months of jobs know faults after which something is dead, and slow accelerators",
+        "`operate` supports faults that kill a part, and slow accelerators",
         key="kind",
         found=fault.kind,
         allowed="link-down, switch-down, nic-down, host-down, accelerator-down, slow-accelerator",

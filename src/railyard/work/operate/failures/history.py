@@ -241,10 +241,12 @@ def read(path: Path, servers: int, days: float) -> History:
         last = day
         if event == "fault_start":
             if node in away:
-                raise InputError(f"`{node}` fails while it is away", file=path, line=line, key="node", found=node)
+                raise InputError(
+                    f"`{node}` fails while it is out of service", file=path, line=line, key="node", found=node
+                )
             away[node] = day
         elif node not in away:
-            raise InputError(f"`{node}` comes back and never went", file=path, line=line, key="node", found=node)
+            raise InputError(f"`{node}` returns without having failed", file=path, line=line, key="node", found=node)
         else:
             found.append((away.pop(node), day, True))
     found = sorted([*found, *((day, days, False) for day in away.values())])
@@ -258,5 +260,5 @@ def _rows(path: Path) -> Iterator[tuple[int, float, str, str]]:
     for row in table.read(path, *COLUMNS):
         event = row.one_of("event", EVENTS)
         if not row["node"]:
-            raise row.wrong("node", "no name of a node")
+            raise row.wrong("node", "not a node name")
         yield row.line, row.number("day", low=0), row["node"], event

@@ -51,7 +51,9 @@ def node_name(name: str) -> str:
         InputError: Kubernetes does not accept the name.
     """
     if not _NAME.fullmatch(name):
-        raise InputError(f"`{name}` is no name for a Kubernetes node", found=name, allowed="a-z, 0-9, '-' and '.'")
+        raise InputError(
+            f"`{name}` is not a valid name of a Kubernetes node", found=name, allowed="a-z, 0-9, '-' and '.'"
+        )
     return name
 
 
@@ -59,7 +61,7 @@ def _value(word: str) -> str:
     word = word.replace(",", "_")
     if not _VALUE.fullmatch(word):
         raise InputError(
-            f"`{word}` is no value of a label", found=word, allowed="up to 63 of A-Z, a-z, 0-9, '-', '_', '.'"
+            f"`{word}` is not a valid label", found=word, allowed="up to 63 of A-Z, a-z, 0-9, '-', '_', '.'"
         )
     return word
 

@@ -39,7 +39,7 @@ def nodes_of(text: str, file: str) -> list[str]:
     wrong = next((name for name in names if not _NAME.fullmatch(name)), None)
     if wrong is not None:
         raise InputError(
-            "that is no name of a node",
+            "that is not a node name",
             file=file,
             found=wrong[:80],
             allowed="letters, digits, - _ . : /",
@@ -100,7 +100,7 @@ topology_formats.enter(
 topology_formats.enter(
     TopologyFormat(
         "names",
-        "Names of nodes and nothing of how they hang together",
+        "Names of nodes, without the topology",
         "nodes.txt",
         lambda text: not _is_table(text) and not set("=:{") & set(text),
         _read_names,

@@ -185,7 +185,7 @@ def _step(size: int, base: int, file: str, line: int) -> int:
     times = size // base if base > 0 and size % base == 0 else 0
     if times < 1 or times & (times - 1) or times.bit_length() > _MOST:
         raise InputError(
-            "a size of blocks is no power of two of base blocks",
+            "a size of blocks is not a power of two of base blocks",
             file=file,
             line=line or None,
             found=str(size),
@@ -203,7 +203,7 @@ def _read_blocks(text: str, file: str) -> NodeTree:
             sizes, where = [_number(word, file, line) for word in pairs["blocksizes"].split(",")], line
         elif "blockname" in pairs:
             if pairs["blockname"] in dict(blocks):
-                raise InputError(f"the block `{pairs['blockname']}` is there twice", file=file, line=line)
+                raise InputError(f"the block `{pairs['blockname']}` appears twice", file=file, line=line)
             blocks.append((pairs["blockname"], names_of(pairs.get("nodes", ""), file, line)))
         else:
             raise InputError("a line has no BlockName", file=file, line=line)

@@ -235,7 +235,7 @@ def replacement(
     if isinstance(found, Refusal):
         return found
     if not found[0].domains:
-        return Refusal(f"no node in place of `{unhealthy}`")
+        return Refusal(f"no replacement for `{unhealthy}`")
     return flavor.merged(found[0], left), found[0]
 
 

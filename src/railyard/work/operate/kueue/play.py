@@ -34,7 +34,7 @@ def why_not(played: PlayedWorkloads, key: str) -> str:
     """Why a workload is not admitted; empty if unknown."""
     if played.gone.get(key):
         return f"for {played.gone[key]}"
-    return played.why.get(key, "no node in place of the one that is lost" if key in played.gone else "")
+    return played.why.get(key, "no replacement for the lost node" if key in played.gone else "")
 
 
 Pins = dict[str, dict[str, str]]

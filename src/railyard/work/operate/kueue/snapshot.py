@@ -168,7 +168,7 @@ def _refuse_circle(account: Account) -> None:
     seen = [account.name]
     for one in account.above():
         if one.name in seen:
-            raise InputError("cohorts are above one another", found=" > ".join([*seen, one.name]))
+            raise InputError("cohorts contain one another", found=" > ".join([*seen, one.name]))
         seen.append(one.name)
 
 

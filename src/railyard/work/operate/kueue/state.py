@@ -315,7 +315,7 @@ def parse_manifests(text: str, path: str | Path) -> list[dict[str, Any]]:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
         raise InputError(
-            "this is no YAML", file=path, line=line, found=str(getattr(error, "problem", error))
+            "this is not YAML", file=path, line=line, found=str(getattr(error, "problem", error))
         ) from error
     found: list[dict[str, Any]] = []
     for one in documents:

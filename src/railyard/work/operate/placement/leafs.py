@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.work.operate.free import FreeNodes, PlacementRequest
 
 
-@placement_policy("quiet", "Few leafs, and those out of which running jobs send least")
+@placement_policy("quiet", "Few leafs, and those with the least traffic from running jobs")
 def _quiet(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     """As few leafs as possible; among such choices, the leafs from which running jobs send least.
 
@@ -70,7 +70,7 @@ def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> l
 
 @placement_policy(
     "communication",
-    "Groups of ranks that talk most each in one leaf, few leafs in all",
+    "Groups of ranks that communicate most, each in one leaf; few leafs in total",
     source="after Arnold (NeurIPS 2025)",
 )
 def _communication(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:

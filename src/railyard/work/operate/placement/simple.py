@@ -29,7 +29,7 @@ def _random(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | N
     return draw.choice(room, request.nodes, replace=False).astype(np.int32)
 
 
-@placement_policy("worst", "A node of every narrowest group in turn: as scattered as can be")
+@placement_policy("worst", "A node of every narrowest group in turn: as scattered as possible")
 def _worst(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     room = np.flatnonzero(free.with_room(request.each))
     if len(room) < request.nodes:

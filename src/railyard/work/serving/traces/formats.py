@@ -256,7 +256,7 @@ class TraceFormat:
     """A format of traces.
 
     Attributes:
-        style: A table under a heading, or a JSON object a line.
+        style: A table under a heading, or one JSON object per line.
         needed: Columns or keys without which there is no request.
         optional: Others that the format is known to have.
         ps_per_tick: Unit of its times.

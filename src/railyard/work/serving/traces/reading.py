@@ -243,7 +243,7 @@ class _Reader:
         style = "jsonl" if objects else "csv"
         self.form = FORMATS.get(self.name) if self.name else _nearest(names, style, self.path)
         if self.form.style != style:
-            wanted = "a table under a heading" if objects else "a JSON object a line"
+            wanted = "a table under a heading" if objects else "one JSON object per line"
             found = batch.texts[0][:60]
             raise InputError(f"{self.form.title} traces are {wanted}", file=self.path, line=1, found=found)
         if objects:
