@@ -39,7 +39,7 @@ railyard completion fish >~/.config/fish/completions/railyard.fish  # Fish
 | 0 | done |
 | 1 | a run cannot finish (for want of memory or disk, say), or a check failed |
 | 2 | the input is wrong: every fault is named with its file, line and key, and nothing has been written |
-| 3 | a fault of Railyard's own; the message names the file that a report needs |
+| 3 | an internal error; the message names the file that a report needs |
 | 130 | stopped by the user; nothing has been left behind |
 """
 OURS = applications()

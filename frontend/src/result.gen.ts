@@ -1258,7 +1258,7 @@ export interface ParticipationFigures {
   late: number;
   /** clients that are there when a round begins, expected mean */
   there: number;
-  /** thrown away for lack of updates */
+  /** discarded for lack of updates */
   failed_rounds: number;
   /** of the clients whose device lacks memory for the model */
   excluded: number;
