@@ -88,7 +88,7 @@ def _there(file: str, one: Input, shelf: Shelf) -> Iterator[Problem]:
         return
     if one.takes != "either" and path.is_dir() != (one.takes == "folder"):
         found = "a folder" if path.is_dir() else "a file"
-        yield Problem(f"this is {found}, and a {one.takes} is due", key=f"files.{one.name}", found=file[:200])
+        yield Problem(f"this is {found}, expected a {one.takes}", key=f"files.{one.name}", found=file[:200])
 
 
 def _unknown(given: Mapping[str, Any], known: Collection[str], verb: str, what: str) -> Iterator[Problem]:
