@@ -279,14 +279,14 @@ def test_repair_times_count_who_is_still_away():
     assert forecasts.quantile(times, share, 0.5) == 2.0
 
 
-def large(tmp_path, accelerators, days, **recovery):
+def large(tmp_path, accelerators, days, failures="llama3", **recovery):
     """One job on all of a cluster but 64 spares, under Llama 3's failures."""
     trace = tmp_path / "one.csv"
     trace.write_text(f"submit_s,duration_s,accelerators\n0,{2 * days * 86_400},{accelerators}\n")
     section = {
         "jobs": str(trace),
         "until": f"{days} d",
-        "failures": "llama3",
+        "failures": failures,
         "recovery": {"spares": 64, "checkpoint": "async", "state": "350 MB", **recovery},
     }
     cluster = {"accelerators": accelerators + 8 * 64, "server": "hgx-h100", "back_end": {"topology": "three-tier"}}
@@ -301,15 +301,38 @@ def test_llama3s_54_days(tmp_path):
     """419 interruptions and more than 90 % effective time (arXiv 2407.21783); weights of 405B take 350 MB a GPU."""
     failed, effective = large(tmp_path, 16_384, 54)
     assert failed == pytest.approx(419, abs=3 * math.sqrt(419))
-    assert 0.93 < effective < 0.985
+    assert 0.90 < effective < 0.985
     # With fewer checkpoints and an hour to restart it would not have been.
     assert large(tmp_path, 16_384, 54, interval="1 h", resume="30 min")[1] < 0.9
 
 
 def test_byterobusts_ettr(tmp_path):
-    """97 % over three months on 9,600 GPUs (arXiv 2509.16293); its own rates are not published, Llama 3's stand in."""
-    _, effective = large(tmp_path, 9_600, 90, checkpoint="peers", state="1 GB")
-    assert effective == pytest.approx(0.97, abs=0.012)
+    """97 % over three months on 9,600 GPUs (arXiv 2509.16293); its own rates are not published, Llama 3's stand in.
+
+    It looks for corruption after each incident, how long that takes is not published: between an hour and our 12 h.
+    """
+    kept = {"checkpoint": "peers", "state": "1 GB"}
+    soon = {"profile": "llama3", "modes": [{"name": "silent corruption", "detect": "1 h"}]}
+    assert large(tmp_path, 9_600, 90, **kept)[1] == pytest.approx(0.944, abs=0.01)
+    assert large(tmp_path, 9_600, 90, soon, **kept)[1] == pytest.approx(0.979, abs=0.01)
+
+
+def test_a_restart_does_not_heal_a_node():
+    """A node corrupts from 100 s on and is found at 1,000 s; the job crashed at 500 s and restarted on the same nodes.
+
+    What was done since 100 s is lost, and the node is drained. A slow node stays slow after a restart.
+    """
+    faults = [
+        NodeFault(100 * S, (0,), Effect.CORRUPT, detect_us=900 * S, repair_us=3600 * S),
+        NodeFault(500 * S, (1,), Effect.CRASH, detect_us=0),
+    ]
+    rules = RecoveryRules(interval_us=10 * S, restart_us=0, spares=1)
+    run = played(jobs((0, 2000, 2)), nodes=3, faults=Given(*faults), recovery=rules)
+    assert seconds(run.state.end_us) == [2900]  # 900 s of work twice
+    assert run.state.failed == [2]
+    slow = NodeFault(100 * S, (0,), Effect.SLOW, detect_us=900 * S, repair_us=3600 * S, slow_ppm=500_000)
+    run = played(jobs((0, 2000, 2)), nodes=3, faults=Given(slow, faults[1]), recovery=rules)
+    assert seconds(run.state.end_us) == [2450]  # 900 s at half the speed
 
 
 # Faults of a scenario in months of jobs: what each takes away, and for how long, by hand.
@@ -388,6 +411,6 @@ def test_a_slow_accelerator_halves_its_job_until_it_is_seen(given_faults_played)
 
 
 def test_a_fault_that_jobs_of_months_do_not_feel_is_refused_with_its_place(given_faults_played):
-    with pytest.raises(InputError, match="something is dead") as caught:
+    with pytest.raises(InputError, match="kill a part") as caught:
         given_faults_played({"kind": "degrade-link", "tier": "nic", "factor": 0.5})
     assert caught.value.problems[0].key == "faults.0.kind"

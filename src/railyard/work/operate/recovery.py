@@ -135,7 +135,8 @@ def fault_happens(run: Running, fault: NodeFault) -> None:
         return
     for job in jobs:
         state.book(job)
-    active = ActiveFault(tuple(nodes), fault.effect, fault.mode, state.now_us, fault.repair_us)
+    slow_ppm = fault.slow_ppm if fault.effect in (Effect.SLOW, Effect.DRIFT) else PPM
+    active = ActiveFault(tuple(nodes), fault.effect, fault.mode, state.now_us, fault.repair_us, slow_ppm)
     active.jobs = [(job, state.attempts[job], state.done_us[job]) for job in jobs]
     if fault.effect == Effect.OUT:
         _break(run, active)
@@ -193,8 +194,7 @@ def fault_detected(run: Running, number: int, _version: int) -> None:
         _break(run, active)
         run.push(state.now_us + active.repair_us, Event.REPAIR, number)
         run.pending += 1
-    if active.effect == Effect.DRIFT:
-        active.jobs = _still_there(run, active)
+        active.jobs, active.slow_ppm = _still_there(run, active), PPM
     for job, attempt, done_us in active.jobs:
         if job not in state.placed or state.attempts[job] != attempt:
             continue
@@ -207,10 +207,19 @@ def fault_detected(run: Running, number: int, _version: int) -> None:
 
 
 def _still_there(run: Running, active: ActiveFault) -> list[tuple[int, int, int]]:
-    """Jobs on nodes whose link dies now, even if they restarted since it began to corrupt packets."""
+    """Jobs on nodes that are drained now, restarted or not since the fault, and their work that it left intact.
+
+    Of a job that came to such a node later, what it did there is lost too if it is wrong.
+    """
     state = run.state
-    jobs = sorted({job for node in active.nodes for job in state.jobs_of_node[node]})
-    return [(job, state.attempts[job], state.done_us[job]) for job in jobs]
+    before = {job: done_us for job, _, done_us in active.jobs}
+    found = []
+    for job in sorted({job for node in active.nodes for job in state.jobs_of_node[node]}):
+        state.book(job)
+        there_us = state.now_us - max(state.ready_us[job], state.begun_us[job])
+        intact_us = before.get(job, max(state.done_us[job] - max(there_us, 0), 0))
+        found.append((job, state.attempts[job], intact_us))
+    return found
 
 
 def _recover(run: Running, job: int, active: ActiveFault, done_us: int) -> None:
@@ -271,7 +280,7 @@ def _go_on(run: Running, job: int, nodes: NDArray[np.int32], delay_us: int) -> N
     state.begun_us[job] = state.now_us
     state.attempts[job] += 1
     state.hung[job] = False
-    state.straggler_ppm[job] = PPM
+    state.straggler_ppm[job] = run.slowest_ppm(nodes)
     state.ready_us[job] = state.clear_us[job] + delay_us
     run.moved(job)
     run.promise(job)

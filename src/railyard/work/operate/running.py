@@ -11,6 +11,7 @@ import numpy as np
 from railyard.cluster.tenancy import NOBODY
 from railyard.work.operate.free import Event
 from railyard.work.operate.ledger import Away, LeaveReason, RunLedger
+from railyard.work.operate.rules import PPM
 from railyard.work.operate.scheduler import Scheduler
 from railyard.work.operate.state import WAITING, State
 
@@ -32,6 +33,7 @@ class ActiveFault:
         nodes: Affected nodes that are out of service, or will be.
         jobs: Affected jobs, with the number of their attempt and the work they had done.
         repair_us: Time from detection until the nodes are back.
+        slow_ppm: Speed of its nodes until then, in millionths.
     """
 
     nodes: tuple[int, ...]
@@ -39,6 +41,7 @@ class ActiveFault:
     mode: int
     began_us: int
     repair_us: int
+    slow_ppm: int = PPM
     jobs: list[tuple[int, int, int]] = field(default_factory=list)
 
 
@@ -85,8 +88,14 @@ class Running:
         again = self.state.attempts[job] > 0
         setup = self.rules.recovery.restart_us if again else self.rules.setup_us
         self.state.begin(job, nodes, setup, self.scheduler.promised_us(job), self.cleared_us(job, nodes))
+        self.state.straggler_ppm[job] = self.slowest_ppm(nodes)
         self.moved(job)
         self.promise(job)
+
+    def slowest_ppm(self, nodes: NDArray[np.int32]) -> int:
+        """Speed of the slowest of some nodes, in millionths: what slows them may not have been detected."""
+        slow = [active for active in self.active.values() if active.slow_ppm < PPM]
+        return min((one.slow_ppm for one in slow if np.isin(nodes, one.nodes).any()), default=PPM)
 
     def moved(self, job: int) -> None:
         """Updates the neighbors after a job got other nodes."""
