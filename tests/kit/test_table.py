@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from railyard.kit.errors import InputError
@@ -110,6 +110,7 @@ CELLS = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("
 
 
 @given(st.lists(st.lists(CELLS, min_size=2, max_size=2), max_size=8))
+@example([["", '",'], ['",', ""], ['x"', '"",","']])
 def test_what_python_writes_is_read_back(cells):
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([["a", "b"], *cells])

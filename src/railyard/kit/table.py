@@ -446,11 +446,12 @@ def finite(text: str) -> float | None:
 
 
 def _spans(text: str, delimiter: str) -> list[int]:
-    """Start and end of each cell; delimiters between quotes do not count."""
-    starts, quoted, begins = [0], False, True
+    """Start and end of each cell; delimiters between quotes do not count. A quote after a closing one opens again."""
+    starts, quoted, begins, closed = [0], False, True, -1
     for at, letter in enumerate(text):
-        if letter == '"' and delimiter != _BARE and (quoted or begins):
+        if letter == '"' and delimiter != _BARE and (quoted or begins or closed == at - 1 >= 0):
             quoted = not quoted
+            closed = -1 if quoted else at
         elif letter == delimiter and not quoted:
             starts.append(at + 1)
         begins = letter == delimiter or (begins and letter == " ")
