@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
 
 from railyard.face import api
+from railyard.face.cli.commands import command
 from railyard.kit.quantities import rate
 from railyard.kit.schema import yaml
 from railyard.measure.result.reading import result_from
@@ -27,6 +29,10 @@ OTHERS = {
     EXAMPLES / "plugin" / "star.yaml",  # needs the topology of its plugin, whose own tests run it
 }
 """No scenarios that can be run as they are."""
+COMMAND = re.compile(
+    r"^#.*?\brailyard ((?:[a-z-]+ ){1,2}\S*(?:examples|runs)/.*?)(?=   |, | [\[(]|\.? *\n)", re.MULTILINE
+)
+"""A command in a comment, up to the words that say what it does."""
 FILES = sorted(set(EXAMPLES.rglob("*.yaml")) - OTHERS)
 QUICK = ["first.yaml", "straggler.yaml", "hf-config/own-model.yaml", "designed.yaml"]
 
@@ -53,6 +59,20 @@ def test_an_example_can_be_run_as_it_is(path):
     assert len({job.variant.name for job in jobs}) == len(jobs)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first == "# yaml-language-server: $schema=railyard.kit.schema.json"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_commands_in_the_header_can_be_given_as_they_stand(path, monkeypatch):
+    """The options exist, and what they set and vary makes scenarios."""
+    monkeypatch.chdir(EXAMPLES.parent)
+    for text in COMMAND.findall(path.read_text(encoding="utf-8")):
+        context = command().make_context("railyard", text.split())
+        while isinstance(context.command, TyperGroup):
+            name, below, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            context = below.make_context(name, rest, parent=context)
+        given = context.params
+        if "scenario" in given:
+            assert expand(load.load(given["scenario"], given["set_"] or ()), given.get("vary") or ())
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -48,6 +48,11 @@ def test_missing_sections_are_made_and_short_names_written_out():
 
 def test_a_word_becomes_a_section_when_a_key_below_it_is_set():
     assert setting("qps=4")["cluster"]["back_end"]["fabric"] == {"name": "roce", "qps": 4}
+    failures = "workload.operate.failures"
+    found = setting(f"{failures}=llama3", f"{failures}.links=parts", f"{failures}.links.drain=true")
+    assert found["workload"]["operate"]["failures"] == {"profile": "llama3", "links": {"drain": True}}
+    with pytest.raises(InputError, match="has no keys below it"):
+        setting(f"{failures}.links=parst", f"{failures}.links.drain=true")
 
 
 def test_items_of_lists_are_reached_by_number():

@@ -1,5 +1,6 @@
 import json
 import struct
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railyard.face.cli import guard
 from railyard.graph import CollectiveKind, Kind
 from railyard.kit.errors import InputError
+from railyard.work.trace import chakra_protobuf
 from railyard.work.trace.chakra import read
 from railyard.work.traffic.hosts import laid_out
 
@@ -375,3 +378,14 @@ def test_any_graph_of_dependencies_becomes_one_that_ends(tmp_path_factory, data)
     found = read(trace(tmp_path_factory.mktemp("et"), nodes))
     assert len(found.graph) == count
     assert found.graph.duration_ps.tolist() == [10**6 * (number + 1) for number in range(count)]
+
+
+def test_without_protocol_buffers_the_extra_that_brings_them_is_named(monkeypatch, capsys):
+    chakra_protobuf.schema.cache_clear()
+    for name in ("google", "google.protobuf", "google.protobuf.message"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert (
+        guard.run(["diagnose", str(Path(__file__).parents[3] / "examples" / "traces" / "mlcommons-pytorch.tar.gz")])
+        == 2
+    )
+    assert "railyard[chakra]" in capsys.readouterr().err

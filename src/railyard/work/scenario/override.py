@@ -78,8 +78,14 @@ TAGS: Mapping[str, str] = {
     "router": "kind",
     "engine": "name",
     "software": "profile",
+    "failures": "profile",
+    "scale_up": "fabric",
+    "encryption": "protocol",
     **dict.fromkeys(_KINDS, "kind"),
 }
+
+#: Words that stand for a section without keys, by the section.
+_EMPTY: Mapping[str, str] = {"parallelism": "auto", "links": "parts"}
 
 
 def full_path(key: str) -> tuple[str, ...]:
@@ -188,13 +194,11 @@ def _as_section(node: Node, path: tuple[str, ...], mark: Mark) -> Node:
     """The node as a mapping: nothing becomes an empty one, and `fabric: roce` becomes `fabric: {name: roce}`."""
     if isinstance(node.value, dict):
         return node
-    if node.value is None:
+    if node.value is None or (path and node.value == _EMPTY.get(path[-1])):
         return Node({}, mark)
     tag = TAGS.get(path[-1]) if path else None
     if tag is not None and isinstance(node.value, str):
         return Node({tag: node}, node.mark, {tag: node.mark}, 1 + node.size)
-    if path and path[-1] == "parallelism" and node.value == "auto":
-        return Node({}, mark)
     key = ".".join(path)
     raise InputError.many([mark.problem(f"`{key}` is {kind_of(node.value)} and has no keys below it", key=key)])
 

@@ -233,9 +233,9 @@ def _messages(data: bytes) -> Iterator[Any]:
     Raises:
         InputError: The file ends within a message, or one cannot be read.
     """
-    from google.protobuf.message import DecodeError
-
     kinds, at = schema(), 0
+    from google.protobuf.message import DecodeError  # after `schema`, which says how to install it
+
     while at < len(data):
         first = at == 0
         width, at = _length(data, at)
