@@ -416,7 +416,7 @@ def test_routing_of_sonic_s_tenants_is_held_against_the_plan_too(tmp_path):
     meant = routing.read_text()
     routing.write_text(meant.replace("4201000000", "4201000999"))
     found = check(draft, lambda _: None, lambda *_: None)[0].outcome
-    assert "asn: intended 4201000000, the file says 4201000999" in found.found
+    assert "autonomous system: 4201000999, planned 4201000000" in found.found
     routing.unlink()
     with pytest.raises(InputError, match="no file of its routing"):
         check(draft, lambda _: None, lambda *_: None)
@@ -438,7 +438,7 @@ def test_configurations_are_held_against_the_plan(tmp_path):
         first.write_text(text.replace("4201000000", "4201000999"))
         (found,) = check(draft, lambda _: None, lambda *_: None)
         assert not found.outcome.holds
-        assert "asn: intended 4201000000, the file says 4201000999" in found.outcome.found
+        assert "autonomous system: 4201000999, planned 4201000000" in found.outcome.found
         first.write_text(text[: len(text) // 3])
         assert not check(draft, lambda _: None, lambda *_: None)[0].outcome.holds
         first.write_text(text)  # a plan is not written over files that somebody changed

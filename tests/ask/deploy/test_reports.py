@@ -155,7 +155,7 @@ def test_queues_that_were_shipped_as_comments_are_missing(tmp_path):
     folder = write(tmp_path, {f"{name}.cfg": text for name, text in texts.items()})
     (finding,) = audit_plan(drawn(plan, 0, DIALECTS["eos"]), one, gather([folder], texts)).findings
     assert (finding.kind, finding.a) == ("wrong-qos", leaf)
-    assert "ports that pause: none of them" in finding.detail
+    assert "ports with PFC: missing Ethernet" in finding.detail
 
 
 IBSTAT = """CA '{name}'

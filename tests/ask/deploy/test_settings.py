@@ -16,6 +16,7 @@ from railyard.ask.audit.price import CROWDED_SHARE, Rack, slower
 from railyard.ask.audit.symptom import Setting
 from railyard.ask.deploy.cabling import drawn
 from railyard.ask.deploy.emit.intent import ASICS, EIGHT, PACKET, USUAL, asic_of, headroom, switches
+from railyard.ask.deploy.system import wrong_words
 from railyard.ask.deploy.systems import eos, junos, sonic
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics
@@ -137,6 +138,21 @@ def test_what_a_setting_takes_away_is_priced_by_its_cause(site, tmp_path):
     assert findings["BFD"].unpriced
 
 
+def test_wrong_facts_name_ports_by_ranges_in_their_order():
+    """Ranges are of all ports that the switch has, in the order of their numbers, whatever the order of a set."""
+    every = [f"Ethernet{4 * number}" for number in range(16)]
+    missing = set(every) - {"Ethernet8", "Ethernet40"}
+    words = wrong_words("pfc", set(every), set(every) - missing)
+    assert words == ("ports with PFC: missing Ethernet0, Ethernet4, Ethernet12 to Ethernet36, Ethernet44 to Ethernet60")
+    want, found = dict.fromkeys(every, 9216), dict.fromkeys(every, 9216) | {every[10]: 1500, every[2]: 1500}
+    assert wrong_words("mtu", want, found) == "frames: 1500, planned 9216 (Ethernet8, Ethernet40)"
+    assert wrong_words("access", {("Ethernet0", "a")}, {("Ethernet0", "b")}) == (
+        "addresses of servers' ports: wrong Ethernet0"
+    )
+    assert wrong_words("alpha", {1.0}, {0.5}).endswith(": 0.5, planned 1.0")
+    assert wrong_words("bfd", True, None) == "BFD: nothing, planned True"
+
+
 def test_every_setting_has_its_own_effect_in_packets():
     """Without pauses timers run out; headroom loses less. Even shifts fill no queue at 1:1.
 
@@ -169,7 +185,7 @@ def test_the_price_is_the_step_with_cables_as_much_slower(site, tmp_path):
             row.pop("pfc_enable")
 
     (finding,) = audited(site, tmp_path, changed(texts, "be-leaf1", no_pauses))
-    assert "ports that pause: none of them" in finding.detail
+    assert "ports with PFC: missing Ethernet" in finding.detail
     job = prepare(site[0])[0]
     graph = job.graphs.of(job.training, job.cluster)
     crowded, even = (float(finding.priced_by.split(word)[1].split()[0]) for word in ("take ", "even shifts "))

@@ -13,7 +13,7 @@ from railyard.ask.audit.against import frames_share
 from railyard.ask.audit.symptom import AuditFinding, Setting, Symptom
 from railyard.ask.deploy.cabling import is_infiniband
 from railyard.ask.deploy.emit.intent import on_the_way, switches
-from railyard.ask.deploy.system import headroom_words, systems, wrong_facts, wrong_ports
+from railyard.ask.deploy.system import WORDS, systems, wrong_facts, wrong_ports, wrong_words
 from railyard.cluster.network_table import DIALECTS, UNKNOWN
 from railyard.kit.errors import Problem
 
@@ -37,24 +37,6 @@ KIND = {
     "rate_bps": "wrong-speed",
 }
 """Kind of finding by fact; others are `wrong-setting`."""
-
-WORDS = {
-    "roce": "code point and traffic class of RoCE",
-    "cnp": "code point and traffic class of congestion notifications",
-    "pfc": "ports that pause",
-    "ecn": "ports that mark",
-    "red": "first and last mark in bytes, and percent",
-    "alpha": "share of the free buffer for paused traffic",
-    "headroom": "headroom",
-    "mtu": "frames",
-    "rate_bps": "rates",
-    "bfd": "BFD",
-    "sessions": "BGP sessions",
-    "access": "addresses of servers' ports",
-    "announced": "prefixes announced",
-    "asn": "autonomous system",
-    "loopback": "loopback",
-}
 
 UNPRICED = {
     "cnp": "the model has one class of congestion notifications: delays behind data packets are not simulated",
@@ -282,9 +264,6 @@ def _comparable(facts: Facts) -> dict[str, Any]:
     return out
 
 
-SHOWN = 4
-
-
 def symptoms(network: NetworkTable, reports: Reports, plan: CablingPlan | None) -> list[Symptom]:
     """A finding a switch and fact that is otherwise."""
     found = _by_device(reports)
@@ -340,10 +319,8 @@ def _against(
 
 def _symptom(network: NetworkTable, intent: SwitchIntent, key: str, wanted: Facts, facts: Facts) -> Symptom:
     want, found = wanted[key], facts.get(key)
-    ports = wrong_ports(want, found) if key == "headroom" else _ports(want, found)
-    words = f"{WORDS.get(key, key)}: {_said(found, ports)}, planned {_said(want, ports)}"
-    if key == "headroom":
-        words = f"{WORDS[key]}: {headroom_words(want, found or {})}"
+    ports = wrong_ports(want, found) if key == "headroom" else [] if key in ("red", "alpha") else _ports(want, found)
+    words = wrong_words(key, want, found)
     number = network.number(intent.name)
     lost = prefixes_of(intent, found) if key == "announced" else cables_of(key, want, found)
     settings = settings_of(intent, key, want, found)
@@ -362,14 +339,3 @@ def _ports(want: Any, found: Any) -> list[str]:
     if isinstance(want, set) and isinstance(found, set):
         return sorted({one if isinstance(one, str) else one[0] for one in want ^ found})
     return []
-
-
-def _said(value: Any, ports: list[str]) -> str:
-    if isinstance(value, dict):
-        listed = [f"{port} {value.get(port, 'nothing')}" for port in ports[:SHOWN]]
-        return ", ".join(listed) + (f" and {len(ports) - SHOWN} more" if len(ports) > SHOWN else "")
-    if isinstance(value, set):
-        there = [one for one in ports if any(one in (item, item[0]) for item in value)]
-        shown = ", ".join(there[:SHOWN]) + (f" and {len(there) - SHOWN} more" if len(there) > SHOWN else "")
-        return shown or "none of them"
-    return "nothing" if value is None else str(value)

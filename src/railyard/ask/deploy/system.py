@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy.emit.intent import headroom
-from railyard.cluster.network_table import DIALECTS
+from railyard.cluster.network_table import DIALECTS, natural
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from railyard.ask.deploy.configured import Configured
     from railyard.ask.deploy.emit.intent import Asic, SwitchIntent
@@ -91,12 +91,7 @@ class SwitchSystem:
             meant, said = frr.meant(intent), frr.facts(second)
             want |= {key: meant[key] for key in elsewhere}
             found |= {key: said[key] for key in elsewhere}
-        return [
-            f"{key}: {headroom_words(want[key], found.get(key) or {})}"
-            if key == "headroom"
-            else f"{key}: intended {want[key]}, the file says {found.get(key)}"
-            for key in wrong_facts(want, found)
-        ]
+        return [wrong_words(key, want[key], found.get(key)) for key in wrong_facts(want, found)]
 
 
 systems: Registry[SwitchSystem] = Registry("operating system of switches", package="railyard.ask.deploy.systems")
@@ -212,18 +207,82 @@ def _is_wrong(key: str, want: Any, found: Any) -> bool:
 
 
 SHOWN = 4
-"""Ports in words."""
+"""Ranges of ports in words."""
+
+WORDS = {
+    "roce": "code point and traffic class of RoCE",
+    "cnp": "code point and traffic class of congestion notifications",
+    "pfc": "ports with PFC",
+    "ecn": "ports with ECN marks",
+    "red": "first and last mark in bytes, and percent",
+    "alpha": "share of the free buffer for paused traffic",
+    "headroom": "headroom",
+    "mtu": "frames",
+    "rate_bps": "rates",
+    "bfd": "BFD",
+    "sessions": "BGP sessions",
+    "access": "addresses of servers' ports",
+    "announced": "prefixes announced",
+    "asn": "autonomous system",
+    "loopback": "loopback",
+}
+
+
+def wrong_words(key: str, want: Any, found: Any) -> str:
+    """A wrong fact: what the file says, what is planned, and the ports by ranges, in their order."""
+    return f"{WORDS.get(key, key)}: {_wrong_words(key, want, found)}"
+
+
+def _wrong_words(key: str, want: Any, found: Any) -> str:
+    if key == "headroom":
+        return headroom_words(want, found or {})
+    if isinstance(want, dict):
+        found = found or {}
+        return "; ".join(
+            f"{found.get(ports[0], 'nothing')}, planned {want.get(ports[0], 'nothing')} ({port_ranges(ports, want)})"
+            for ports in _alike(want, found)
+        )
+    if not isinstance(want, set) or key in ("red", "alpha"):
+        said = (map(str, sorted(one) if isinstance(one, set) else [one]) for one in (found, want) if one is not None)
+        return ", planned ".join(["nothing", *(", ".join(words) or "nothing" for words in said)][-2:])
+    missing, more = (_named(one) for one in (want - (found or set()), (found or set()) - want))
+    every = _named(want | (found or set()))
+    listed = {"wrong": missing & more, "missing": missing - more, "not planned": more - missing}
+    return "; ".join(f"{word} {port_ranges(ports, every)}" for word, ports in listed.items() if ports)
+
+
+def _named(facts: set[Any]) -> set[str]:
+    return {one if isinstance(one, str) else one[0] for one in facts}
+
+
+def _alike(want: dict[str, Any], found: dict[str, Any]) -> list[list[str]]:
+    """Ports whose values differ, those with the same two values together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for port in sorted(want.keys() | found.keys(), key=natural):
+        if want.get(port) != found.get(port):
+            groups.setdefault((str(want.get(port)), str(found.get(port))), []).append(port)
+    return list(groups.values())
+
+
+def port_ranges(ports: Iterable[str], every: Iterable[str]) -> str:
+    """Ports in their order, as ranges of all those that the switch has."""
+    chosen, runs, open_ = set(ports), list[list[str]](), False
+    for port in sorted(chosen | set(every), key=natural):
+        if port in chosen:
+            runs = runs if open_ else [*runs, []]
+            runs[-1].append(port)
+        open_ = port in chosen
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs[:SHOWN]]
+    more = sum(map(len, runs[SHOWN:]))
+    return ", ".join(words) + (f" and {more} more" if more else "")
 
 
 def headroom_words(due: dict[str, Sizes], found: dict[str, Sizes]) -> str:
     """For each size that is too small: the ports, the needed size, and the present one."""
     by_size: dict[str, list[str]] = {}
-    for port in wrong_ports(due, found):
+    for port in sorted(wrong_ports(due, found), key=natural):
         there = found.get(port, {})
         for key in short(due[port], there):
             is_there = f"{there[key]:,} bytes" if key in there else "nothing"
             by_size.setdefault(f"{key} {is_there}, due {due[port][key]:,}", []).append(port)
-    return "; ".join(
-        f"{words} ({', '.join(ports[:SHOWN])}{f' and {len(ports) - SHOWN} more' if len(ports) > SHOWN else ''})"
-        for words, ports in by_size.items()
-    )
+    return "; ".join(f"{words} ({port_ranges(ports, due)})" for words, ports in by_size.items())

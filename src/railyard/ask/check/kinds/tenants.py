@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.ask.deploy.emit.intent import SwitchIntent
 
 
-SHOWN_WRONG = 3
+SHOWN_WRONG = 7
 _HOLD = re.compile(r"configurations in (\S.*?) hold", re.IGNORECASE)
 
 
@@ -65,10 +65,15 @@ class ConfigurationsHold:
         wrong = [(intent.name, words) for intent in intents for words in _wrong(intent, system, folder, ending)]
         what = f"{len(intents):,} switches" if len(intents) != 1 else "1 switch"
         if not wrong:
-            return AssertionOutcome(f"the files of {what} match the intent", holds=True)
-        shown = "; ".join(f"{name}: {words}" for name, words in wrong[:SHOWN_WRONG])
+            return AssertionOutcome(f"the files of {what} match the plan", holds=True)
+        first, *others = (f"{name}: {words}" for name, words in wrong)
         many = len({name for name, _ in wrong})
-        return AssertionOutcome(f"{many:,} of {what} differ from the intent: {shown}", holds=False)
+        more = [f"{len(others) - SHOWN_WRONG:,} more differences"] if len(others) > SHOWN_WRONG else []
+        return AssertionOutcome(
+            f"{many:,} of {what} differ{'s' if many == 1 else ''} from the plan, first {first}",
+            holds=False,
+            remark="; ".join(others[:SHOWN_WRONG] + more),
+        )
 
     def _folder(self, subject: CheckSubject) -> Path:
         return subject.draft.folder / self.folder
