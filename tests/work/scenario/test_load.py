@@ -262,7 +262,7 @@ def test_any_override_gives_a_scenario_or_an_input_error(key, value):
 
 @pytest.mark.parametrize("kind", topologies.names())
 def test_every_topology_is_a_choice_and_is_written_back(kind):
-    draft = load.from_values(yaml.parse_mapping(SMALL, "x").plain(), {"topology": kind, "accelerators": 128})
+    draft = load.from_values(yaml.parse_mapping(SMALL, "x").plain(), {"topology": {"kind": kind}, "accelerators": 128})
     assert draft.scenario.cluster.back_end.topology.kind == kind
     assert load.from_values(load.dump(draft.scenario)).scenario == draft.scenario
     assert draft.scenario.cluster.back_end.spec().topology == topologies.get(kind)()

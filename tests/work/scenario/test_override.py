@@ -40,6 +40,22 @@ def test_a_key_is_replaced_and_the_tree_before_is_left_alone():
     assert before.plain()["cluster"]["accelerators"] == 8
 
 
+def test_a_word_for_a_section_keeps_what_the_new_one_has():
+    """Families of topologies share the ratio; a fabric's constants are its own."""
+    ratio = ("topology={kind: leaf-spine, oversubscription: 2:1, ports_per_leaf: 32}", "topology=rail-optimized")
+    assert setting(*ratio)["cluster"]["back_end"]["topology"] == {"kind": "rail-optimized", "oversubscription": "2:1"}
+    same = (*ratio[:1], "topology=leaf-spine", "oversubscription=4:1")
+    assert setting(*same)["cluster"]["back_end"]["topology"] == {
+        "kind": "leaf-spine",
+        "oversubscription": "4:1",
+        "ports_per_leaf": 32,
+    }
+    assert setting(*ratio[:1], "topology=torus")["cluster"]["back_end"]["topology"] == "torus"
+    fabric = ("fabric={name: roce, qps: 16}", "fabric=roce")
+    assert setting(*fabric)["cluster"]["back_end"]["fabric"] == {"name": "roce", "qps": 16}
+    assert setting(*fabric[:1], "fabric=uec")["cluster"]["back_end"]["fabric"] == "uec"
+
+
 def test_missing_sections_are_made_and_short_names_written_out():
     assert setting("economics.pue=1.2")["economics"] == {"pue": 1.2}
     assert setting("tp=8")["workload"]["training"]["parallelism"] == {"tp": 8}

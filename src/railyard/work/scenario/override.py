@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from railyard.cluster.topology.wiring import topologies
 from railyard.kit.errors import InputError
+from railyard.kit.schema.field import records
 from railyard.kit.schema.yaml import Mark, Node, kind_of, parse
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ def _of_workload(root: Node, path: tuple[str, ...], key: str, mark: Mark) -> tup
 
 def _put(node: Node, path: tuple[str, ...], value: Node, above: tuple[str, ...]) -> Node:
     if not path:
-        return value
+        return _with_kept(node, value, above[-1] if above else "")
     head, rest = path[0], path[1:]
     if isinstance(node.value, list):
         return _put_item(node, head, rest, value, above)
@@ -178,6 +180,35 @@ def _put(node: Node, path: tuple[str, ...], value: Node, above: tuple[str, ...])
     children[head] = _put(below, rest, value, (*above, head))
     keys = {**section.keys, head: value.mark if not rest or head not in section.keys else section.keys[head]}
     return Node(children, section.mark, keys, 1 + sum(child.size for child in children.values()))
+
+
+def _with_kept(old: Node, value: Node, name: str) -> Node:
+    """A section that a word takes the place of, with what stays: all keys of the same word, `CARRIED` of another.
+
+    `--vary topology=leaf-spine,rail-optimized` compares both at the file's oversubscription.
+    """
+    tag = TAGS.get(name)
+    if tag is None or not isinstance(old.value, dict) or not isinstance(value.value, str):
+        return value
+    before = old.value.get(tag)
+    kept = {key: child for key, child in old.value.items() if key != tag}
+    if before is None or before.value != value.value:
+        kept = {key: child for key, child in kept.items() if key in _carried(name, value.value)}
+    if not kept:
+        return value
+    marks = {tag: value.mark, **{key: old.keys.get(key, old.mark) for key in kept}}
+    return Node({tag: value, **kept}, value.mark, marks, 1 + value.size + sum(child.size for child in kept.values()))
+
+
+CARRIED = ("oversubscription", "uplink_rate")
+"""Keys of leafs and spines: they mean the same in all families whose fields share their bounds."""
+
+
+def _carried(name: str, word: str) -> frozenset[str]:
+    if name != "topology" or word not in topologies.names():
+        return frozenset()
+    shared = {one.key: one.bounds for one in records(topologies.get("leaf-spine")).values() if one.key in CARRIED}
+    return frozenset(one.key for one in records(topologies.get(word)).values() if shared.get(one.key, 0) is one.bounds)
 
 
 def _put_item(node: Node, head: str, rest: tuple[str, ...], value: Node, above: tuple[str, ...]) -> Node:
