@@ -14,11 +14,16 @@ from railyard.ask.calibrate.kinds.serving import fitted, loop_of, rows_of
 from railyard.ask.calibrate.kinds.training import paces, predicted, steps_of
 from railyard.ask.calibrate.measurements import HUBER, Prior, posterior
 from railyard.face.cli import guard
+from railyard.graph import Job
 from railyard.kit.errors import InputError
+from railyard.work.scenario import load
 from railyard.work.serving.software import ServingSoftwareColumns, profile, read_profiles
+from railyard.work.study.study import prepare
 from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
 from railyard.work.training.designs import estimate
+from railyard.work.training.explain_tree import COMPUTATION, HOST, tree_of
+from railyard.work.training.graphs import Graphs
 from railyard.work.training.pace import TRAITS, pace_of, place, traits_of
 from railyard.work.training.spec import OwnRun
 
@@ -139,6 +144,68 @@ def test_a_wrong_cell_is_named_with_its_line(tmp_path, cell, told):
     with pytest.raises(InputError, match=r"mine\.csv:3") as caught:
         kind.calibrate(source, catalogue.load())
     assert told in str(caught.value)
+
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+
+
+@pytest.mark.parametrize("name", ["./config.json", "./config.json as llama", "{folder}/config.json"])
+def test_a_model_of_a_file_is_calibrated_and_the_pace_reaches_its_scenario(tmp_path, name):
+    name = name.format(folder=tmp_path)
+    like = {"model_type": "ours"} if " as " in name else {}
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, **like}))
+    rows = tuple(f"{row},h100-sxm,8,{name},8192,64,{row},1,1,bf16,megatron-2025,{{}}" for row in (1, 2))
+    jobs = [
+        (step.training, step.machine)
+        for step in steps_of(measurements.read(write(tmp_path, rows=rows, values=(9, 9)))[1], KNOWN)
+    ]
+    assert {training.model.layers for training, _ in jobs} == {24}
+    table = write(tmp_path, rows=rows, values=predicted(jobs, np.full(2, 1.2)).tolist())
+    assert guard.run(["calibrate", "runs", "--table", str(table), "--out", str(tmp_path / "own.toml")]) == 0
+    training = {"model": name, "global_batch": 64, "sequence": 8192, "parallelism": {"tp": 2, "micro_batch": 1}}
+    values = {
+        "name": "mine",
+        "cluster": {"accelerators": 8, "server": "hgx-h100"},
+        "workload": {
+            "training": {**training, "software": {"profile": "megatron-2025", "constants": str(tmp_path / "own.toml")}}
+        },
+    }
+    file = tmp_path / "mine.yaml"
+    file.write_text(json.dumps(values))
+    (job,) = prepare(load.load(file))
+    assert 1.1 < pace_of(job.training, "h100-sxm")[0] < 1.2
+    # What kernels take longer is computation, and no wait for the host.
+    plain = job.training.replace(software=replace(job.training.software, own_runs=()))
+    found, shipped = (_parts_of_step(job, training) for training in (job.training, plain))
+    pace = pace_of(job.training, "h100-sxm")[0]
+    assert found[COMPUTATION] == pytest.approx(pace * shipped[COMPUTATION], rel=1e-6)
+    assert found.get(HOST, 0) == pytest.approx(pace * shipped.get(HOST, 0), rel=1e-6)
+
+
+def _parts_of_step(job, training):
+    graph = Graphs().of(training, job.cluster)
+    timeline = job.engine.simulate([Job(graph)], job.cluster, policy=job.policy)
+    return {node.name: node.amount_ps for node in tree_of(timeline, job.cluster, training, job.policy).root.children}
+
+
+def test_a_model_that_nobody_knows_is_reported_once(tmp_path, capsys):
+    path = write(tmp_path, rows=tuple(row.replace("llama-3-", "lama-3-") for row in ROWS))
+    assert guard.run(["calibrate", "runs", "--table", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("the catalogue has no model `lama-3-70b`") == said.count("mine.csv:2") == 1
+    assert "(the same in 1 more row)" in said
+    write(tmp_path, rows=tuple(row.replace("llama-3-70b", "./none.json") for row in ROWS))
+    assert guard.run(["calibrate", "runs", "--table", str(path)]) == 2
+    assert capsys.readouterr().err.count("there is no such file") == 1
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, did_you_mean, keyed
 from railyard.kit.files import read_text
 from railyard.kit.registry import Registry
 from railyard.kit.table import Table, TableRow
+from railyard.measure.numbers import counted
+from railyard.work.study.compose import model_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from railyard.catalog import Catalog
+    from railyard.catalog import Catalog, Model
     from railyard.kit.errors import Problem
 
     F = NDArray[np.float64]
@@ -213,10 +215,30 @@ def read_rows(
         except InputError as error:
             problems += error.located(file=source.path, line=line).problems
     if problems:
-        raise InputError.many(problems)
+        raise InputError.many(_once(problems))
     if not found:
         raise InputError("the table has no rows", file=source.path)
     return found
+
+
+def _once(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Problems that several rows have, each at the first of them."""
+    same: dict[Problem, list[Problem]] = {}
+    for problem in problems:
+        same.setdefault(replace(problem, line=None, column=None), []).append(problem)
+    for first, *others in same.values():
+        more = f" (the same in {counted(len(others), 'more row')})" if others else ""
+        yield replace(first, message=first.message + more)
+
+
+def model_of_cell(source: MeasurementFile, name: str, catalog: Catalog) -> Model:
+    """The model of a cell, by what a scenario's `model` takes; a path is relative to the table's folder.
+
+    Raises:
+        InputError: The model is unknown or cannot be read.
+    """
+    with keyed("model"):
+        return model_of(source.path.parent, name, catalog)
 
 
 def _values(row: TableRow, columns: Mapping[str, MeasuredColumn], metrics: Sequence[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.kit.errors import RailyardError
 from railyard.work.training import profiles
 from railyard.work.training.explain_work import CAST, CORE, GAP, GEMM, GROUPED, LIBRARY, PASS
+from railyard.work.training.pace import own_count, pace_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -240,7 +241,15 @@ class Laws:
         return Constant(f"flops {name}", f"{accelerator.flops.get(name, 0.0):.4g} FLOP/s, dense", source)
 
     def work(self, one: TracedWork) -> Law:
-        """Formula of an operator, its casts or its gaps."""
+        """Formula of an operator, its casts or its gaps, and the pace of own runs by which it is multiplied."""
+        law = self._work(one)
+        device = self.cluster.accelerator.name
+        if not own_count(self.training, device):
+            return law
+        pace = Constant("pace", f"{pace_of(self.training, device)[0]:.4g}", "own runs")
+        return Law(f"{law.formula}, x pace", (*law.constants, pace))
+
+    def _work(self, one: TracedWork) -> Law:
         if one.kind == GAP:
             return Law("device gap between kernels x kernels (operators.py)", self._device("launch_ps"))
         if one.kind == CAST:

@@ -18,6 +18,7 @@ from railyard.ask.calibrate.measurements import (
     Prior,
     counts,
     kinds,
+    model_of_cell,
     moved_constants,
     numbers,
     posterior,
@@ -102,10 +103,10 @@ def rows_of(source: MeasurementFile, catalog: Catalog) -> list[ServedRow]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    return read_rows(source, COLUMNS, METRICS, lambda line, values: _row(line, values, catalog))
+    return read_rows(source, COLUMNS, METRICS, lambda line, values: _row(source, line, values, catalog))
 
 
-def _row(line: int, values: Mapping[str, Any], catalog: Catalog) -> ServedRow:
+def _row(source: MeasurementFile, line: int, values: Mapping[str, Any], catalog: Catalog) -> ServedRow:
     device = catalog.accelerator(values["gpu"])
     domain = device.scale_up_domain
     if device.scale_up_kind == "none" and device.server:
@@ -116,7 +117,7 @@ def _row(line: int, values: Mapping[str, Any], catalog: Catalog) -> ServedRow:
         values["id"],
         values["software"],
         device,
-        catalog.model(values["model"]),
+        model_of_cell(source, values["model"], catalog),
         ServingLayout(precision=values["precision"], kv_bits=values["kv_bits"], **degrees),
         Machine.of_device(device, _NIC_BPS, domain),
         *(float(values[name]) for name in ("input_tokens", "output_tokens", "concurrency", "max_sequences")),

@@ -24,6 +24,7 @@ from railyard.ask.calibrate.measurements import (
     MeasurementKind,
     counts,
     kinds,
+    model_of_cell,
     numbers,
     read_rows,
     words,
@@ -35,7 +36,7 @@ from railyard.model import architecture
 from railyard.model.machine import Machine
 from railyard.model.own_runs import TAIL, expected, noise
 from railyard.work.scenario import load
-from railyard.work.scenario.section import Section, fields_given, keys_of
+from railyard.work.scenario.section import Section, fields_given, keys_of, model_file
 from railyard.work.study.compose import written_layout
 from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
@@ -162,14 +163,14 @@ def steps_of(source: MeasurementFile, catalog: Catalog) -> list[MeasuredStep]:
     Raises:
         InputError: A column is unknown, or cells are wrong: all of them, each with its line.
     """
-    return read_rows(source, COLUMNS, METRICS, lambda line, values: _step(line, values, catalog))
+    return read_rows(source, COLUMNS, METRICS, lambda line, values: _step(source, line, values, catalog))
 
 
-def _step(line: int, values: dict[str, Any], catalog: Catalog) -> MeasuredStep:
+def _step(source: MeasurementFile, line: int, values: dict[str, Any], catalog: Catalog) -> MeasuredStep:
     device = catalog.accelerator(values["gpu"])
     name = values.get("software")
     software = profiles.default(device) if name is None else profiles.profile(name, device)
-    model = _model(values, catalog)
+    model = _model(source, values, catalog)
     check_precision(values["precision"], device)
     layout = _layout(values)
     check(model, layout, values["seq_len"], values["n_gpu"])
@@ -185,12 +186,13 @@ def _step(line: int, values: dict[str, Any], catalog: Catalog) -> MeasuredStep:
     return MeasuredStep(line, values["id"], training, _machine(values, device, catalog), _seconds(values, training))
 
 
-def _model(values: Mapping[str, Any], catalog: Catalog) -> Model:
+def _model(source: MeasurementFile, values: Mapping[str, Any], catalog: Catalog) -> Model:
     shape: dict[str, Any] = {name: values[name] for name in _SHAPE if name in values}
     try:
-        known = catalog.model(values["model"])
+        known = model_of_cell(source, values["model"], catalog)
     except InputError:
-        if not {"layers", "hidden", "heads"} <= shape.keys():
+        file = model_file(source.path.parent, values["model"])
+        if not {"layers", "hidden", "heads"} <= shape.keys() or (file is not None and file.exists()):
             raise
     else:
         return dataclasses.replace(known, **shape) if shape else known
