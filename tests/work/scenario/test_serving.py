@@ -127,7 +127,7 @@ def test_trials_of_few_requests_are_lengthened():
         found.append(run({"capacity": {"first": count}, "requests": drawn, "pools": {"both": {"replicas": 1}}})[0])
     short, full = (each["serving"]["capacity"] for each in found)
     assert short["rate_per_s"] == pytest.approx(full["rate_per_s"], rel=0.12)
-    assert any("requests instead of 60, the 60 of the scenario, repeated" in line for line in found[0]["warnings"])
+    assert any("requests (the scenario's 60, repeated) instead of 60" in line for line in found[0]["warnings"])
     best = max((point for point in short["points"]), key=lambda point: point["requests"])
     assert 600 < best["requests"] <= 60 * 64
     brief = {"synthetic": {"rate": 5, "input": 8000, "output": 2, "count": 400}}

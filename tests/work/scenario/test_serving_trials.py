@@ -86,8 +86,8 @@ def test_trials_last_ten_times_as_long_as_an_answer():
     assert (capacity.rate_per_s, capacity.bounded) == (6.0, True)
     assert [point.requests for point in capacity.points] == [146, 292, 584, 584, 292]
     assert variant.warnings == (
-        "capacity: trials use up to 584 requests instead of 10, the 12 of the scenario, repeated: queues build"
-        " up only if arrivals last 10 times as long as an answer takes",
+        "capacity: trials send up to 584 requests (the scenario's 12, repeated) instead of 10, so that queues have time"
+        " to build up",
     )
 
 
@@ -95,7 +95,7 @@ def test_trials_have_at_most_64_times_the_first_ones_requests():
     """3 x 64 = 192 are fewer than the 292 that 4 a second want."""
     trials, variant = search(3, 7.0)
     assert trials == [(2, 3), (2, 146), (4, 146), (4, 192), (8, 192), (6, 192), (7, 192)]
-    assert variant.warnings[0].startswith("capacity: a trial of 192 requests, the 12 of the scenario, repeated")
+    assert variant.warnings[0].startswith("capacity: may be lower, for 192 requests (the scenario's 12, repeated)")
     assert "less than 10 times as long" in variant.warnings[0]
 
 

@@ -233,17 +233,17 @@ class _Lasting:
 def _trials(trials: _Lasting) -> list[str]:
     """Says how long trials were, where they were longer than asked for or not long enough."""
     most, asked = trials.count, len(trials.requests)
-    again = f", the {asked} of the scenario, repeated" if most > asked else ""
+    again = f" (the scenario's {asked:,}, repeated)" if most > asked else ""
     if trials.brief:
         return [
-            f"capacity: a trial of {most} requests{again}, lasted less than {_TURNS} times as long as"
-            " an answer takes; the capacity may be lower: raise `capacity.first`, or set tighter limits"
+            f"capacity: may be lower, for {most:,} requests{again} last less than {_TURNS} times as long as an answer;"
+            " raise `capacity.first`"
         ]
     if most <= trials.first:
         return []
     return [
-        f"capacity: trials use up to {most} requests instead of {trials.first}{again}: queues build up"
-        f" only if arrivals last {_TURNS} times as long as an answer takes"
+        f"capacity: trials send up to {most:,} requests{again} instead of {trials.first:,}, so that queues have time"
+        " to build up"
     ]
 
 

@@ -266,10 +266,7 @@ def drained(found: Served) -> Iterator[str]:
     late_s = found.span_s - arrivals_s
     if found.span_s <= _END * arrivals_s or arrivals_s <= 0:
         return
-    described = (
-        f"the last answer came {late_s:.0f} s after the last request, {late_s / found.span_s:.0%} of the run;"
-        " rates and prices cover the time before: "
-    )
+    described = f"the last answer came {late_s:.0f} s after the last request; rates and prices leave that time out: "
     if late_s > float(np.nanmax(found.e2e_s - found.queue_s - found.transfer_s)):
         yield f"{described}the load is near or beyond what the deployment can serve"
     else:

@@ -65,6 +65,8 @@ _DETAILS = (
     "network tax of goodput / p99 TTFT / TPOT",
     "scale-up tax",
     "KV hits",
+    "model error of TTFT p50",
+    "model error of TPOT p50",
     "model error of $/Mtoken",
     "$/M input tokens",
     "$/M output tokens",
@@ -108,7 +110,7 @@ def _details_row(variant: ServedVariant) -> list[str]:
         numbers.short(serving.throughput.per_user),
         *map(_tax, (taxes, taxes and taxes.scale_up)),
         numbers.percent(serving.kv.hit_rate),
-        believed.band_of(variant, "cpmt"),
+        *(believed.band_of(variant, figure) for figure in ("ttft_s", "tpot_s", "cpmt")),
         numbers.band(None if cost is None else cost.split_input),
         numbers.band(None if cost is None else cost.split_output),
         numbers.power(serving.power.total_w.typical),
@@ -126,6 +128,20 @@ def _tax(shares: ServingTaxShares | None) -> str:
         return numbers.NOT_APPLICABLE
     lost = (shares.goodput_lost, shares.ttft.get("p99"), shares.tpot.get("p99"))
     return " / ".join(map(numbers.percent, lost))
+
+
+def _banded(variant: ServedVariant, name: str = "") -> str:
+    """The bands of the medians, `TTFT p50 11.2 to 82.9 ms`, and that the 99th percentiles have none."""
+    bands = (believed.band_of(variant, figure) for figure in ("ttft_s", "tpot_s"))
+    known = [
+        f"{what} p50 {band}"
+        for what, band in zip(("TTFT", "TPOT"), bands, strict=True)
+        if band != numbers.NOT_APPLICABLE
+    ]
+    whom = f" of {quoted(name)}" if name else ""
+    if not known:
+        return f"The latencies{whom} are without a band."
+    return f"Model error{whom} (80 % interval): {', '.join(known)}; p99 without a band."
 
 
 def taxed(variant: ServedVariant, name: str = "") -> str:
@@ -195,11 +211,11 @@ def _queue(row: PoolQueueRow) -> str:
     waits = (
         ""
         if row.wait_p99_s is None
-        else f", each {numbers.seconds(row.wait_p50_s)} / {numbers.seconds(row.wait_p99_s)} (p50 / p99)"
+        else f"; p50 wait {numbers.seconds(row.wait_p50_s)}, p99 {numbers.seconds(row.wait_p99_s)}"
     )
-    most = f"most {numbers.short(row.waiting_peak)} at {numbers.seconds(row.peak_s)}"
+    most = f"{numbers.short(row.waiting_peak)} when it is longest, at {numbers.seconds(row.peak_s)}"
     picture = "".join(_LEVELS[round(count / row.waiting_peak * (len(_LEVELS) - 1))] for count in row.over_time)
-    return f"{row.pool}: {numbers.short(row.waiting_mean)} requests wait, {most}{waits}  {picture}"
+    return f"{row.pool}: {numbers.short(row.waiting_mean)} requests queue on average, {most}{waits}  {picture}"
 
 
 def trials(variant: ServedVariant) -> list[str]:
@@ -246,8 +262,7 @@ def verdict(result: Result) -> str:
     """The answer in a sentence: which service to take, its latency, and what a million tokens costs."""
     best = best_variant(result)
     if len(result.of(ServedVariant)) == 1:
-        met = numbers.percent(best.serving.slo.attainment)
-        return f"{met} of requests meet the SLO: {_latency(best)}, {_price(best)}."
+        return f"{_met(best.serving)}: {_latency(best)}, {_price(best)}."
     if unlike := believed.unlike(result):
         return unlike
     many, good = len(result.of(ServedVariant)), len(_in_time(result))
@@ -257,6 +272,17 @@ def verdict(result: Result) -> str:
     alone = f"{quoted(best.name)} {'costs least' if best.serving.cpmt else 'is best'}"
     leads = f"{listed([best.name, *ties])} are equal within error" if ties else alone
     return f"{leads}: {_price(best)}, {_latency(best)}; {among}."
+
+
+def _met(serving: ServingFigures) -> str:
+    """`All 2,000 simulated requests meet the SLO (most req/s within SLO: 41.2)`."""
+    share, count = serving.slo.attainment, serving.requests.count
+    late = round((1.0 - share) * count)
+    whom = f"All {f'but {late} of ' if late else ''}{count:,} simulated requests"
+    if late > 0.0005 * count:
+        whom = f"{numbers.percent(share)} of requests"
+    most = f" (most req/s within SLO: {capacity_words(serving.capacity)})" if serving.capacity else ""
+    return f"{whom} meet the SLO{most}"
 
 
 def _latency(variant: ServedVariant) -> str:
@@ -276,11 +302,12 @@ def why(result: Result) -> list[str]:
     """What networks cost, by how much variants differ, and what the first tokens of the best one wait for."""
     best = best_variant(result)
     if len(result.of(ServedVariant)) == 1:
-        return list(filter(None, (taxed(best), f"{first_token(best)}.", bottleneck(best))))
+        return list(filter(None, (taxed(best), _banded(best), f"{first_token(best)}.", bottleneck(best))))
     if believed.unlike(result):
         return []
     said = (
         taxed(best, best.name),
+        _banded(best, best.name),
         believed.unexercised(result),
         believed.ties(result),
         believed.bound(result),
@@ -348,8 +375,16 @@ def card(result: Result, report: Path | None) -> str:
 
 
 def sheets(result: Result) -> Iterator[Sheet]:
-    """The comparison, one row per variant."""
-    yield Sheet(HEADINGS, [row(variant) for variant in result.of(ServedVariant)])
+    """The comparison, one row per variant; the capacity, where it was searched, in place of the goodput."""
+    variants = result.of(ServedVariant)
+    headings, rows = list(HEADINGS), [row(variant) for variant in variants]
+    if any(variant.serving.capacity for variant in variants):
+        at = HEADINGS.index("good req/s")
+        for cells, words in zip(
+            (headings, *rows), ("most req/s", *(capacity_words(one.serving.capacity) for one in variants)), strict=True
+        ):
+            cells[at] = words
+    yield Sheet(headings, rows)
 
 
 def details(result: Result) -> Iterator[Sheet]:

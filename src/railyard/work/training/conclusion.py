@@ -258,15 +258,19 @@ def best_variant(result: Result) -> StepVariant:
     return next(variant for variant in result.of(StepVariant) if variant.name == first)
 
 
+_LEAST_SEEN = 0.0005
+"""Smaller shares would be printed as 0.0 %."""
+
+
 def layout_sentence(variant: StepVariant, name: str = "") -> str:
     """`Layout: TP 1 PP 1 DP 64, fastest of 6; the next takes 0.3 % longer.`; empty if the layout was given."""
     rows = variant.layouts if isinstance(variant, TrainingVariant) else None
     if not rows:
         return ""
     first, *others = rows
-    after = (
-        f"; the next takes {numbers.percent(others[0].step_seconds / first.step_seconds - 1)} longer" if others else ""
-    )
+    longer = others[0].step_seconds / first.step_seconds - 1 if others else 0.0
+    slower = f"takes {numbers.percent(longer)} longer" if longer >= _LEAST_SEEN else "is as fast"
+    after = f"; the next {slower}" if others else ""
     of = f" of {quoted(name)}" if name else ""
     return f"Layout{of}: {first.layout.words}, the fastest of {len(rows)} that `auto` compared{after}."
 
