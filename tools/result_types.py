@@ -70,7 +70,7 @@ def interface(name: str, schema: Schema) -> str:
 
 def present(spec: Schema) -> Schema:
     """What stands under a key that may be absent, where it is there."""
-    return {"anyOf": [part for part in spec["anyOf"] if part.get("type") != "null"]}
+    return spec if "anyOf" not in spec else {"anyOf": [part for part in spec["anyOf"] if part.get("type") != "null"]}
 
 
 def type_of(spec: Schema) -> str:

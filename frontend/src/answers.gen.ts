@@ -386,6 +386,8 @@ export interface PlanDesign {
   variant: string;
   /** values of the space by key */
   settings: Record<string, unknown>;
+  /** other settings that build the same cluster */
+  same?: Record<string, unknown>[];
   /** whether nothing beats it in every objective */
   front: boolean;
   /** that judged it */
@@ -466,6 +468,8 @@ export interface PlanLooked {
   failed: number;
   /** designs that miss a constraint */
   missed: number;
+  /** designs that are the same cluster as another */
+  same?: number;
   /** its error */
   closed_form: ClosedFormError;
 }

@@ -126,7 +126,8 @@ def test_regret_is_the_worst_excess_over_the_best_for_a_demand():
     demand = [{"name": "dense"}, {"name": "long", "set": {"sequence": 8192, "global_batch": 32}}]
     section = {"objectives": ["step", "regret"], "demand": demand, "effort": {"flow": 0, "draws": 100}}
     found = planned(load.from_values(values(**section)))
-    steps = {point: [row["step"] for row in found.rows(point)] for point in range(6)}
+    assert sorted({*found.regret, *found.twin_of}) == list(range(6))
+    steps = {point: [row["step"] for row in found.rows(point)] for point in found.regret}
     best = [min(steps[point][demand] for point in steps) for demand in (0, 1)]
     for point, mine in steps.items():
         expected = max(value / least - 1 for value, least in zip(mine, best, strict=True))
@@ -188,10 +189,10 @@ def test_stopped_while_chances_are_drawn_the_choice_stands_without_them(monkeypa
 
 
 def test_the_nearest_rivals_of_the_best_run_too():
-    """One run is allowed, and four rivals on top: five of six designs, by closed form the five best."""
+    """One run is allowed, and four rivals on top: all four clusters, which six points build."""
     found = plain(planned(load.from_values(values(effort={"flow": 1, "layouts": 0, "draws": 100}))))
     verified = found["verified"]
-    assert found["looked_at"]["flow"] == 5
+    assert found["looked_at"]["flow"] == 4
     assert (verified["variant"], verified["engine"], verified["share_of_step"]) == (found["best"], "flow", 1.0)
     rows = {row["variant"]: row["objectives"]["cpmt"] for row in (*found["front"], *found["runners_up"])}
     assert [rows[row["variant"]] for row in verified["rivals"]] == [row["value"] for row in verified["rivals"]]
@@ -380,7 +381,8 @@ def test_a_point_that_breaks_its_task_takes_no_other_with_it(monkeypatch):
 
     found = planned(load.from_values(values(effort={"flow": 0, "draws": 100})), workers=Breaking())
     assert found.failed == {2: "a fault of ours"}
-    assert len(found.choices) == 5
+    names = {"roce, any oversubscription", "uec, any oversubscription", "infiniband, oversubscription 4:1"}
+    assert {choice.name for choice in found.choices} == names
 
 
 def test_what_is_known_follows_from_the_contents_of_files(tmp_path):
@@ -497,3 +499,27 @@ def test_where_no_design_runs_the_closed_form_chooses_and_says_so():
     assert found["verified"] is None
     assert found["unverified"][0]["variant"] == found["best"]
     assert [row["error"] for row in found["failed"]] == ["no engine today"]
+
+
+def test_designs_that_build_the_same_cluster_are_one():
+    """One switch a rail takes 8 servers, so that no leaf has uplinks; leafs and spines differ by the ratio."""
+    ratios = ["1:1", "2:1", "4:1"]
+    space = {
+        "fabric": ["infiniband"],
+        "topology": ["rail-only", "leaf-spine"],
+        "oversubscription": ratios,
+        "tokens": ["1 T", "2 T"],
+    }
+    found = planned(
+        load.from_values(values(space=space, objectives=["cpmt", "step"], effort={"flow": 0, "draws": 100}))
+    )
+    names = [choice.name for choice in found.choices]
+    assert [name for name in names if "rail-only" in name] == [
+        f"infiniband, rail-only, any oversubscription, tokens {tokens}" for tokens in ("1 T", "2 T")
+    ]
+    assert len([name for name in names if "leaf-spine" in name]) == 6
+    said = plain(found)
+    assert said["looked_at"]["same"] == 4
+    row = next(row for row in (*said["front"], *said["runners_up"]) if "rail-only" in row["variant"])
+    assert [one["oversubscription"] for one in row["same"]] == ratios[1:]
+    assert {row["value"] for row in said["axes"] if row["axis"] == "oversubscription"} == set(ratios)

@@ -311,3 +311,10 @@ def test_anything_is_prepared_or_refused(small, asked):
 @example(asked={"cluster.overrides": {"accelerator": {"memory_bandwidth": "0 b/s"}}})
 def test_anything_is_run_or_refused(small, asked):
     assert attempt(small, asked, execute)
+
+
+@pytest.mark.parametrize("text", ["roce,uec", "[roce, uec]", "roce"])
+def test_values_of_a_plans_key_are_written_as_those_of_vary(text):
+    assert override.parse_set(f"plan.space.fabric={text}")[1].plain() == ["roce", "uec"][: 1 + ("uec" in text)]
+    assert override.parse_set(f"name={text}")[1].plain() != ["roce"]
+    assert override.parse_set("plan.space.accelerators={from: 64, to: 128, factor: 2}")[1].plain()["to"] == 128

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.cluster import bill_of
@@ -22,6 +25,7 @@ from railyard.work.training.prepare import faults_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from railyard.ask.plan.outcome import DesignOutcome
     from railyard.ask.plan.space import DesignSpace
     from railyard.catalog import Catalog
     from railyard.cluster import Cluster
@@ -37,6 +41,8 @@ _CLUSTER = frozenset({"cluster", "catalog"})
 _FAULTS = frozenset({"faults", "recovery"})
 _WORK = frozenset({"workload", "catalog"})
 _MONEY = frozenset({"economics", "catalog"})
+
+_RATIO = re.compile(r"oversubscription=[^,)]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,22 @@ class PlannedHardware:
     def bound(self) -> bool:
         """Whether no product can be as good: its network is a crossbar that blocks nothing."""
         return self.cluster.is_bound
+
+    @cached_property
+    def digest(self) -> str:
+        """Of its bill, its links and all that was asked for but oversubscription: equal where the same is built."""
+        links = self.cluster.links
+        asked = _RATIO.sub("", repr((self.cluster.spec, self.cluster.placement, self.parts, links.tiers)))
+        found = hashlib.blake2b(asked.encode(), digest_size=16)
+        for item in fields(links):
+            if item.name != "tiers":
+                found.update(getattr(links, item.name).tobytes())
+        return found.hexdigest()
+
+    def marked(self, outcome: DesignOutcome, exclude: frozenset[str]) -> DesignOutcome:
+        """An outcome with what is built of it, and which of some makers and parts that has."""
+        excluded = tuple(sorted(exclude & self.names))
+        return replace(outcome, excluded=excluded, bound=self.bound, cluster=self.digest)
 
     @classmethod
     def of(

@@ -255,7 +255,7 @@ def _unpriced(planned: PlannedDesigns, point: int) -> DesignChoice:
     found = [planned.seen(point, demand) for demand in range(len(planned.space.demands))]
     outcomes = tuple(one for one in found if one is not None)
     layouts = tuple(str(layout_of(one.layouts[0])) if one.layouts[0] else "" for one in outcomes)
-    name, figures = planned.space.name(point), planned.figures(point) or {}
+    name, figures = planned.name(point), planned.figures(point) or {}
     return DesignChoice(point, name, (), layouts, outcomes, (), (), figures)
 
 
@@ -280,4 +280,4 @@ def _choice(planned: PlannedDesigns, bench: DesignBench, point: int) -> DesignCh
         seen.append((outcome, *kind.look(bench, (point, demand), outcome)))
     outcomes, hardware, layouts, prices, missed = zip(*seen, strict=True)
     figures = planned.figures(point) or {}
-    return DesignChoice(point, planned.space.name(point), hardware, layouts, outcomes, prices, missed, figures)
+    return DesignChoice(point, planned.name(point), hardware, layouts, outcomes, prices, missed, figures)

@@ -159,7 +159,7 @@ def _ranked(
         order = _kept(net_s, kinds, range(begin, end))
         found = _outcome(bench, design, jobs, steps, order)
         hardware = design.hardware
-        yield replace(found, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
+        yield hardware.marked(found, exclude)
         begin = end
 
 

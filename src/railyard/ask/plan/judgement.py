@@ -147,7 +147,24 @@ def sorted_out(planned: PlannedDesigns) -> None:
     for one in closed:
         if one.error:
             planned.failed.setdefault(one.point, one.error)
+    _find_twins(planned)
     judge(planned)
+
+
+def _find_twins(planned: PlannedDesigns) -> None:
+    """Keeps one of the points that build the same cluster for the same work, and the others as its twins."""
+    planned.twins.clear()
+    planned.twin_of.clear()
+    first: dict[object, int] = {}
+    for point in planned.points:
+        found = [planned.outcomes.get((point, demand, "analytic")) for demand in range(len(planned.space.demands))]
+        built = [one.cluster for one in found if one is not None and one.cluster]
+        if len(built) < len(found):
+            continue
+        kept = first.setdefault((*built, planned.space.but(point, "cluster")), point)
+        if kept != point:
+            planned.twin_of[point] = kept
+            planned.twins.setdefault(kept, []).append(point)
 
 
 def _regret(planned: PlannedDesigns, points: Sequence[int]) -> None:
@@ -162,8 +179,9 @@ def _regret(planned: PlannedDesigns, points: Sequence[int]) -> None:
 
 
 def able(planned: PlannedDesigns) -> list[int]:
-    """Points that can be, of which every demand is known."""
-    return [point for point in planned.points if point not in planned.failed and planned.rows(point) is not None]
+    """Points that can be, of which every demand is known; one of those that build the same cluster."""
+    points = (point for point in planned.points if point not in planned.failed and point not in planned.twin_of)
+    return [point for point in points if planned.rows(point) is not None]
 
 
 def good(planned: PlannedDesigns) -> list[int]:
@@ -207,7 +225,7 @@ def best_words(planned: PlannedDesigns) -> str:
     engine = next((name for name in planned.engines if planned.ran(point, name)), "analytic")
     by = "closed form" if engine == "analytic" else engine
     value = numbers.of_unit(figures[what.name], what.unit)
-    return f"best so far {planned.space.name(point)}, {what.words} {value} ({by})"
+    return f"best so far {planned.name(point)}, {what.words} {value} ({by})"
 
 
 def is_bound(planned: PlannedDesigns, point: int) -> bool:
@@ -243,7 +261,7 @@ def looked(planned: PlannedDesigns, point: int) -> BuildableDesign:
     first = planned.objectives[0]
     what = first if first.of is not None else measured_by(planned.objectives)
     value = what.sign * (planned.figures(point) or {})[what.name]
-    return BuildableDesign(planned.space.name(point), tuple(planned.rows(point) or ()), parts(planned, point), value)
+    return BuildableDesign(planned.name(point), tuple(planned.rows(point) or ()), parts(planned, point), value)
 
 
 _POOLS = ("workload", "serving", "pools")
@@ -311,8 +329,9 @@ def best_by_axis(planned: PlannedDesigns) -> Iterator[tuple[str, str, int]]:
     order = np.lexsort(values(planned, points).T[::-1]).tolist()
     found: dict[str, dict[str, int]] = {}
     for point in sorted((points[at] for at in order), key=lambda point: point not in ran):
-        for axis, value in axes_of(planned.space, point).items():
-            found.setdefault(axis, {}).setdefault(value, point)
+        for same in (point, *planned.twins.get(point, ())):
+            for axis, value in axes_of(planned.space, same).items():
+                found.setdefault(axis, {}).setdefault(value, point)
     for axis, chosen in found.items():
         if len(chosen) > 1:
             yield from ((axis, value, point) for value, point in chosen.items())
@@ -344,7 +363,7 @@ def _families(
             continue
         seen.add(family)
         ahead = (best - least) / abs(best) if np.isfinite(best) and best else 0.0
-        name = planned.space.name(points[at])
+        name = planned.name(points[at])
         yield family, Unverified(", ".join(family) or name, name, points[at], what.sign * value, float(ahead))
 
 

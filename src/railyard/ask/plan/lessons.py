@@ -62,6 +62,7 @@ def search(planned: PlannedDesigns, budget: int, seed: int) -> Iterator[list[int
 
 def _seen(planned: PlannedDesigns, point: int) -> tuple[list[float], float]:
     """Objectives of a point, less is better, and by how much it misses its constraints, in all."""
+    point = planned.twin_of.get(point, point)
     rows = None if point in planned.failed else planned.rows(point)
     if rows is None:
         return [_WORST] * len(planned.objectives), _WORST

@@ -33,6 +33,7 @@ class DesignOutcome:
         ended: The fault that ends the job, in words; empty where it finishes.
         hops: Packets times links that its step would be.
         sliced: How many times fewer bytes than a step has were sent as packets; 1: all of them were.
+        cluster: Digest of what is built, from the closed form: equal where the same is built.
     """
 
     point: int
@@ -56,6 +57,7 @@ class DesignOutcome:
     lost_s: float = 0.0
     hops: float = 0.0
     sliced: float = 1.0
+    cluster: str = ""
 
     def plain(self) -> dict[str, Any]:
         """The outcome as JSON values, without those that are as usual."""

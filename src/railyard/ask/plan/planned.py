@@ -152,6 +152,8 @@ class PlannedDesigns:
         regret: By point, objectives that compare it with the best for each demand.
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
         points: That were looked at in closed form, in order.
+        twins: Of a point, later ones that build the same cluster for the same work.
+        twin_of: The point that is kept of such, by each of the others.
         stopped: What stopped it before its end: `user`, `time`; empty where nothing did.
         engine: That runs the promising: `flow` of training, `serving` of what answers requests.
         engines: That designs are judged by, the most exact first; packets only where they ran two designs or more, for
@@ -176,6 +178,8 @@ class PlannedDesigns:
     closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
     layouts: int = 0
     points: list[int] = field(default_factory=list)
+    twins: dict[int, list[int]] = field(default_factory=dict)
+    twin_of: dict[int, int] = field(default_factory=dict)
     stopped: str = ""
     engine: str = "flow"
     engines: tuple[str, ...] = ("flow", "analytic")
@@ -186,6 +190,10 @@ class PlannedDesigns:
     def shares(self) -> tuple[float, ...]:
         """Shares of the demands."""
         return tuple(demand.share for demand in self.space.demands)
+
+    def name(self, point: int) -> str:
+        """Name of a point, with the values that make no difference."""
+        return self.space.name(point, self.twins.get(point, ()))
 
     def seen(self, point: int, demand: int) -> DesignOutcome | None:
         """The best that is known of a point, by the most exact engine that judges; None where nothing is."""

@@ -128,7 +128,7 @@ def _closed(bench: DesignBench, point: int, demand: int, exclude: frozenset[str]
     came = bench.once(("requests", _digest(job)), lambda: _expected(job))
     hardware, uses = _hardware(job), uses_in_closed_form(job, came.pools, came.span_s)
     outcome = _judged(bench, (point, demand, "analytic"), (job, hardware), came, uses)
-    return replace(outcome, excluded=tuple(sorted(exclude & hardware.names)), bound=hardware.bound)
+    return hardware.marked(outcome, exclude)
 
 
 def _digest(job: ServingJob) -> bytes:

@@ -97,14 +97,19 @@ class DesignSpace:
             key: values[at].plain() for key, values, at in zip(self.keys, self.values, self.place(point), strict=True)
         }
 
-    def name(self, point: int) -> str:
-        """Name of a point in tables."""
-        settings = self.settings(point)
-        words = [
-            _layout_words(value) if override.full_path(key) == _POOLS else variants.name_of({key: value})
-            for key, value in settings.items()
-        ]
+    def name(self, point: int, twins: Sequence[int] = ()) -> str:
+        """Name of a point in tables; values by which `twins` differ from it make no difference."""
+        words = []
+        chosen = zip(*(self.place(one) for one in (point, *twins)), strict=True)
+        for key, values, places in zip(self.keys, self.values, chosen, strict=True):
+            same = [_words(key, values[at].plain()) for at in dict.fromkeys(places)]
+            words.append(same[0] if len(same) == 1 else _any_of(key, same, of=len(values)))
         return ", ".join(words) or self.base.scenario.name
+
+    def but(self, point: int, head: str) -> tuple[int, ...]:
+        """The place of a point without keys that begin with a word."""
+        places = zip(self.keys, self.place(point), strict=True)
+        return tuple(at for key, at in places if override.full_path(key)[0] != head)
 
     def draft(self, point: int, demand: int) -> Draft:
         """The scenario of a point under a demand.
@@ -237,6 +242,17 @@ def _layouts(key: str, node: Node) -> tuple[Node, ...]:
         allowed = "at least one" if not count else f"at most {MOST_VALUES:,}"
         raise InputError.many([node.problem(what, key=f"plan.space.{key}", allowed=allowed)])
     return tuple(one for item in node.items or () for one in _laid_out(item))
+
+
+def _words(key: str, value: Any) -> str:
+    return _layout_words(value) if override.full_path(key) == _POOLS else variants.name_of({key: value})
+
+
+def _any_of(key: str, words: Sequence[str], *, of: int) -> str:
+    """Values of a key that build the same: `any oversubscription`, `oversubscription 1:1 or 2:1`."""
+    name = key.rpartition(".")[2].replace("_", " ")
+    rest = [each.removeprefix(f"{name} ") for each in words[1:]]
+    return f"any {name}" if len(words) == of else " or ".join((words[0], *rest))
 
 
 def _layout_words(pools: Mapping[str, Any]) -> str:

@@ -94,6 +94,7 @@ def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:
     return {
         "variant": choice.name,
         "settings": planned.space.settings(choice.point),
+        "same": [planned.space.settings(point) for point in planned.twins.get(choice.point, ())],
         "front": planned.on_front[at],
         "engine": choice.engine,
         "outcome": "died" if ended(planned, choice.point) else "finished",
@@ -124,7 +125,7 @@ def _axes(planned: PlannedDesigns) -> list[dict[str, Any]]:
         {
             "axis": axis,
             "value": value,
-            "variant": planned.space.name(point),
+            "variant": planned.name(point),
             "engine": planned.engine if planned.ran(point) else "analytic",
             "objective": _finite((planned.figures(point) or {})[what.name]),
             "why_not": reason_behind(planned, point),
@@ -152,7 +153,7 @@ def _bound(planned: PlannedDesigns) -> dict[str, Any] | None:
     what, figures = measured_by(planned.objectives), planned.figures(point) or {}
     best = planned.choices[0].figures[what.name]
     return {
-        "variant": planned.space.name(point),
+        "variant": planned.name(point),
         "engine": planned.engine if planned.ran(point) else "analytic",
         "objective": what.name,
         "value": figures[what.name],
@@ -167,13 +168,13 @@ def _verified(planned: PlannedDesigns) -> dict[str, Any] | None:
         return None
     best = found.values[0]
     return {
-        "variant": planned.space.name(found.point),
+        "variant": planned.name(found.point),
         "engine": found.engine,
         "share_of_step": 1.0 / found.sliced,
         "stands": found.stands,
         "rivals": [
             {
-                "variant": planned.space.name(point),
+                "variant": planned.name(point),
                 "value": what.sign * value,
                 "behind": (value - best) / abs(best) if best else value - best,
             }
@@ -211,6 +212,7 @@ def _looked_at(planned: PlannedDesigns) -> dict[str, Any]:
         **{name: engines.count(name) for name in ("analytic", "flow", "serving", "packet")},
         "failed": len(planned.failed),
         "missed": len(planned.missed),
+        "same": len(planned.twin_of),
         "closed_form": {
             "mean": math.expm1(planned.closed_form[0]),
             "spread": planned.closed_form[1],
@@ -228,7 +230,7 @@ def _failed(planned: PlannedDesigns) -> list[dict[str, Any]]:
         if engine != "analytic" and outcome.error:
             reasons.setdefault((engine, outcome.error), []).append(point)
     rows = [
-        {"engine": engine, "error": text, "designs": len(points), "such_as": planned.space.name(min(points))}
+        {"engine": engine, "error": text, "designs": len(points), "such_as": planned.name(min(points))}
         for (engine, text), points in reasons.items()
     ]
     return sorted(rows, key=lambda row: (-int(str(row["designs"])), str(row["error"])))
@@ -244,7 +246,7 @@ def _ended(planned: PlannedDesigns) -> list[dict[str, Any]]:
         value = (planned.figures(point) or {})[what.name]
         rows.append(
             {
-                "variant": planned.space.name(point),
+                "variant": planned.name(point),
                 "settings": planned.space.settings(point),
                 "fault": ended(planned, point),
                 "lost_s": max(one.lost_s for one in seen if one is not None),
@@ -258,7 +260,10 @@ def _ended(planned: PlannedDesigns) -> list[dict[str, Any]]:
 
 def _answer_points(planned: PlannedDesigns) -> list[dict[str, Any]]:
     """Every point that can be, thinned: objectives, and what became of it."""
-    points = products(planned, [point for point in planned.points if planned.figures(point) is not None])
+    points = products(
+        planned,
+        [point for point in planned.points if point not in planned.twin_of and planned.figures(point) is not None],
+    )
     step = max(1, -(-len(points) // _POINTS))
     close = {choice.point for choice in planned.choices}
     kept = [point for number, point in enumerate(points) if number % step == 0 or point in close]
@@ -267,7 +272,7 @@ def _answer_points(planned: PlannedDesigns) -> list[dict[str, Any]]:
         figures = planned.figures(point) or {}
         values = [_finite(figures.get(one.name)) for one in planned.objectives]
         state = "missed" if point in planned.missed else "run" if planned.ran(point) else "closed form"
-        rows.append({"name": planned.space.name(point), "values": values, "state": state})
+        rows.append({"name": planned.name(point), "values": values, "state": state})
     return rows
 
 

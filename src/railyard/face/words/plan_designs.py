@@ -208,7 +208,8 @@ def _closing(planned: PlannedDesigns, result: dict[str, Any]) -> list[str]:
     lines = [
         f"Compared {looked['in_closed_form']:,}{seen} designs with {looked['layouts']:,} layouts in closed form, and"
         f" {_ran(looked)}.",
-        f"{looked['failed']:,} designs are impossible; {looked['missed']:,} miss a constraint.",
+        f"{looked['failed']:,} designs are impossible; {looked['missed']:,} miss a constraint; {looked['same']:,} build"
+        " the same cluster as another.",
     ]
     if bound is not None:
         ahead = f"{bound['ahead']:.1%} better by {bound['objective']}"

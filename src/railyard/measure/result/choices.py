@@ -35,6 +35,7 @@ class PlanDesign(Figures):
 
     variant: str = Field(description="its settings in words")
     settings: Values = Field(description="values of the space by key")
+    same: tuple[Values, ...] = Field(default=(), description="other settings that build the same cluster")
     front: bool = Field(description="whether nothing beats it in every objective")
     engine: str = Field(description="that judged it")
     outcome: Literal["finished", "died"] = Field(
@@ -129,6 +130,7 @@ class PlanLooked(Figures):
     packet: Count = Field(description="runs on packets")
     failed: Count = Field(description="impossible designs")
     missed: Count = Field(description="designs that miss a constraint")
+    same: Count = Field(default=0, description="designs that are the same cluster as another")
     closed_form: ClosedFormError = Field(description="its error")
 
 

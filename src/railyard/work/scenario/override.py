@@ -113,9 +113,12 @@ def split(text: str, option: str) -> tuple[str, str]:
 
 
 def parse_set(text: str) -> tuple[str, Node]:
-    """One `--set key=value`."""
+    """One `--set key=value`; values of a key of a plan's space also as `a,b,c`."""
     key, value = split(text, "--set")
-    return key, _unplaced(parse(value, f"--set {text}"), Mark(f"--set {text}"))
+    node = parse(value, f"--set {text}")
+    if key.startswith("plan.space.") and node.items is None and not isinstance(node.value, dict):
+        node = parse(f"[{value}]", f"--set {text}")
+    return key, _unplaced(node, Mark(f"--set {text}"))
 
 
 def parse_vary(text: str) -> tuple[str, list[Node]]:
