@@ -129,6 +129,8 @@ def hosts_of(
 ) -> set[str]:
     """Devices that report not forwarding, have ports with Linux NIC names, or have far fewer neighbors.
 
+    A device that one of the former is cabled to is a switch: the spine of few leafs has far more neighbors than these.
+
     Args:
         cables: Device and port at both ends.
         stations: Devices that report that they forward nothing.
@@ -141,13 +143,10 @@ def hosts_of(
         ports.setdefault(b, []).append(b_port)
         near.setdefault(a, []).append(b)
         near.setdefault(b, []).append(a)
-    out = set(stations)
-    for name, mine in near.items():
-        most = max(len(near[other]) for other in mine)
-        linux = all(HOST_PORT.fullmatch(port) for port in ports[name])
-        if (linux and name not in forwarding) or len(mine) * FEW <= most:
-            out.add(name)
-    return out
+    linux = {name for name, mine in ports.items() if all(HOST_PORT.fullmatch(port) for port in mine)}
+    sure = {*stations, *(linux - set(forwarding))}
+    fewer = {name for name, mine in near.items() if len(mine) * FEW <= max(len(near[other]) for other in mine)}
+    return sure | {name for name in fewer if sure.isdisjoint(near[name])}
 
 
 _DIGITS = 18

@@ -376,7 +376,7 @@ def test_names_of_lanes():
 )
 def test_neighbours_of_wrong_types_are_no_fault_of_ours(tmp_path, text):
     (tmp_path / "leaf1.json").write_text(text)
-    assert guard.run(["audit", "--lldp", str(tmp_path)]) in (0, 2)
+    assert guard.run(["audit", "--lldp", str(tmp_path)]) in (0, 1, 2)  # 1: no design to check against
 
 
 # Which partition a definition of `partitions.conf` is of: points seen of OpenSM 3.3 over ibsim.

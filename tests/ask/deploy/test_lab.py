@@ -159,7 +159,7 @@ def test_two_swapped_cables_in_a_live_lab_and_the_work_list(tmp_path, capsys):
     assert both.design["usd_per_month"] >= finding.usd_per_month
     with capsys.disabled():
         emit("")
-        cli.work(both)
+        cli._work(both, details=True)
 
 
 def words(*commands):

@@ -19,6 +19,7 @@ from .fabrics import Drawn, three_tier
 from .irregular import FABRICS
 
 DATA = Path(__file__).parent / "data"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 X5, MANUAL = "ibnetdiscover-x5.topo", "ibnetdiscover-manual.topo"
 
 
@@ -219,9 +220,9 @@ def test_blocks_that_are_alike_are_one_line(tmp_path, capsys):
 def test_nothing_is_called_right_of_which_something_is_not_sure(capsys):
     assert guard.run(["audit", "--ibnetdiscover", str(DATA / X5)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("No fault was found; 3 remarks say what is uncertain.\n")
+    assert out.startswith("No fault was found; 3 points are uncertain.\n")
     found = audited(text_of(X5))
-    assert answer_of(found, "x5").sentence() == "No fault was found; 3 remarks say what is uncertain."
+    assert answer_of(found, "x5").sentence() == "No fault was found; 3 points are uncertain."
 
 
 # Designs inferred of irregular fabrics: right, or said to be uncertain; never wrong and sure.
@@ -276,3 +277,27 @@ def test_designs_are_right_or_said_to_be_uncertain(capsys):
 @pytest.mark.parametrize("name", [name for name in FABRICS if name not in NO_FAT_TREES])
 def test_nothing_is_wrong_where_nothing_was_pulled(name):
     assert not audit(ibnetdiscover.read(FABRICS[name]().text(), "drawn")).findings
+
+
+def test_a_network_whose_design_stays_unknown_is_not_called_right(tmp_path, capsys):
+    """A ring of switches is no fat tree: nothing stands against which its cables could be checked."""
+    rows = ["device a,interface a,device b,interface b"]
+    for at in range(6):
+        rows += [f"s{at},Ethernet{8 + side},s{(at + 1) % 6},Ethernet{10 + side}" for side in (0, 1)]
+        rows += [f"s{at},Ethernet{port},n{at}-{port},eth0" for port in range(4)]
+    file = tmp_path / "ring.csv"
+    file.write_text("\n".join(rows))
+    assert guard.run(["audit", "--netbox", str(file)]) == 1
+    assert capsys.readouterr().out.startswith("The design could not be inferred, so no cable between switches was")
+
+
+@pytest.mark.parametrize("part", ["be-leaf-spine-000021", "be-nic-000008"])
+def test_a_cable_that_papers_lack_is_missed_under_one_spine(tmp_path, capsys, part):
+    """The only spine of eight leafs has four times the cables of each: they are switches none the less."""
+    assert guard.run(["deploy", str(EXAMPLES / "first.yaml"), "--out", str(tmp_path / "hall"), "-q"]) == 0
+    file = tmp_path / "hall" / "netbox" / "10-cables.csv"
+    for lost, found in (("nothing", "No fault was found."), (part, "One fault costs $")):
+        file.write_text("".join(row for row in file.read_text().splitlines(keepends=True) if lost not in row))
+        capsys.readouterr()
+        assert guard.run(["audit", "--netbox", str(file)]) == 0
+        assert capsys.readouterr().out.startswith(found)

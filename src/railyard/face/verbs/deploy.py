@@ -253,7 +253,10 @@ def audit(
         FormField("What devices say", takes="either", about="Counters, tables, BGP, settings, parts."),
     ] = None,
 ) -> Reply:
-    """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault."""
+    """Compare a network as found with its plan, or with the regular design it was meant to be; price every fault.
+
+    Exit code 1 if no design can be inferred, so that nothing was checked.
+    """
     from railyard.ask.audit.audit import AuditSources, audit_found
 
     request.progress("reading the network as found", 0.0)
@@ -267,7 +270,7 @@ def audit(
             _design(found)
         _doubts(found, details=request.details)
 
-    return Reply(answer, show, keep=answer, cluster=plan)
+    return Reply(answer, show, keep=answer, cluster=plan, code=int(answer.blind))
 
 
 def _design(found: Audit) -> None:

@@ -68,11 +68,23 @@ class AuditAnswer(AnswerDocument):
     problems: tuple[str, ...] = Field(description="what of the input could not be read")
     picture: Picture | None = Field(description="of the network; null where no tiers were made out")
 
+    @property
+    def blind(self) -> bool:
+        """Whether no fault was found because no design was: nothing stood against which to check."""
+        design = self.design
+        return bool(not self.findings and design.get("source") == "inferred" and design.get("doubts")) and not (
+            design.get("blocks")
+        )
+
     def sentence(self) -> str:
         """The answer in one sentence."""
+        doubts = self.design.get("doubts")
+        if self.blind:
+            return "The design could not be inferred, so no cable between switches was checked; give --plan."
         if not self.findings:
-            doubts = self.design.get("doubts")
-            return without_findings((len(doubts) if isinstance(doubts, list | tuple) else 0) + len(self.problems))
+            unsure = (len(doubts) if isinstance(doubts, list | tuple) else 0) + len(self.problems)
+            points = f"; {numbers.counted(unsure, 'point')} {'is' if unsure == 1 else 'are'} uncertain"
+            return f"No fault was found{points if unsure else ''}."
         first, many = self.findings[0], len(self.findings) > 1
         count = f"{len(self.findings):,} faults cost" if many else "One fault costs"
         share = "no price" if first.usd_per_month is None else f"${first.usd_per_month:,.0f}"
@@ -107,11 +119,6 @@ class AuditAnswer(AnswerDocument):
 
 MOST_STEPS = 3
 """Repairs of the first screen."""
-
-
-def without_findings(unsure: int) -> str:
-    """Summary of an audit without faults and with so many uncertain remarks."""
-    return f"No fault was found; {unsure} remarks say what is uncertain." if unsure else "No fault was found."
 
 
 _FABRIC_NAME = re.compile(r"MF\d+;([^:\[]+)(?::[^\[]*)?")
