@@ -82,7 +82,7 @@ export interface BottleneckFigures {
 export interface BreakageFigures {
   /** of nodes in service */
   faults: number;
-  /** each job as often as it was hit */
+  /** each job as often as a failure stopped or slowed it; pauses are none */
   jobs_hit: number;
   /** the most frequent first */
   by_mode: ModeRow[];
@@ -956,7 +956,7 @@ export interface ModeRow {
   name: string;
   /** how often */
   faults: number;
-  /** jobs that it hit */
+  /** jobs that it stopped or slowed; one that pauses for a reroute is none */
   jobs_hit: number;
 }
 

@@ -400,6 +400,7 @@ def test_deaths_that_the_network_leads_around_are_a_pause(given_faults_played):
     around = given_faults_played({"kind": "switch-down", "switch": "spine 0", "at": "10 h"})
     copies_s = WORK_S * COPY_S / 1800
     assert jct_s(around) == pytest.approx(WORK_S + copies_s + 0.1, abs=0.2)
+    assert (around["failures"]["faults"], around["failures"]["jobs_hit"]) == (1, 0)
     waited = given_faults_played({"kind": "nic-down", "host": 2, "nic": 1, "at": "10 h", "for": "20 s"})
     assert jct_s(waited) == pytest.approx(WORK_S + copies_s + 20, abs=0.2)
 

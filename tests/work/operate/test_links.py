@@ -183,7 +183,7 @@ def test_a_dying_link_takes_a_job_that_restarted_on_it():
     assert seconds(run.state.end_us) == [90 + 10 + 40]
 
 
-def load_values(failures):
+def load_values(failures, draws=2):
     return {
         "name": "links",
         "cluster": {
@@ -196,7 +196,7 @@ def load_values(failures):
                 "jobs": {"synthetic": {"count": 20, "sizes": {"32": 1}, "median": "5 d", "p90": "9 d"}},
                 "until": "30 d",
                 "failures": failures,
-                "draws": 2,
+                "draws": draws,
             }
         },
     }
@@ -271,6 +271,11 @@ def test_repairs_of_a_run_are_those_of_its_failures():
     assert operate.ettr == pytest.approx(
         first.useful_accelerator_hours / (first.useful_accelerator_hours + first.lost_accelerator_hours)
     )
+    alone = study.run(
+        from_values(load_values({"links": "parts", "profile": "none", "scale": 300.0}, draws=1)), searched=False
+    ).result
+    (sheet,) = [one for one in sheets(alone) if "repair cost" in one.headings]
+    assert sheet.rows[0][3] == numbers.short(first.lost_accelerator_hours)
     (sheet,) = [one for one in sheets(found) if "repair cost" in one.headings]
     mean_h = (first.failures.repair_work_h + second.failures.repair_work_h) / 2
     assert sheet.rows[0][4] == numbers.short(mean_h)

@@ -16,7 +16,7 @@ from railyard.work.operate.discipline import backfills, policies
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
-from railyard.work.operate.present import sheets, verdict, why
+from railyard.work.operate.present import SPENT, sheets, verdict, why
 from railyard.work.operate.rules import RecoveryRules, Rules, Turnaround
 from railyard.work.operate.saving import load, save
 from railyard.work.operate.service import Service, _mixed, services
@@ -354,7 +354,7 @@ def test_what_depends_on_chance_is_called_equal(tmp_path):
     few, many = (one.operate for one in sure.variants)
     apart = {part.name: 100 * (many.share(part.name) - part.share) for part in few.time[1:]}
     worst = max(apart, key=apart.get)
-    assert f" loses {apart[worst]:.1f} points more of all GPU time to {worst}." in why(sure)[0]
+    assert f" spends {apart[worst]:.1f} percentage points more of all GPU time {SPENT[worst]}." in why(sure)[0]
 
 
 def test_one_draw_where_nothing_is_drawn(tmp_path):

@@ -97,14 +97,14 @@ class ModeRow(Figures):
 
     name: str = Field(description="component and manner")
     faults: Count = Field(description="how often")
-    jobs_hit: Count = Field(description="jobs that it hit")
+    jobs_hit: Count = Field(description="jobs that it stopped or slowed; one that pauses for a reroute is none")
 
 
 class BreakageFigures(Figures):
     """Failures and repairs."""
 
     faults: Count = Field(description="of nodes in service")
-    jobs_hit: Count = Field(description="each job as often as it was hit")
+    jobs_hit: Count = Field(description="each job as often as a failure stopped or slowed it; pauses are none")
     by_mode: tuple[ModeRow, ...] = Field(description="the most frequent first")
     repair_work_h: float = Field(description="hours of technicians, of modes whose parts the catalogue knows")
     repair_usd: Band = Field(description="their work, and parts, of the same modes, USD")

@@ -204,7 +204,7 @@ def _repairs(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
     rows = []
     for one in variants:
         every = [row.failures for row in one.operate.draws.by_draw] if one.operate.draws else [one.operate.failures]
-        lost = [row.lost_accelerator_hours for row in one.operate.draws.by_draw] if one.operate.draws else []
+        lost = [row.lost_accelerator_hours for row in one.operate.draws.by_draw] if one.operate.draws else [_lost(one)]
         if not any(found.repair_work_h for found in every):
             continue
         rows.append(
@@ -212,13 +212,18 @@ def _repairs(variants: Sequence[OperateVariant]) -> Iterator[Sheet]:
                 one.name,
                 numbers.short(_mean([found.faults for found in every])),
                 numbers.short(_mean([found.jobs_hit for found in every])),
-                numbers.short(_mean(lost)) if lost else numbers.NOT_APPLICABLE,
+                numbers.short(_mean(lost)),
                 numbers.short(_mean([found.repair_work_h for found in every])),
                 numbers.dollars(_mean([found.repair_usd.typical for found in every])),
             )
         )
     if rows:
         yield Sheet(("variant", "failures", "jobs hit", "GPU-h lost", "repair work h", "repair cost"), rows)
+
+
+def _lost(one: OperateVariant) -> float:
+    """Accelerator hours of the window that jobs had and that were no work."""
+    return sum(row.accelerator_hours - row.useful_accelerator_hours for row in one.operate.tenants)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -295,6 +300,20 @@ def verdict(result: Result) -> str:
     return f"{leads}: {at}; {quoted(worst.name)} costs {numbers.more(high / low - 1)}."
 
 
+SPENT = {
+    "setup": "on setup",
+    "contention": "slowed by other jobs",
+    "straggler": "slowed by stragglers",
+    "checkpoint": "on checkpoints",
+    "hang": "in hangs",
+    "lost": "on work that failures undo",
+    "turnaround": "between runs",
+    "idle": "idle",
+    "out of service": "out of service",
+}
+"""Uses of GPU time other than work, in a sentence."""
+
+
 def why(result: Result) -> list[str]:
     """The share of time in which the cheapest and the most expensive variant differ most, and the window."""
     every = result.of(OperateVariant)
@@ -307,7 +326,8 @@ def why(result: Result) -> list[str]:
     window = f"Figures are of the {_window(best.operate)}."
     if more[name] < LITTLE:
         return [window]
-    return [f"{quoted(worst.name)} loses {100 * more[name]:.1f} points more of all GPU time to {name}.", window]
+    part = f"{100 * more[name]:.1f} percentage points more of all GPU time"
+    return [f"{quoted(worst.name)} spends {part} {SPENT.get(name, name)}.", window]
 
 
 def _memo(result: Result) -> DecisionMemo:

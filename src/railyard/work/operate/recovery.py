@@ -124,13 +124,13 @@ def fault_happens(run: Running, fault: NodeFault) -> None:
     jobs = sorted({job for node in nodes for job in state.jobs_of_node[node]})
     if not nodes:
         return
-    run.ledger.faulted(fault, nodes, jobs)
+    if fault.effect == Effect.CRASH and len(fault.nodes) == 1:
+        jobs = jobs[:1]
+    run.ledger.faulted(fault, nodes, [] if fault.effect == Effect.STALL else jobs)
     if fault.effect == Effect.STALL:
         for job in jobs:
             _stall(run, job, fault.stall_us)
         return
-    if fault.effect == Effect.CRASH and len(fault.nodes) == 1:
-        jobs = jobs[:1]
     if not jobs and fault.effect != Effect.OUT:
         return
     for job in jobs:
