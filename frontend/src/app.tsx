@@ -4,7 +4,7 @@ import { ButtonRow } from "./parts";
 import { choose as chooseAt, chosen as chosenAt, onMove } from "./place";
 import { hasPackets } from "./packet";
 import { hasStep, type Stepped } from "./result";
-import type { Result } from "./result.gen";
+import type { OperateVariant, Result } from "./result.gen";
 import type { Decision as DecisionDocument } from "./ui/api.gen";
 import { isOperate } from "./operate";
 import { isServing } from "./serving";
@@ -28,9 +28,12 @@ import { Timeline } from "./views/timeline";
 import { Waterfall } from "./views/waterfall";
 import { isWide, WideComparison, WideDetails } from "./views/wide";
 
-/** The variant that the address names, else the one that leads. */
+const usefulHour = ({ operate }: OperateVariant): number => operate.usd.per_useful_accelerator_hour?.typical ?? Infinity;
+
+/** The variant that the address names, else the one that leads: of months of jobs, the one whose useful hour costs least. */
 function chosenFromUrl({ variants, verdict }: Result): number {
-  const name = chosenAt("variant") ?? verdict?.leading;
+  const cheapest = variants.filter(isOperate).sort((one, other) => usefulHour(one) - usefulHour(other))[0];
+  const name = chosenAt("variant") ?? verdict?.leading ?? cheapest?.name;
   return Math.max(0, variants.findIndex((variant) => variant.name === name));
 }
 

@@ -13,6 +13,28 @@ const CAUSES: Record<string, string> = {
 
 export const causeColor = (cause: string): string => CAUSES[cause] ?? "var(--other)";
 
+/** Parts of charts of any kind of work; networks by cause: scale-out full, scale-up lighter. */
+const PARTS: Record<string, string> = {
+  work: "var(--compute)",
+  queue: "var(--straggler)",
+  collectives: "var(--bandwidth)",
+  "KV transfer": "var(--contention)",
+  setup: "var(--bubble)",
+  hang: "var(--latency)",
+  lost: "var(--bandwidth)",
+  idle: "var(--other)",
+  turnaround: "var(--data)",
+  "out of service": "var(--hot)",
+  "kernels slowed by scale-out": "var(--hot)",
+  "kernels slowed by scale-up": "color-mix(in oklab, var(--hot) 55%, var(--panel))",
+};
+
+export const partColor = (name: string): string => {
+  const up = name.replace(/^scale-(up|out) /, "");
+  const color = PARTS[name] ?? causeColor(up);
+  return name.startsWith("scale-up ") ? `color-mix(in oklab, ${color} 55%, var(--panel))` : color;
+};
+
 /** Causes in the order in which they are stacked: work first, then what the network takes, then the rest. */
 export const CAUSE_ORDER = ["compute", "bandwidth", "contention", "latency", "straggler", "bubble", "data", "checkpoint"];
 

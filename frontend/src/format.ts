@@ -74,6 +74,9 @@ export function duration(seconds: number): string {
   return `${significant(seconds * 1e6)} us`;
 }
 
+/** A time on an axis: no trailing zeros. */
+export const axisTime = (seconds: number): string => (seconds >= 120 ? duration(seconds) : tick(seconds * 1e6));
+
 export const band = (value: { low: number; typical: number; high: number }, show: (x: number) => string): string =>
   `${show(value.low)} – ${show(value.typical)} – ${show(value.high)}`;
 
@@ -87,6 +90,7 @@ export const capital = (text: string): string => text.charAt(0).toUpperCase() + 
 export const arrow = (text: string): string => text.replaceAll("->", "→");
 /** Microseconds on an axis: no trailing zeros. */
 export function tick(us: number): string {
+  if (us === 0) return "0 s";
   const [scale, unit] = us >= 1e6 ? [1e6, "s"] : us >= 1e3 ? [1e3, "ms"] : [1, "us"];
   return `${significant(us / scale, 3, false)} ${unit}`;
 }

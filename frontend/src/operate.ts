@@ -7,21 +7,6 @@ import type { Scale } from "./scales";
 
 export const isOperate = (variant: Variant): variant is OperateVariant => "operate" in variant;
 
-const PARTS: Record<string, string> = {
-  work: "var(--compute)",
-  setup: "var(--bubble)",
-  contention: "var(--contention)",
-  straggler: "var(--straggler)",
-  checkpoint: "var(--checkpoint)",
-  hang: "var(--latency)",
-  lost: "var(--bandwidth)",
-  idle: "var(--cool)",
-  turnaround: "var(--data)",
-  "out of service": "var(--other)",
-};
-
-export const partColor = (name: string): string => PARTS[name] ?? "var(--other)";
-
 const HOUR = 3600;
 const DAY = 24 * HOUR;
 const STEPS = [60, 600, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 365 * DAY];

@@ -9,7 +9,7 @@ export function Section({ title, note, folded, children }: { title: string; note
     <section>
       <details class="fold" open={!folded}>
         <summary><h2>{title}</h2></summary>
-        {note !== undefined && <p class="note">{note}</p>}
+        {note !== undefined && <p class="note">{typeof note === "string" ? <Spelt words={note} /> : note}</p>}
         {children}
       </details>
     </section>
@@ -79,7 +79,19 @@ export function Table<Row>({ rows, columns, mark }: { rows: Row[]; columns: Colu
   );
 }
 
+/** Beyond so many names a list to choose from is shorter than buttons. */
+const MOST_BUTTONS = 8;
+
 export function ButtonRow(props: { label: string; names: string[]; chosen: number; choose: (index: number) => void }) {
+  if (props.names.length > MOST_BUTTONS)
+    return (
+      <label class="buttons">
+        <span class="muted">{props.label}</span>
+        <select value={props.chosen} onChange={(event) => props.choose(Number(event.currentTarget.value))}>
+          {props.names.map((name, index) => <option value={index}>{name}</option>)}
+        </select>
+      </label>
+    );
   return (
     <div class="buttons" role="group" aria-label={props.label}>
       <span class="muted">{props.label}</span>

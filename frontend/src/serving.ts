@@ -1,8 +1,7 @@
 /** Variants of services, and how their percentiles are drawn. */
 
-import { percent } from "./format";
 import type { Variant } from "./result";
-import type { LatencyParts, Percentiles, PipelineVariant, ServingTaxShares, ServingVariant } from "./result.gen";
+import type { LatencyParts, Percentiles, PipelineVariant, ServingVariant } from "./result.gen";
 
 export type Served = ServingVariant | PipelineVariant;
 export type Level = Exclude<keyof Percentiles, "mean">;
@@ -26,9 +25,3 @@ export const LEVELS: { key: Level; name: string }[] = [
 
 /** What networks cost a service; pipelines have none. */
 export const servingTax = (variant: Served) => ("tax" in variant ? variant.tax : undefined);
-
-/** `0.0 % / 2.1 % / 0.4 %`: of the goodput, of the p99 of TTFT and of the p99 of TPOT. */
-export function servingTaxWords(shares: ServingTaxShares | undefined): string {
-  if (shares === undefined) return "—";
-  return [shares.goodput_lost, shares.ttft.p99, shares.tpot.p99].map((share) => (share === undefined ? "—" : percent(share))).join(" / ");
-}

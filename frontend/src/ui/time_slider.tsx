@@ -1,7 +1,7 @@
 /** A moment of a step, chosen by a slider under how busy the network was; played window after window. */
 
 import { useEffect, useState } from "preact/hooks";
-import { duration, percent } from "../format";
+import { axisTime, duration, percent } from "../format";
 import { Plot } from "../plot";
 import { linear } from "../scales";
 import { at } from "./hall";
@@ -35,7 +35,7 @@ export function TimeSlider({ over, window, set }: SliderProps) {
         series={[{ name: "busiest link", color: "var(--hot)", faint: true, points: line(over.most) }, { name: "mean of links in use", color: "var(--accent)", points: line(over.mean) }]}
         x={linear(0, over.head.end_us, 8)}
         y={linear(0, 1, 2)}
-        showX={(us) => duration(us / 1e6)}
+        showX={(us) => axisTime(us / 1e6)}
         showY={(share) => percent(share, 0)}
         titleX=""
         titleY="load"

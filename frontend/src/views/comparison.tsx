@@ -29,7 +29,7 @@ export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; 
           { head: "scale-up tax", by: (row) => row.tax.scale_up.tokens_lost, show: percent },
           { head: "MFU", by: (row) => row.utilization.mfu, show: percent },
           { head: "step", by: (row) => row.step.seconds, show: duration },
-          { head: "JCT", cell: (row) => (row.jct === null ? "—" : duration(row.jct.seconds)) },
+          { head: "JCT", by: (row) => row.jct?.seconds, show: duration },
           { head: "capital", by: (row) => row.capex.total_usd.typical, show: dollars },
           { head: `${priced === "hour" ? "$/h" : "$/Mtoken"} low – typical – high`, cell: (row) => band(priceOf(row), dollars), by: (row) => priceOf(row).typical },
         ]}

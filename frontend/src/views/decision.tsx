@@ -1,10 +1,8 @@
 /** The first screen of a result or an answer: verdict, figures, losses by cause, and what would change the choice. */
 
+import { partColor } from "../colors";
 import { Figures, Legend, List, StackedBar } from "../parts";
 import type { Decision as Document, DecisionChart } from "../ui/api.gen";
-
-const COLORS = ["--hot", "--bandwidth", "--latency", "--straggler", "--contention", "--accent", "--compute", "--other"];
-const color = (part: number): string => `var(${COLORS[Math.min(part, COLORS.length - 1)]})`;
 
 /** Titles of lists that fold. */
 const FOLDED = ["Assumptions"];
@@ -40,14 +38,14 @@ function Losses({ chart, chosen, choose }: Choice & { chart: DecisionChart }) {
           <button class="bar-row" aria-pressed={bar.name === chosen} onClick={() => choose?.(bar.name)}>
             <span class="name">{bar.name}</span>
             <div class="track">
-              <StackedBar whole={1} parts={bar.parts.map(({ part, length, amount }) => ({ name: chart.parts[part] ?? "", value: length, color: color(part), tip: `${bar.name}: ${chart.parts[part]} ${amount}` }))} />
+              <StackedBar whole={1} parts={bar.parts.map(({ part, length, amount }) => ({ name: chart.parts[part] ?? "", value: length, color: partColor(chart.parts[part] ?? ""), tip: `${bar.name}: ${chart.parts[part]} ${amount}` }))} />
               {chart.bound !== null && <i class="bound" style={{ left: `${100 * chart.bound}%` }} />}
             </div>
             <span class="value">{bar.total}</span>
           </button>
         ))}
       </div>
-      <Legend items={[...chart.parts.map((name, part) => ({ name, color: color(part) })), ...(chart.bound === null ? [] : [{ name: `line: ${chart.bound_name}`, color: "var(--ink)" }])]} />
+      <Legend items={[...chart.parts.map((name) => ({ name, color: partColor(name) })), ...(chart.bound === null ? [] : [{ name: `line: ${chart.bound_name}`, color: "var(--ink)" }])]} />
     </>
   );
 }

@@ -61,7 +61,7 @@ function axes(context: CanvasRenderingContext2D, heat: HeatFigures, span: number
     const y = TOP + ((row + 0.5) * inner.height) / heat.rows;
     context.fillText((heat.first[row] ?? "").slice(0, 17), LEFT - 8, y);
   }
-  const scale = timeScale(span);
+  const scale = timeScale(span, Math.max(2, Math.floor(inner.width / 60)));
   context.textAlign = "center";
   for (const tick of scale.ticks) {
     const x = LEFT + scale.at(tick) * inner.width;

@@ -1,7 +1,8 @@
-import { lineColor, lineDashes } from "../colors";
-import { band, count, dollars, duration, percent, times, whole } from "../format";
-import { moment, partColor, timeScale } from "../operate";
-import { BandBar, Figure, Section, Table } from "../parts";
+import { useState } from "preact/hooks";
+import { lineColor, lineDashes, partColor } from "../colors";
+import { band, capital, count, dollars, duration, percent, times, whole } from "../format";
+import { moment, timeScale } from "../operate";
+import { BandBar, ButtonRow, Figure, Section, Spelt, Table } from "../parts";
 import { Plot } from "../plot";
 import type { Band, OperateFigures, OperateVariant, SpreadFigures } from "../result.gen";
 import { linear } from "../scales";
@@ -14,30 +15,45 @@ const windowS = ({ steady }: OperateFigures): number => steady.end_s - steady.st
 const CHOSEN = { scenario: "as the scenario gives it", "whole run": "the whole run: no job ends between the first submission and the last", "first to last submission": "from the first submission to the last" };
 const spans = (variants: OperateVariant[]): number => Math.max(1, ...variants.map((variant) => variant.operate.span_s));
 
-type Column = "waiting" | "busy" | "in_shared_groups";
+const CURVES = [
+  { name: "jobs in the queue", column: "waiting", show: count, least: 1, most: Infinity },
+  { name: "accelerators in use", column: "busy", show: (value: number) => percent(value, 0), least: 1, most: 1 },
+  { name: "idle nodes in shared groups", column: "in_shared_groups", show: percent, least: 0.01, most: Infinity },
+] as const;
 
-/** A column of the series of every variant over one axis; the chosen one in front. */
-function Overlaid({ variants, chosen, column, title, show, most }: { variants: OperateVariant[]; chosen: number; column: Column; title: string; show: (value: number) => string; most: number }) {
+/** Of more variants than this, the chosen one is drawn with those whose useful hour costs least. */
+const MOST_CURVES = 6;
+
+const hourly = ({ operate }: OperateVariant): number => operate.usd.per_useful_accelerator_hour?.typical ?? Infinity;
+
+/** One series of the variants over one axis; the chosen one in front. */
+function Overlaid({ variants, chosen }: { variants: OperateVariant[]; chosen: number }) {
+  const [view, setView] = useState(0);
+  const curve = CURVES[view] ?? CURVES[0];
   const span = spans(variants);
+  const cheap = [...variants].sort((one, other) => hourly(one) - hourly(other)).slice(0, MOST_CURVES);
+  const drawn = variants.length <= MOST_CURVES ? variants : variants.filter((variant, index) => index === chosen || cheap.includes(variant));
+  const highest = Math.max(curve.least, ...drawn.flatMap((variant) => variant.operate.series[curve.column]));
   return (
     <>
-      <h3>{title}</h3>
+      <h3>Over time{drawn.length < variants.length ? `: the ${drawn.length} variants with the cheapest useful hour, of ${variants.length}` : ""}</h3>
+      <ButtonRow label="Show" names={CURVES.map(({ name }) => name)} chosen={view} choose={setView} />
       <Plot
-        label={title}
+        label={curve.name}
         x={timeScale(span)}
-        y={linear(0, most, 4)}
+        y={linear(0, Math.min(highest, curve.most), 4)}
         showX={(value) => moment(value, span)}
-        showY={show}
+        showY={curve.show}
         titleX="time from the first submission"
-        titleY=""
+        titleY={view === 0 ? "jobs" : view === 1 ? "of all accelerators" : "of all nodes"}
         height={220}
         named
-        series={variants.map((variant, index) => ({
+        series={drawn.map((variant, index) => ({
           name: variant.name,
           color: lineColor(index),
           dashes: lineDashes(index),
-          faint: index !== chosen,
-          points: variant.operate.series.time_s.map((time, at) => [time, variant.operate.series[column][at] ?? 0]),
+          faint: variant !== variants[chosen],
+          points: variant.operate.series.time_s.map((time, at) => [time, variant.operate.series[curve.column][at] ?? 0]),
         }))}
       />
     </>
@@ -47,38 +63,35 @@ function Overlaid({ variants, chosen, column, title, show, most }: { variants: O
 export function OperateComparison({ variants, chosen, choose }: { variants: OperateVariant[]; chosen: number; choose: (index: number) => void }) {
   const prices = variants.map((variant) => variant.operate.usd.per_useful_accelerator_hour);
   const dearest = Math.max(...prices.map((value) => value?.high ?? 0), 1e-9);
-  const broken = Math.max(0.01, ...variants.flatMap((variant) => variant.operate.series.in_shared_groups));
-  const longest = Math.max(1, ...variants.flatMap((variant) => variant.operate.series.waiting));
   return (
     <Section title="Side by side" note={`Figures are of the steady window, ${CHOSEN[variants[0]?.operate.steady.chosen ?? "whole run"]}; the drain after it is left out. Click a row for its details.`}>
-      <h3>Dollars per useful accelerator-hour: low, typical, high</h3>
-      <div class="bars">
-        {variants.map((variant, index) => (
-          <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
-            <span class="name">{variant.name}</span>
-            {prices[index] ? <BandBar band={prices[index]} whole={dearest} /> : <span />}
-            <span class="value">{prices[index] ? dollars(prices[index].typical) : NONE}</span>
-          </button>
-        ))}
-      </div>
-      <Overlaid variants={variants} chosen={chosen} column="waiting" title="Jobs in the queue" show={count} most={longest} />
-      <Overlaid variants={variants} chosen={chosen} column="busy" title="Accelerators in use, of all" show={(value) => percent(value, 0)} most={1} />
-      <Overlaid variants={variants} chosen={chosen} column="in_shared_groups" title="Fragmentation: idle nodes of groups that are not idle altogether, of all nodes" show={percent} most={broken} />
       <Table
         rows={variants}
         mark={(row) => row === variants[chosen]}
         columns={[
           { head: "variant", text: true, by: (row) => row.name },
-          { head: "jobs done", cell: (row) => `${whole(row.operate.jobs.done)} of ${whole(row.operate.jobs.all)}` },
-          { head: "queue mean", cell: (row) => of(row.operate.queue_s, "mean", duration) },
+          { head: "jobs done", cell: (row) => `${whole(row.operate.jobs.done)} of ${whole(row.operate.jobs.all)}`, by: (row) => row.operate.jobs.done },
+          { head: "queue mean", by: (row) => row.operate.queue_s?.mean, show: duration },
           { head: "free while jobs wait", by: (row) => row.operate.fragmentation.usd_while_jobs_wait.typical, show: dollars },
-          { head: "fairness p95", cell: (row) => of(row.operate.finish_time_fairness, "p95", times) },
+          { head: "fairness p95", by: (row) => row.operate.finish_time_fairness?.p95, show: times },
           { head: "utilization", by: (row) => row.operate.utilization, show: percent },
           { head: "goodput", by: (row) => row.operate.goodput, show: percent },
-          { head: "ETTR", by: (row) => row.operate.ettr, show: percent },
-          { head: "$/useful GPU-h", cell: (row) => (row.operate.usd.per_useful_accelerator_hour === null ? NONE : dollars(row.operate.usd.per_useful_accelerator_hour.typical)) },
+          { head: "$/useful GPU-h", by: (row) => row.operate.usd.per_useful_accelerator_hour?.typical, show: dollars },
         ]}
       />
+      <Overlaid variants={variants} chosen={chosen} />
+      <details open={variants.length <= MOST_CURVES}>
+        <summary>$/useful GPU-hour of each variant: low, typical, high</summary>
+        <div class="bars">
+          {variants.map((variant, index) => (
+            <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
+              <span class="name">{variant.name}</span>
+              {prices[index] ? <BandBar band={prices[index]} whole={dearest} /> : <span />}
+              <span class="value">{prices[index] ? dollars(prices[index].typical) : NONE}</span>
+            </button>
+          ))}
+        </div>
+      </details>
     </Section>
   );
 }
@@ -110,7 +123,7 @@ function Summary({ variant }: { variant: OperateVariant }) {
       <p class="headline">
         {whole(jobs.done)} of {whole(jobs.all)} jobs done in {duration(span)} on {whole(figures.accelerators)} accelerators of {whole(figures.nodes)} nodes. Figures are of {duration(steady.end_s - steady.start_s)}, {CHOSEN[steady.chosen]}.
       </p>
-      {variant.warnings.map((line) => <p class="note">{`${line.charAt(0).toUpperCase()}${line.slice(1)}.`}</p>)}
+      {variant.warnings.map((line) => <p class="note"><Spelt words={`${capital(line)}.`} /></p>)}
       <div class="figures">
         <Figure name="Goodput" value={percent(figures.goodput)} under={`utilization ${percent(figures.utilization)}`} />
         <Figure name="ETTR" value={percent(figures.ettr)} under="work over time with nodes" />
@@ -125,13 +138,18 @@ function Summary({ variant }: { variant: OperateVariant }) {
   );
 }
 
+/** A part of the run that is shorter than this share of it says nothing. */
+const LITTLE = 0.001;
+
 /** The steady window, what lies before and after it, and all of the run. */
 function Parts({ figures }: { figures: OperateFigures }) {
   const { steady, before, drain, whole: run, usd } = figures;
   const ends = `${whole(steady.running_at_end)} run, ${whole(steady.waiting_at_end)} wait`;
   const window = { ...run, ...steady, utilization: figures.utilization, goodput: figures.goodput, usd: usd.total, usd_per_useful_accelerator_hour: usd.per_useful_accelerator_hour };
   const rest = steady.chosen === "whole run" ? [] : [{ name: "before it", part: before }, { name: "drain after it", part: drain }, { name: "whole run", part: run }];
-  const rows = [{ name: "steady window", part: window, ends }, ...rest.flatMap(({ name, part }) => (part === null ? [] : [{ name, part, ends: "" }]))];
+  const lasting = rest.flatMap(({ name, part }) => (part === null || part.end_s - part.start_s < LITTLE * run.end_s ? [] : [{ name, part, ends: "" }]));
+  if (lasting.length < 2) return null;
+  const rows = [{ name: "steady window", part: window, ends }, ...lasting];
   return (
     <Section title="Parts of the run" note="While jobs arrive the cluster is as full as they make it; after the last submission it drains. All other figures are of the steady window.">
       <Table
@@ -154,11 +172,11 @@ function Parts({ figures }: { figures: OperateFigures }) {
 function OverTime({ figures }: { figures: OperateFigures }) {
   const { series, steady, span_s: span } = figures;
   const line = (name: string, color: string, values: number[]) => ({ name, color, points: series.time_s.map((time, at): [number, number] => [time, values[at] ?? 0]) });
-  const shared = { x: timeScale(span), showX: (value: number) => moment(value, span), titleX: steady.end_s < span ? "time from the first submission; the mark is the end of the steady window" : "time from the first submission", height: 220, named: true, at: steady.end_s < span ? steady.end_s : undefined };
+  const shared = { x: timeScale(span), showX: (value: number) => moment(value, span), titleX: "time from the first submission", height: 220, named: true, at: steady.end_s < span ? steady.end_s : undefined };
   const most = Math.max(1, ...series.waiting, ...series.running);
   const broken = Math.max(0.01, ...series.in_shared_nodes, ...series.in_shared_groups);
   return (
-    <Section title="Queue, use and fragmentation over time">
+    <Section title="Queue, use and fragmentation over time" note={steady.end_s < span ? "The mark is the end of the steady window." : undefined}>
       <Plot {...shared} label="Jobs over time" titleY="jobs" y={linear(0, most, 4)} showY={count} series={[line("waiting", "var(--bandwidth)", series.waiting), line("running", "var(--accent)", series.running)]} />
       <Plot
         {...shared}
@@ -285,10 +303,10 @@ function Tenants({ figures }: { figures: OperateFigures }) {
           { head: "jobs", by: (row) => row.jobs, show: whole },
           { head: "GPU-h", by: (row) => row.accelerator_hours, show: count },
           { head: "useful", by: (row) => row.useful_accelerator_hours, show: count },
-          { head: "queue mean", cell: (row) => of(row.queue_s, "mean", duration) },
-          { head: "JCT p50", cell: (row) => of(row.jct_s, "p50", duration) },
-          { head: "fairness mean", cell: (row) => of(row.finish_time_fairness, "mean", times) },
-          { head: "$/useful GPU-h low – typical – high", cell: (row) => price(row.usd_per_useful_accelerator_hour) },
+          { head: "queue mean", by: (row) => row.queue_s?.mean, show: duration },
+          { head: "JCT p50", by: (row) => row.jct_s?.p50, show: duration },
+          { head: "fairness mean", by: (row) => row.finish_time_fairness?.mean, show: times },
+          { head: "$/useful GPU-h low – typical – high", cell: (row) => price(row.usd_per_useful_accelerator_hour), by: (row) => row.usd_per_useful_accelerator_hour?.typical },
         ]}
       />
     </Section>
@@ -304,8 +322,8 @@ function Sizes({ figures }: { figures: OperateFigures }) {
           { head: "accelerators", text: true, by: (row) => row.accelerators },
           { head: "jobs", by: (row) => row.jobs, show: whole },
           { head: "GPU-h", by: (row) => row.accelerator_hours, show: count },
-          { head: "queue mean", cell: (row) => of(row.queue_s, "mean", duration) },
-          { head: "slowdown p50", cell: (row) => of(row.slowdown, "p50", times) },
+          { head: "queue mean", by: (row) => row.queue_s?.mean, show: duration },
+          { head: "slowdown p50", by: (row) => row.slowdown?.p50, show: times },
           { head: "ETTR", by: (row) => row.ettr, show: percent },
           { head: "MTBF", cell: (row) => (row.mtbf_h === null ? NONE : duration(row.mtbf_h * 3600)) },
         ]}

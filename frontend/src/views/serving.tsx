@@ -1,9 +1,10 @@
 import { lineColor, lineDashes } from "../colors";
-import { band, bitRate, count, dollars, duration, percent, power, whole } from "../format";
-import { BandBar, Figure, Legend, List, Section, Spelt, StackedBar, Table } from "../parts";
+import { axisTime, band, bitRate, capital, count, dollars, duration, percent, power, whole } from "../format";
+import { BandBar, type Column, Figure, Legend, List, Section, Spelt, StackedBar, Table } from "../parts";
 import { Plot } from "../plot";
 import { linear } from "../scales";
-import { LEVELS, PARTS, type Served, servingTax, servingTaxWords } from "../serving";
+import type { ServingTaxShares } from "../result.gen";
+import { LEVELS, PARTS, type Served, servingTax } from "../serving";
 import { Curves, Fronts } from "./capacity";
 import { Stages } from "./stages";
 import { Swept } from "./sweep";
@@ -17,13 +18,62 @@ const MANY = 8;
 
 /** Every variant of a serving run beside the others. */
 export function ServingComparison({ variants, chosen, choose }: { variants: Served[]; chosen: number; choose: (index: number) => void }) {
-  const dearest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
   const many = variants.length > MANY;
   return (
     <Section title="Side by side" note="Click a row for its details.">
       <Swept variants={variants} />
       {many && <Curves variants={variants} chosen={chosen} />}
       {many && <Fronts variants={variants} />}
+      {!many && <Prices variants={variants} chosen={chosen} choose={choose} />}
+      <Table
+        rows={variants}
+        mark={(row) => row === variants[chosen]}
+        columns={[
+          { head: "variant", text: true, by: (row) => row.name },
+          { head: "requests/s", by: ({ serving }) => serving.requests.rate_per_s, show: count },
+          { head: "TTFT p50", by: ({ serving }) => serving.ttft_s.p50, show: duration },
+          { head: "TTFT p99", by: ({ serving }) => serving.ttft_s.p99, show: duration },
+          { head: "TPOT p99", by: ({ serving }) => serving.tpot_s.p99, show: duration },
+          { head: "SLO attainment", by: ({ serving }) => serving.slo.attainment, show: percent },
+          { head: "tokens/s per GPU", by: ({ serving }) => serving.throughput.per_gpu, show: count },
+          { head: "$/Mtoken", by: ({ serving }) => serving.cpmt?.total.typical, show: dollars },
+        ]}
+      />
+      {!many && <Curves variants={variants} chosen={chosen} />}
+      {!many && <Fronts variants={variants} />}
+      <details>
+        <summary>Prices, capacity and KV cache of each variant</summary>
+        {many && <Prices variants={variants} chosen={chosen} choose={choose} />}
+        <Table
+          rows={variants}
+          mark={(row) => row === variants[chosen]}
+          columns={[
+            { head: "variant", text: true, by: (row) => row.name },
+            { head: "TPOT p50", by: ({ serving }) => serving.tpot_s.p50, show: duration },
+            { head: "goodput, requests/s", by: ({ serving }) => serving.slo.goodput_rps, show: count },
+            { head: "most requests/s within the SLO", cell: ({ serving }) => capacityWords(serving), by: ({ serving }) => serving.capacity?.rate_per_s },
+            { head: "KV hits", by: ({ serving }) => serving.kv.hit_rate, show: percent },
+            { head: "$/M input", by: ({ serving }) => serving.cpmt?.split_input.typical, show: dollars },
+            { head: "$/M output", by: ({ serving }) => serving.cpmt?.split_output.typical, show: dollars },
+          ]}
+        />
+      </details>
+      <details>
+        <summary>Network tax of each variant</summary>
+        <Table
+          rows={variants}
+          mark={(row) => row === variants[chosen]}
+          columns={[{ head: "variant", text: true, by: (row) => row.name }, ...taxColumns("scale-out", servingTax), ...taxColumns("scale-up", (row) => servingTax(row)?.scale_up)]}
+        />
+      </details>
+    </Section>
+  );
+}
+
+function Prices({ variants, chosen, choose }: { variants: Served[]; chosen: number; choose: (index: number) => void }) {
+  const dearest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
+  return (
+    <>
       <h3>Cost per million tokens within the SLO, prompt and answer together: low, typical, high</h3>
       <div class="bars">
         {variants.map((variant, index) => (
@@ -34,31 +84,17 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
           </button>
         ))}
       </div>
-      <Table
-        rows={variants}
-        mark={(row) => row === variants[chosen]}
-        columns={[
-          { head: "variant", text: true, by: (row) => row.name },
-          { head: "requests/s", by: ({ serving }) => serving.requests.rate_per_s, show: count },
-          { head: "TTFT p50", cell: ({ serving }) => time(serving.ttft_s.p50) },
-          { head: "TTFT p99", cell: ({ serving }) => time(serving.ttft_s.p99), by: ({ serving }) => serving.ttft_s.p99 ?? Infinity },
-          { head: "TPOT p50", cell: ({ serving }) => time(serving.tpot_s.p50) },
-          { head: "TPOT p99", cell: ({ serving }) => time(serving.tpot_s.p99), by: ({ serving }) => serving.tpot_s.p99 ?? Infinity },
-          { head: "network tax: goodput / TTFT p99 / TPOT p99", cell: (row) => servingTaxWords(servingTax(row)) },
-          { head: "scale-up tax", cell: (row) => servingTaxWords(servingTax(row)?.scale_up) },
-          { head: "SLO attainment", by: ({ serving }) => serving.slo.attainment, show: percent },
-          { head: "goodput, requests/s", by: ({ serving }) => serving.slo.goodput_rps, show: count },
-          { head: "most requests/s within the SLO", cell: ({ serving }) => capacityWords(serving) },
-          { head: "tokens/s per GPU", by: ({ serving }) => serving.throughput.per_gpu, show: count },
-          { head: "KV hits", by: ({ serving }) => serving.kv.hit_rate, show: percent },
-          { head: "$/M input, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_input, dollars) : "—") },
-          { head: "$/M output, split", cell: ({ serving }) => (serving.cpmt ? band(serving.cpmt.split_output, dollars) : "—") },
-        ]}
-      />
-      {!many && <Curves variants={variants} chosen={chosen} />}
-      {!many && <Fronts variants={variants} />}
-    </Section>
+    </>
   );
+}
+
+/** What a network costs in goodput and in the slowest latencies. */
+function taxColumns(network: string, of: (row: Served) => ServingTaxShares | undefined): Column<Served>[] {
+  return [
+    { head: `${network}: goodput`, by: (row) => of(row)?.goodput_lost, show: percent },
+    { head: "TTFT p99", by: (row) => of(row)?.ttft.p99, show: percent },
+    { head: "TPOT p99", by: (row) => of(row)?.tpot.p99, show: percent },
+  ];
 }
 
 function capacityWords(serving: Served["serving"]): string {
@@ -73,10 +109,10 @@ export function ServingDetails({ variant, alone }: { variant: Served; alone: boo
   return (
     <>
       <Section title="Latencies" note="The first token counts when the user sees it: with disaggregated prefill, when the decode replica has the KV cache. Percentiles are by nearest rank.">
-        {(variant.warnings ?? []).map((line) => <p class="note"><Spelt words={line} /></p>)}
+        {(variant.warnings ?? []).map((line) => <p class="note"><Spelt words={`${capital(line)}.`} /></p>)}
         <div class="figures">
           <Figure name="SLO attainment" value={percent(serving.slo.attainment)} under={limits(variant)} />
-          <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`in ${duration(serving.throughput.span_s)}, first arrival to last token; ${count(serving.requests.rate_per_s)} requests/s were asked`} />
+          <Figure name="Goodput" value={`${count(serving.slo.goodput_rps)} requests/s`} under={`in ${duration(serving.throughput.span_s)}, first arrival to last token; ${count(serving.requests.rate_per_s)} requests/s arrived`} />
           <Figure name="Throughput" value={`${count(serving.throughput.per_gpu)} tokens/s`} under={`of answers, per GPU; ${count(serving.throughput.per_mw)} per MW`} />
           <Figure name="Interactivity" value={serving.throughput.per_user === null ? "—" : `${count(serving.throughput.per_user)} tokens/s`} under="per user, median" />
           <Figure name="KV cache hits" value={percent(serving.kv.hit_rate)} under={`of prompt tokens; cache at most ${percent(serving.kv.peak_share, 0)} full`} />
@@ -105,9 +141,9 @@ function limits({ serving: { slo } }: Served): string {
 function Latencies({ variant: { serving } }: { variant: Served }) {
   const rows = [
     { name: "time to first token", of: serving.ttft_s },
-    { name: "of it in the queue", of: serving.queue_s },
+    { name: "of which in the queue", of: serving.queue_s },
     { name: "time per further token", of: serving.tpot_s },
-    { name: "gap between two tokens", of: serving.itl_s },
+    { name: "time between two tokens", of: serving.itl_s },
     { name: "end to end", of: serving.e2e_s },
   ];
   return (
@@ -167,15 +203,9 @@ function ServingCost({ variant: { serving } }: { variant: Served }) {
     { name: "input, all dollars", of: cpmt.input },
     { name: "output, all dollars", of: cpmt.output },
   ];
-  const widest = Math.max(...rows.map((row) => row.of.high));
   const most = Math.max(...cpmt.breakdown.map((part) => part.high), 1e-12);
   return (
     <Section title="Cost per million tokens" note="Dollars per hour over the tokens of requests that met the SLO, idle time included. Two views of input and output: each over its share of the dollars, which is its share of the accelerators' time, or each over all of them.">
-      <div class="bars">
-        {rows.map((row) => (
-          <div class="bar-row"><span class="name">{row.name}</span><BandBar band={row.of} whole={widest} /><span class="value wide">{band(row.of, dollars)}</span></div>
-        ))}
-      </div>
       <Table
         rows={rows}
         columns={[
@@ -205,13 +235,13 @@ function Queues({ serving }: { serving: Served["serving"] }) {
   if (most === 0) return null;
   const end = Math.max(...rows.map((row) => row.span_s * row.over_time.length));
   return (
-    <Section title="Who waits, and when" note={rows.map((row) => `${row.pool}: ${count(row.waiting_mean)} wait on average, ${count(row.waiting_peak)} at most, about ${duration(row.peak_s)} after the start`).join("; ")}>
+    <Section title="Queue over time" note={rows.map((row) => `${row.pool}: ${count(row.waiting_mean)} wait on average, ${count(row.waiting_peak)} at most, about ${duration(row.peak_s)} after the start`).join("; ")}>
       <Plot
         label="Requests that wait for each pool, over time"
         series={rows.map((row, index) => ({ name: row.pool, color: lineColor(index), dashes: lineDashes(index), points: row.over_time.map((value, span): [number, number] => [(span + 0.5) * row.span_s, value]) }))}
         x={linear(0, end, 8)}
         y={linear(0, most * 1.05, 5)}
-        showX={duration}
+        showX={axisTime}
         showY={count}
         titleX="from the first arrival"
         titleY="requests that wait"
@@ -274,7 +304,7 @@ function Pools({ variant }: { variant: Served }) {
           A prefix that was computed before, of {whole(reuse.prefix_tokens)} tokens as the mean prompt has, is worth loading to {reuse.pool} replicas from {bitRate(reuse.predicted_bps)} on; from {bitRate(reuse.peak_bps)} on if they computed at their peak.
         </p>
       ))}
-      <List title="Requests" items={[`${whole(serving.requests.count)} requests, ${count(serving.requests.input_tokens_mean)} prompt and ${count(serving.requests.output_tokens_mean)} answer tokens in the mean`, serving.requests.source, ...(serving.requests.dropped > 0 ? [`${whole(serving.requests.dropped)} refused`] : []), ...(serving.requests.unfinished > 0 ? [`${whole(serving.requests.unfinished)} not answered when the run was ended`] : [])]} />
+      <List title="Requests" items={[`${whole(serving.requests.count)} requests; mean prompt ${count(serving.requests.input_tokens_mean)} tokens, mean answer ${count(serving.requests.output_tokens_mean)} tokens`, serving.requests.source, ...(serving.requests.dropped > 0 ? [`${whole(serving.requests.dropped)} refused`] : []), ...(serving.requests.unfinished > 0 ? [`${whole(serving.requests.unfinished)} not answered when the run was ended`] : [])]} />
     </Section>
   );
 }

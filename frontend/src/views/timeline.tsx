@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { groupColor } from "../colors";
 import { paintedOnChange, resolver } from "../canvas";
-import { duration } from "../format";
+import { axisTime, duration } from "../format";
 import { Legend, Section } from "../parts";
 import { niceStep } from "../scales";
 import { byKey, moved, zoomed, type Span } from "../span";
@@ -74,7 +74,7 @@ export function axis(context: CanvasRenderingContext2D, view: Span, perMicroseco
     context.moveTo(x, 0);
     context.lineTo(x, height - AXIS + 4);
     context.stroke();
-    const [words, left] = [duration(tick / 1e6), Math.min(x + 3, width - 50)];
+    const [words, left] = [axisTime(tick / 1e6), Math.min(x + 3, width - 50)];
     if (left < free) continue;
     context.fillText(words, left, height - AXIS / 2);
     free = left + context.measureText(words).width + 6;

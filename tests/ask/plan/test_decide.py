@@ -380,8 +380,9 @@ def test_dearer_by_hand():
 
 def test_the_page_draws_what_the_json_holds(found):
     result = to_json(found)
-    drawn = worth_page(result)
+    drawn = worth_page("One more microsecond costs $196 a year.", result)
+    assert "One more microsecond costs $196 a year." in drawn
     assert "1 us more in every switch" in drawn
     assert "Norway (30.1 g/kWh, 2023)" in drawn
-    assert drawn.count("<svg") == 4
+    assert drawn.count('class="bars"') == 3
     assert [row["grid"] for row in result["carbon"]["grids"]] == ["Norway", "Poland"]

@@ -89,7 +89,7 @@ def test_a_plan_says_its_front_why_others_lost_and_how_sure_it_is():
     assert [row["objectives"]["cpmt"] for row in found["front"]] == sorted(
         row["objectives"]["cpmt"] for row in found["front"]
     )
-    assert all(row["why_not"].startswith("cpmt +") for row in rows[1:])
+    assert all(row["why_not"].startswith("$/Mtoken ") for row in rows[1:])
     assert found["tornado"][0]["factor"]
     json.dumps(found, allow_nan=False)
 
@@ -284,7 +284,7 @@ def test_reasons_add_up_to_what_sets_two_designs_apart():
     best, other = found.choices[0], found.choices[-1]
     text = why(best, other, found.objectives, found.shares)
     apart = other.figures["cpmt"] / best.figures["cpmt"] - 1
-    assert text.startswith(f"cpmt {apart:+.1%}: ")
+    assert text.startswith(f"$/Mtoken {100 * apart:.1f} % more: ")
     assert "network's capital" in text
 
 
@@ -477,7 +477,7 @@ def test_regret_is_told_apart_by_its_size_for_the_best_has_none():
     found = plain(planned(load.from_values(values(**section, demand=demand, objectives=["regret", "cpmt"]))))
     (other,) = [*found["front"][1:], *found["runners_up"]]
     assert found["front"][0]["objectives"]["regret"] == 0.0
-    assert other["why_not"].startswith(f"regret {other['objectives']['regret']:+.3g}")
+    assert other["why_not"].startswith(f"regret {other['objectives']['regret']:.3g} more")
 
 
 def test_where_no_design_runs_the_closed_form_chooses_and_says_so():

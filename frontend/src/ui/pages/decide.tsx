@@ -69,6 +69,9 @@ export function DecidePage() {
 
 const cheapest = (variants: VariantPrice[]): VariantPrice | undefined => [...variants].sort((a, b) => a.cpmt.typical - b.cpmt.typical)[0];
 
+const list = new Intl.ListFormat("en");
+const named = (names: string[]): string => list.format(names).replace(/, and /, " and ");
+
 /** Typical costs that differ by less are equal within what prices are known, as in `measure/verdict.py`. */
 const PRICED_ALIKE = 0.02;
 
@@ -80,7 +83,7 @@ function Conclusion({ found, changes }: { found: Repriced; changes: Changes }) {
   const more = (one: VariantPrice) => one.cpmt.typical / best.cpmt.typical - 1;
   const alike = others.filter((one) => more(one) < PRICED_ALIKE).map((one) => one.name);
   const next = others.find((one) => more(one) >= PRICED_ALIKE);
-  const least = alike.length > 0 ? `${[best.name, ...alike].join(", ")} cost the same within what prices are known: ${price}` : `${best.name} is cheapest: ${price}`;
+  const least = alike.length > 0 ? `${named([best.name, ...alike])} are equal within the error of prices: ${price}` : `${best.name} is cheapest: ${price}`;
   return <p class="verdict" role="status"><b>{moved}, {least}{next === undefined ? "" : `; ${next.name} costs ${percent(more(next))} more`}.</b></p>;
 }
 

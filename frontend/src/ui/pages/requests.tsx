@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { lineColor, lineDashes } from "../../colors";
-import { count, duration, percent, whole } from "../../format";
+import { axisTime, count, duration, percent, whole } from "../../format";
 import { ButtonRow, Legend, Section, StackedBar } from "../../parts";
 import { choose as keep, chosen as kept } from "../../place";
 import { Plot } from "../../plot";
@@ -90,7 +90,7 @@ function Delays({ heads, names }: { heads: Head[]; names: string[] }) {
         }))}
         x={scale}
         y={linear(0, 1, 5)}
-        showX={duration}
+        showX={axisTime}
         showY={(share) => percent(share, 0)}
         titleX={name}
         titleY="of the requests"
@@ -112,7 +112,7 @@ function OverTime({ head }: { head: Head }) {
         series={STATES.map(({ name, color }, state) => ({ name, color, points: line(state) }))}
         x={linear(0, head.head.end_s, 8)}
         y={linear(0, most * 1.05, 5)}
-        showX={duration}
+        showX={axisTime}
         showY={count}
         titleX="from the first arrival"
         titleY="requests"
@@ -135,7 +135,7 @@ function Waterfall({ source, total }: { source: Source; total: number }) {
       {rows.error && <p class="fault">{rows.error}</p>}
       {rows.value && <Bars rows={rows.value} apart={key === "arrival"} />}
       <p class="tools">
-        <button disabled={first === 0} onClick={() => page(Math.max(first - ROWS, 0))}>Before</button>
+        <button disabled={first === 0} onClick={() => page(Math.max(first - ROWS, 0))}>Previous</button>
         <button disabled={first + ROWS >= total} onClick={() => page(first + ROWS)}>Next</button>
         <span class="muted">{whole(first + 1)} to {whole(Math.min(first + ROWS, total))} of {whole(total)}</span>
       </p>

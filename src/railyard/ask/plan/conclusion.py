@@ -93,15 +93,24 @@ def why(best: DesignChoice, other: DesignChoice, objectives: Sequence[DesignObje
     mine, theirs = best.figures[what.name], other.figures[what.name]
     apart = theirs / mine - 1.0 if mine else 0.0
     better = [
-        one.name for one in objectives[1:] if one.sign * other.figures[one.name] < one.sign * best.figures[one.name]
+        _label(one.name)
+        for one in objectives[1:]
+        if one.sign * other.figures[one.name] < one.sign * best.figures[one.name]
     ]
     terms = _terms(best, other, what.name, shares)
-    parts = ", ".join(f"{name} {share:+.1%}" for name, share in terms[:_SHOWN])
+    parts = ", ".join(f"{name} {100 * share:+.1f} %" for name, share in terms[:_SHOWN])
     # Nothing is a share of a figure that is zero, as the best design's regret: then the difference itself is given.
-    text = (f"{what.name} {apart:+.1%}" if mine else f"{what.name} {theirs - mine:+.3g}") + (
-        f": {parts}" if parts else ""
-    )
+    far = f"{100 * abs(apart):.1f} %" if mine else f"{abs(theirs - mine):.3g}"
+    text = f"{_label(what.name)} {far} {'less' if theirs < mine else 'more'}" + (f": {parts}" if parts else "")
     return text + (f"; better in {', '.join(better)}" if better else "")
+
+
+_LABELS = {"cpmt": "$/Mtoken", "capex": "capital", "usd_per_h": "$/h"}
+
+
+def _label(objective: str) -> str:
+    """An objective as a column heading: `$/Mtoken`, `tokens per s`."""
+    return _LABELS.get(objective, objective.replace("_", " "))
 
 
 def _terms(best: DesignChoice, other: DesignChoice, figure: str, shares: Sequence[float]) -> list[tuple[str, float]]:

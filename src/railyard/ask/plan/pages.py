@@ -1,20 +1,20 @@
-"""Pages of the planner: bars with their bands, drawn without a script."""
+"""Pages of the planner: verdict, key figures, bars with their bands, and tables."""
 
 from __future__ import annotations
 
 import html
 from typing import TYPE_CHECKING, Any
 
-from railyard.work.study.page import document
+from railyard.measure import numbers
+from railyard.measure.result.section import KeyFigure
+from railyard.work.study.page import document, folding, html_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 Row = tuple[str, float, float, float, str]
 """Words, low, typical, high, and what is written behind the bar."""
-
-WIDE, LEFT, RIGHT, HIGH = 980.0, 300.0, 210.0, 26.0
 
 
 def usd(value: float) -> str:
@@ -27,145 +27,155 @@ def usd(value: float) -> str:
 
 
 def bars(rows: Sequence[Row], most: float | None = None) -> str:
-    """Bars of typical values with lines from low to high."""
+    """Bars of typical values with lines from low to high; `most` is the full width."""
     top = most or max((max(abs(row[1]), abs(row[3])) for row in rows), default=0.0) or 1.0
     least = min(0.0, *(row[1] for row in rows)) if rows else 0.0
-    room = WIDE - LEFT - RIGHT
 
     def at(value: float) -> float:
-        return LEFT + (value - least) / (top - least) * room
+        return 100.0 * (value - least) / (top - least)
 
     out = []
-    for number, (words, low, typical, high, text) in enumerate(rows):
-        y = HIGH * number
+    for words, low, typical, high, text in rows:
         left, right = sorted((at(0.0), at(typical)))
-        out.append(f'<text x="{LEFT - 8:g}" y="{y + 17:g}" text-anchor="end">{html.escape(words)}</text>')
-        out.append(f'<rect x="{left:.1f}" y="{y + 5:g}" width="{right - left:.1f}" height="15" fill="#1f6feb"/>')
-        out.append(f'<path d="M{at(low):.1f} {y + 12.5:g}H{at(high):.1f}" stroke="#1b1f24" stroke-width="2"/>')
-        out.append(f'<text x="{max(at(high), right) + 8:.1f}" y="{y + 17:g}">{html.escape(text)}</text>')
-    return svg(out, len(rows))
+        bar = f'<i style="left:{left:.2f}%;width:{right - left:.2f}%"></i>'
+        band = f'<u style="left:{at(low):.2f}%;width:{at(high) - at(low):.2f}%"></u>' if high > low else ""
+        name, value = html.escape(words), html.escape(text)
+        out.append(f"<span>{name}</span><span class=track>{bar}{band}</span><span>{value}</span>")
+    return f'<div class="bars">{"".join(out)}</div>'
 
-
-def svg(parts: Sequence[str], rows: int) -> str:
-    """Parts of a picture of so many rows."""
-    return f'<svg style="width:100%" viewBox="0 0 {WIDE:g} {HIGH * rows + 4:g}" role="img">{"".join(parts)}</svg>'
-
-
-_ROOM = 2.4
-"""Width of a chart over its longest bar: stranded parts are labelled behind it."""
 
 _PATHS = {
-    "rent": "rent: accelerators for three years",
-    "incremental": "incremental: missing parts are bought, and cables that the next topology does not use are removed",
-    "forklift": "forklift: every stage replaces the network, except the NICs",
-    "ahead": "ahead: the last stage's network is bought at the first",
-    "beside": "`beside`: each stage's accelerators under a fabric of their own, a job on each",
+    "rent": "Rent the accelerators for three years.",
+    "incremental": "Buy the missing parts, and remove the cables that the next topology does not use.",
+    "forklift": "Replace the network at every stage, except the NICs.",
+    "ahead": "Buy the network of the last stage with the first.",
+    "beside": "Give each stage's accelerators a fabric of their own, and run a job on each.",
 }
 
 
-def growth_page(name: str, found: dict[str, Any]) -> str:
-    """One page, offline."""
-    stages = [stage["name"] for stage in found["stages"]]
-    parts = [
-        "<p>Present values at the cost of capital. Growth may end after any stage.</p>",
-    ]
+def growth_page(name: str, verdict: str, found: dict[str, Any]) -> str:
+    """One page, offline; `found` is the plan as `--json` prints it."""
+    ranked = sorted(found["paths"], key=lambda path: max(path["regret_by_future"]))
+    futures = []
     for number, stage in enumerate(found["stages"]):
-        parts.append(
-            f"<h2>Dollars a million tokens where growth ends after {html.escape(stage['name'])}"
-            f" (day {stage['at_days']:g}, {stage['accelerators']:,} accelerators)</h2>"
+        futures.append(
+            f"<h3>Growth ends after {html.escape(stage['name'])}: {stage['accelerators']:,} accelerators from day"
+            f" {stage['at_days']:g}</h3>"
         )
         rows = []
-        for path in found["paths"]:
+        for path in ranked:
             price, late = path["usd_per_million_by_future"][number], path["regret_by_future"][number]
-            words = f"${price:.3g}, {late:+.1%}" if late else f"${price:.3g}, the cheapest"
+            words = (
+                f"${numbers.short(price)}, {100 * late:.1f} % more" if late else f"${numbers.short(price)}, cheapest"
+            )
             rows.append((path["name"], price, price, price, words))
-        parts.append(bars(rows))
-    parts.append("<h2>Purchases and stranded parts of each stage</h2>")
-    rows = []
-    for path in found["paths"]:
-        for step in path["steps"]:
-            left = []
-            if step["stranded_usd"]:
-                left.append(f"stranded {usd(step['stranded_usd'])} ({usd(step['written_off_usd'])} on the books)")
-            if step["stopped_h"]:
-                left.append(f"jobs stop {step['stopped_h']:.3g} h")
-            capital = step["capital_usd"]
-            words = "; ".join([usd(capital), *left])
-            rows.append((f"{path['name']}, {step['stage']}", capital, capital, capital, words))
-    parts.append(bars(rows, most=_ROOM * max((row[3] for row in rows), default=1.0)))
-    parts.append(
-        "<h2>Too much or too little: regret of each size, dollars a year</h2><p>Everything is bought at once. Excess"
-        " capacity idles; missing capacity is rented on demand. The largest regret over the demands, one per stage.</p>"
-    )
-    worst = [(row["built"], row["largest_regret_usd"]) for row in found["provisioning"]]
-    parts.append(bars([(built, regret, regret, regret, usd(regret)) for built, regret in worst]))
-    parts += [f"<p>{html.escape(_PATHS[path['name']])}</p>" for path in found["paths"]]
-    parts += [f"<p>{html.escape(row['name'])} cannot be: {html.escape(row['reason'])}</p>" for row in found["left_out"]]
-    parts.append(f"<p>Largest regret over {html.escape(', '.join(stages))} ranks the paths.</p>")
-    return document(f"{name}: how it grows", "", (), parts)
-
-
-def worth_page(found: dict[str, Any]) -> str:
-    """One page, offline."""
-    hop, tail, year = found["hop_us"], found["tail_0_1_percent"], found["usd_per_year"]
-    parts = [
-        f"<p>The cluster costs {usd(year['typical'])} a year ({usd(year['low'])} to {usd(year['high'])}). Bars are"
-        " typical values, lines reach from the low to the high end of prices and draws.</p>",
-        "<h2>Dollars a year</h2>",
-        bars(
-            [
-                _row("1 us more in every switch", hop["usd_per_year"]),
-                _row("0.1 % more of the slowest of 1,000", tail["usd_per_year"]),
-            ]
-        ),
-        "<h2>The price of each nine, and what it gives</h2>",
-        "<p>Spare servers that keep the whole job supplied for that share of the time. Blue: their"
-        " dollars a year. Orange: the cluster's cost in the time gained over the previous level.</p>",
-        _moved_nines(found["nines"]),
-        "<h2>The network's share</h2>",
-        bars([_share(words, found["network"][key]) for words, key in SHARES], most=1.0),
-        "<h2>Carbon of a year's electricity by grid</h2>",
-        bars([_tonnes(row) for row in found["carbon"]["grids"]]),
-        f"<p>{html.escape(found['carbon']['source'])}. Absent: {html.escape(found['carbon']['absent'])}.</p>",
+        futures.append(bars(rows))
+    bought = [
+        (
+            path["name"],
+            step["stage"],
+            usd(step["capital_usd"]),
+            usd(step["stranded_usd"]),
+            usd(step["written_off_usd"]),
+            f"{step['stopped_h']:.3g}",
+        )
+        for path in ranked
+        for step in path["steps"]
     ]
-    return document(f"{found['name']}: what a small change is worth", "", (), parts)
+    headings = ("path", "stage", "capital", "stranded at its price", "stranded on the books", "hours without jobs")
+    worst = [
+        (row["built"], regret, regret, regret, usd(regret))
+        for row in found["provisioning"]
+        for regret in (row["largest_regret_usd"],)
+    ]
+    ways = [(path["name"], _PATHS[path["name"]]) for path in ranked]
+    ways += [(row["name"], f"Not possible: {row['reason']}") for row in found["left_out"]]
+    parts = [
+        folding(
+            "$/Mtoken by path, if growth ends early",
+            "<p>Present values at the cost of capital. Later stages are then never built.</p>" + "".join(futures),
+        ),
+        folding("What each stage buys and leaves unused", html_table(headings, bought, range(2, 6))),
+        folding(
+            "Regret of each size, $/year",
+            "<p>Everything is bought at once. Surplus accelerators are idle, missing ones are rented on demand. The"
+            " regret is the largest over the demands of all stages.</p>" + bars(worst),
+        ),
+        folding("Paths", html_table(("path", "what it does"), ways)),
+    ]
+    stages = " to ".join(f"{stage['accelerators']:,}" for stage in (found["stages"][0], found["stages"][-1]))
+    figures = [
+        KeyFigure("Growth", stages, f"accelerators in {len(found['stages'])} stages"),
+        *(
+            KeyFigure(
+                f"Path {path['name']}",
+                f"${numbers.short(path['usd_per_million_by_future'][-1])}",
+                f"per million tokens; largest regret {100 * max(path['regret_by_future']):.1f} %",
+            )
+            for path in ranked[:3]
+        ),
+    ]
+    return document(f"{name}: paths of growth", verdict, figures, parts)
 
 
-SHARES = (("of what is bought", "capex"), ("of the dollars of an hour", "usd"), ("of the joules", "joules"))
+def worth_page(verdict: str, found: dict[str, Any]) -> str:
+    """One page, offline; `found` is the report as `--json` prints it."""
+    changes = [
+        ("1 us more in every switch", found["hop_us"]["usd_per_year"]),
+        ("0.1 % more in the slowest of 1,000 kernels", found["tail_0_1_percent"]["usd_per_year"]),
+    ]
+    shares = [_row(words, found["network"][key], lambda share: f"{100 * share:.1f} %") for words, key in SHARES]
+    grids = [
+        _row(
+            f"{row['grid']} ({row['g_per_kwh']:g} g/kWh, {row['year']})",
+            row["tonnes_per_year"],
+            lambda t: f"{t:,.0f} t",
+        )
+        for row in found["carbon"]["grids"]
+    ]
+    nines = [
+        (f"{100 * row['wanted']:g} %", "more than 50 % extra servers", "", "")
+        if row["usd_per_year"] is None
+        else (
+            f"{100 * row['wanted']:g} %",
+            row["spares"][1],
+            usd(row["step_usd_per_year"]),
+            usd(row["worth_usd_per_year"]),
+        )
+        for row in found["nines"]
+    ]
+    headings = ("time with all servers", "spare servers", "spares cost a year", "time won is worth a year")
+    carbon = found["carbon"]
+    parts = [
+        folding(
+            "$/year of a small change",
+            "<p>Bars are typical values. Lines are the range over prices and draws.</p>"
+            + bars([_row(words, band, usd) for words, band in changes]),
+        ),
+        folding(
+            "Price of each nine",
+            "<p>Dollars are those over the row before: of its spares, and of the cluster in the time that they win.</p>"
+            + html_table(headings, nines, range(1, 4)),
+        ),
+        folding("Share of the network", bars(shares, most=1.0)),
+        folding(
+            "Carbon of a year's electricity by grid",
+            bars(grids) + f"<p>{html.escape(carbon['source'])}. Not included: {html.escape(carbon['absent'])}.</p>",
+        ),
+    ]
+    year = found["usd_per_year"]
+    figures = [
+        KeyFigure("Cluster, $/year", usd(year["typical"]), f"{usd(year['low'])} to {usd(year['high'])}"),
+        *(
+            KeyFigure(f"{words}, $/year", usd(band["typical"]), f"{usd(band['low'])} to {usd(band['high'])}")
+            for words, band in changes
+        ),
+    ]
+    return document(f"{found['name']}: what a small change is worth", verdict, figures, parts)
 
 
-def _row(words: str, band: dict[str, float]) -> Row:
-    return words, band["low"], band["typical"], band["high"], usd(band["typical"])
+SHARES = (("of capital", "capex"), ("of dollars per hour", "usd"), ("of energy", "joules"))
 
 
-def _share(words: str, band: dict[str, float]) -> Row:
-    return words, band["low"], band["typical"], band["high"], f"{band['typical']:.1%}"
-
-
-def _tonnes(row: dict[str, Any]) -> Row:
-    band = row["tonnes_per_year"]
-    words = f"{row['grid']} ({row['g_per_kwh']:g} g/kWh, {row['year']})"
-    return words, band["low"], band["typical"], band["high"], f"{band['typical']:,.0f} t"
-
-
-def _moved_nines(rows: Sequence[dict[str, Any]]) -> str:
-    sold = [row for row in rows if row["usd_per_year"] is not None]
-    top = max((max(row["step_usd_per_year"], row["worth_usd_per_year"]) for row in sold), default=0.0) or 1.0
-    room = WIDE - LEFT - RIGHT
-    out = []
-    for number, row in enumerate(rows):
-        y = HIGH * number
-        words = f"{100 * row['wanted']:g} % of the time"
-        out.append(f'<text x="{LEFT - 8:g}" y="{y + 17:g}" text-anchor="end">{words}</text>')
-        if row["usd_per_year"] is None:
-            out.append(f'<text x="{LEFT:g}" y="{y + 17:g}">more than 50 % extra servers</text>')
-            continue
-        pair = (row["step_usd_per_year"], row["worth_usd_per_year"])
-        for line, (value, colour) in enumerate(zip(pair, ("#1f6feb", "#d9730d"), strict=True)):
-            wide = max(value, 0.0) / top * room
-            out.append(f'<rect x="{LEFT:g}" y="{y + 3 + 10 * line:g}" width="{wide:.1f}" height="9" fill="{colour}"/>')
-        spares = row["spares"][1]
-        text = f"{spares} spare{'s' if spares != 1 else ''}; {usd(pair[0])} for {usd(pair[1])}"
-        end = LEFT + max(*pair, 0.0) / top * room
-        out.append(f'<text x="{end + 8:.1f}" y="{y + 17:g}">{text}</text>')
-    return svg(out, len(rows))
+def _row(words: str, band: dict[str, float], show: Callable[[float], str]) -> Row:
+    return words, band["low"], band["typical"], band["high"], show(band["typical"])

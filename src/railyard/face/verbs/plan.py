@@ -73,14 +73,14 @@ def plan_growth(request: Request, *, report: Report = None) -> Reply:
 
     draft = request.draft()
     found = growth.growth(draft)
-    plain = growth.to_json(found)
+    plain, sentence = growth.to_json(found), words.growth_sentence(found)
     if report is not None:
-        write_text(report, pages.growth_page(draft.title, plain))
+        write_text(report, pages.growth_page(draft.title, sentence, plain))
     return Reply(
         found,
         lambda: words.show_growth(found, details=request.details),
         lambda: plain,
-        headline=words.growth_sentence(found),
+        headline=sentence,
     )
 
 
@@ -102,14 +102,14 @@ def plan_worth(request: Request, *, report: Report = None) -> Reply:
 
     request.progress("reading the scenario", 0.0)
     found = worth.worth(request.draft(), request.progress)
-    plain = worth.to_json(found)
+    plain, sentence = worth.to_json(found), words.worth_sentence(found)
     if report is not None:
-        write_text(report, pages.worth_page(plain))
+        write_text(report, pages.worth_page(sentence, plain))
     return Reply(
         found,
         lambda: words.show_worth(found, details=request.details),
         lambda: plain,
-        headline=words.worth_sentence(found),
+        headline=sentence,
     )
 
 

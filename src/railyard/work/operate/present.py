@@ -10,7 +10,6 @@ from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import OperateVariant
 from railyard.work.study.memo import (
-    MOST_BARS,
     DecisionMemo,
     LossChart,
     assumptions_of,
@@ -334,8 +333,8 @@ def _memo(result: Result) -> DecisionMemo:
     """The page for a decision: price of a useful hour, goodput and waits of the cheapest variant, and the time lost."""
     every = result.of(OperateVariant)
     priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
-    best = min(priced, key=lambda pair: pair[0])[1] if priced else every[0]
-    found = best.operate
+    ranked = [one for _, one in sorted(priced, key=lambda pair: pair[0])] or every
+    found = ranked[0].operate
     figures = [
         cost_figure("Cost of a useful GPU-hour", found.usd.per_useful_accelerator_hour),
         KeyFigure("Goodput", numbers.percent(found.goodput), f"utilization {numbers.percent(found.utilization)}"),
@@ -347,9 +346,9 @@ def _memo(result: Result) -> DecisionMemo:
     ]
     bars = {
         one.name: {part.name: 100 * part.share for part in one.operate.time[1:] if part.share >= LITTLE}
-        for one in every[:MOST_BARS]
+        for one in ranked
     }
-    chart = LossChart("Time lost by cause, % of all GPU time", " %", bars)
+    chart = LossChart.of("Time lost by cause, % of all GPU time", " %", bars, ranked[0].name)
     return DecisionMemo(
         result.name, verdict(result), figures, chart, why(result), (), assumptions_of(result), origin_of(result)
     )

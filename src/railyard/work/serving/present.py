@@ -9,7 +9,6 @@ from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
 from railyard.work.study.memo import (
-    MOST_BARS,
     DecisionMemo,
     LossChart,
     assumptions_of,
@@ -325,8 +324,7 @@ def _memo(result: Result) -> DecisionMemo:
         KeyFigure("SLO attainment", numbers.percent(serving.slo.attainment), f"target {100 * serving.slo.target:g} %"),
         KeyFigure("p99 TTFT", numbers.seconds(serving.ttft_s.p99), f"p99 TPOT {numbers.seconds(serving.tpot_s.p99)}"),
     ]
-    bars = {one.name: _waits(one) for one in variants[:MOST_BARS]}
-    chart = LossChart("p99 TTFT by cause, s", " s", bars)
+    chart = LossChart.of("p99 TTFT by cause, s", " s", {one.name: _waits(one) for one in variants}, best.name)
     changes = [*filter(None, (bottleneck(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(

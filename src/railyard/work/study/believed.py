@@ -129,9 +129,9 @@ _MOST_KEYS = 3
 
 
 def _values(result: Result, key: str) -> str:
-    """`4 and 9`: the value of a key in each variant."""
-    found = [_under(variant.settings, key) for variant in result.variants]
-    return " and ".join(dict.fromkeys(found))
+    """`2, 4 and 9`: the values of a key over the variants."""
+    found = list(dict.fromkeys(_under(variant.settings, key) for variant in result.variants))
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
 def _under(settings: Mapping[str, object], key: str) -> str:

@@ -42,6 +42,16 @@ class LossChart:
     bound: float | None = None
     bound_name: str = ""
 
+    @staticmethod
+    def of(title: str, unit: str, bars: Mapping[str, Mapping[str, float]], best: str) -> LossChart:
+        """A chart of all variants; of many, the best, the last, and some between them at even steps."""
+        count = len(bars)
+        if count <= MOST_BARS:
+            return LossChart(title, unit, bars)
+        names = sorted(bars, key=lambda name: name != best)
+        shown = [names[round(number * (count - 1) / (MOST_BARS - 1))] for number in range(MOST_BARS)]
+        return LossChart(f"{title} ({MOST_BARS} of {count} variants)", unit, {name: bars[name] for name in shown})
+
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of parts, the largest first."""

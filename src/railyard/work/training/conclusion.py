@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
@@ -12,7 +13,6 @@ from railyard.measure.result.variants import StepVariant, TraceVariant, Training
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
 from railyard.work.study.memo import (
-    MOST_BARS,
     DecisionMemo,
     LossChart,
     assumptions_of,
@@ -288,15 +288,13 @@ def memo_of_step(result: Result) -> DecisionMemo:
         KeyFigure("Step", numbers.seconds(step), _known(believed.band_of(best, "step_s"))),
         KeyFigure("Scale-out network tax", numbers.percent(tax), _known(believed.band_of(best, "network_tax"))),
     ]
-    bound = next((one for one in variants if result.verdict is not None and one.name == result.verdict.bound), None)
+    found = result.verdict
+    bound = next((one for one in variants if found is not None and not found.unlike and one.name == found.bound), None)
     shown = [one for one in variants if one is not bound] or list(variants)
-    chart = LossChart(
-        "Time lost by cause, % of the step",
-        " %",
-        {one.name: losses(one) for one in shown[:MOST_BARS]},
-        None if bound is None or len(shown) == len(variants) else sum(losses(bound).values()),
-        "" if bound is None else f"{bound.name}, a network without limits",
-    )
+    chart = LossChart.of("Time lost by cause, % of the step", " %", {one.name: losses(one) for one in shown}, best.name)
+    if bound is not None and len(shown) < len(variants):
+        least = sum(losses(bound).values())
+        chart = replace(chart, bound=least, bound_name=f"{bound.name}, a network without limits")
     changes = [*filter(None, (*_changes(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(
