@@ -18,8 +18,9 @@ from railyard.cluster.scale_up import ScaleUpFabric, ScaleUpSpec, scale_ups
 from railyard.collective import CollectivePolicy, machine_of
 from railyard.collective.choice import choose_many
 from railyard.collective.machine import Shape
-from railyard.engine.packet import Settings
+from railyard.engine.packet import Settings, Traffic, crossbar, run
 from railyard.engine.packet.engine import PacketEngine
+from railyard.engine.packet.faults import errors
 from railyard.graph import CollectiveKind, Job
 from railyard.kit.errors import InputError
 
@@ -198,6 +199,28 @@ def test_packets_are_settings_of_the_engine(fabric: ScaleUpFabric):
     assert settings.mtu_bytes - settings.header_bytes == pytest.approx(
         fabric.efficiency() * settings.mtu_bytes, rel=2e-3
     )
+
+
+@pytest.mark.parametrize("name", [name for name, record in scale_ups.items() if record.packets is not None])
+@pytest.mark.parametrize(("wrong", "gbps"), [(0.0005, 200), (0.005, 200), (0.025, 200), (0.005, 800)])
+def test_random_errors_cost_what_go_back_n_costs(name, wrong, gbps):
+    """One link of 500 ns: a wrong frame costs all that were sent until its sender heard of it."""
+    fabric = scale_ups.get(name)
+    network = crossbar(2, rate_bps=gbps * 10**9, latency_ps=500_000)
+    into = np.flatnonzero(network.link_target == 1)
+    constants = fabric.packets.constants
+    frame = constants["mtu_bytes"]
+    payload, ratio = frame - constants["header_bytes"], wrong / (8 * frame)
+    traffic = Traffic.of(2, [0], [1], 24_000_000 // payload * payload)
+    took = [
+        int(run(network, traffic, Settings(**constants, faults=faults, seed=5)).duration_ps[0])
+        for faults in ((), tuple(errors(into, 0, ratio)))
+    ]
+    whole = replace(fabric, frame_bytes=frame - fabric.overhead_bytes, replay_frames=0)
+    expected = whole.replay_goodput(ratio, 2 * 500_000 + round(frame * 8e3 / gbps), gbps * 1e9)
+    hits = 24e6 / payload * wrong
+    drawn = (1 - expected) / np.sqrt(hits)  # what the number of errors drawn varies by
+    assert took[0] / took[1] == pytest.approx(expected, rel=0.05, abs=2 * drawn)
 
 
 @every

@@ -75,13 +75,13 @@ class LinkLayer {
     return false;
   }
 
-  /// WHY the link is held a packet's time longer for each: what is behind arrives one after another again.
+  /// WHY each error holds the link longer: its sender goes back, so that what is behind is sent again, one after another.
   bool hold(std::uint32_t index, State& state, Ps extra) {
     Packet& packet = context_.slab[index];
     packet.flags |= kHeld;
     packet.following = kNone;  // the link chosen ahead may be down when the packet comes
     const auto rate = static_cast<std::uint64_t>(context_.network.rate_bps[packet.link]);
-    state.held_until = std::max(state.held_until, context_.now + extra) + wire_time(packet.size, rate);
+    state.held_until = std::max(state.held_until, context_.now) + extra + wire_time(packet.size, rate);
     context_.wheel.push(state.held_until, event(Event::arrival, index), packet.link);
     return false;
   }
