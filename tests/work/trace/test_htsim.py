@@ -199,7 +199,7 @@ def all_paths(network: TreeNetwork, source: int, target: int) -> list[list[int]]
 
 
 @pytest.mark.parametrize(
-    ("hosts", "tiers", "found"), [(1, 3, 2), (16, 3, 16), (17, 3, 54), (33, 2, 50), (10**9, 3, 10**9)]
+    ("hosts", "tiers", "found"), [(1, 3, 2), (16, 3, 16), (17, 3, 54), (33, 2, 50), (10**9, 3, 10**9), (33, 1, 33)]
 )
 def test_the_default_tree_is_the_smallest_with_room(hosts, tiers, found):
     # K^3/4 hosts of three tiers: 2, 16, 54; K^2/2 of two: 2, 8, 18, 32, 50
@@ -237,6 +237,20 @@ def expected_paths(tree: HtsimTree, source: int, target: int) -> int:
     if source // tree.pod_hosts == target // tree.pod_hosts:
         return inside
     return inside * tree.cores // tree.aggs * tree.tiers[2].bundle ** 2
+
+
+def test_one_tier_is_one_switch():
+    network = wire(k_ary(5, rate_bps=100 * G, latency_ps=70_000, switch_latency_ps=200_000, tiers=1))
+    assert network.nodes == 6
+    assert list(zip(network.source.tolist(), network.target.tolist(), strict=True)) == [
+        *((host, 5) for host in range(5)),
+        *((5, host) for host in range(5)),
+    ]
+    assert network.latency_ps.tolist() == [270_000] * 5 + [70_000] * 5
+    assert network.tier.tolist() == [0] * 10
+    assert all(all_paths(network, a, b) == [[a, 5 + b]] for a in range(5) for b in range(5) if a != b)
+    with pytest.raises(InputError, match="no links to slow down"):
+        wire(k_ary(5, rate_bps=100 * G, tiers=1), slow_links=1)
 
 
 def test_links_of_both_directions_pair_up():

@@ -68,9 +68,8 @@ def show(report: PacketReport, *, details: bool) -> None:
     table.add("flow completion, us", *("-" if time is None else f"{time:.2f}" for time in times))
     table.print()
     tree = report.tree
-    emit(
-        f"\nnetwork   {len(tree.tiers)}-tier fat tree of {tree.hosts} hosts, {tree.tiers[0].rate_bps / 1e9:g} Gb/s each"
-    )
+    kind = f"{len(tree.tiers)}-tier fat tree of" if tree.aggs else "one switch for"
+    emit(f"\nnetwork   {kind} {tree.hosts} hosts, {tree.tiers[0].rate_bps / 1e9:g} Gb/s each")
     emit("packets   " + ", ".join(f"{number} {kind}" for kind, number in found["packets"].items()))
     if not details:
         return

@@ -67,13 +67,13 @@ class TreeTier:
 
 @dataclass(frozen=True)
 class HtsimTree:
-    """A fat tree of two or three tiers.
+    """A fat tree of two or three tiers, or one switch.
 
     Attributes:
         hosts: Number of hosts.
-        pods: Number of pods; 1 with two tiers.
-        aggs: Aggregation switches of a pod.
-        cores: Core switches of the tree; 0 with two tiers.
+        pods: Number of pods; 1 below three tiers.
+        aggs: Aggregation switches of a pod; 0 with one switch.
+        cores: Core switches of the tree; 0 below three tiers.
         tiers: ToRs, aggregation switches, cores.
     """
 
@@ -269,13 +269,15 @@ def _fit(fits: bool, tier: int, message: str) -> None:
 def k_ary(
     hosts: int, *, rate_bps: int, latency_ps: int = 10**6, switch_latency_ps: int = 0, tiers: int = 3
 ) -> HtsimTree:
-    """The tree that htsim builds without a file: K-ary of three tiers (K^3/4 hosts) or two (K^2/2).
+    """The tree that htsim builds without a file: K-ary of three tiers (K^3/4 hosts) or two (K^2/2). One tier is one switch.
 
     Raises:
         InputError: There is no such tree of so many hosts.
     """
-    if tiers not in {2, 3}:
-        raise InputError("a tree has 2 or 3 tiers", key="tiers", found=tiers)
+    if tiers not in {1, 2, 3}:
+        raise InputError("a tree has 1 to 3 tiers", key="tiers", found=tiers)
+    if tiers == 1:
+        return HtsimTree(hosts, 1, 0, 0, (TreeTier(rate_bps, latency_ps, switch_latency_ps, down=hosts, up=0),))
     sizes = {_k_ary_hosts(k, tiers): k for k in range(2, 256, 2)}
     if hosts not in sizes:
         near = sorted(sorted(sizes, key=lambda size: abs(size - hosts))[:4])
@@ -293,7 +295,9 @@ def k_ary(
 
 
 def enough(hosts: int, tiers: int) -> int:
-    """Hosts of the smallest K-ary tree with at least so many; the number itself where no tree is that large."""
+    """Hosts of the smallest K-ary tree with at least so many; the number itself for one switch or where no tree is that large."""
+    if tiers == 1:
+        return hosts
     return next((size for k in range(2, 256, 2) if (size := _k_ary_hosts(k, tiers)) >= hosts), hosts)
 
 

@@ -74,7 +74,7 @@ def wire(tree: HtsimTree, *, slow_links: int = 0, failures: Sequence[Failure] = 
         failures: Uplinks of aggregation switches that are gone.
 
     Raises:
-        InputError: A failure names no link, or leaves a pod without a path.
+        InputError: A failure names no link, or leaves a pod without a path; slow links of one switch.
     """
     ends = _ends(tree)
     links = _number(tree)
@@ -94,6 +94,8 @@ def _ends(tree: HtsimTree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     tors, aggs = tree.pods * tree.tors, tree.pods * tree.aggs
     tor_node, agg_node = tree.hosts + np.arange(tors), tree.hosts + tors + np.arange(aggs)
     below = [(host, tor_node[host // tree.tiers[0].down])]
+    if not tree.aggs:
+        return [*below, below[0][::-1]]
     tor = np.repeat(np.arange(tors), tree.tiers[0].up)
     agg = tor // tree.tors * tree.aggs + np.tile(np.repeat(np.arange(tree.aggs), tree.tiers[1].bundle), tors)
     below.append((tor_node[tor], agg_node[agg]))
@@ -105,7 +107,9 @@ def _ends(tree: HtsimTree) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
 
 
 def _number(tree: HtsimTree) -> _Links:
-    shapes: list[tuple[int, ...]] = [(tree.hosts,), (tree.pods * tree.tors, tree.aggs, tree.tiers[1].bundle)]
+    shapes: list[tuple[int, ...]] = [(tree.hosts,)]
+    if tree.aggs:
+        shapes.append((tree.pods * tree.tors, tree.aggs, tree.tiers[1].bundle))
     if tree.cores:
         shapes.append((tree.pods * tree.aggs, tree.cores // tree.aggs, tree.tiers[2].bundle))
     up, down, first = [], [], 0
@@ -130,10 +134,16 @@ def _speeds(
 
 
 def _slowed(tree: HtsimTree, links: _Links, count: int) -> NDArray[np.int64]:
-    """The links that htsim's `-failed` slows down."""
+    """The links that htsim's `-failed` slows down.
+
+    Raises:
+        InputError: There are none between switches.
+    """
+    if count and not tree.aggs:
+        raise InputError("one switch has no links to slow down: those between switches", key="slow_links", found=count)
     if not tree.cores:
-        both = [part[1][:, :count].ravel() for part in (links.up, links.down)]
-        return np.concatenate(both)
+        both = [part[:, :count].ravel() for parts in (links.up, links.down) for part in parts[1:]]
+        return np.concatenate([np.empty(0, np.int64), *both])
     agg = np.arange(tree.pods * tree.aggs)[:, None]
     slot = np.arange(tree.cores // tree.aggs)[None, :]
     return links.down[2][slot + agg * tree.aggs < count].ravel()
@@ -167,6 +177,8 @@ def _routes(tree: HtsimTree, links: _Links, gone: set[int]) -> RouteBuilder:
     lo = tor * tree.tiers[0].down
     hi = lo + tree.tiers[0].down
     builder.records(hosts + tor, lo, hi, builder.choices(links.down[0].reshape(pods * tors, -1)), width=1, stride=1)
+    if not tree.aggs:
+        return builder
     builder.outside(hosts + tor, lo, hi, builder.choices(links.up[1]), width=tree.tiers[0].up)
     agg = np.arange(pods * aggs)
     node = hosts + pods * tors + agg

@@ -143,7 +143,7 @@ class PacketSettings(EngineSettings):
         link_rate_bps: Rate of the links of the default tree.
         link_latency_ps: Latency of a link of the default tree.
         switch_latency_ps: From arrival at a switch to the egress queue, in the default tree.
-        tiers: Tiers of the default tree.
+        tiers: Tiers of the default tree; 1 is one switch.
         hosts: Hosts of the default tree; as many as the traffic names by default.
         slow_links: How many links keep a quarter of rate and queue, as htsim's `-failed` chooses them.
         start_unit: What `start` of a connection matrix counts: `us` or `ps`.
@@ -200,7 +200,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "link_rate": ("link_rate_bps", rate),
     "link_latency": ("link_latency_ps", time),
     "switch_latency": ("switch_latency_ps", time),
-    "tiers": ("tiers", within(2, 3)),
+    "tiers": ("tiers", within(1, 3)),
     "hosts": ("hosts", within(2, 1 << 20)),
     "slow_links": ("slow_links", within(0, 10**6)),
     "start_unit": ("start_unit", choice("us", "ps")),
