@@ -96,6 +96,7 @@ def test_go_back_n_by_hand():
     assert UALINK.replay_goodput(0.0, 1_000_000, 200e9) == 1.0
     short = replace(UALINK, replay_frames=10)
     assert short.replay_goodput(0.0, 1_000_000, 200e9) == pytest.approx(10 / frames)
+    assert short.replay_goodput(1e-6, 1_000_000, 200e9) == pytest.approx(10 / frames * (1 - wrong) / (1 + 9 * wrong))
 
 
 @every
@@ -221,6 +222,22 @@ def test_random_errors_cost_what_go_back_n_costs(name, wrong, gbps):
     hits = 24e6 / payload * wrong
     drawn = (1 - expected) / np.sqrt(hits)  # what the number of errors drawn varies by
     assert took[0] / took[1] == pytest.approx(expected, rel=0.05, abs=2 * drawn)
+
+
+@pytest.mark.parametrize("latency_us", [1, 2, 4])
+@pytest.mark.parametrize("ratio", [0, 1e-6])
+def test_credits_keep_a_link_within_its_replay_window(latency_us, ratio):
+    """255 flits of UALink a round trip, also where a wrong one costs the whole window."""
+    constants, data = UALINK.packets.constants, 40_000 * 596
+    network = crossbar(2, rate_bps=800 * 10**9, latency_ps=latency_us * 10**6)
+    faults = tuple(errors(np.flatnonzero(network.link_target == 1), 0, ratio)) if ratio else ()
+    took = run(network, Traffic.of(2, [0], [1], data), Settings(**constants, faults=faults, seed=5)).duration_ps[0]
+    trip = 2 * latency_us * 10**6 + 6400
+    found, within = 40_000 * 6400 / took, UALINK.replay_goodput(0, trip)
+    if not ratio:
+        assert found == pytest.approx(within, rel=0.03)
+    # A window that comes as a burst loses what follows the wrong flit: between half of it and all.
+    assert 0.95 * UALINK.replay_goodput(ratio, trip) <= found <= within * UALINK.replay_goodput(ratio, 128 * 6400)
 
 
 @every

@@ -196,12 +196,13 @@ class ScaleUpFabric:
         """Share of a link's rate left by go-back-N: each wrong frame costs all that were sent in a round trip.
 
         With chance p of a wrong frame and W frames a round trip the share is (1 - p) / (1 + (W - 1) p). (Bertsekas and
-        Gallager, Data Networks, section 2.4.) A window below W limits it too.
+        Gallager, Data Networks, section 2.4.) A smaller window N sends N frames a round trip and loses at most those:
+        N / W (1 - p) / (1 + (N - 1) p).
         """
         wrong = -math.expm1(8 * self.frame_wire_bytes * math.log1p(-bit_error_rate))
         frames = max(1.0, round_trip_ps * 1e-12 * (link_bps or self.link_bps) / 8 / self.frame_wire_bytes)
-        window = min(1.0, self.replay_frames / frames) if self.replay_frames else 1.0
-        return window * (1 - wrong) / (1 + (frames - 1) * wrong)
+        sent = min(frames, self.replay_frames or frames)
+        return sent / frames * (1 - wrong) / (1 + (sent - 1) * wrong)
 
 
 scale_ups: Registry[ScaleUpFabric] = Registry("scale-up fabric", package="railyard.cluster.scale_up")

@@ -30,7 +30,7 @@ PACKETS = Packets(
     sources=("docs/explanation/scale-up.md: frames with their sources",),
     left_out=(
         "responses of single accesses: acknowledgements of four packets stand for them",
-        "errors of frames that are sent again, and the limit of frames unacknowledged on a link",
+        "errors of frames that are sent again, and the limit of frames unacknowledged on a link: not published",
     ),
 )
 """A port of 800 Gb/s; a packet holds sixteen accesses of 256 bytes with their headers."""

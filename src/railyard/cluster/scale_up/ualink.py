@@ -31,7 +31,8 @@ PACKETS = Packets(
     left_out=(
         "responses of single accesses: acknowledgements of eight flits stand for them",
         "alignment markers, one in 16,384 flits",
-        "errors of flits that are sent again, and the limit of 255 flits unacknowledged on a link",
+        "acknowledgements of a link: the credits of its buffer, 255 flits, stand for its replay window",
+        "errors of flits that are sent again",
     ),
 )
 """A station of 800 Gb/s; a flit is a packet whose payload is what mixed traffic leaves of 640 bytes."""
