@@ -19,6 +19,14 @@ def entries(kind: str) -> list[Entry]:
     return [CATALOG.entry(kind, name) for name in CATALOG.names(kind)]
 
 
+@pytest.mark.parametrize("name", ["rubin", "rubin-ultra", "mi455x"])
+def test_what_a_predecessor_measured_is_an_estimate_of_its_successor(name):
+    rows = {row.field: row.confidence for row in CATALOG.describe(f"accelerators/{name}")}
+    own = {field for field in rows if field.endswith("efficiency")} | {"l2", "nvls", "sm_count", "clock", "launch"}
+    assert {rows[field] for field in own} == {"estimated"}
+    assert "measured" not in rows.values()
+
+
 def test_the_catalogue_is_as_wide_as_promised():
     wanted = {
         "accelerators": [
