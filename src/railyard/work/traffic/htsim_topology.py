@@ -269,7 +269,7 @@ def _fit(fits: bool, tier: int, message: str) -> None:
 def k_ary(
     hosts: int, *, rate_bps: int, latency_ps: int = 10**6, switch_latency_ps: int = 0, tiers: int = 3
 ) -> HtsimTree:
-    """The tree that htsim builds without a file: K-ary of three tiers (K^3/4 hosts) or two (K^2/2). One tier is one switch.
+    """The tree that htsim builds without a file: K-ary of three tiers (K^3/4 hosts) or two (K^2/2); or one switch.
 
     Raises:
         InputError: There is no such tree of so many hosts.
@@ -295,7 +295,7 @@ def k_ary(
 
 
 def enough(hosts: int, tiers: int) -> int:
-    """Hosts of the smallest K-ary tree with at least so many; the number itself for one switch or where no tree is that large."""
+    """Hosts of the smallest K-ary tree with at least so many; the number itself where no tree is that large."""
     if tiers == 1:
         return hosts
     return next((size for k in range(2, 256, 2) if (size := _k_ary_hosts(k, tiers)) >= hosts), hosts)
