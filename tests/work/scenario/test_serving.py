@@ -426,3 +426,13 @@ def test_more_users_make_the_front_of_interactivity():
     few, many = (found[0]["serving"]["pareto"][0] for found in variants)
     assert few["per_user"] > many["per_user"]
     assert few["per_gpu"] < many["per_gpu"]
+
+
+def test_a_rate_over_that_of_the_law_is_the_same_load():
+    """Both draw the same gaps: to vary the rate does not bring the draw's mean to it."""
+    drawn = {"synthetic": {"rate": 5, "input": 800, "output": 20, "count": 50}}
+    plain, again = (run({"requests": {**drawn, **more}})[0]["serving"] for more in ({}, {"rate": 5}))
+    assert plain["ttft_s"] == again["ttft_s"]
+    assert plain["requests"] == again["requests"]
+    twice = run({"requests": {**drawn, "rate": 10}})[0]["serving"]["requests"]["rate_per_s"]
+    assert twice == pytest.approx(2 * plain["requests"]["rate_per_s"], rel=1e-9)

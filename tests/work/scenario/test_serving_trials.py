@@ -127,8 +127,8 @@ def variant(name, attainment, usd):
     slo = ObjectiveFigures.model_construct(attainment=attainment, target=0.9, goodput_rps=attainment)
     requests = RequestsFigures.model_construct(count=1000)
     serving = ModelServing.model_construct(
-        slo=slo, cpmt=cost, ttft_parts={}, requests=requests, ttft_s=Percentiles.model_construct(p99=0.5),
-        tpot_s=Percentiles.model_construct(p99=0.05),
+        slo=slo, cpmt=cost, ttft_parts={}, requests=requests, ttft_s=Percentiles.model_construct(p50=0.1, p99=0.5),
+        tpot_s=Percentiles.model_construct(p50=0.01, p99=0.05),
     )  # fmt: skip
     error = ModelError("throughput", "dense", -0.1, 0.1, 0.05, 0.15, -0.05, 0.05, 50, 5, "source")
     rows = (error.row("cpmt", usd, inverse=True),)
@@ -171,6 +171,18 @@ def test_where_all_are_late_that_is_said():
     result = of(variant("a", 0.5, 3.0), variant("b", 0.6, 2.0))
     assert best_variant(result).name == "b"
     assert verdict(result).endswith("; no variant reaches 90 % of requests within the SLO.")
+
+
+def test_variants_of_different_work_are_ranked_within_it():
+    """At 5 a second 4.0 is a quarter more than 3.2; at 10 a second 2.0 and 2.1 differ by less than their error."""
+    costs = {"a": (5, 3.2), "b": (5, 4.0), "c": (10, 2.1), "d": (10, 2.0)}
+    rows = [
+        variant(name, 1.0, usd).model_copy(update={"settings": {"rate": rate, "pools.both.tp": name}})
+        for name, (rate, usd) in costs.items()
+    ]
+    words = "The variants do different work (rate 5 and 10). Within each, a and d lead"
+    assert verdict(of(*rows)) == f"{words}; others are equal within error."
+    assert verdict(of(*rows[:2], rows[2])) == f"{words.partition('.')[0]}. Within each, a leads."
 
 
 # The sentence on what requests wait for, from the trials with one more replica of each pool.

@@ -335,10 +335,11 @@ def requests_of(draft: Draft) -> RequestTable:
             raise InputError("there are no requests")
         if section.users:
             return _at_once(draft, found, section.users)
-        rate = section.rate if section.rate is not None else section.load * found.rate_per_s
-        return (
-            found if rate == found.rate_per_s else scaled(found, rate=rate, how=section.scale, seed=draft.scenario.seed)
-        )
+        drawn, law = found.rate_per_s, section.synthetic and section.synthetic.rate
+        # A draw comes out faster or slower than its law; at another rate by as much, so that runs agree.
+        part = section.load if section.rate is None else law and section.rate / law
+        rate = part * drawn if part else section.rate or 0.0
+        return found if rate == drawn else scaled(found, rate=rate, how=section.scale, seed=draft.scenario.seed)
 
 
 def _at_once(draft: Draft, drawn: RequestTable, users: int) -> RequestTable:

@@ -103,7 +103,9 @@ class RequestsSection(Section):
     synthetic: SyntheticSection | None = Field(default=None, description="Requests drawn by the seed.")
     first: Positive | None = Field(default=None, description="Only the first so many requests.")
     load: Decimal = Field(default=1.0, description="Factor on the rate; bursts stay as they are, relative to it.")
-    rate: Decimal | None = Field(default=None, description="Requests a second, in place of `load`.")
+    rate: Decimal | None = Field(
+        default=None, description="Requests a second, in place of `load` or of the `rate` of `synthetic`."
+    )
     scale: Literal["compress", "superpose", "thin"] = Field(
         default="compress", description="How another load is made: faster time, more copies, fewer requests."
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
 from railyard.measure.result.variants import StepVariant
-from railyard.work.study.presentation import quoted
+from railyard.measure.verdict import verdict_of
+from railyard.work.study.presentation import listed, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.reading import Result
@@ -122,7 +124,22 @@ def unlike(result: Result) -> str:
     values = ", ".join(f"{key} {_values(result, key)}" for key in verdict.unlike[:_MOST_KEYS])
     more = len(verdict.unlike) - _MOST_KEYS
     values += f" and {more} more keys" if more > 0 else ""
-    return f"The variants do different work ({values}), so none is better."
+    leaders, tied = _leaders(result, verdict.unlike)
+    if not leaders:
+        return f"The variants do different work ({values}), so none is better."
+    lead = f"{listed(leaders)} lead{'s' if len(leaders) == 1 else ''}"
+    others = "; others are equal within error" if tied else ""
+    return f"The variants do different work ({values}). Within each, {lead}{others}."
+
+
+def _leaders(result: Result, keys: Sequence[str]) -> tuple[list[str], bool]:
+    """The best of the variants that do the same work, for each such work of several; whether some have equals."""
+    alike: dict[tuple[str, ...], list[BaseVariant]] = defaultdict(list)
+    for variant in result.variants:
+        alike[tuple(_under(variant.settings, key) for key in keys)].append(variant)
+    verdicts = [verdict_of(group) for group in alike.values()]
+    found = [one for one in verdicts if one is not None and one.leading is not None]
+    return [one.leading for one in found if one.leading is not None], any(one.ties for one in found)
 
 
 _MOST_KEYS = 3
