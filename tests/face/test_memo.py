@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +15,8 @@ from railyard.face.verbs.memo import _memo_of
 from railyard.face.web.documents import Decision
 from railyard.kit.errors import InputError
 from railyard.measure.result.section import KeyFigure
-from railyard.work.study.memo import DecisionMemo, LossChart
+from railyard.work.study.memo import DecisionMemo, LossChart, labels
+from railyard.work.study.purchase import purchase
 
 SMALL = {
     "name": "small",
@@ -38,7 +41,8 @@ def run(tmp_path_factory):
 def test_bars_of_a_run_are_what_its_steps_lose(run):
     """A bar is the step without computation, in percent; parts below 0.05 % are left out."""
     memo = _memo_of(run.folder)
-    assert list(memo.chart.bars) == ["roce", "uec"]
+    assert sorted(memo.chart.bars) == ["roce", "uec"]
+    assert list(memo.chart.bars) == [row[0] for row in memo.table[1:]] == list(run.result.verdict.ranking)
     for one in run.result.variants:
         lost = 100 * (1 - one.tax.rest.get("compute", 0.0))
         if not one.bound:
@@ -60,6 +64,68 @@ def test_the_first_screen_of_the_report_is_the_memo(run):
         assert lengths == pytest.approx({part: amount for part, amount in amounts.items() if amount > 0})
     assert shown.chart.bound == pytest.approx(memo.chart.bound / memo.chart.top)
     assert not set(shown.why) & {line for each in shown.lists for line in each.lines}
+
+
+def test_a_purchase_is_the_first_row_and_its_bill(run):
+    """Capital and power of the table are those of the line; the two fabrics cost the same to build."""
+    memo = _memo_of(run.folder)
+    first = memo.table[1]
+    assert memo.purchase.startswith(f"Buy: {first[0]}, {first[2]} of capital, {first[3]}.")
+    assert memo.purchase.endswith(f" {memo.table[2][0]}, the next, is the same.")
+
+
+def bill(capital, **parts):
+    """A capital of the rest and parts given as dollars and count."""
+    parts = {"accelerators": (capital - sum(usd for usd, _ in parts.values()), 64), **parts}
+    rows = [SimpleNamespace(name=name, typical_usd=usd, count=count) for name, (usd, count) in parts.items()]
+    capex = SimpleNamespace(components=rows, total_usd=SimpleNamespace(typical=capital))
+    return SimpleNamespace(capex=capex, power=SimpleNamespace(total_w=SimpleNamespace(typical=2e6)))
+
+
+@pytest.mark.parametrize(
+    ("difference", "begins"),
+    [
+        (0.01, 'Buy: "a, 4:1", $9.00M of capital, 2.00 MW. '),
+        (
+            0.06,
+            'Buy: cost does not decide between "a, 4:1" and b. At typical prices "a, 4:1" costs least: '
+            "$9.00M of capital, 2.00 MW. ",
+        ),
+    ],
+)
+def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, begins):
+    """$9M against $10M with $3M of 20 switches in place of $4M of 30; accelerators cost as much."""
+    rows = [SimpleNamespace(difference=difference, band=0.08, tied=True)]
+    verdict = SimpleNamespace(leading="a, 4:1", ranking=("a, 4:1", "b"), ties=("b",), differences=rows)
+    variants = [
+        SimpleNamespace(name="b", bill=bill(10e6, switches=(4e6, 30))),
+        SimpleNamespace(name="a, 4:1", bill=bill(9e6, switches=(3e6, 20))),
+    ]
+    said = purchase(SimpleNamespace(verdict=verdict, variants=variants))
+    assert said == f"{begins}It costs $1.00M less to build than b, the next: switches -$1.00M (20, not 30)."
+
+
+def test_names_lose_what_all_share_and_bars_beyond_twelve_are_counted():
+    """Of 14 designs in rails, the last two are said to be worse than the twelfth."""
+    names = [f"fabric {number}, rails, 2:1" for number in range(14)]
+    chart = LossChart.of("Lost, %", " %", {name: {"wait": 1.0} for name in names}, best_first=True)
+    assert list(chart.bars) == [f"fabric {number}" for number in range(12)]
+    assert chart.title == "Lost, %; all rails, 2:1; and 2 more, each worse than fabric 11"
+    assert labels(["roce", "roce, 2:1"]) == ({"roce": "roce", "roce, 2:1": "roce, 2:1"}, "")
+
+
+def test_a_long_memo_still_is_one_page():
+    """What would fill two pages is set in smaller type: its last line stands above the margin of one A4 page."""
+    pytest.importorskip("fpdf")
+    names = [f"a long name of a fabric, and of its topology, number {number}" for number in range(12)]
+    table = [["variant", "price"], *([name, "$1"] for name in names)]
+    chart = LossChart.of("Lost, %", " %", {name: {"wait": 3.0} for name in names})
+    long = replace(MEMO, table=table, chart=chart, assumptions=["A default. " * 20] * 12)
+    plain, small = memos._fitted(MEMO), memos._fitted(long)
+    assert small.k < plain.k
+    assert small.get_y() <= small.h - 18
+    assert (small.w * small.k, small.h * small.k) == pytest.approx((plain.w * plain.k, plain.h * plain.k))
+    assert len(re.findall(rb"/Type /Page\b", memos.as_pdf(long))) == 1
 
 
 def test_markdown_shows_bars_in_proportion():

@@ -323,6 +323,7 @@ def _used_tiers(cluster: Cluster, record: Record) -> list[str]:
     return [tier for tier, volume in zip(links.tiers, carried, strict=True) if volume > 0]
 
 
+NOT_TRIED = "Remedies were not tried: on a step of this size that takes minutes. `railyard explain RUN` tries them."
 UNSEARCHED = Bottleneck("not searched", "", headline="What would help most is searched when the scenario is run.")
 """Bottleneck of a rough answer."""
 

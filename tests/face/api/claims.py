@@ -126,8 +126,12 @@ def of_comparison(text: str, variants: list[dict[str, Any]]) -> list[str]:
 def _dollars(text: str, names: str, by_name: dict[str, Any]) -> list[str]:
     """Faults of the verdict: who costs least, at what price, and how much more another one costs."""
     found = []
-    leads = rf"^({names})(?: costs least:|[^.;:]* are equal within error at) \$([\d.]+) per million tokens"
-    for name, price in re.findall(leads, text):
+    leads = rf"^({names})(?: costs least:|[^;]* are equal within error at|[^;]* cannot be distinguished:) \$([\d.]+)"
+    counted = (
+        rf'^\w+ variants (?:are equal within error at|cannot be distinguished:) \$([\d.]+)[^;]*, cheapest "?({names})'
+    )
+    said = [*re.findall(leads, text), *(row[::-1] for row in re.findall(counted, text))]
+    for name, price in said:
         true, bought = by_name[name]["cpmt"]["typical"], [one for one in by_name.values() if not one["bound"]]
         if abs(true / float(price) - 1) > _DIGITS:
             found.append(f"${price} of {name}, but {true}")

@@ -131,6 +131,23 @@ def test_variants_whose_difference_is_smaller_than_the_error_are_equal():
     )
 
 
+def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
+    """A threshold of 75 % hides $1.00 against $1.36; four long names are counted."""
+    found = result(variant("a", 1000, 1.0), variant("b", 1000, 1.36), variant("dear", 500, 3.0), ties=["b"])
+    rows = tuple(row.model_copy(update={"band": 0.75} if row.tied else {}) for row in found.verdict.differences)
+    found.verdict = found.verdict.model_copy(update={"differences": rows})
+    assert words.verdict(found).startswith(
+        "a and b cannot be distinguished: $1.00 to $1.36 per million tokens; the model's error is larger than the"
+        " difference; dear costs "
+    )
+    names = [f"uec, oversubscription {number}:1" for number in range(1, 5)]
+    four = result(*(variant(name, 1000, 1 + 0.001 * at) for at, name in enumerate(names)), ties=names[1:])
+    assert words.verdict(four) == (
+        'Four variants are equal within error at $1.00 per million tokens (0.500 to 2.00), cheapest "uec,'
+        ' oversubscription 1:1".'
+    )
+
+
 def test_a_variant_without_a_price_is_not_compared_by_cost():
     assert why(variant("a", 1000, 1.0), variant("b", 1001, None), ties=["b"]) == (
         f"a and b are equal within error at 2.00 s a step. {LEAD.format('tokens', 'a')} The equal variants differ by"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
-from railyard.work.study.memo import MOST_BARS, DecisionMemo, LossChart, sentence, shortened
+from railyard.work.study.memo import DecisionMemo, LossChart, sentence, shortened
 from railyard.work.study.presentation import quoted
 
 if TYPE_CHECKING:
@@ -35,14 +35,10 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
             "Chance of being best", "not drawn" if chance is None else numbers.percent(chance), f"by {first.words}"
         )
     )
-    designs = [*answer.front, *answer.runners_up][:MOST_BARS]
-    bound = answer.bound if answer.bound is not None and answer.bound.objective == first.name else None
-    chart = LossChart(
-        f"{first.words[:1].upper()}{first.words[1:]}, {first.unit}",
-        "$" if first.unit.startswith("USD") else f" {first.unit}",
-        {one.variant: {first.name: one.objectives[first.name]} for one in designs},
-        None if bound is None else bound.value,
-        "" if bound is None else bound.variant,
+    chart = LossChart.of(
+        f"{first.words[:1].upper()}{first.words[1:]}, % worse than the best",
+        " %",
+        {one.variant: {first.words: _behind(one, best, first)} for one in (*answer.front, *answer.runners_up)},
     )
     return DecisionMemo(
         answer.name,
@@ -54,6 +50,12 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
         shortened([f"{row.name}: {row.missed_by} designs miss it" for row in answer.constraints]),
         f"Railyard {answer.version}, seed {answer.seed}",
     )
+
+
+def _behind(design: PlanDesign, best: PlanDesign, objective: PlanObjective) -> float:
+    """By how many percent of the best design an objective is worse."""
+    share = design.objectives[objective.name] / best.objectives[objective.name] - 1
+    return 100 * max(share if objective.better == "small" else -share, 0.0)
 
 
 def _figure(design: PlanDesign, objective: PlanObjective) -> KeyFigure:
@@ -82,7 +84,9 @@ def other_winners(answer: PlanAnswer) -> Iterator[str]:
 
 
 def _confidence(answer: PlanAnswer) -> Iterator[str]:
-    found, looked = answer.verified, answer.looked_at
+    found, looked, bound = answer.verified, answer.looked_at, answer.bound
+    if bound is not None:
+        yield f"{quoted(bound.variant)}, a bound that nobody sells, is {numbers.percent(bound.ahead)} better."
     if found is None:
         yield "No engine ran the best design: the choice rests on the closed form."
     else:

@@ -28,7 +28,7 @@ def decision(result: Result) -> dict[str, Any]:
     memo = None if shown.memo is None else shown.memo(result)
     listed = [] if memo is None else lists(memo)
     said = {line for _, lines in listed for line in lines}
-    why = [line for line in shown.why(result) if line not in said]
+    why = [line for line in shown.why(result) if not line.startswith(tuple(said))]
     if memo is None:
         return _document(shown.verdict(result), why, (), (), None)
     return _document(shown.verdict(result), why, memo.figures, listed, memo.chart)

@@ -348,7 +348,7 @@ def _memo(result: Result) -> DecisionMemo:
         one.name: {part.name: 100 * part.share for part in one.operate.time[1:] if part.share >= LITTLE}
         for one in ranked
     }
-    chart = LossChart.of("Time lost by cause, % of all GPU time", " %", bars, ranked[0].name)
+    chart = LossChart.of("Time lost by cause, % of all GPU time", " %", bars, best_first=bool(priced))
     return DecisionMemo(
         result.name, verdict(result), figures, chart, why(result), (), assumptions_of(result), origin_of(result)
     )

@@ -26,6 +26,7 @@ from railyard.work.study.presentation import (
     quoted,
     settings_row,
 )
+from railyard.work.study.purchase import price_table, purchase, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -317,19 +318,20 @@ def why(result: Result) -> list[str]:
 
 def _memo(result: Result) -> DecisionMemo:
     """The page for a decision: price, SLO attainment and latency of the best variant, and the waits of all."""
-    best, variants = best_variant(result), result.of(ServedVariant)
+    best, variants = best_variant(result), ranked(result, result.of(ServedVariant))
     serving = best.serving
     figures = [
         cost_figure("Cost of a million tokens within the SLO", None if serving.cpmt is None else serving.cpmt.total),
         KeyFigure("SLO attainment", numbers.percent(serving.slo.attainment), f"target {100 * serving.slo.target:g} %"),
         KeyFigure("p99 TTFT", numbers.seconds(serving.ttft_s.p99), f"p99 TPOT {numbers.seconds(serving.tpot_s.p99)}"),
     ]
-    chart = LossChart.of("p99 TTFT by cause, s", " s", {one.name: _waits(one) for one in variants}, best.name)
+    chart = LossChart.of("p99 TTFT by cause, s", " s", {one.name: _waits(one) for one in variants})
     changes = [*filter(None, (bottleneck(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(
-        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result)
-    )
+        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result),
+        purchase(result), price_table(variants, "p99 TTFT", lambda one: numbers.seconds(one.serving.ttft_s.p99)),
+    )  # fmt: skip
 
 
 def _waits(variant: ServedVariant) -> dict[str, float]:

@@ -106,6 +106,18 @@ def all_tied(result: Result) -> bool:
     return verdict is not None and 0 < len(verdict.ties) == len(verdict.ranking) - 1
 
 
+def undecided(result: Result) -> bool:
+    """Whether variants are equal only because the error is large: a purchase cannot ignore their difference."""
+    rows = () if result.verdict is None else result.verdict.differences
+    return any(row.tied and (row.difference >= _NOTICED or row.band >= _LOOSE) for row in rows)
+
+
+_NOTICED = 0.05
+"""Difference of a figure from which on two variants are not called equal."""
+_LOOSE = 0.2
+"""Tie threshold from which on no two variants are called equal."""
+
+
 def title(result: Result, single: str) -> str:
     """The card's name for its variant: `best` only if nothing is tied with it."""
     verdict = result.verdict

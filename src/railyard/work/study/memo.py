@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MOST_LINES = 5
 """Most lines of a list on the page."""
-MOST_BARS = 8
-"""Most bars of the chart."""
+MOST_BARS = 12
+"""Most bars of the chart, and rows of the table."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,24 @@ class LossChart:
     bound: float | None = None
     bound_name: str = ""
 
-    @staticmethod
-    def of(title: str, unit: str, bars: Mapping[str, Mapping[str, float]], best: str) -> LossChart:
-        """A chart of all variants; of many, the best, the last, and some between them at even steps."""
-        count = len(bars)
-        if count <= MOST_BARS:
-            return LossChart(title, unit, bars)
-        names = sorted(bars, key=lambda name: name != best)
-        shown = [names[round(number * (count - 1) / (MOST_BARS - 1))] for number in range(MOST_BARS)]
-        return LossChart(f"{title} ({MOST_BARS} of {count} variants)", unit, {name: bars[name] for name in shown})
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        unit: str,
+        bars: Mapping[str, Mapping[str, float]],
+        bound: float | None = None,
+        bound_name: str = "",
+        *,
+        best_first: bool = False,
+    ) -> LossChart:
+        """The first `MOST_BARS` bars without what all names share; the title says what is left out."""
+        shown, more = list(bars)[:MOST_BARS], len(bars) - MOST_BARS
+        names, shared = labels(list(bars))
+        said = f"; all {shared}" if shared else ""
+        if more > 0:
+            said += f"; and {more} more" + (f", each worse than {names[shown[-1]]}" if best_first else " in the report")
+        return cls(f"{title}{said}", unit, {names[name]: bars[name] for name in shown}, bound, bound_name)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -84,6 +93,8 @@ class DecisionMemo:
         confidence: Bands of the figures and the measurements behind them.
         assumptions: Defaults, warnings, and effects that the model leaves out.
         origin: Version, engine, seed and digest, by which the figures can be reproduced.
+        purchase: What to buy, and how its bill differs from the next one; empty if there is no choice.
+        table: Headings, then a row for each variant; empty if nothing is priced.
     """
 
     title: str
@@ -94,6 +105,19 @@ class DecisionMemo:
     confidence: Sequence[str]
     assumptions: Sequence[str]
     origin: str
+    purchase: str = ""
+    table: Sequence[Sequence[str]] = ()
+
+
+def labels(names: Sequence[str]) -> tuple[dict[str, str], str]:
+    """Names of variants without the parts between commas that all of them have, and those parts."""
+    parts = {name: name.split(", ") for name in names}
+    first = parts[names[0]] if len(names) > 1 else []
+    shared = [part for part in first if all(part in found for found in parts.values())]
+    left = {name: ", ".join(part for part in found if part not in shared) for name, found in parts.items()}
+    if "" in left.values() or len(set(left.values())) < len(left):
+        return {name: name for name in names}, ""
+    return left, ", ".join(shared)
 
 
 def warnings(result: Result) -> list[str]:

@@ -59,6 +59,16 @@ def listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
+def several(names: Sequence[str]) -> str:
+    """The names as in `listed`; `Six variants` where there are more than three and they fill a line."""
+    if len(names) <= _FEW or sum(map(len, names)) <= _LINE:
+        return listed(names)
+    return f"{_COUNTS[len(names)] if len(names) < len(_COUNTS) else len(names)} variants"
+
+
+_FEW, _LINE = 3, 40
+_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten", "Eleven", "Twelve")
+
 MOST_NAMED = 5
 """Most variants that a sentence names."""
 WIDTH = 100

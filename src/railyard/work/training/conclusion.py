@@ -7,20 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from railyard.measure import numbers
-from railyard.measure.bottleneck import CONTENTION, SCALE_UP_TIER
+from railyard.measure.bottleneck import CONTENTION, NOT_TRIED, SCALE_UP_TIER
 from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
-from railyard.work.study.memo import (
-    DecisionMemo,
-    LossChart,
-    assumptions_of,
-    confidence_of,
-    cost_figure,
-    origin_of,
-)
-from railyard.work.study.presentation import listed, quoted
+from railyard.work.study.memo import DecisionMemo, LossChart, assumptions_of, confidence_of, cost_figure, origin_of
+from railyard.work.study.presentation import quoted, several
+from railyard.work.study.purchase import price_table, purchase, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,11 +77,24 @@ def _leads(result: Result, best: StepVariant) -> str:
     """`uec and infiniband are equal within error at $0.583 per million tokens; roce costs 2.9 % more`."""
     names, by = [best.name, *believed.peers(result)], _by(result)
     at = price(best) if by == "cpmt" else f"{numbers.seconds(best.step.seconds)} a step"
-    if len(names) > 1:
-        first = f"{listed(names)} are equal within error at {at}"
-    else:
+    if len(names) == 1:
         first = f"{quoted(best.name)} {'costs least' if by == 'cpmt' else 'is fastest'}: {at}"
-    return f"{first}{_others(result, by)}."
+        return f"{first}{_others(result, by)}."
+    who, lead = several(names), "cheapest" if by == "cpmt" else "fastest"
+    last = f", {lead} {quoted(best.name)}" if quoted(best.name) not in who else ""
+    if believed.undecided(result):
+        within = f"{_span(result, names, by)}{last}; the model's error is larger than the difference"
+        return f"{who} cannot be distinguished: {within}{_others(result, by)}."
+    return f"{who} are equal within error at {at}{last}{_others(result, by)}."
+
+
+def _span(result: Result, names: Sequence[str], by: str) -> str:
+    """`$0.361 to $0.492 per million tokens`: the figure of the best and of the worst."""
+    found = [one for one in result.of(StepVariant) if one.name in names]
+    if by == "cpmt":
+        return " to ".join(numbers.dollars(pick(map(_dollars, found))) for pick in (min, max)) + " per million tokens"
+    low, high = (numbers.seconds(pick(one.step.seconds for one in found)) for pick in (min, max))
+    return f"{numbers.pair(low, high, 'to')} a step"
 
 
 def _by(result: Result) -> str:
@@ -277,7 +284,7 @@ def layout_sentence(variant: StepVariant, name: str = "") -> str:
 
 def memo_of_step(result: Result) -> DecisionMemo:
     """The page for a decision: price, step and network tax of the leading variant, and the losses of all."""
-    best, variants = best_variant(result), result.of(StepVariant)
+    best, variants = best_variant(result), ranked(result, result.of(StepVariant))
     step, tax = best.step.seconds, best.tax.tokens_lost
     if isinstance(best, TraceVariant):
         cost = cost_figure("Cost of an hour", best.cost.usd_per_h)
@@ -291,15 +298,20 @@ def memo_of_step(result: Result) -> DecisionMemo:
     found = result.verdict
     bound = next((one for one in variants if found is not None and not found.unlike and one.name == found.bound), None)
     shown = [one for one in variants if one is not bound] or list(variants)
-    chart = LossChart.of("Time lost by cause, % of the step", " %", {one.name: losses(one) for one in shown}, best.name)
-    if bound is not None and len(shown) < len(variants):
-        least = sum(losses(bound).values())
-        chart = replace(chart, bound=least, bound_name=f"{bound.name}, a network without limits")
+    chart = LossChart.of(
+        "Time lost by cause, % of the step",
+        " %",
+        {one.name: losses(one) for one in shown},
+        None if bound is None or len(shown) == len(variants) else sum(losses(bound).values()),
+        "" if bound is None else f"{bound.name}, a network without limits",
+        best_first=found is not None and bool(found.ranking),
+    )
     changes = [*filter(None, (*_changes(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(
-        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result)
-    )
+        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result),
+        purchase(result), price_table(shown, "step", lambda one: numbers.seconds(one.step.seconds)),
+    )  # fmt: skip
 
 
 def _known(band: str) -> str:
@@ -329,4 +341,4 @@ def _changes(variant: StepVariant) -> list[str]:
         f"{f', if {row.assumes}' if row.assumes else ''}."
         for row in rows[:_MOST_CHANGES]
     ]
-    return said or [variant.bottleneck.headline]
+    return said or [variant.bottleneck.headline.removesuffix(NOT_TRIED).strip()]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, SimulationError
+from railyard.measure.bottleneck import NOT_TRIED
 from railyard.measure.result.step import ChangeRow
 from railyard.work.remedies import Waits, proposals
 from railyard.work.remedies.layouts import PARALLELISM, changed
@@ -35,7 +36,6 @@ tries what would spare it."""
 TASKS = 300_000
 """Tasks of a step up to which `run` tries it a dozen times more; `explain` always does."""
 
-TOO_LARGE = "A step of this size takes minutes to try remedies on: `railyard explain` does."
 _BRANCHES = {"bubble": "pipeline bubble", "straggler": "stragglers", "data": "waiting for data"}
 
 
@@ -176,7 +176,7 @@ def with_changes(search: Bottleneck, remedied: Remedied, tax: float) -> Bottlene
         tax: Share of its tokens that the scale-out network takes.
     """
     if compose.about_tasks(remedied.bench.job.training) > TASKS:
-        return replace(search, headline=TOO_LARGE)
+        return replace(search, headline=NOT_TRIED)
     try:
         plain = remedied.plain()
     except (InputError, SimulationError):  # the run itself says why

@@ -1,0 +1,98 @@
+"""What a memo says to buy: the chosen variant, its capital and power, and how its bill differs from the next one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from railyard.measure import numbers
+from railyard.work.study import believed
+from railyard.work.study.memo import MOST_BARS, labels
+from railyard.work.study.presentation import listed, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from railyard.measure.result.money import CapexFigures
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.variants import BaseVariant, Bill
+
+V = TypeVar("V", bound="BaseVariant")
+_MOST_PARTS = 3
+"""Parts of a bill that the line names."""
+_LEAST = 0.0005
+"""Smaller differences, as a share of the capital, are not named."""
+
+
+def ranked(result: Result, variants: Sequence[V]) -> list[V]:
+    """Variants in the order of the ranking, those outside it last."""
+    order = () if result.verdict is None else result.verdict.ranking
+    return sorted(variants, key=lambda one: order.index(one.name) if one.name in order else len(order))
+
+
+def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -> tuple[tuple[str, ...], ...]:
+    """Headings, then price, capital and power of each variant.
+
+    Args:
+        variants: The best first.
+        heading: Of the last column.
+        cell: Its text.
+    """
+    names, _ = labels([one.name for one in variants])
+    rows = [
+        (
+            names[one.name],
+            numbers.with_range(bill.usd_per_mtoken),
+            numbers.dollars(bill.capex.total_usd.typical),
+            numbers.power(bill.power.total_w.typical),
+            cell(one),
+        )
+        for one in variants[:MOST_BARS]
+        if (bill := one.bill) is not None
+    ]
+    return (("variant", "$/Mtoken (low to high)", "capital", "power", heading), *rows) if rows else ()
+
+
+def purchase(result: Result) -> str:
+    """`Buy: uec, $42.3M and 1.53 MW. Its bill differs from that of roce, the next, ...`; empty without a choice."""
+    verdict = result.verdict
+    if verdict is None or verdict.leading is None or len(verdict.ranking) < 2:
+        return ""
+    bills = {one.name: one.bill for one in result.variants}
+    best, following = verdict.leading, verdict.ranking[1]
+    bill, other = bills[best], bills[following]
+    if bill is None or other is None:
+        return ""
+    if believed.undecided(result):
+        names = listed([best, *verdict.ties])
+        said = f"Buy: cost does not decide between {names}. At typical prices {quoted(best)} costs least: {_sum(bill)}."
+    else:
+        said = f"Buy: {quoted(best)}, {_sum(bill)}."
+    return f"{said} {_difference(bill.capex, other.capex, quoted(following))}"
+
+
+def _sum(bill: Bill) -> str:
+    return f"{numbers.dollars(bill.capex.total_usd.typical)} of capital, {numbers.power(bill.power.total_w.typical)}"
+
+
+def _difference(capex: CapexFigures, other: CapexFigures, name: str) -> str:
+    """How the capital differs, with the parts that differ most."""
+    more = capex.total_usd.typical - other.total_usd.typical
+    parts = list(_parts(capex, other))
+    if not parts:
+        return f"The bill of {name}, the next, is the same."
+    amount = f"{numbers.dollars(abs(more))} {'more' if more > 0 else 'less'} to build than"
+    return f"It costs {amount} {name}, the next: {', '.join(parts[:_MOST_PARTS])}."
+
+
+def _parts(capex: CapexFigures, other: CapexFigures) -> Iterator[str]:
+    """`switches -$0.36M (18, not 22)`, the largest difference first."""
+    mine, theirs = ({row.name: row for row in found.components} for found in (capex, other))
+    usd = {
+        name: sum(sign * rows[name].typical_usd for sign, rows in ((1, mine), (-1, theirs)) if name in rows)
+        for name in mine | theirs
+    }
+    for name in sorted(usd, key=lambda name: -abs(usd[name])):
+        if abs(usd[name]) >= _LEAST * capex.total_usd.typical:
+            here, there = (rows[name].count if name in rows else 0 for rows in (mine, theirs))
+            counts = "" if here == there else f" ({here:,.0f}, not {there:,.0f})"
+            yield f"{name} {'+' if usd[name] > 0 else '-'}{numbers.dollars(abs(usd[name]))}{counts}"
