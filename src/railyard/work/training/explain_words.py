@@ -40,6 +40,7 @@ def lines_of_step(found: Explanation, sentence: str, depth: ExplainDepth) -> Ite
     others = [name for name in found.variants if name != tree.variant]
     yield _headline(found)
     yield sentence
+    yield from _bubble(found)
     if others:
         yield _wrapped(f"Other variants: {', '.join(others)} (--variant NAME).")
     yield ""
@@ -53,6 +54,17 @@ def lines_of_step(found: Explanation, sentence: str, depth: ExplainDepth) -> Ite
     if not depth.quiet and tree.notes:
         yield ""
         yield from map(_wrapped, tree.notes if depth.details else tree.notes[:_NOTES])
+
+
+def _bubble(found: Explanation) -> Iterator[str]:
+    """Why the bubble is not the figure that `run` and the memo have, where the two differ."""
+    left = found.variant.tax.rest.get("bubble", 0.0)
+    ran = sum(found.tree.share(node) for node in found.tree.root.children if node.name == "pipeline bubble")
+    if numbers.percent(left) != numbers.percent(ran):
+        yield _wrapped(
+            f"The pipeline bubble is {numbers.percent(ran)} of the step as it ran; {numbers.percent(left)}, the figure"
+            " of `run` and `memo`, is the bubble that remains if networks cost nothing."
+        )
 
 
 def _headline(found: Explanation) -> str:
