@@ -69,7 +69,7 @@ def test_the_public_fabric_is_priced_and_ranked(dgx):
 def test_the_public_fabric_lacks_a_leaf_and_has_two_ports_exchanged(dgx):
     (leaf,) = (one for one in dgx.findings if one.kind == "missing-switch")
     assert leaf.a == "A09-P1-IBLEAF-03-01"
-    assert leaf.detail.startswith("ports 5 to 6 are free on all 9 spine switches, between its peers; 10 hosts")
+    assert leaf.detail.startswith("ports 5 to 6 are free on all 9 spine switches, between those to its peers; 10 hosts")
     (swap,) = (one for one in dgx.findings if one.kind == "swapped")
     assert swap.a == "b08-p1-dgx-08-c01 HCA-5[1]"
     assert swap.other is not None
@@ -303,5 +303,5 @@ def test_a_file_with_other_names_is_compared_with_the_regular_design(tmp_path):
     renamed = replace(discovery, name=names, label=names, part=[""] * len(names))
     audit = audit_plan(renamed.without([len(discovery.ports) - 1]), one)
     assert audit.design["source"] == "inferred"
-    assert "by name" in audit.design["doubts"][0]
+    assert "no name of a device" in audit.design["doubts"][0]
     assert [finding.kind for finding in audit.findings] == ["missing"]

@@ -218,7 +218,7 @@ def test_files_of_this_machine_are_given_to_a_verb(tmp_path):
         job = client.submit(verb="place", files={"jobs": tmp_path / "jobs.csv", "nodes": "nodes.yaml"})
         *_, last = client.follow(job.id)
         assert (last.verb, last.file, last.outcome.view) == ("place", "uploads/place-jobs.csv", "answer")
-        assert client.result(last).jobs[0].nodes == ("node-0",)
+        assert client.result(last).jobs[0].nodes == ("node0",)
         assert client.upload(tmp_path / "several") == "uploads/several"
         assert {path.name for path in (tmp_path / "folder/uploads/several").iterdir()} == {"a.json", "b.json"}
         with pytest.raises(InputError, match="takes a scenario"):

@@ -306,6 +306,14 @@ def test_a_key_of_another_section_is_named_with_its_place(key, hint):
     assert hint in {problem.hint for problem in caught.value.problems}
 
 
+def test_a_key_is_named_with_its_place_in_the_section_that_is_used():
+    """`draws` stands in several sections; of these a scenario of months has one."""
+    text = "cluster: {accelerators: 8, server: hgx-h100}\nworkload:\n  operate: {jobs: x.csv}\ndraws: 1\n"
+    with pytest.raises(InputError) as caught:
+        load.from_text(text, Path("x.yaml"))
+    assert "`draws` stands under `workload.operate`" in {problem.hint for problem in caught.value.problems}
+
+
 # Quantities of a scenario: written with their unit, read once, and written back to the same number.
 
 ALL = [value for value in vars(quantities).values() if isinstance(value, q.Quantity)]

@@ -23,7 +23,7 @@ _INSIDE = {
     "node": "NVLink, PCIe and clocks of the server: `nvidia-smi topo -m`, `nvidia-smi nvlink -e`",
     "rail": "switches and cables that the rail crosses: their counters, then `railyard audit`",
     "leaf": "the leaf between servers that pass alone: its counters, its queues, then `railyard audit`",
-    "pod": "cables between leaves and spines: their counters, then `railyard audit`",
+    "pod": "cables between leafs and spines: their counters, then `railyard audit`",
     "all": "cables between switches: their counters, then `railyard audit`",
 }
 """Where to look when all parts of a failed test pass on their own: what joins them."""

@@ -265,7 +265,7 @@ class _Tier:
         if rest or count > self.most or alone:
             return []
         names = gaps if len(gaps) == count else [f"a {self.word} switch ({at + 1})" for at in range(count)]
-        return [self._absent(at, name, self.between, "between its peers") for at, name in enumerate(names)]
+        return [self._absent(at, name, self.between, "between those to its peers") for at, name in enumerate(names)]
 
     def leading(self) -> list[Absent]:
         names = self.series.before(self.first) if self.series and self.first is not None else []
@@ -273,7 +273,7 @@ class _Tier:
         if not 0 < len(names) <= self.most or len(self.before) < needed:
             return []
         ports = self.before[:needed][::-1]
-        why = "before the ports of its peers, whose names start after it"
+        why = "before those to its peers, whose names start after it"
         return [self._absent(at, name, ports, why) for at, name in enumerate(names)]
 
     def trailing(self, why: str) -> Absent:
@@ -299,7 +299,7 @@ def _above(found: NetworkTable, design: InferredDesign, number: int) -> list[Abs
     listed = tier.inside() or tier.leading()
     if listed or len(tier.after) < tier.block.trunk or not _evens_out(found, tier):
         return listed
-    return [tier.trailing("after the ports of its peers; with it, uplinks equal downlinks")]
+    return [tier.trailing("after those to its peers; with it, uplinks equal downlinks")]
 
 
 def _evens_out(found: NetworkTable, tier: _Tier) -> bool:
@@ -323,7 +323,7 @@ def _below(found: NetworkTable, design: InferredDesign, number: int) -> list[Abs
     lacked = _rails(design.groups) if tier.block.tier == 1 else []
     listed = [*tier.leading(), *tier.inside()]
     if not listed and len(lacked) == 1:
-        listed = [tier.trailing("after its peers")]
+        listed = [tier.trailing("after those to its peers")]
     usual = int(np.bincount(found.hosts_of[tier.block.low]).argmax()) if tier.block.tier == 1 else 0
     return [
         replace(one, hosts=lacked[at], words=f"{one.words}; {lacked[at]} hosts have no cable to it")

@@ -185,7 +185,7 @@ def audit_plan(discovery: NetworkTable, draft: Draft, reports: Reports | None = 
     there = expected(draft, discovery)
     if there is None:
         blind = audit(discovery, reports)
-        words = f"no device or port of {draft.title}'s plan is in it by name: the design was inferred"
+        words = f"no name of a device or port is in the plan `{draft.title}`: the design was inferred instead"
         return replace(blind, design=blind.design | {"doubts": [words, *blind.design["doubts"]]})
     return _against(discovery, PlanPricing(draft, there), reports)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from railyard.measure.result.answers import DiagnosisAnswer, TestStep
 
 SHOWN, _NOTES = 20, 2
+LITTLE = 0.0005
+"""Shares that round to 0.0 %."""
 
 
 @verb(
@@ -281,7 +283,7 @@ def diagnose(
         raise InputError("give either a path or a symptom", key="PATH", allowed="a path, or --symptom alone")
     if path is None:
         steps = of_symptom(str(symptom), None if cluster is None else answers.cluster_of(cluster))
-        headline = f"Run these {len(steps)} tests in order, and stop at the first with another result than expected."
+        headline = f"Run these {len(steps)} tests in order, and stop at the first whose result is not the expected one."
         return Reply(steps, lambda: _steps(steps), lambda: {"steps": plain(steps)}, headline)
     request.progress("reading what was measured", 0.0)
     found = diagnosed(path, cluster)
@@ -308,7 +310,11 @@ def _slower(what_if: Mapping[str, Any]) -> None:
     """How much longer than on healthy parts, and by what."""
     if "S" not in what_if:
         return
-    by = [f"{words} adds {numbers.percent(what_if[key] - 1)}" for key, words in _CAUSES.items() if key in what_if]
+    if what_if["S"] - 1 < LITTLE:
+        emit("The work takes as long as on healthy parts.")
+        return
+    more = {words: what_if[key] - 1 for key, words in _CAUSES.items() if what_if.get(key, 1) - 1 >= LITTLE}
+    by = [f"{words} adds {numbers.percent(share)}" for words, share in more.items()]
     takes = f"The work takes {numbers.percent(what_if['S'] - 1)} longer than on healthy parts"
     emit(f"{takes}: {', '.join(by)}." if by else f"{takes}.")
 

@@ -11,6 +11,7 @@ import numpy as np
 from railyard.kit import table
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.files import read_text
+from railyard.measure import numbers
 from railyard.work.operate.formats.lists import nodes_of
 from railyard.work.operate.free import PlacementRequest
 from railyard.work.operate.topology_file import expand_hostlist, read_topology
@@ -31,7 +32,7 @@ def read_nodes(path: Path, name: str | None = None, names: Path | None = None) -
     Args:
         path: A scenario, or a topology file.
         name: The format; None: detected.
-        names: A list of node names in the order of a scenario's servers; None: node-0, node-1 and so on.
+        names: A list of node names in the order of a scenario's servers; None: node0, node1 and so on.
 
     Raises:
         InputError: A file cannot be read or is invalid.
@@ -299,7 +300,7 @@ def broken_promises(job: PlacedJob, tree: NodeTree) -> list[str]:
     for name, most in limits:
         level = tree.levels.index(name)
         if len(np.unique(tree.group[level][nodes])) > most:
-            found.append(f"it must be in {most} of the level {name}: {_parts(nodes, tree, level)}")
+            found.append(f"it may use {numbers.counted(most, name)} but has nodes in {_parts(nodes, tree, level)}")
     return found
 
 

@@ -204,7 +204,7 @@ class NodeTree:
             if 1 < groups < cluster.servers and all(groups != int(other.max()) + 1 for _, other in kept):
                 kept.append((name, group))
         return NodeTree(
-            tuple(f"node-{number}" for number in range(cluster.servers)),
+            tuple(f"node{number}" for number in range(cluster.servers)),
             np.full(cluster.servers, cluster.ranks_per_server, np.int32),
             tuple(name for name, _ in kept),
             tuple(group for _, group in kept),

@@ -229,22 +229,33 @@ def _unknown_key(location: tuple[str | int, ...], root: Node, model: type[BaseMo
         f"unknown key `{name}`",
         key=".".join((*walked, name)),
         allowed=", ".join(allowed) or None,
-        hint=_below(name, sections)
+        hint=_below(name, sections, parent)
         or _nearest_key(name, allowed, mark, below=bool(walked))
-        or (_below(name, [model]) if walked else None),
+        or (_below(name, [model], root) if walked else None),
     )
 
 
-def _below(name: str, sections: Iterable[type[BaseModel]]) -> str | None:
-    """Hint at the place further down at which the key is right, if there is one."""
-    places = [place for section in sections if (place := _places(section).get(name)) is not None]
+def _below(name: str, sections: Iterable[type[BaseModel]], node: Node) -> str | None:
+    """Hint at the place further down at which the key is right, if there is one: first in a section that is there."""
+    levels = [level for section in sections for level in _places(section).get(name, ())]
+    used = [place for level in levels for place in level if _there(node, place)]
+    places = used or [place for level in levels[:1] for place in level if len(level) == 1]
     return f"`{name}` stands under `{min(places, key=len)}`" if places else None
 
 
+def _there(node: Node, path: str) -> bool:
+    """Whether the scenario has the sections of a path below a node."""
+    for key in path.split("."):
+        if not isinstance(node.value, dict) or key not in node.value:
+            return False
+        node = node.value[key]
+    return True
+
+
 @cache
-def _places(section: type[BaseModel]) -> dict[str, str]:
-    """The shortest path of sections to every key below a section; keys of two equally deep places have none."""
-    found: dict[str, str | None] = {}
+def _places(section: type[BaseModel]) -> dict[str, list[list[str]]]:
+    """Paths of sections to every key below a section: the shortest first, equally long ones in one list."""
+    found: dict[str, list[list[str]]] = {}
     level: list[tuple[str, type[BaseModel]]] = [("", section)]
     seen = {section}
     while level:
@@ -259,9 +270,9 @@ def _places(section: type[BaseModel]) -> dict[str, str]:
                 seen.update(below)
                 deeper += [(f"{path}.{word}" if path else word, part) for part in below]
         for word, paths in fresh.items():
-            found.setdefault(word, paths.pop() if len(paths) == 1 else None)
+            found.setdefault(word, []).append(sorted(paths))
         level = deeper
-    return {word: path for word, path in found.items() if path is not None}
+    return found
 
 
 def _nearest_key(name: str, allowed: Sequence[str], mark: Mark, *, below: bool) -> str | None:

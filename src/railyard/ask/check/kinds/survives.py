@@ -38,7 +38,7 @@ _SEVERAL = re.compile(r"survives (?:any |the loss of )*(two|three|four|[2-9]|\d\
 MOST_STEPS = 24
 """Losses without which the step is simulated: all up to this number, else evenly spread ones, as the remark reports."""
 
-PLURAL = {"switch": "switches", "leaf": "leaves"}
+PLURAL = {"switch": "switches"}
 
 _FORM = re.compile(r"survives any one ([\w-]+)(?: with step < ?(.+?) ?x)?", re.IGNORECASE)
 
@@ -105,7 +105,7 @@ class Survives:
         what = f"{len(losses):,} {self.part if len(losses) == 1 else PLURAL.get(self.part, f'{self.part}s')}"
         if cutting:
             first, cut = cutting[0]
-            found = f"{len(cutting):,} of {what} cut servers off: {first.name} {cut}"
+            found = f"{len(cutting):,} of {what} would cut servers off if lost: {first.name} {cut}"
             return AssertionOutcome(found, holds=False)
         alone = f"each of {what} can be lost"
         return AssertionOutcome(alone, holds=True) if self.slower is None else self._steps(subject, losses)
@@ -166,10 +166,10 @@ def _judged(cluster: Cluster, losses: list[PartLoss]) -> Iterator[tuple[PartLoss
         near, count = np.unique(mine, return_counts=True)
         gone = near[(links_of[near] == count) & used[near]]
         if len(gone):
-            yield one, f"takes {_named(cluster, gone)}"
+            yield one, f"is the only way to {_named(cluster, gone)}"
             continue
         parted = parting.parted(one)
-        yield one, "" if parted is None else f"parts {_named(cluster, np.array(parted))}"
+        yield one, "" if parted is None else f"is the only way between {_named(cluster, np.array(parted))}"
 
 
 class _Parting:
