@@ -1050,7 +1050,7 @@ export interface ModelServing {
   pareto: FrontPoint[];
   /** one row per pool: where requests wait, and when */
   queues: PoolQueueRow[];
-  /** one more replica of each pool; none where requests meet the SLO and do not queue */
+  /** one more replica of each pool, or a larger TP; none where requests meet the SLO and do not queue */
   trials: ReplicaTrial[];
   /** what died, and which replicas with it; absent where nothing did */
   faults?: ReplicaFaultFigures[];
@@ -1652,7 +1652,7 @@ export interface ReplicaRow {
   kv_peak_share: number;
 }
 
-/** The same requests with one more replica of a pool, simulated. */
+/** The same requests with one more replica of a pool, or with more tensor parallel ranks, simulated. */
 export interface ReplicaTrial {
   /** role of the pool that grows */
   pool: string;
@@ -1670,6 +1670,10 @@ export interface ReplicaTrial {
   goodput_rps: number | null;
   /** why it is not available, empty if it was simulated */
   reason: string;
+  /** accelerators by which the cluster grows */
+  bought?: number;
+  /** tensor parallel ranks of a replica then, on the same accelerators; null as before */
+  tp?: number;
 }
 
 /** The requests of a run. */

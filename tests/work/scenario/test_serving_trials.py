@@ -28,7 +28,7 @@ from railyard.measure.serving.objective import Objective
 from railyard.measure.verdict import verdict_of
 from railyard.work.serving.capacity import with_curve
 from railyard.work.serving.measuring import MeasuredServing
-from railyard.work.serving.present import best_variant, bottleneck, verdict, why
+from railyard.work.serving.present import best_variant, bottleneck, trials, verdict, why
 from railyard.work.study.tasks import Control
 
 from .test_serving import one
@@ -221,6 +221,28 @@ def test_the_pool_is_the_one_whose_growth_brings_requests_in_time(prefill, decod
     assert bottleneck(serving_bottleneck_variant(trial("prefill", *prefill), trial("decode", *decode))).startswith(
         words
     )
+
+
+def test_where_compute_is_most_a_larger_tp_is_proposed() -> None:
+    """Not one more replica, though it helps: the cluster does not have its accelerator."""
+    grown = trial("both", 0.39, 0.1, 0.242).model_copy(update={"bought": 8, "accelerators": 1})
+    wider = trial("both", 0.2, 0.05, 0.242).model_copy(update={"tp": 2})
+    served = serving_bottleneck_variant(grown, wider)
+    served.serving.slo.__dict__["target"] = 0.2
+    assert bottleneck(served).startswith(
+        "Compute is the largest part of TTFT p99: TP 2 on the same accelerators, 3 replicas: TTFT p99 400 ms -> 200 ms"
+    )
+    assert "one more replica (1 accelerator; the cluster must grow by 8): " in trials(served)[0]
+
+
+def test_a_larger_tp_is_tried_on_the_accelerators_there_are() -> None:
+    """Eight replicas of one: TP 2, 4 and 8 on the same eight, and one more replica on a server more."""
+    one_each = {"both": {"replicas": 8, "tp": 1}}
+    drawn = {"synthetic": {"rate": 2, "input": 4000, "output": 10, "count": 60}}
+    served = one({"model": "llama-3-8b", "pools": one_each, "requests": drawn, "slo": {"ttft": "1 ms"}})
+    found = [(each["tp"], each["replicas"], each["bought"]) for each in served["trials"]]
+    assert found[1:] == [(2, 4, 0), (4, 2, 0), (8, 1, 0)]
+    assert served["trials"][1]["ttft_p99_s"] < served["ttft_s"]["p99"]
 
 
 def test_without_trials_nothing_is_said() -> None:

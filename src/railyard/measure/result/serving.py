@@ -352,7 +352,7 @@ class PoolQueueRow(Figures):
 
 
 class ReplicaTrial(Figures):
-    """The same requests with one more replica of a pool, simulated."""
+    """The same requests with one more replica of a pool, or with more tensor parallel ranks, simulated."""
 
     pool: str = Field(description="role of the pool that grows")
     replicas: Count = Field(description="of the pool then")
@@ -362,6 +362,10 @@ class ReplicaTrial(Figures):
     attainment: Share | None = Field(description="share that met the objective, 0 to 1; null if not available")
     goodput_rps: float | None = Field(description="requests a second that did; null if not available")
     reason: str = Field(description="why it is not available, empty if it was simulated")
+    bought: Count = Field(default=0, description="accelerators by which the cluster grows")
+    tp: Count | None = Field(
+        default=None, description="tensor parallel ranks of a replica then, on the same accelerators; null as before"
+    )
 
 
 class ModelServing(ServingFigures):
@@ -369,7 +373,7 @@ class ModelServing(ServingFigures):
 
     queues: tuple[PoolQueueRow, ...] = Field(description="one row per pool: where requests wait, and when")
     trials: tuple[ReplicaTrial, ...] = Field(
-        description="one more replica of each pool; none where requests meet the SLO and do not queue"
+        description="one more replica of each pool, or a larger TP; none where requests meet the SLO and do not queue"
     )
 
     kv: PoolCacheFigures = Field(description="caches of keys and values")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from railyard.work.serving.prepare import ServingJob
 
     ServeMore = Callable[[ServingJob], Served]
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from railyard.graph.request_table import RequestTable
     from railyard.work.pipeline.model_stage import PipelineJob
@@ -63,7 +63,7 @@ def is_worth(serving: ServingFigures) -> bool:
 
 
 def with_trials(found: MeasuredServing, job: ServingJob, objective: Objective, serve: ServeMore) -> MeasuredServing:
-    """Adds the result's `trials`: the same requests with one more replica of each pool, a pool at a time.
+    """Adds the result's `trials`: the same requests with one more replica or a larger TP, a pool at a time.
 
     Args:
         found: The run that was asked for.
@@ -71,21 +71,53 @@ def with_trials(found: MeasuredServing, job: ServingJob, objective: Objective, s
         objective: To be met.
         serve: Simulates a job.
     """
-    trials = tuple(trial(job, number, objective, serve) for number in range(len(job.pools)))
+    trials = tuple(trial(job, change, objective, serve) for change in _changes(job, found.variant.serving))
     serving = found.variant.serving.model_copy(update={"trials": trials})
     return replace(found, variant=found.variant.model_copy(update={"serving": serving}))
 
 
-def trial(job: ServingJob, number: int, objective: Objective, serve: ServeMore) -> ReplicaTrial:
-    """What one more replica of a pool gives, or why it cannot be added.
+@dataclass(frozen=True)
+class Change:
+    """One more replica of a pool, or the same accelerators in replicas of more tensor parallel ranks.
+
+    Attributes:
+        tp: Ranks then; None for one more replica.
+    """
+
+    pool: PlacedPool
+    replicas: int
+    tp: int | None = None
+
+
+def _changes(job: ServingJob, serving: ServingFigures) -> Iterator[Change]:
+    """One more replica of each pool; where compute is most of a late first token, every larger TP within a server."""
+    parts = serving.ttft_parts.get("p99")
+    for pool in job.pools:
+        yield Change(pool, pool.replicas + 1)
+        each, tp = pool.accelerators // pool.replicas, pool.section.tp
+        if pool.ffn is not None or parts is None or parts.compute_s < parts.queue_s:
+            continue
+        for times in (2, 4, 8):
+            if pool.replicas % times == 0 and times * each <= pool.cluster.server.accelerators:
+                yield Change(pool, pool.replicas // times, times * tp)
+
+
+def trial(job: ServingJob, change: Change, objective: Objective, serve: ServeMore) -> ReplicaTrial:
+    """What a change of a pool gives, or why it cannot be made.
 
     Accelerators that belong to no pool are taken first; the cluster grows by whole servers for the rest.
     """
-    pool = job.pools[number]
+    pool = change.pool
     each = pool.accelerators // pool.replicas
-    replicas, served, reason = pool.replicas + 1, None, ""
+    replicas, served, reason, bought = change.replicas, None, "", 0
     try:
-        served = serve(_with_one_more(job, pool, each))
+        if change.tp is None:
+            more = _with_one_more(job, pool, each)
+            bought = more.cluster.ranks - job.cluster.ranks
+        else:
+            values = {f"{_POOLS}.{pool.role}.replicas": replicas, f"{_POOLS}.{pool.role}.tp": change.tp}
+            more = _with_values(job, values, f"TP {change.tp} of {pool.role}")
+        served = serve(more)
     except (InputError, SimulationError) as error:
         text = error.problems[0].message if isinstance(error, InputError) else str(error)
         reason = text.splitlines()[0]
@@ -93,7 +125,9 @@ def trial(job: ServingJob, number: int, objective: Objective, serve: ServeMore) 
     return ReplicaTrial(
         pool=pool.role,
         replicas=replicas,
-        accelerators=each,
+        accelerators=each if change.tp is None else pool.accelerators // replicas,
+        bought=bought,
+        tp=change.tp,
         ttft_p99_s=None if served is None else quantiles(served.ttft_s)["p99"],
         tpot_p99_s=None if served is None else quantiles(served.tpot_s)["p99"],
         attainment=None if good is None else good.attainment,
@@ -115,7 +149,11 @@ def _with_one_more(job: ServingJob, pool: PlacedPool, each: int) -> ServingJob:
     if missing:
         server = job.cluster.server.accelerators
         changes["cluster.accelerators"] = job.cluster.ranks + math.ceil(missing / server) * server
-    draft = job.variant.draft.with_values(changes, f"one more replica of {pool.role}")
+    return _with_values(job, changes, f"one more replica of {pool.role}")
+
+
+def _with_values(job: ServingJob, changes: Mapping[str, int], origin: str) -> ServingJob:
+    draft = job.variant.draft.with_values(changes, origin)
     return job_of(Variant(job.variant.name, job.variant.settings, draft), Memo())
 
 
@@ -356,10 +394,11 @@ def explain(
 
 def _tried(serving: ModelServing, job: ServingJob, progress: Progress | None) -> ModelServing:
     trials = []
-    for number, pool in enumerate(job.pools):
+    changes = list(_changes(job, serving))
+    for number, change in enumerate(changes):
         if progress is not None:
-            progress(f"one more replica of {pool.role}", number / len(job.pools))
-        trials.append(trial(job, number, objective_of(job), as_served))
+            progress(f"other replicas of {change.pool.role}", number / len(changes))
+        trials.append(trial(job, change, objective_of(job), as_served))
     return serving.model_copy(update={"trials": tuple(trials)})
 
 

@@ -224,7 +224,10 @@ def trials(variant: ServedVariant) -> list[str]:
 
 
 def _trial(serving: ServingFigures, one: ReplicaTrial) -> str:
-    what = f"one more {_of(one.pool)}replica ({one.accelerators} accelerators)"
+    what = f"one more {_of(one.pool)}replica ({numbers.counted(one.accelerators, 'accelerator')}"
+    what += f"; the cluster must grow by {one.bought})" if one.bought else ")"
+    if one.tp is not None:
+        what = f"{_of(one.pool)}TP {one.tp} on the same accelerators, {numbers.counted(one.replicas, 'replica')}"
     if one.reason:
         return f"{what} was not tried: {one.reason}"
     first = f"TTFT p99 {numbers.seconds(serving.ttft_s.p99)} -> {numbers.seconds(one.ttft_p99_s)}"
@@ -248,12 +251,19 @@ def bottleneck(variant: ServedVariant) -> str:
     now = serving.ttft_s.p99
     if not tried or now is None:
         return ""
+    wider = [one for one in tried if one.tp is not None]  # tried only where compute is most of it
+    in_time = not wider or serving.slo.attainment >= serving.slo.target
+    tried = wider if wider and in_time else tried
     best = min(tried, key=lambda one: (-round(one.attainment or 0.0, 2), one.ttft_p99_s))
     more = (best.attainment or 0.0) > serving.slo.attainment + _HELPS
     best = best if more else min(tried, key=lambda one: one.ttft_p99_s)
     sooner = best.ttft_p99_s < (1.0 - _HELPS) * now
     if not more and not sooner:
+        if tried == wider:
+            return "Compute is the largest part of TTFT p99; no larger TP on the same accelerators shortens it."
         return "One more replica of any pool changes almost nothing: requests do not wait for replicas."
+    if best.tp is not None:
+        return f"Compute is the largest part of TTFT p99: {_trial(serving, best)}"
     what = "First tokens" if sooner else "Answers"
     return f"{what} wait for the {_of(best.pool)}replicas: {_trial(serving, best)}"
 
