@@ -112,6 +112,10 @@ def test_every_answer_says_itself_in_a_sentence():
     assert audit(2_000.0, 5.0).sentence() == (
         f"2 faults cost $2,005 a month, {loss} of accelerator time; repair first: missing at leaf0[1] ($2,000)."
     )
+    both = audit(2_000.0, 2_000.0).model_copy(update={"usd_after_repair": (2_000.0, 0.0), "usd_per_month": 2_000.0})
+    assert both.sentence().endswith(
+        "repair first, together: leaf0[1], leaf1[1] ($2,000; the first alone saves nothing)."
+    )
     words = "steps are 20.0 % shorter (90 % interval 10.0 to 30.0 %) on 1 unseen case."
     assert tuned(recommended=True).sentence() == f"Change 1 setting: {words}"
     kept = "Keep the settings as written: 1 setting may gain by chance only, "

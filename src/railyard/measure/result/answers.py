@@ -88,10 +88,17 @@ class AuditAnswer(AnswerDocument):
         first, many = self.findings[0], len(self.findings) > 1
         count = f"{len(self.findings):,} faults cost" if many else "One fault costs"
         share = "no price" if first.usd_per_month is None else f"${first.usd_per_month:,.0f}"
-        where = short_name(first.a)
+        cost = f"{count} ${self.usd_per_month:,.0f} a month, {numbers.percent(self.loss)} of accelerator time; repair"
+        needed = next(
+            (done for done, usd in enumerate(self.usd_after_repair, 1) if usd < GAINS * self.usd_per_month), 1
+        )
+        if needed == 1:
+            return f"{cost} first: {first.kind} at {short_name(first.a)} ({share})."
+        saved = f"${self.usd_per_month - self.usd_after_repair[needed - 1]:,.0f}"
+        places = [short_name(one.a) for one in self.findings[:needed]]
+        more = f" and {needed - MOST_STEPS} more" if needed > MOST_STEPS else ""
         return (
-            f"{count} ${self.usd_per_month:,.0f} a month, {numbers.percent(self.loss)} of accelerator time; repair"
-            f" first: {first.kind} at {where} ({share})."
+            f"{cost} first, together: {', '.join(places[:MOST_STEPS])}{more} ({saved}; the first alone saves nothing)."
         )
 
     def key_figures(self) -> tuple[KeyFigure, ...]:
@@ -116,6 +123,9 @@ class AuditAnswer(AnswerDocument):
         )
         return (("Repair first", steps),) if steps else ()
 
+
+GAINS = 0.995
+"""Share of the cost below which repairs have gained."""
 
 MOST_STEPS = 3
 """Repairs of the first screen."""
