@@ -328,3 +328,31 @@ def test_other_jobs_make_a_step_longer():
     site = DesignSite.of(machine(place="scattered"))
     busy = np.array([[0.0, 0.6]])
     assert evaluate([job()], [site], others=busy).step.step_s[0] > 1.02 * evaluate([job()], [site]).step.step_s[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"tp": 4}, "Layout: TP 4 PP 1 DP 4 micro-batch {} ZeRO-1 (micro-batch chosen)."),
+        ({"pp": 2}, " (micro-batch and virtual stages chosen)."),
+        ({"tp": 4, "micro_batch": 1}, ""),
+    ],
+)
+def test_a_layout_that_is_given_in_part_is_printed_and_noted_in_the_scenario(tmp_path, written, said):
+    training = {"model": "llama-3.2-1b", "tokens": "1 B", "global_batch": 16, "sequence": 4096, "parallelism": written}
+    values = {
+        "name": "part",
+        "cluster": {"accelerators": 16, "server": "hgx-h100"},
+        "workload": {"training": training},
+    }
+    result = study.run(from_values(values), engine="analytic", out=tmp_path).result
+    (variant,) = result.of(StepVariant)
+    micro_batch = variant.layout.parallelism["micro_batch"]
+    lines = [line for line in words.why(result) if line.startswith("Layout")]
+    assert bool(lines) == bool(said)
+    assert all(line.endswith(said.format(micro_batch)) for line in lines)
+    (file,) = tmp_path.glob("*/scenario.yaml")
+    remark = f"# {lines[0].removesuffix('.')}\n" if lines else ""
+    assert file.read_text().startswith(remark)
+    assert ("# Layout" in file.read_text()) == bool(said)
+    assert load(file).scenario.training.parallelism.model_dump(exclude_unset=True).items() >= written.items()

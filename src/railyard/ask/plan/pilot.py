@@ -19,9 +19,9 @@ from railyard.ask.plan.price import Goodputs
 from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty, worth
 from railyard.kit.errors import InputError
 from railyard.measure.result.step import EXPOSED
-from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.study import compose, study
 from railyard.work.study.folder import slug
+from railyard.work.training.likely import PARALLELISM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

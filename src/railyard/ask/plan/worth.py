@@ -12,8 +12,8 @@ from railyard.catalog.types import Range
 from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import ABSENT, HOURS_PER_YEAR, SOURCE, USUAL, Carbon, carbon, grid
 from railyard.measure.cost.capital import NETWORK_COMPONENTS
-from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.study import study
+from railyard.work.training.likely import PARALLELISM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

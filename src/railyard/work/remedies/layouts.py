@@ -13,6 +13,7 @@ from railyard.work.study import compose
 from railyard.work.study.study import prepare
 from railyard.work.training.fastest import closed_s
 from railyard.work.training.layout import candidates
+from railyard.work.training.likely import PARALLELISM
 from railyard.work.training.spec import Layout
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.spec import Training
 
-
-PARALLELISM = "workload.training.parallelism"
-"""Key of the layout."""
 
 _DOMAINS = "cluster.ranks_per_domain"
 

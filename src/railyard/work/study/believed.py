@@ -92,7 +92,7 @@ def _row(variant: BaseVariant, figure: str) -> ErrorRow | None:
 
 def _range(row: ErrorRow) -> str:
     show = _FIGURES[row.figure][1]
-    return numbers.pair(show(row.low), show(row.high), "to")
+    return numbers.span(show(row.low), show(row.high))
 
 
 def peers(result: Result) -> tuple[str, ...]:

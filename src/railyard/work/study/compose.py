@@ -235,7 +235,7 @@ def completed(section: TrainingSection, job: Training, cluster: Cluster) -> Like
     """
     if isinstance(section.parallelism, str) or section.parallelism.auto:
         return Likely(job)
-    left_out, layout = open_keys(given_keys(section), job.layout), job.layout
+    left_out, layout = open_keys(given_keys(section), job.layout.pp), job.layout
     if "vp" in left_out:
         layout = layout.replace(vp=1, schedule="1f1b")
     nics_bps = cluster.nic.rate_bps * cluster.server.nics_per_accelerator

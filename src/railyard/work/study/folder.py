@@ -206,13 +206,16 @@ def _remove_if_empty(folder: Path) -> None:
 INPUTS = "inputs"
 
 
-def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Variant]) -> None:
+def write_inputs(
+    folder: Path, plain: dict[str, object], variants: Sequence[Variant], chosen: Sequence[str] = ()
+) -> None:
     """Writes the scenario, with copies of the files that it names.
 
     Args:
         folder: Target folder.
         plain: The resolved scenario.
         variants: The variants, each of which may name other files.
+        chosen: What the run chose because the scenario did not say, for comments on top.
     """
     names: dict[str, str] = {}
     for variant in variants:
@@ -221,7 +224,8 @@ def write_inputs(folder: Path, plain: dict[str, object], variants: Sequence[Vari
             target = folder / names[name]
             target.parent.mkdir(exist_ok=True)
             _copy(path, target)
-    write_text(folder / "scenario.yaml", yaml.to_text(_renamed(plain, names)))
+    remarks = "".join(f"# {' '.join(line.split())}\n" for line in chosen)
+    write_text(folder / "scenario.yaml", remarks + yaml.to_text(_renamed(plain, names)))
 
 
 def _copy(path: Path, target: Path) -> None:

@@ -146,11 +146,11 @@ def _resolved(draft: Any, varies: Sequence[str]) -> dict[str, Any]:
     return resolved(draft, varies)
 
 
-def _write_inputs(folder: Path, plain: dict[str, Any], variants: Sequence[Any]) -> None:
+def _write_inputs(folder: Path, plain: dict[str, Any], variants: Sequence[Any], chosen: Sequence[str]) -> None:
     """The scenario, and the files that it names."""
     from railyard.work.study.folder import write_inputs
 
-    write_inputs(folder, plain, variants)
+    write_inputs(folder, plain, variants, chosen)
 
 
 def _as_it_is(plain: dict[str, Any], _result: Result) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class StudyKind(Generic[D, V, P, O, M]):
     expand: Callable[[D, Sequence[str]], Sequence[V]] = _expand
     resolved: Callable[[D, Sequence[str]], dict[str, Any]] = _resolved
     settled: Callable[[dict[str, Any], Result], dict[str, Any]] = _as_it_is
-    write_inputs: Callable[[Path, dict[str, Any], Sequence[V]], None] = _write_inputs
+    write_inputs: Callable[[Path, dict[str, Any], Sequence[V], Sequence[str]], None] = _write_inputs
     check: Callable[[D, str | None], None] = _nothing
     search: Callable[[O, M, Control], M] = _as_measured
     relate: Callable[[Sequence[M]], Sequence[M]] = _unrelated

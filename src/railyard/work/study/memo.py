@@ -178,5 +178,5 @@ def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
     for row in rows:
         if row.figure in _NAMES:
             name, show = _NAMES[row.figure]
-            band = numbers.pair(show(row.low), show(row.high), "to")
+            band = numbers.span(show(row.low), show(row.high))
             yield f"80 % band of {name}: {band}, from {row.rows} measurements of {row.sources} sources ({row.family})."

@@ -157,7 +157,7 @@ def run(
         if folder is not None:
             notify("writing the folder of the run", 1.0)
             result = finished.result
-            kind.write_inputs(folder, kind.settled(plain, result), variants)
+            kind.write_inputs(folder, kind.settled(plain, result), variants, result.provenance.defaults)
             _write(folder, result, faces)
     if sweep is not None and not failed:
         sweep.clear()

@@ -14,6 +14,7 @@ from railyard.work.study import fault_words as faults
 from railyard.work.study.memo import DecisionMemo, LossChart, assumptions_of, confidence_of, cost_figure, origin_of
 from railyard.work.study.presentation import quoted, several
 from railyard.work.study.purchase import price_table, purchase, ranked
+from railyard.work.training.likely import chosen_keys, chosen_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,8 @@ def why(result: Result) -> list[str]:
     variants, best = result.of(StepVariant), best_variant(result)
     if len(variants) == 1:
         with_faults = _alone(best) if faults.opening(result) else ""
-        return list(filter(None, (with_faults, tax_sentence(best), layout_sentence(best), best.bottleneck.headline)))
+        layout = layout_sentence(result, best)
+        return list(filter(None, (with_faults, tax_sentence(best), layout, best.bottleneck.headline)))
     if believed.unlike(result):
         return []
     said = [
@@ -56,7 +58,7 @@ def why(result: Result) -> list[str]:
         believed.ties(result),
         _more_tokens(result, best),
         believed.bound(result),
-        layout_sentence(best, best.name),
+        layout_sentence(result, best, best.name),
         best.bottleneck.headline,
     ]
     return list(filter(None, said))
@@ -268,16 +270,18 @@ _LEAST_SEEN = 0.0005
 """Smaller shares would be printed as 0.0 %."""
 
 
-def layout_sentence(variant: StepVariant, name: str = "") -> str:
-    """`Layout: TP 1 PP 1 DP 64, fastest of 6; the next takes 0.3 % longer.`; empty if the layout was given."""
-    rows = variant.layouts if isinstance(variant, TrainingVariant) else None
-    if not rows:
+def layout_sentence(result: Result, variant: StepVariant, name: str = "") -> str:
+    """`Layout: TP 1 PP 1 DP 64, fastest of 6; the next takes 0.3 % longer.`; empty if the whole layout was given."""
+    if not isinstance(variant, TrainingVariant):
         return ""
+    rows, of = variant.layouts, f" of {quoted(name)}" if name else ""
+    if not rows:
+        chosen = chosen_keys(result, variant)
+        return f"{chosen_words(variant.layout.words, chosen).replace('Layout', f'Layout{of}', 1)}." if chosen else ""
     first, *others = rows
     longer = others[0].step_seconds / first.step_seconds - 1 if others else 0.0
     slower = f"takes {numbers.percent(longer)} longer" if longer >= _LEAST_SEEN else "is as fast"
     after = f"; the next {slower}" if others else ""
-    of = f" of {quoted(name)}" if name else ""
     return f"Layout{of}: {first.layout.words}, the fastest of {len(rows)} that `auto` compared{after}."
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure.result.variants import TrainingVariant
-from railyard.work.remedies.layouts import PARALLELISM
 from railyard.work.study.folder import write_timeline
 from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
+from railyard.work.training.likely import PARALLELISM
 from railyard.work.training.measuring import measure
 from railyard.work.training.prepare import prepare
 from railyard.work.training.simulate import simulate

@@ -8,6 +8,7 @@ get one layout.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,14 @@ from railyard.work.training.memory import LayoutError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.variants import TrainingVariant
     from railyard.model.machine import Machine
     from railyard.work.training.spec import Layout, Training
 
+PARALLELISM = "workload.training.parallelism"
+"""Where a scenario writes its layout."""
+_WORDS = {"micro_batch": "micro-batch", "vp": "virtual stages"}
 WORTH = 0.2
 """Share of the fastest step that a likely layout is slower, at most. Megatron-LM's published weak scaling on H100
 leaves 9 to 16 % to interleaving and does without; Llama 3 405B would take 26 to 80 % longer without it, and has it."""
@@ -61,20 +67,41 @@ def likely(training: Training, machine: Machine, left_out: Collection[str]) -> L
     return Likely(fit[chosen], *ends)
 
 
-def open_keys(given: Collection[str], layout: Layout) -> frozenset[str]:
+def chosen_keys(result: Result, variant: TrainingVariant) -> frozenset[str]:
+    """Keys of the layout that a result's scenario left open, and that were chosen; none where `auto` chose it all."""
+    scenario: Mapping[str, Any] = result.scenario
+    written = scenario.get("workload", {}).get("training", {}).get("parallelism", "auto")
+    given = dict(written) if isinstance(written, Mapping) else {"auto": True}
+    for key, value in variant.settings.items():
+        if key == PARALLELISM:
+            given = dict(value) if isinstance(value, Mapping) else {"auto": True}
+        elif key.startswith(f"{PARALLELISM}."):
+            given[key.removeprefix(f"{PARALLELISM}.")] = value
+    pp: Any = variant.layout.parallelism["pp"]
+    return frozenset() if given.get("auto") else open_keys(given, pp)
+
+
+def chosen_words(layout: object, left_out: Collection[str]) -> str:
+    """`TP 4 PP 1 DP 16 micro-batch 4 ZeRO-1 (micro-batch chosen)`, of a layout or its words."""
+    return f"Layout: {layout} ({' and '.join(_WORDS[key] for key in sorted(left_out))} chosen)"
+
+
+def open_keys(given: Collection[str], pp: int) -> frozenset[str]:
     """Keys that a written layout leaves open: its micro-batch, and in a pipeline without a schedule its virtual stages.
 
     Args:
         given: Keys that are written, by the names of `Layout`.
-        layout: That they make.
+        pp: Pipeline stages that they make.
     """
-    vp = layout.pp > 1 and not {"vp", "schedule"} & set(given)
+    vp = pp > 1 and not {"vp", "schedule"} & set(given)
     return frozenset({name for name, left in (("vp", vp), ("micro_batch", "micro_batch" not in given)) if left})
 
 
 def filled_in(given: Collection[str], layout: Layout) -> Iterator[str]:
     """What stands for the keys of a written layout that it leaves open, in words."""
-    left_out = open_keys(given, layout)
+    left_out = open_keys(given, layout.pp)
+    if left_out:
+        yield chosen_words(layout, left_out)
     if "vp" in left_out:
         yield (
             f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"

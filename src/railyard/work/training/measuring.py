@@ -36,7 +36,7 @@ from railyard.work.training.likely import filled_in
 from railyard.work.training.losses import longest_s, sentence
 from railyard.work.training.mean_step import Around, StepTimes
 from railyard.work.training.memory import memory
-from railyard.work.training.pace import about_runs, own_count, step_width
+from railyard.work.training.pace import about_runs, own_count, share_of_runs, step_width
 from railyard.work.training.storing import checkpoint_of, storage_warnings
 from railyard.work.training.sync.ledger import ledger, ledger_notes
 
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 
 _OTHERS = "what would help, and the steps on networks without limit with which the network tax compares,"
+_LIKE = 0.7
+"""Share of the change of own runs from which on a layout is like them."""
 
 
 def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
@@ -117,6 +119,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
             *notes_of(job.cluster),
             *_credits(simulated),
             *beyond_logs(rows),
+            *_unlike_own_runs(job),
             *estimates(job.training.model),
             *storage_warnings(job, loading, saved, mean.step_s, cost.jct),
         ),
@@ -179,6 +182,16 @@ def _fault_cost(simulated: Simulated, healthy: Stepped, cost: Economics) -> Faul
         cpmt_usd=cpmt_usd,
         job_usd=cpmt_usd * tokens / 1e6 if tokens else None,
     )
+
+
+def _unlike_own_runs(job: Prepared) -> Iterator[str]:
+    """A warning where `auto` chose a layout that own runs, all slower or all faster, move less than their own."""
+    share = share_of_runs(job.training, job.cluster.accelerator.name)
+    if job.layouts and share is not None and share < _LIKE:
+        yield (
+            f"the lead of {job.training.layout} rests on layouts that you did not measure: it gets {share:.0%} of the"
+            " change that your own runs get; measure one step of it"
+        )
 
 
 def _unbudgeted(job: Prepared, cost: Economics) -> Iterator[str]:
@@ -290,12 +303,14 @@ def _of_software(job: Prepared) -> Iterator[str]:
     """What stands for software that is not named or was not judged, and where its constants come from."""
     training, accelerator = job.training, job.cluster.accelerator
     section = job.variant.draft.scenario.training.software
+    own = own_count(training, accelerator.name)
+    band = "the band of the step is that of your own runs" if own else "the band is that of any software"
     if section.profile is None:
-        yield f"software: none is named; {training.software.name} is assumed, and the band is that of any software"
+        yield f"software: none is named; {training.software.name} is assumed, and {band}"
     elif not _judged(job):
         yield (
             f"software: the model was not judged by published steps of {training.software.name} on"
-            f" {accelerator.architecture}; the band is that of any software"
+            f" {accelerator.architecture}; {band}"
         )
     if section.constants is not None:
         yield about_runs(training, accelerator.name)

@@ -113,6 +113,15 @@ def pace_of(training: Training, device: str) -> tuple[float, float]:
     return math.exp(float(mean[0])), math.sqrt(float(variance[0]))
 
 
+def share_of_runs(training: Training, device: str) -> float | None:
+    """Logarithm of a job's pace over the mean one of the own runs' jobs; None without runs that all are off one way."""
+    known = _known(training.software.own_runs, device)
+    if known is None or np.min(known[1]) * np.max(known[1]) <= 0.0:
+        return None
+    those = float(np.mean(expected(*known, known[0], scatter())[0]))
+    return math.log(pace_of(training, device)[0]) / those
+
+
 def step_width(training: Training, device: str) -> float:
     """One standard deviation of ln(measured / predicted) of a step with own runs, as if none of it were network."""
     return math.hypot(pace_of(training, device)[1], scatter().run * math.sqrt(TAIL / (TAIL - 2.0)))
@@ -226,6 +235,8 @@ def about_runs(training: Training, device: str) -> str:
     """What own runs predict, in words."""
     count = own_count(training, device)
     if not count:
-        return f"own runs: none of {profiles.key_of(training.software)} on {device}; nothing of the file is used"
+        return f"none of your own runs is of {profiles.key_of(training.software)} on {device}: no pace is used"
     pace, width = pace_of(training, device)
-    return f"own runs: {count} on {device} predict {pace:.3g} times the ranks' time, +- {100 * width:.1f} %"
+    runs = "your own run" if count == 1 else f"your {count} own runs"
+    said = f"by {runs} on {device}, this job's computation takes {pace:.3g} times as long as the shipped constants say"
+    return f"{said}, +- {100 * width:.1f} %"

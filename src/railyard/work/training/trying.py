@@ -9,11 +9,12 @@ from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.bottleneck import NOT_TRIED
 from railyard.measure.result.step import ChangeRow
 from railyard.work.remedies import Waits, proposals
-from railyard.work.remedies.layouts import PARALLELISM, changed
+from railyard.work.remedies.layouts import changed
 from railyard.work.study import compose
 from railyard.work.training.collectives import economics
 from railyard.work.training.faults import on_flow, sorted_out
 from railyard.work.training.graphs import redrawn
+from railyard.work.training.likely import PARALLELISM
 from railyard.work.training.losses import FaultSteps, Losses
 from railyard.work.training.mean_step import MeanStep
 from railyard.work.training.storing import Saved, checkpoint_of
