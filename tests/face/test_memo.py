@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import railyard
+from railyard.ask.plan.memo import _behind
 from railyard.face import memo as memos
 from railyard.face.report.decision import decision
 from railyard.face.verbs.memo import _memo_of
@@ -17,6 +18,8 @@ from railyard.kit.errors import InputError
 from railyard.measure.result.section import KeyFigure
 from railyard.work.study.memo import DecisionMemo, LossChart, labels
 from railyard.work.study.purchase import purchase
+from railyard.work.training.explain_leaf import TimeNode, TimeTree
+from railyard.work.training.explain_words import _bubble
 
 SMALL = {
     "name": "small",
@@ -112,6 +115,25 @@ def test_names_lose_what_all_share_and_bars_beyond_twelve_are_counted():
     assert list(chart.bars) == [f"fabric {number}" for number in range(12)]
     assert chart.title == "Lost, %; all rails, 2:1; and 2 more, each worse than fabric 11"
     assert labels(["roce", "roce, 2:1"]) == ({"roce": "roce", "roce, 2:1": "roce, 2:1"}, "")
+
+
+@pytest.mark.parametrize(("better", "behind"), [("small", 5.0), ("large", 0.0)])
+def test_designs_of_a_plan_are_shown_by_how_much_worse_they_are(better, behind):
+    """42 is 5 % more than 40: worse where small is better, never a bar to the left."""
+    one, best = (SimpleNamespace(objectives={"cpmt": value}) for value in (42.0, 40.0))
+    assert _behind(one, best, SimpleNamespace(name="cpmt", better=better)) == pytest.approx(behind)
+
+
+def test_explain_names_a_bubble_that_run_prints_as_another_figure():
+    """3.91 % of the step as it ran and 4.33 % without networks are two figures; 4.31 % and 4.33 % print as one."""
+
+    def said(share):
+        tree = TimeTree("a", 10_000, 1, TimeNode("step", 10_000, children=(TimeNode("pipeline bubble", share),)))
+        rest = SimpleNamespace(tax=SimpleNamespace(rest={"bubble": 0.0433}))
+        return " ".join(" ".join(_bubble(SimpleNamespace(tree=tree, variant=rest))).split())
+
+    assert said(391).startswith("The pipeline bubble is 3.9 % of the step as it ran; 4.3 %, the figure of `run`")
+    assert said(431) == ""
 
 
 def test_a_long_memo_still_is_one_page():
