@@ -388,7 +388,7 @@ export interface PlanDesign {
   settings: Record<string, unknown>;
   /** other settings that build the same cluster */
   same?: Record<string, unknown>[];
-  /** whether nothing beats it in every objective */
+  /** whether nothing beats it in every objective; the best is on the front */
   front: boolean;
   /** that judged it */
   engine: string;
@@ -400,6 +400,10 @@ export interface PlanDesign {
   objectives: Record<string, number>;
   /** by objective; empty where no doubts were drawn */
   bands: Record<string, ObjectiveBand>;
+  /** expected share by which it is behind the best of a draw, by the first objective */
+  expected_regret?: number;
+  /** share by which it is behind the best at most, in eight of ten draws */
+  within?: number;
   /** chance to be best by the first objective, 0 to 1; null where no doubts were drawn */
   probability_best: number | null;
   /** the same by every objective */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from railyard.ask.plan import confidence, judgement
 from railyard.ask.plan import objectives as regret
 from railyard.ask.plan.confidence import _chances, _measure, _sliced
 from railyard.ask.plan.judgement import dominator, front, promising
+from railyard.ask.plan.memo import other_winners
 from railyard.ask.plan.objectives import OBJECTIVES, BuildableDesign, Constraint, contradiction, measured_by, relaxed
 from railyard.ask.plan.outcome import DesignOutcome
 from railyard.ask.plan.pages import worth_page
@@ -24,6 +26,7 @@ from railyard.ask.plan.uncertainty import DesignWorth, Factor, Uncertainty, tria
 from railyard.ask.plan.worth import ServerOutages, availability, dearer, spares_for, to_json, worth
 from railyard.catalog.types import Range
 from railyard.measure.cost.assumptions import carbon, grid
+from railyard.measure.result.choices import PlanAnswer, PlanSwing
 from railyard.work.scenario import load
 from railyard.work.scenario.load import from_values
 from railyard.work.study import study
@@ -92,6 +95,42 @@ def test_excluded_makers_and_bounds_from_below():
 def test_chances_are_shares_of_draws_and_ties_are_divided():
     table = np.array([[1.0, 5.0, 2.0, 3.0], [2.0, 4.0, 2.0, 9.0]])
     assert _chances(table).tolist() == [0.625, 0.375]
+
+
+def test_regret_is_the_share_behind_the_best_of_each_draw():
+    table = np.array([[1.0, 6.0], [2.0, 4.0]])
+    assert confidence.behind(table, share=True).tolist() == [[0.0, 0.5], [1.0, 0.0]]
+    assert confidence.behind(np.array([[0.0, 0.5], [0.25, 0.25]]), share=False).tolist() == [[0.0, 0.25], [0.25, 0.0]]
+
+
+def test_designs_that_are_equal_within_error_are_ranked_by_expected_regret():
+    """One is surely worse, one differs by luck alone, and one is better on the mean and worse in a quarter of draws."""
+    many = 1000
+    even = (np.arange(many) + 0.5) / many
+    first = np.full(many, 0.10)
+    better = 0.20 * even
+    luck = first + np.where(np.arange(many) % 2, 0.09, -0.08)
+    good_luck = first + np.where(np.arange(many) % 2, 0.08, -0.084)
+    sure = first + 0.01
+    assert confidence.ranking(np.array([first, sure, luck, better - 0.05])) == [3, 0, 2, 1]
+    assert confidence.ranking(np.array([first, sure, good_luck])) == [0, 2, 1], (
+        "a mean that luck explains changes nothing"
+    )
+    assert confidence.ranking(np.array([first, first + 0.001 * even])) == [0, 1]
+
+
+def test_what_would_change_the_choice_names_the_price_the_time_and_how_far_it_is():
+    answer = PlanAnswer.model_validate_json((Path(__file__).parents[2] / "face/web/data/plan.json").read_text())
+    swing = PlanSwing(
+        **{"factor": "layout TP 2 of llama", "kind": "model", "low": -0.1, "high": 0.1},
+        **{"lead_low": 0.1, "lead_high": -0.1, "best_low": answer.best or "", "best_high": "other"},
+    )
+    words = list(other_winners(answer.model_copy(update={"tornado": (swing,)})))
+    assert words[0] == (
+        '"spectrum-x, leaf-spine, oversubscription 4:1" wins if one tomahawk-5 costs 2 % more than today\'s $90.0k:'
+        " treat them as equal."
+    )
+    assert words[2] == "other wins if the step time of layout TP 2 of llama is 11 % longer than the model says."
 
 
 def test_the_triangular_distribution_has_its_mode_mean_and_ends():

@@ -53,6 +53,8 @@ def verified(planned: PlannedDesigns, rivals: int) -> Verified | None:
     chosen = finalists(planned, rivals, [point for point in good(planned) if not planned.ran(point)])
     if not chosen:
         return None
+    first = planned.choices[0].point
+    chosen = [first, *(point for point in chosen if point != first)]
     engine = "packet" if all(planned.ran(point, "packet") for point in chosen) else planned.engine
     runs = [(point, demand) for point in chosen for demand in range(len(planned.shares))]
     what = planned.objectives[0]
@@ -97,6 +99,8 @@ def why(best: DesignChoice, other: DesignChoice, objectives: Sequence[DesignObje
         for one in objectives[1:]
         if one.sign * other.figures[one.name] < one.sign * best.figures[one.name]
     ]
+    if mine and abs(apart) < _LEAST:
+        return f"{what.name} equal within 0.1 %" + (f"; better in {', '.join(better)}" if better else "")
     terms = _terms(best, other, what.name, shares)
     parts = ", ".join(f"{name} {100 * share:+.1f} %" for name, share in terms[:_SHOWN])
     # Nothing is a share of a figure that is zero, as the best design's regret: then the difference itself is given.
@@ -237,6 +241,8 @@ def conclude(planned: PlannedDesigns, *, draws: int, seed: int, rivals: int) -> 
     planned.on_front = [point in on_front for point in chosen]
     doubts = Uncertainty.of(planned.choices, planned.closed_form[:2])
     planned.sure = judged(planned.choices, doubts, planned.objectives, planned.shares, draws=draws, seed=seed)
+    planned.choices = [planned.choices[at] for at in planned.sure.order]
+    planned.on_front = [at == 0 or planned.choices[at].point in on_front for at in range(len(planned.choices))]
     if planned.objectives[0].name == "cpmt":
         planned.even = break_even(planned.choices, planned.shares)
         planned.ports = port_prices(planned.choices, planned.shares)

@@ -33,11 +33,17 @@ class Confidence:
     """Confidence of a choice.
 
     Attributes:
+        order: Places of the choices as they were given, in the order in which the rest has them.
+        regret: Of each choice, the expected share by which it is behind the best of a draw.
+        within: Of each choice, the share by which it is behind the best at most, in eight of ten draws.
         best: Chance of each choice to be the best, by objective.
         bands: 10th, 50th and 90th percentile of each choice, by objective: float64[choices, 3].
         tornado: What each factor does to the lead of the first choice.
     """
 
+    order: Sequence[int]
+    regret: F
+    within: F
     best: Mapping[str, F]
     bands: Mapping[str, F]
     tornado: tuple[Swing, ...]
@@ -92,10 +98,45 @@ def judged(
     draws: int,
     seed: int,
 ) -> Confidence:
-    """Confidence that the first of some choices is the best of them."""
+    """Confidence in some choices, the best first: in the order given, but for those that are equal within error."""
     values = doubts.sampled(draws, seed)
     best, bands, table = chances(choices, values, objectives, shares)
-    return Confidence(best, bands, _tornado(choices, doubts, objectives, shares), _measure(table, doubts, values))
+    late = behind(table, share=objectives[0].of is not None)
+    order = ranking(late)
+    best, bands = ({name: rows[order] for name, rows in each.items()} for each in (best, bands))
+    choices, table, late = [choices[at] for at in order], table[order], late[order]
+    tornado = _tornado(choices, doubts, objectives, shares)
+    within = np.percentile(late, 80, axis=1)
+    return Confidence(order, late.mean(axis=1), within, best, bands, tornado, _measure(table, doubts, values))
+
+
+def behind(table: F, *, share: bool) -> F:
+    """float64[choices, draws], by how much each choice is behind the best of a draw, as a share of that if asked.
+
+    Args:
+        table: float64[choices, draws], less is better.
+        share: Whether to divide; regret is a share already, and that of the best may be 0.
+    """
+    least = table.min(axis=0)
+    found: F = (table - least) / np.abs(least) if share and least.all() else table - least
+    return found
+
+
+def ranking(late: F) -> list[int]:
+    """The order of choices: those equal to the first within error by expected regret, then the others as they are.
+
+    A choice is equal within error where the 80 % interval of its difference from the first contains 0. The first gives
+    way to one that is better by more than twice the standard error of the mean: luck of the draws decides nothing.
+
+    Args:
+        late: float64[choices, draws], as of `behind`.
+    """
+    apart = late - late[0]
+    low, high = np.percentile(apart, (10, 90), axis=1)
+    mean, error = apart.mean(axis=1), apart.std(axis=1) / math.sqrt(late.shape[1])
+    equal = (low <= 0.0) & (high >= 0.0)
+    chosen = int(np.argmin(np.where(equal & (mean < -2 * error), mean, 0.0)))
+    return sorted(range(len(late)), key=lambda at: (at != chosen, not equal[at], mean[at] if equal[at] else at))
 
 
 def chances(
@@ -250,7 +291,7 @@ def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tupl
             mine, theirs = (worth(each, at, shares, goodputs).figures["cpmt"] for each in (choices[0], other))
             gap, slope = theirs[0] - mine[0], ((theirs[1] - mine[1]) - (theirs[0] - mine[0])) / price
             even = price - gap / slope if slope else -1.0
-            if even > 0:
+            if even > 0 and gap > 0:
                 found.append(BreakEven(other.name, name, price, float(even), bool(slope < 0)))
     return tuple(sorted(found, key=lambda row: abs(np.log(row.even_usd / row.price_usd))))
 

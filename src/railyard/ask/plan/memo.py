@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError
@@ -13,10 +14,21 @@ from railyard.work.study.presentation import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.measure.result.choices import PlanAnswer, PlanDesign, PlanObjective
+    from railyard.measure.result.choices import PlanAnswer, PlanDesign, PlanObjective, PlanSwing
 
 _MOST = 2
 """Lines of each kind of change."""
+
+_KNOWN = 0.05
+"""Share to which the price of a part is known, without a quote."""
+
+_QUANTITIES = {
+    "layout ": "the step time of",
+    "step of ": "the time of a",
+    "iterations of ": "the time of",
+    "collectives on ": "the time of",
+}
+"""What is measured of a part of the model's error, by how its name begins."""
 
 
 def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
@@ -28,12 +40,11 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
     if answer.best is None:
         raise InputError("the plan found no design, so there is nothing to decide")
     best, first = answer.front[0], answer.objectives[0]
-    chance = best.probability_best
     figures = [_figure(best, one) for one in answer.objectives[:2]]
     figures.append(
-        KeyFigure(
-            "Chance of being best", "not drawn" if chance is None else numbers.percent(chance), f"by {first.words}"
-        )
+        KeyFigure("Distance to the best", "not drawn")
+        if best.within is None
+        else KeyFigure("Distance to the best", f"at most {numbers.percent(best.within)}", "in 80 % of draws")
     )
     chart = LossChart.of(
         f"{first.words[:1].upper()}{first.words[1:]}, % worse than the best",
@@ -61,7 +72,8 @@ def _behind(design: PlanDesign, best: PlanDesign, objective: PlanObjective) -> f
 def _figure(design: PlanDesign, objective: PlanObjective) -> KeyFigure:
     band = design.bands.get(objective.name)
     ends = () if band is None else (numbers.of_unit(end, objective.unit) for end in (band.p10, band.p90))
-    within = f"80 % interval {' to '.join(ends)}" if band else ""
+    both = ", model and prices" if objective.name == "cpmt" else ""
+    within = f"80 % interval {' to '.join(ends)}{both}" if band else ""
     name = f"{objective.words[:1].upper()}{objective.words[1:]}"
     return KeyFigure(name, numbers.of_unit(design.objectives[objective.name], objective.unit), within)
 
@@ -69,14 +81,12 @@ def _figure(design: PlanDesign, objective: PlanObjective) -> KeyFigure:
 def other_winners(answer: PlanAnswer) -> Iterator[str]:
     """Prices, factors and constraints that another design would win by, the likeliest first."""
     for row in answer.break_even[:_MOST]:
-        words = "more" if row.dearer else "less"
-        now, even = numbers.dollars(row.price_usd), numbers.dollars(row.even_usd)
-        yield f"{quoted(row.choice)} wins if one {row.part} costs {words} than {even} (today {now})."
+        words, share = "more" if row.dearer else "less", abs(row.even_usd / row.price_usd - 1.0)
+        now = f"{max(share, 0.01):.0%}".replace("%", " %"), words, numbers.dollars(row.price_usd)
+        equal = ": treat them as equal" if share < _KNOWN else ""
+        yield f"{quoted(row.choice)} wins if one {row.part} costs {now[0]} {now[1]} than today's {now[2]}{equal}."
     for swing in answer.tornado[:_MOST]:
-        others = {swing.best_low, swing.best_high} - {answer.best}
-        if others:
-            names = " or ".join(map(quoted, sorted(others)))
-            yield f"The choice depends on {swing.factor}: {names} wins at one end of its range."
+        yield from _swung(answer, swing)
     for limit in answer.constraints[:_MOST]:
         if limit.best_without is not None and (limit.gain_without or 0.0) > 0.0:
             gain = numbers.percent(limit.gain_without)
@@ -96,5 +106,27 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
     yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {error.of} designs that also ran."
     if answer.unverified:
         kinds = numbers.counted(len(answer.unverified), "kind")
-        yield f"{kinds} of design did not run and may win within the closed form's error."
-    yield from (f"Measure first: {row.factor}." for row in answer.measure_first[:_MOST])
+        spread = numbers.percent(math.expm1(error.spread))
+        yield f"{kinds} of design did not run and may win within twice the closed form's standard deviation, {spread}."
+    yield from (f"Measure first: {_quantity(row.factor)}." for row in answer.measure_first[:_MOST])
+
+
+def _swung(answer: PlanAnswer, swing: PlanSwing) -> Iterator[str]:
+    """The design that wins at an end of a factor's range, if that is another one."""
+    for other, end, name in ((swing.best_low, swing.low, "low"), (swing.best_high, swing.high, "high")):
+        if other == answer.best or end is None:
+            continue
+        where = f"at the {name} end of the range of {_quantity(swing.factor)}"
+        if swing.kind == "model":
+            longer = f"{abs(math.expm1(end)):.0%}".replace("%", " %"), "longer" if end > 0 else "shorter"
+            where = f"if {_quantity(swing.factor)} is {longer[0]} {longer[1]} than the model says"
+        yield f"{quoted(other)} wins {where}."
+        return
+
+
+def _quantity(factor: str) -> str:
+    """What to measure of a factor: the step time of a layout, not the layout."""
+    for head, words in _QUANTITIES.items():
+        if factor.startswith(head):
+            return f"{words} {factor}"
+    return f"the {factor}" if factor.startswith(("price ", "power ", "draw ", "cost ")) else factor

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure.decompose import TimeRow
+from railyard.measure.result.choices import EQUAL
 from railyard.work.training.spec import Layout
 
 if TYPE_CHECKING:
@@ -159,8 +160,9 @@ class Verified:
 
     @property
     def stands(self) -> bool:
-        """Whether no rival is better on that engine."""
-        return all(self.values[0] <= value for value in self.values[1:])
+        """Whether no rival is better on that engine, by more than what is called equal."""
+        least = self.values[0] - EQUAL * abs(self.values[0])
+        return all(least <= value for value in self.values[1:])
 
 
 def reason(error: InputError) -> str:

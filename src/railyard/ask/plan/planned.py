@@ -148,7 +148,7 @@ class PlannedDesigns:
         outcomes: Every point that was looked at, by point, demand and engine.
         missed: Points that miss a constraint, and the name of the first that they miss.
         choices: Designs that were looked at closely, the best first.
-        on_front: Of each choice, whether nothing beats it in every objective.
+        on_front: Of each choice, whether nothing beats it in every objective; the best is on the front.
         regret: By point, objectives that compare it with the best for each demand.
         closed_form: Mean and spread of the logarithm of an engine's step over that in closed form, and of how many.
         points: That were looked at in closed form, in order.

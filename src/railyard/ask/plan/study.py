@@ -101,6 +101,8 @@ def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:
         "layouts": dict(zip((demand.name for demand in demands), choice.layouts, strict=True)),
         "objectives": {name: choice.figures[name] for name in names},
         "bands": bands,
+        "expected_regret": None if sure is None else float(sure.regret[at]),
+        "within": None if sure is None else float(sure.within[at]),
         "probability_best": chances.get(first),
         "probability_best_by": chances,
         "figures": _plain(dict(choice.figures)),

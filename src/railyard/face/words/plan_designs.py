@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.plan.judgement import best_words
@@ -35,6 +36,8 @@ def show(finished: FinishedPlan, *, quiet: bool, details: bool) -> None:
     planned, result = finished.planned, finished.answer.plain()
     if result["best"] is None:
         return
+    if quiet:  # the design to build is data
+        emit(f"{wrapped(finished.answer.sentence())}\n")
     _designs(planned, result)
     if details:
         tables = (_front(planned, result), _lost(planned, result), _rivals(planned, result))
@@ -51,10 +54,10 @@ def show(finished: FinishedPlan, *, quiet: bool, details: bool) -> None:
 def _designs(planned: PlannedDesigns, result: dict[str, Any]) -> None:
     """The front, then the next designs by the first objective."""
     names = [one.name for one in planned.objectives][:_OBJECTIVES]
-    table = Table(("design", "front", *names, "best in draws", "engine"), range(2, len(names) + 3))
+    table = Table(("design", "front", *names, "expected regret", "engine"), range(2, len(names) + 3))
     for row in [*result["front"], *result["runners_up"]][: max(len(result["front"]), _ROWS)]:
         cells = _cells(planned, row)[: len(names)]
-        table.add(row["variant"], "yes" if row["front"] else "no", *cells, _chance(row), row["engine"])
+        table.add(row["variant"], "yes" if row["front"] else "no", *cells, _regret(row), row["engine"])
     table.print()
 
 
@@ -69,6 +72,11 @@ def _reasons(answer: PlanAnswer, result: dict[str, Any]) -> list[str]:
 
 def _cells(planned: PlannedDesigns, row: dict[str, Any]) -> list[str]:
     return [numbers.of_unit(row["objectives"][one.name], one.unit) for one in planned.objectives]
+
+
+def _regret(row: dict[str, Any]) -> str:
+    late = row["expected_regret"]
+    return "not drawn" if late is None else numbers.percent(late)
 
 
 def _chance(row: dict[str, Any]) -> str:
@@ -204,10 +212,12 @@ def _ran(looked: dict[str, Any]) -> str:
 
 def _closing(planned: PlannedDesigns, result: dict[str, Any]) -> list[str]:
     looked, bound = result["looked_at"], result["bound"]
+    spread = numbers.percent(math.expm1(looked["closed_form"]["spread"]))
     seen = f" of {looked['designs']:,}" if looked["in_closed_form"] < looked["designs"] else ""
     lines = [
         f"Compared {looked['in_closed_form']:,}{seen} designs with {looked['layouts']:,} layouts in closed form, and"
         f" {_ran(looked)}.",
+        f"What may be better is bounded by twice the closed form's standard deviation, {spread}.",
         f"{looked['failed']:,} designs are impossible; {looked['missed']:,} miss a constraint; {looked['same']:,} build"
         " the same cluster as another.",
     ]

@@ -36,7 +36,7 @@ class PlanDesign(Figures):
     variant: str = Field(description="its settings in words")
     settings: Values = Field(description="values of the space by key")
     same: tuple[Values, ...] = Field(default=(), description="other settings that build the same cluster")
-    front: bool = Field(description="whether nothing beats it in every objective")
+    front: bool = Field(description="whether nothing beats it in every objective; the best is on the front")
     engine: str = Field(description="that judged it")
     outcome: Literal["finished", "died"] = Field(
         description="died: a fault of the scenario ends its job under some demand, as it does in every design then"
@@ -44,6 +44,12 @@ class PlanDesign(Figures):
     layouts: dict[str, str] = Field(description="layout of its job by demand")
     objectives: dict[str, float] = Field(description="typical value by objective")
     bands: dict[str, ObjectiveBand] = Field(description="by objective; empty where no doubts were drawn")
+    expected_regret: float | None = Field(
+        default=None, description="expected share by which it is behind the best of a draw, by the first objective"
+    )
+    within: float | None = Field(
+        default=None, description="share by which it is behind the best at most, in eight of ten draws"
+    )
     probability_best: float | None = Field(
         description="chance to be best by the first objective, 0 to 1; null where no doubts were drawn"
     )
@@ -256,8 +262,13 @@ class PlanAnswer(AnswerDocument):
         best, first = self.front[0], self.objectives[0]
         value, band, chance = best.objectives[first.name], best.bands.get(first.name), best.probability_best
         ends = "" if band is None else " to ".join(numbers.of_unit(end, first.unit) for end in (band.p10, band.p90))
-        within = f" (80 % interval {ends})" if ends else ""
-        sure = "" if chance is None else f", best in {numbers.percent(chance)} of all draws"
+        both = ", model and prices" if first.name == "cpmt" else ""
+        within = f" (80 % interval {ends}{both})" if ends else ""
+        sure = (
+            "" if best.within is None else f", the best or within {numbers.percent(best.within)} of it in 80 % of draws"
+        )
+        if chance is not None and not best.within:
+            sure = f", the best in {numbers.percent(chance)} of draws"
         others = [row.objectives[first.name] for row in (*self.front[1:], *self.runners_up)]
         count = sum(abs(other - value) <= EQUAL * abs(value) for other in others)
         equal = f"; {count} other{'s are' if count > 1 else ' is'} equal within 0.1 %" if count else ""

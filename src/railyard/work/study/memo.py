@@ -128,7 +128,8 @@ def warnings(result: Result) -> list[str]:
             found.setdefault(line, []).append(variant.name)
     everybody = len(result.variants)
     return [
-        f"note: {'' if len(names) == everybody else ', '.join(names) + ': '}{line}" for line, names in found.items()
+        f"note: {'' if len(names) == everybody else 'with ' + ', '.join(names) + ': '}{line}"
+        for line, names in found.items()
     ]
 
 
