@@ -138,7 +138,7 @@ def cost_figure(name: str, dollars: Band | None) -> KeyFigure:
     if dollars is None:
         return KeyFigure(name, "not known")
     low, typical, high = map(numbers.dollars, dollars.ends)
-    return KeyFigure(name, typical, f"{low} to {high} by prices")
+    return KeyFigure(name, typical, f"{low} to {high} with all prices low or high")
 
 
 def origin_of(result: Result) -> str:
@@ -180,4 +180,5 @@ def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
         if row.figure in _NAMES:
             name, show = _NAMES[row.figure]
             band = numbers.span(show(row.low), show(row.high))
-            yield f"80 % band of {name}: {band}, from {row.rows} measurements of {row.sources} sources ({row.family})."
+            rows = f"{row.rows} measurements of {row.sources} sources ({row.family})"
+            yield f"80 % interval of {name} by model error alone: {band}, from {rows}."
