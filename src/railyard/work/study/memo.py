@@ -180,5 +180,5 @@ def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
         if row.figure in _NAMES:
             name, show = _NAMES[row.figure]
             band = numbers.span(show(row.low), show(row.high))
-            rows = f"{row.rows} measurements of {row.sources} sources ({row.family})"
-            yield f"80 % interval of {name} by model error alone: {band}, from {rows}."
+            source = f"{row.rows} measurements of {row.sources} sources ({row.family})"
+            yield f"80 % interval of {name} by model error alone: {band}, from {source}."
