@@ -12,7 +12,7 @@ import pytest
 from railyard.ask.deploy.emit import collectives, configurations
 from railyard.ask.deploy.emit.collectives import NOTHING, collectives_of, differences, variables
 from railyard.ask.deploy.emit.configurations import LEFT, SYSTEMS, rendered
-from railyard.ask.deploy.system import systems
+from railyard.ask.deploy.system import WORDS, systems
 from railyard.collective.tuner import FixedChoices
 from railyard.face.cli import guard
 from railyard.face.verbs.tune import write_configured
@@ -233,7 +233,7 @@ def test_another_value_is_noticed(tuned, files, system, change, fact):
     text = next(text for name, text in files.files.items() if name.startswith(f"{system}/{intent.name}."))
     assert systems.get(system).differences(intent, text) == []
     (words,) = systems.get(system).differences(intent, text.replace(*change))
-    assert words.startswith(f"{fact}: ")
+    assert words.startswith(f"{WORDS[fact]}: ")
 
 
 def test_what_is_not_set_is_as_the_fabric_has_it():

@@ -321,7 +321,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain.yaml").write_text(SCENARIO, encoding="utf-8")
     shutil.copy(DATA / "sflow-counters.pcap", tmp_path / "sampled.pcap")
-    shutil.copy(DATA.parents[1] / "deploy" / "data" / "ibnetdiscover-manual.topo", tmp_path / "seen.topo")
+    shutil.copy(DATA.parents[1] / "deploy" / "data" / "ibnetdiscover-x5.topo", tmp_path / "seen.topo")
     (tmp_path / "host.xml").write_text('<system version="1"><cpu numaid="0"/></system>', encoding="utf-8")
     (tmp_path / "flows.csv").write_text("source,target,size_bytes\n1,0,10000\n", encoding="utf-8")
     (tmp_path / "links.csv").write_text(

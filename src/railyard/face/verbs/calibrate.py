@@ -172,7 +172,9 @@ def calibrate_runs(
         Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="Write the constants that were fitted.")
     ] = None,
     force: Force = False,
-    shelf: Annotated[Path | None, typer.Option("--shelf", hidden=True)] = None,
+    shelf: Annotated[
+        Path | None, typer.Option("--shelf", hidden=True, help="Folder in which later runs of the page find constants.")
+    ] = None,
 ) -> Reply:
     """Fit constants to a few measurements of your own, each with its standard deviation."""
     import railyard.catalog as catalog
