@@ -16,7 +16,7 @@ from railyard.face.verbs.memo import _memo_of
 from railyard.face.web.documents import Decision
 from railyard.kit.errors import InputError
 from railyard.measure.result.section import KeyFigure
-from railyard.work.study.memo import DecisionMemo, LossChart, labels
+from railyard.work.study.memo import DecisionMemo, LossChart, bar_names
 from railyard.work.study.purchase import purchase
 from railyard.work.training.explain_leaf import TimeNode, TimeTree
 from railyard.work.training.explain_words import _bubble
@@ -114,7 +114,7 @@ def test_names_lose_what_all_share_and_bars_beyond_twelve_are_counted():
     chart = LossChart.of("Lost, %", " %", {name: {"wait": 1.0} for name in names}, best_first=True)
     assert list(chart.bars) == [f"fabric {number}" for number in range(12)]
     assert chart.title == "Lost, %; all rails, 2:1; and 2 more, each worse than fabric 11"
-    assert labels(["roce", "roce, 2:1"]) == ({"roce": "roce", "roce, 2:1": "roce, 2:1"}, "")
+    assert bar_names(["roce", "roce, 2:1"]) == ({"roce": "roce", "roce, 2:1": "roce, 2:1"}, "")
 
 
 @pytest.mark.parametrize(("better", "behind"), [("small", 5.0), ("large", 0.0)])

@@ -83,7 +83,7 @@ def pair(one: str, other: str, between: str) -> str:
     return f"{number if number and other.endswith(f' {unit}') else one} {between} {other}"
 
 
-def span(low: str, high: str) -> str:
+def from_to(low: str, high: str) -> str:
     """The ends of a range with their unit once: `9.12 to 8.71 s`; one value where both read the same."""
     return low if low == high else pair(low, high, "to")
 

@@ -101,7 +101,7 @@ def judged(
     """Confidence in some choices, the best first: in the order given, but for those that are equal within error."""
     values = doubts.sampled(draws, seed)
     best, bands, table = chances(choices, values, objectives, shares)
-    late = behind(table, share=objectives[0].of is not None)
+    late = shortfall(table, share=objectives[0].of is not None)
     order = ranking(late)
     best, bands = ({name: rows[order] for name, rows in each.items()} for each in (best, bands))
     choices, table, late = [choices[at] for at in order], table[order], late[order]
@@ -110,7 +110,7 @@ def judged(
     return Confidence(order, late.mean(axis=1), within, best, bands, tornado, _measure(table, doubts, values))
 
 
-def behind(table: F, *, share: bool) -> F:
+def shortfall(table: F, *, share: bool) -> F:
     """float64[choices, draws], by how much each choice is behind the best of a draw, as a share of that if asked.
 
     Args:
@@ -129,7 +129,7 @@ def ranking(late: F) -> list[int]:
     way to one that is better by more than twice the standard error of the mean: luck of the draws decides nothing.
 
     Args:
-        late: float64[choices, draws], as of `behind`.
+        late: float64[choices, draws], as of `shortfall`.
     """
     apart = late - late[0]
     low, high = np.percentile(apart, (10, 90), axis=1)

@@ -85,7 +85,7 @@ def _one_sided(rows: Sequence[DiffOneSided]) -> Iterator[tuple[str, ...]]:
         values = sorted(value for row in same for value in (row.old, row.new) if value is not None)
         low, high = (shown(value, same[0].unit, values[-1]) for value in (values[0], values[-1]))
         lacking = f"not in {'OLD' if is_new else 'NEW'}" if absent else "none"
-        found = numbers.span(low, high)
+        found = numbers.from_to(low, high)
         variant = same[0].variant if len(same) == 1 else f"{len(same)} variants"
         yield variant, figure, *((lacking, found) if is_new else (found, lacking))
 

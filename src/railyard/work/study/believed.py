@@ -92,7 +92,7 @@ def _row(variant: BaseVariant, figure: str) -> ErrorRow | None:
 
 def _range(row: ErrorRow) -> str:
     show = _FIGURES[row.figure][1]
-    return numbers.span(show(row.low), show(row.high))
+    return numbers.from_to(show(row.low), show(row.high))
 
 
 def peers(result: Result) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class LossChart:
     ) -> LossChart:
         """The first `MOST_BARS` bars without what all names share; the title says what is left out."""
         shown, more = list(bars)[:MOST_BARS], len(bars) - MOST_BARS
-        names, shared = labels(list(bars))
+        names, shared = bar_names(list(bars))
         said = f"; all {shared}" if shared else ""
         if more > 0:
             said += f"; and {more} more" + (f", each worse than {names[shown[-1]]}" if best_first else " in the report")
@@ -109,7 +109,7 @@ class DecisionMemo:
     table: Sequence[Sequence[str]] = ()
 
 
-def labels(names: Sequence[str]) -> tuple[dict[str, str], str]:
+def bar_names(names: Sequence[str]) -> tuple[dict[str, str], str]:
     """Names of variants without the parts between commas that all of them have, and those parts."""
     parts = {name: name.split(", ") for name in names}
     first = parts[names[0]] if len(names) > 1 else []
@@ -179,6 +179,6 @@ def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
     for row in rows:
         if row.figure in _NAMES:
             name, show = _NAMES[row.figure]
-            band = numbers.span(show(row.low), show(row.high))
+            band = numbers.from_to(show(row.low), show(row.high))
             source = f"{row.rows} measurements of {row.sources} sources ({row.family})"
             yield f"80 % interval of {name} by model error alone: {band}, from {source}."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from railyard.measure import numbers
 from railyard.work.study import believed
-from railyard.work.study.memo import MOST_BARS, labels
+from railyard.work.study.memo import MOST_BARS, bar_names
 from railyard.work.study.presentation import listed, quoted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -
         heading: Of the last column.
         cell: Its text.
     """
-    names, _ = labels([one.name for one in variants])
+    names, _ = bar_names([one.name for one in variants])
     rows = [
         (
             names[one.name],
