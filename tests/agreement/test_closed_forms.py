@@ -23,6 +23,7 @@ from railyard.cluster.topology import (
     FatTree,
     LeafSpine,
     MultiSite,
+    Optical,
     RailOnly,
     RailOptimized,
     ThreeTier,
@@ -58,6 +59,7 @@ CLOSED_FORMS_SHAPES = {
     "torus": Torus(dimensions=(8, 8)),
     "bcube": BCube(),
     "zcube": ZCube(),
+    "optical": Optical(ports_per_leaf=8),
     "multi-site": MultiSite(sites=2, distance_m=1000.0, oversubscription=1.0, inner=LeafSpine(ports_per_leaf=8)),
 }
 

@@ -238,12 +238,15 @@ def again(found, share_of_error: float) -> str:
 
 
 def test_the_plan_run_again_on_both_sides_of_a_flip_has_another_best_design(found):
-    """A busbw of b instead of the p predicted makes what the job waits for on that network p / b as long."""
+    """A busbw of b instead of the p predicted makes what the job waits for on that network p / b as long.
+
+    Next to the flip both are equal within error, and the one with less expected regret leads.
+    """
     trial, (flip, *_) = row(found, "all-reduce-roce")
     assert (found.planned.choices[0].name, found.planned.choices[flip.choice].name) == ("roce", "infiniband")
     assert not flip.above
     assert flip.value < trial.predicted
-    assert again(found, trial.predicted / (flip.value * 1.02) - 1.0) == "roce"
+    assert again(found, trial.predicted / (flip.value * 1.05) - 1.0) == "roce"
     assert again(found, trial.predicted / (flip.value * 0.98) - 1.0) == "infiniband"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 _PERCENT = re.compile(r"(-?[\d.]+) %")
 _NEVER = re.compile(
-    r"\bnan\b|\binf\b|-0(\.0+)? |e-\d\d|(?<![\d.])0(\.0+)? GPU-seconds|\bNone\b(?! had to)"
+    r"\bnan\b|\binf\b|(?<!ZeRO)-0(\.0+)? |e-\d\d|(?<![\d.])0(\.0+)? GPU-seconds|\bNone\b(?! had to)"
     r"|\b0\.0 ?% (more|less|longer)|[:,] ?[.,;]"
 )
 """What no sentence for people may contain."""

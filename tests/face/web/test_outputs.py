@@ -212,7 +212,7 @@ def test_a_deployment_is_fetched_from_python(tmp_path):
             client.save(job, "../../../../etc/passwd", tmp_path)
         with pytest.raises(ServerError, match="there is no folder"):
             client.save_all("none", tmp_path)
-        with pytest.raises(InputError, match="nothing yet"):
+        with pytest.raises(InputError, match="no result yet"):
             client.files(asked)
     assert not (tmp_path / "passwd").exists()
     assert not (tmp_path / "none.zip").exists()

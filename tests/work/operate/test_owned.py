@@ -335,7 +335,7 @@ def test_services_and_draws_stand_in_the_result(tmp_path):
     assert draws.usd_per_useful_accelerator_hour.mean == pytest.approx((usd @ hours) / hours.sum())
     assert draws.goodput.low < draws.goodput.mean < draws.goodput.high
     headings = [sheet.headings for sheet in sheets(found)]
-    assert any("TTFT p99: all / over the run" in one for one in headings)
+    assert any("TTFT p99: all up / run" in one for one in headings)
     assert any("3 draws: low / mean / high" in one for one in headings)
     assert one.operate.services[0].states[0].answer == 4
 

@@ -237,6 +237,7 @@ ELSEWHERE = {
     "prefix_tokens",
     "probes",
     "seconds",
+    "slow_links",
     "threads",
     "tiers",
     "transfers",

@@ -305,7 +305,7 @@ def test_a_nic_takes_no_replica_away_that_does_not_need_it():
     assert found["warnings"] == ["nic-down: host 1, nic 0 at 10 s takes no replica away"]
     assert found["serving"]["faults"][0]["replicas"] == []
     assert "faults" not in variant(SERVE)["serving"]
-    with pytest.raises(InputError, match="something is dead"):
+    with pytest.raises(InputError, match="kill a part"):
         variant(SERVE, {"kind": "late", "rank": 3, "by": "1 ms"})
 
 

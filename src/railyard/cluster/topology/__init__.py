@@ -10,6 +10,7 @@ from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.fat_tree import FatTree
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.multi_site import MultiSite
+from railyard.cluster.topology.optical import Optical
 from railyard.cluster.topology.rail_only import RailOnly
 from railyard.cluster.topology.rail_optimized import RailOptimized
 from railyard.cluster.topology.three_tier import ThreeTier
@@ -32,6 +33,7 @@ __all__ = [
     "FatTree",
     "LeafSpine",
     "MultiSite",
+    "Optical",
     "Parts",
     "RailOnly",
     "RailOptimized",

@@ -174,7 +174,7 @@ def arnold(
     with TemporaryDirectory() as folder:
         job, listed = Path(folder) / "job.yaml", Path(folder) / "free.txt"
         job.write_text(text, encoding="utf-8")
-        listed.write_text("\n".join(f"node-{one}" for one in free), encoding="utf-8")
+        listed.write_text("\n".join(f"node{one}" for one in free), encoding="utf-8")
         asked = question(job, listed)
         found = advise(asked, policies_wanted[0], policies_wanted[1:])
     leaf, size = asked.tree.group[-1], wanted // 4
