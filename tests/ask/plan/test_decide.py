@@ -99,8 +99,11 @@ def test_chances_are_shares_of_draws_and_ties_are_divided():
 
 def test_regret_is_the_share_behind_the_best_of_each_draw():
     table = np.array([[1.0, 6.0], [2.0, 4.0]])
-    assert confidence.behind(table, share=True).tolist() == [[0.0, 0.5], [1.0, 0.0]]
-    assert confidence.behind(np.array([[0.0, 0.5], [0.25, 0.25]]), share=False).tolist() == [[0.0, 0.25], [0.25, 0.0]]
+    assert confidence.shortfall(table, share=True).tolist() == [[0.0, 0.5], [1.0, 0.0]]
+    assert confidence.shortfall(np.array([[0.0, 0.5], [0.25, 0.25]]), share=False).tolist() == [
+        [0.0, 0.25],
+        [0.25, 0.0],
+    ]
 
 
 def test_designs_that_are_equal_within_error_are_ranked_by_expected_regret():
