@@ -110,6 +110,7 @@ is stale.
   [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md),
   [recorded runs, request by request](serving-runs.md).
 - [Ablation](ablation.md): what each detail of the training model is worth.
+- [Scale-up fabrics](scale-up.md): NVLink racks, UALink, SUE, UB.
 - [Fabrics against published figures](fabrics.md), and [packets against htsim and
   ns-3](packets.md).
 - [Contention by patterns](contention.md), [published effects of placement](placement.md),
