@@ -234,19 +234,19 @@ def again(found, share_of_error: float) -> str:
         paid = priced(seated.cluster, training, longer, seated.parts, design.assumptions, delivery_s=0.0)
         planned.outcomes[choice.point, 0, outcome.engine] = replace(longer, figures=figures_of(paid))
     conclude(planned, draws=400, seed=0, rivals=0)
-    return planned.choices[0].name
+    return min(planned.choices, key=lambda choice: choice.figures[planned.objectives[0].name]).name
 
 
 def test_the_plan_run_again_on_both_sides_of_a_flip_has_another_best_design(found):
     """A busbw of b instead of the p predicted makes what the job waits for on that network p / b as long.
 
-    Next to the flip both are equal within error, and the one with less expected regret leads.
+    A flip is where typical costs cross; next to it both are equal within error, and expected regret decides.
     """
     trial, (flip, *_) = row(found, "all-reduce-roce")
     assert (found.planned.choices[0].name, found.planned.choices[flip.choice].name) == ("roce", "infiniband")
     assert not flip.above
     assert flip.value < trial.predicted
-    assert again(found, trial.predicted / (flip.value * 1.05) - 1.0) == "roce"
+    assert again(found, trial.predicted / (flip.value * 1.02) - 1.0) == "roce"
     assert again(found, trial.predicted / (flip.value * 0.98) - 1.0) == "infiniband"
 
 

@@ -301,7 +301,8 @@ def test_llama3s_54_days(tmp_path):
     """419 interruptions and more than 90 % effective time (arXiv 2407.21783); weights of 405B take 350 MB a GPU."""
     failed, effective = large(tmp_path, 16_384, 54)
     assert failed == pytest.approx(419, abs=3 * math.sqrt(419))
-    assert 0.90 < effective < 0.985
+    assert effective == pytest.approx(0.91, abs=0.01)
+    assert effective > 0.90
     # With fewer checkpoints and an hour to restart it would not have been.
     assert large(tmp_path, 16_384, 54, interval="1 h", resume="30 min")[1] < 0.9
 

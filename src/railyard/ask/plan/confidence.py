@@ -131,9 +131,9 @@ def ranking(late: F) -> list[int]:
     Args:
         late: float64[choices, draws], as of `shortfall`.
     """
-    apart = late - late[0]
-    low, high = np.percentile(apart, (10, 90), axis=1)
-    mean, error = apart.mean(axis=1), apart.std(axis=1) / math.sqrt(late.shape[1])
+    more = late - late[0]
+    low, high = np.percentile(more, (10, 90), axis=1)
+    mean, error = more.mean(axis=1), more.std(axis=1) / math.sqrt(late.shape[1])
     equal = (low <= 0.0) & (high >= 0.0)
     chosen = int(np.argmin(np.where(equal & (mean < -2 * error), mean, 0.0)))
     return sorted(range(len(late)), key=lambda at: (at != chosen, not equal[at], mean[at] if equal[at] else at))
