@@ -56,9 +56,9 @@ class _RequestFigures:
 
     Attributes:
         mean_s: From arrival to end.
-        span_s: Of the run.
+        span_s: Length of the run, s.
         sold: The fields of `ServicePrice` that say what came of requests.
-        pools: What the closed form has of each pool.
+        pools: Closed-form figures of each pool.
     """
 
     mean_s: float

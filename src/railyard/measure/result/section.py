@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -193,12 +194,12 @@ Lists = tuple[tuple[str, tuple[str, ...]], ...]
 """Titles of the first screen, each with its sentences."""
 
 
-class AnswerDocument(Figures):
+class AnswerDocument(Figures, ABC):
     """The document of a command other than `run`: what its first screen says in words."""
 
+    @abstractmethod
     def sentence(self) -> str:
         """The answer in one sentence."""
-        raise NotImplementedError
 
     def key_figures(self) -> tuple[KeyFigure, ...]:
         """The figures at the head of the page."""

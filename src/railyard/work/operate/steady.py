@@ -115,7 +115,7 @@ def draw_row(window: RunPeriod, usd_per_h: float, seed: int, failures: BreakageF
         window: The steady window of its run.
         usd_per_h: Hourly cost of the cluster at its use.
         seed: Seed of the draw.
-        failures: What broke in the window.
+        failures: Failures in the window.
     """
     work_h = window.work / HOUR
     return DrawRow(

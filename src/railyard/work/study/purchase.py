@@ -34,8 +34,8 @@ def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -
 
     Args:
         variants: The best first.
-        heading: Of the last column.
-        cell: Its text.
+        heading: Heading of the last column.
+        cell: Text of the last column.
     """
     names, _ = bar_names([one.name for one in variants])
     rows = [
