@@ -125,7 +125,9 @@ def drains(random: np.random.Generator, folder: Path) -> Case:
         ]
 
     words = f"{len(jobs)} jobs on {nodes} servers at a load of {load:.2f}"
-    return Case(words, [["operate", "many.yaml", "--json", "--quiet"], ["operate", "many.yaml", "--quiet"]], judge)
+    return Case(
+        words, [["operate", "many.yaml", "--json", "--quiet"], ["operate", "many.yaml", "--quiet", "--details"]], judge
+    )
 
 
 def periodic(random: np.random.Generator, folder: Path) -> Case:
