@@ -86,20 +86,23 @@ def bill(capital, **parts):
 
 
 @pytest.mark.parametrize(
-    ("difference", "begins"),
+    ("difference", "leading", "begins"),
     [
-        (0.01, 'Buy: "a, 4:1", $9.00M of capital, 2.00 MW. '),
+        (0.01, "a, 4:1", 'Buy: "a, 4:1", $9.00M of capital, 2.00 MW, the cheapest to build of the 2 that are equal. '),
+        (0.01, "b", 'Buy: "a, 4:1", $9.00M of capital, 2.00 MW, the cheapest to build of the 2 that are equal. '),
         (
             0.06,
+            "a, 4:1",
             'Buy: cost does not decide between "a, 4:1" and b. At typical prices "a, 4:1" costs least: '
             "$9.00M of capital, 2.00 MW. ",
         ),
     ],
 )
-def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, begins):
+def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, leading, begins):
     """$9M against $10M with $3M of 20 switches in place of $4M of 30; accelerators cost as much."""
     rows = [SimpleNamespace(difference=difference, band=0.08, tied=True)]
-    verdict = SimpleNamespace(leading="a, 4:1", ranking=("a, 4:1", "b"), ties=("b",), differences=rows)
+    ranking = (leading, *({"a, 4:1", "b"} - {leading}))
+    verdict = SimpleNamespace(leading=leading, ranking=ranking, ties=ranking[1:], differences=rows)
     variants = [
         SimpleNamespace(name="b", bill=bill(10e6, switches=(4e6, 30))),
         SimpleNamespace(name="a, 4:1", bill=bill(9e6, switches=(3e6, 20))),

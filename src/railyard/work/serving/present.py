@@ -26,7 +26,7 @@ from railyard.work.study.presentation import (
     quoted,
     settings_row,
 )
-from railyard.work.study.purchase import price_table, purchase, ranked
+from railyard.work.study.purchase import price_table, purchase, ranked, recommended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -328,7 +328,8 @@ def why(result: Result) -> list[str]:
 
 def _memo(result: Result) -> DecisionMemo:
     """The page for a decision: price, SLO attainment and latency of the best variant, and the waits of all."""
-    best, variants = best_variant(result), ranked(result, result.of(ServedVariant))
+    variants, bought = ranked(result, result.of(ServedVariant)), recommended(result)
+    best = next((one for one in variants if one.name == bought), best_variant(result))
     serving = best.serving
     figures = [
         cost_figure("Cost of a million tokens within the SLO", None if serving.cpmt is None else serving.cpmt.total),

@@ -176,9 +176,12 @@ _NAMES: dict[str, tuple[str, Callable[[float | None], str]]] = {
 
 def confidence_of(rows: Sequence[ErrorRow]) -> Iterator[str]:
     """A sentence for each figure with a band: the range, and the measurements that it comes from."""
+    step = any(row.figure == "step_s" for row in rows)
     for row in rows:
-        if row.figure in _NAMES:
-            name, show = _NAMES[row.figure]
-            band = numbers.from_to(show(row.low), show(row.high))
-            source = f"{row.rows} measurements of {row.sources} sources ({row.family})"
-            yield f"80 % interval of {name} by model error alone: {band}, from {source}."
+        if row.figure not in _NAMES or (step and row.figure == "cpmt"):
+            continue  # a price moves with the step: a second range of it would only confuse
+        name, show = _NAMES[row.figure]
+        band = numbers.from_to(show(row.low), show(row.high))
+        source = f"{row.rows} measurements of {row.sources} sources ({row.family})"
+        moved = " Dollars per token move with it." if row.figure == "step_s" else ""
+        yield f"80 % interval of {name} by model error alone: {band}, from {source}.{moved}"

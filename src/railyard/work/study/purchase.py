@@ -52,22 +52,35 @@ def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -
     return (("variant", "$/Mtoken (low to high)", "capital", "power", heading), *rows) if rows else ()
 
 
-def purchase(result: Result) -> str:
-    """`Buy: uec, $42.3M and 1.53 MW. Its bill differs from that of roce, the next, ...`; empty without a choice."""
+def recommended(result: Result) -> str | None:
+    """The variant to buy: of those equal within error the cheapest to build; None without a choice."""
     verdict = result.verdict
     if verdict is None or verdict.leading is None or len(verdict.ranking) < 2:
+        return None
+    if believed.undecided(result):
+        return verdict.leading
+    capital = {one.name: one.bill.capex.total_usd.typical for one in result.variants if one.bill is not None}
+    equal = [name for name in (verdict.leading, *verdict.ties) if name in capital]
+    return min(equal, key=capital.__getitem__) if equal else verdict.leading
+
+
+def purchase(result: Result) -> str:
+    """`Buy: uec, $42.3M and 1.53 MW. It costs $0.1M less to build than roce, the next: ...`; empty without a choice."""
+    verdict, best = result.verdict, recommended(result)
+    if verdict is None or best is None:
         return ""
     bills = {one.name: one.bill for one in result.variants}
-    best, following = verdict.leading, verdict.ranking[1]
+    following = next(name for name in verdict.ranking if name != best)
     bill, other = bills[best], bills[following]
     if bill is None or other is None:
         return ""
+    said = f"Buy: {quoted(best)}, {_sum(bill)}"
     if believed.undecided(result):
         names = listed([best, *verdict.ties])
-        said = f"Buy: cost does not decide between {names}. At typical prices {quoted(best)} costs least: {_sum(bill)}."
-    else:
-        said = f"Buy: {quoted(best)}, {_sum(bill)}."
-    return f"{said} {_difference(bill.capex, other.capex, quoted(following))}"
+        said = f"Buy: cost does not decide between {names}. At typical prices {quoted(best)} costs least: {_sum(bill)}"
+    elif following in (verdict.leading, *verdict.ties) and any(_parts(bill.capex, other.capex)):
+        said += f", the cheapest to build of the {len(verdict.ties) + 1} that are equal"
+    return f"{said}. {_difference(bill.capex, other.capex, quoted(following))}"
 
 
 def _sum(bill: Bill) -> str:

@@ -13,7 +13,7 @@ from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
 from railyard.work.study.memo import DecisionMemo, LossChart, assumptions_of, confidence_of, cost_figure, origin_of
 from railyard.work.study.presentation import quoted, several
-from railyard.work.study.purchase import price_table, purchase, ranked
+from railyard.work.study.purchase import price_table, purchase, ranked, recommended
 from railyard.work.training.likely import chosen_keys, chosen_words
 
 if TYPE_CHECKING:
@@ -287,7 +287,8 @@ def layout_sentence(result: Result, variant: StepVariant, name: str = "") -> str
 
 def memo_of_step(result: Result) -> DecisionMemo:
     """The page for a decision: price, step and network tax of the leading variant, and the losses of all."""
-    best, variants = best_variant(result), ranked(result, result.of(StepVariant))
+    variants, bought = ranked(result, result.of(StepVariant)), recommended(result)
+    best = next((one for one in variants if one.name == bought), best_variant(result))
     step, tax = best.step.seconds, best.tax.tokens_lost
     if isinstance(best, TraceVariant):
         cost = cost_figure("Cost of an hour", best.cost.usd_per_h)
