@@ -198,8 +198,8 @@ def _parts_of_step(job, training):
     return {node.name: node.amount_ps for node in tree_of(timeline, job.cluster, training, job.policy).root.children}
 
 
-def test_a_lead_that_rests_on_layouts_without_own_runs_is_said(tmp_path):
-    """The best layout was measured 1.4 times as slow: `auto` takes one unlike it, and a note says why."""
+def test_a_layout_unlike_own_runs_is_said(tmp_path):
+    """The best layout was measured 1.4 times as slow: `auto` takes one unlike it; a note has both bands."""
     values = {
         "name": "mine",
         "cluster": {"accelerators": 16, "server": "hgx-h100"},
@@ -219,8 +219,14 @@ def test_a_lead_that_rests_on_layouts_without_own_runs_is_said(tmp_path):
         (job,) = prepare(load.from_values(values, changes), engine="analytic")
         notes[paces_of] = list(_unlike_own_runs(job))
         assert (job.layouts[0].layout == best.layout) == (paces_of[0] < 1.4)
-    assert [len(found) for found in notes.values()] == [1, 0, 0]
-    assert "rests on layouts that you did not measure" in notes[1.4, 1.4][0]
+    assert [len(found) for found in notes.values()] == [1, 1, 0]
+    assert "is unlike your own runs" in notes[1.4, 1.4][0]
+    # 0.0266^2 + 0.0759^2 = 0.006469 of both runs, 0.01^2 / 2 of their own: 1.4^(0.006469 / 0.006519) and its width.
+    assert "theirs by +39.6 +- 0.7 %" in notes[1.4, 1.4][0]
+    # A layout that the scenario writes is no more known than one that `auto` chose.
+    changes |= {"workload.training.parallelism": {"tp": 8, "pp": 2, "vp": 16, "micro_batch": 1}}
+    (fixed,) = prepare(load.from_values(values, changes), engine="analytic")
+    assert "TP 8 PP 2" in next(iter(_unlike_own_runs(fixed)))
 
 
 def test_a_model_that_nobody_knows_is_reported_once(tmp_path, capsys):

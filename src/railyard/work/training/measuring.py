@@ -15,6 +15,7 @@ from railyard.measure.decompose import stages
 from railyard.measure.lockstep import lockstep
 from railyard.measure.model_error import beyond_scatter, judged_software, power_error, step_error, tax_row
 from railyard.measure.network import network_use
+from railyard.measure.numbers import percent
 from railyard.measure.picture import topology_picture
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import (
@@ -36,7 +37,7 @@ from railyard.work.training.likely import filled_in
 from railyard.work.training.losses import longest_s, sentence
 from railyard.work.training.mean_step import Around, StepTimes
 from railyard.work.training.memory import memory
-from railyard.work.training.pace import about_runs, own_count, share_of_runs, step_width
+from railyard.work.training.pace import about_runs, open_share, own_count, pace_of, step_width, typical_of_runs
 from railyard.work.training.storing import checkpoint_of, storage_warnings
 from railyard.work.training.sync.ledger import ledger, ledger_notes
 
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
 
 _OTHERS = "what would help, and the steps on networks without limit with which the network tax compares,"
-_LIKE = 0.7
-"""Share of the change of own runs from which on a layout is like them."""
+_UNLIKE = 0.33
+"""Share of an unmeasured system's variance from which on own runs are unlike a layout."""
 
 
 def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
@@ -185,12 +186,15 @@ def _fault_cost(simulated: Simulated, healthy: Stepped, cost: Economics) -> Faul
 
 
 def _unlike_own_runs(job: Prepared) -> Iterator[str]:
-    """A warning where `auto` chose a layout that own runs, all slower or all faster, move less than their own."""
-    share = share_of_runs(job.training, job.cluster.accelerator.name)
-    if job.layouts and share is not None and share < _LIKE:
+    """A warning where own runs leave most of the pace of the layout open, fixed or chosen."""
+    training, device = job.training, job.cluster.accelerator.name
+    left = open_share(training, device)
+    if left is not None and left > _UNLIKE:
+        (pace, width), (typical, known) = pace_of(training, device), typical_of_runs(training, device)
         yield (
-            f"the lead of {job.training.layout} rests on layouts that you did not measure: it gets {share:.0%} of the"
-            " change that your own runs get; measure one step of it"
+            f"{training.layout} is unlike your own runs: its computation is off by {100 * (pace - 1):+.1f} +-"
+            f" {percent(width)}, theirs by {100 * (typical - 1):+.1f} +- {percent(known)};"
+            " measure one step of it"
         )
 
 

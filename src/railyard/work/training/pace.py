@@ -113,13 +113,20 @@ def pace_of(training: Training, device: str) -> tuple[float, float]:
     return math.exp(float(mean[0])), math.sqrt(float(variance[0]))
 
 
-def share_of_runs(training: Training, device: str) -> float | None:
-    """Logarithm of a job's pace over the mean one of the own runs' jobs; None without runs that all are off one way."""
-    known = _known(training.software.own_runs, device)
-    if known is None or np.min(known[1]) * np.max(known[1]) <= 0.0:
+def open_share(training: Training, device: str) -> float | None:
+    """Share of an unmeasured system's variance that own runs leave to a job's pace; None without own runs."""
+    if not own_count(training, device):
         return None
-    those = float(np.mean(expected(*known, known[0], scatter())[0]))
-    return math.log(pace_of(training, device)[0]) / those
+    widths = scatter()
+    return pace_of(training, device)[1] ** 2 / (widths.system**2 + widths.alike**2)
+
+
+def typical_of_runs(training: Training, device: str) -> tuple[float, float]:
+    """The mean pace of own runs on a device, and one standard deviation of the logarithm of one of them."""
+    known = _known(training.software.own_runs, device)
+    assert known is not None
+    mean, variance = expected(*known, known[0], scatter())
+    return math.exp(float(np.mean(mean))), math.sqrt(float(np.mean(variance)))
 
 
 def step_width(training: Training, device: str) -> float:
