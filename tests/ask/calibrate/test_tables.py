@@ -138,6 +138,7 @@ def test_what_is_written_is_what_is_read(tmp_path):
         ("a,h1000-sxm,64,llama-3-70b,8192,128,4,4,1,bf16,megatron-2025,{}", "h1000-sxm"),
         ("a,h100-sxm,64,llama-3-70b,8192,128,4,4,1,bf16,megatron-1999,{}", "megatron-1999"),
         ("a,h100-sxm,64,llama-3-70b,8192,128,4,4,1,bf16,megatron-2025", "cells"),
+        ("a,h100-sxm,8,llama-3-70b,8192,128,1,1,1,bf16,megatron-2025,9", "GiB of memory, h100-sxm has 80 GiB"),
     ],
 )
 def test_a_wrong_cell_is_named_with_its_line(tmp_path, cell, told):
@@ -145,6 +146,23 @@ def test_a_wrong_cell_is_named_with_its_line(tmp_path, cell, told):
     with pytest.raises(InputError, match=r"mine\.csv:3") as caught:
         kind.calibrate(source, catalogue.load())
     assert told in str(caught.value)
+
+
+def test_steps_that_no_pace_explains_are_refused_and_nothing_is_written(tmp_path, capsys):
+    """Milliseconds in a column of seconds, and a step that a fifth of the pace would not make so short."""
+    known, out = catalogue.load(), tmp_path / "own.toml"
+    steps = steps_of(measurements.read(write(tmp_path))[1], known)
+    jobs = [(step.training, step.machine) for step in steps]
+    slow, fast = (predicted(jobs, np.full(4, pace)).tolist() for pace in (5.0, 0.2))
+    write(tmp_path, values=(1000 * slow[0] / 5, slow[1] * 0.99, fast[2] * 1.01, fast[3] * 0.99))
+    assert guard.run(["calibrate", "runs", "--table", str(tmp_path / "mine.csv"), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("no pace explains this step") == 2
+    assert "mine.csv:2" in said
+    assert "mine.csv:5" in said
+    assert said.count("step_time_s: no pace") == 2
+    assert said.count("is it in milliseconds?") == 1
+    assert not out.exists()
 
 
 CONFIG = {
@@ -238,6 +256,12 @@ def test_a_model_that_nobody_knows_is_reported_once(tmp_path, capsys):
     write(tmp_path, rows=tuple(row.replace("llama-3-70b", "./none.json") for row in ROWS))
     assert guard.run(["calibrate", "runs", "--table", str(path)]) == 2
     assert capsys.readouterr().err.count("there is no such file") == 1
+
+
+def test_one_row_is_said_to_check_nothing(tmp_path, capsys):
+    path = write(tmp_path, rows=ROWS[:1], values=(11.0,))
+    assert guard.run(["calibrate", "runs", "--table", str(path)]) == 0
+    assert "no other row checks it" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_command_prints_and_writes(tmp_path, capsys):

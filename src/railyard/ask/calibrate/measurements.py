@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from railyard.kit.errors import InputError, did_you_mean, keyed
+from railyard.kit.errors import InputError, did_you_mean, keyed, suggest
 from railyard.kit.files import read_text
 from railyard.kit.registry import Registry
 from railyard.kit.table import Table, TableRow
@@ -107,7 +107,8 @@ class MeasurementKind:
 
     Attributes:
         summary: What a file of it holds, in one sentence.
-        columns: That a table of it must have; of files that are no tables, what they begin with. For messages.
+        columns: That a table of it must have, `a or b` where one is enough; of files that are no tables, what they
+            begin with. For messages.
         calibrate: Constants from a file of it; raises `InputError` with file and line.
         key: Where a scenario names the file of constants.
         work: The kind of work whose scenarios take them.
@@ -132,16 +133,35 @@ def read(path: Path) -> tuple[MeasurementKind, MeasurementFile]:
         InputError: It cannot be read, or no kind knows it.
     """
     source = MeasurementFile(path, read_text(path))
-    found = [kind for _, kind in kinds.items() if kind.recognizes(source)]
+    every = [kind for _, kind in kinds.items()]
+    found = [kind for kind in every if kind.recognizes(source)]
     if not found:
-        raise InputError(
-            "unknown measurements: no kind of table has these columns",
-            file=path,
-            line=1,
-            found=", ".join(source.columns)[:120] or "an empty file",
-            allowed="; ".join(f"{kind.name}: {', '.join(kind.columns)}" for _, kind in kinds.items()),
-        )
+        raise _unknown(source, every)
     return found[0], source
+
+
+def _unknown(source: MeasurementFile, every: Sequence[MeasurementKind]) -> InputError:
+    """Why no kind knows a file: what its heading lacks of the kind that it resembles most."""
+    heading = ", ".join(source.columns)[:120] or "an empty file"
+    missing = [[name for name in kind.columns if {*name.split(" or ")}.isdisjoint(source.columns)] for kind in every]
+    best = max(range(len(every)), key=lambda one: 1.0 - len(missing[one]) / len(every[one].columns))
+    if ";" in source.columns[0]:
+        return InputError("the cells are separated by semicolons, expected commas", file=source.path, line=1)
+    if 2 * len(missing[best]) >= len(every[best].columns):
+        allowed = "; ".join(f"{kind.name}: {', '.join(kind.columns)}" for kind in every)
+        message = "unknown measurements: no kind of table has these columns"
+        return InputError(message, file=source.path, line=1, found=heading, allowed=allowed)
+    names = [name for column in missing[best] for name in column.split(" or ")]
+    alike = ((name, suggest(name, set(source.columns) - set(every[best].columns))) for name in names)
+    hints = [f"is `{near}` meant as `{name}`?" for name, near in alike if near]
+    lacks = ", ".join(f"`{name}`" for name in missing[best])
+    return InputError(
+        f"a table of {every[best].name} lacks the column{'s' * (len(missing[best]) > 1)} {lacks}",
+        file=source.path,
+        line=1,
+        found=heading,
+        hint=" ".join(hints) or None,
+    )
 
 
 T = TypeVar("T")

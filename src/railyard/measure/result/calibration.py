@@ -64,7 +64,7 @@ class CalibrationAnswer(AnswerDocument):
     def sentence(self) -> str:
         """The answer in one sentence."""
         left_out = self.error("left_out")
-        also = f"; on rows left out of the fit it is {left_out}" if left_out else ""
+        also = f"; on rows left out of the fit it is {left_out}" if left_out else "; no other row checks it"
         change = f"from {self.error('before')} to {self.error('after')}"
         return f"Your constants change the mean error of {numbers.counted(len(self.rows), 'row')} {change}{also}."
 

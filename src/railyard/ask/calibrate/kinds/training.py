@@ -30,8 +30,9 @@ from railyard.ask.calibrate.measurements import (
     words,
 )
 from railyard.catalog import Model
-from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.schema.yaml import Mark, from_plain, resolve
+from railyard.measure.numbers import short
 from railyard.model import architecture
 from railyard.model.machine import Machine
 from railyard.model.own_runs import TAIL, expected, noise
@@ -42,6 +43,7 @@ from railyard.work.training import pace as calibrated
 from railyard.work.training import profiles
 from railyard.work.training.designs import estimate
 from railyard.work.training.layout import check
+from railyard.work.training.memory import memory
 from railyard.work.training.pace import place, scatter, traits_of
 from railyard.work.training.parameters import check_precision
 from railyard.work.training.section import ParallelismSection, SoftwareOverrides
@@ -136,7 +138,10 @@ COLUMNS = {
     "zero": words(_ZERO, 1),
 }
 """All columns that a table may have; those of layout and software are read as a scenario reads its keys."""
-NEEDED = tuple(name for name, column in COLUMNS.items() if column.needed)
+NEEDED = (*(name for name, column in COLUMNS.items() if column.needed), "tp", "pp")
+"""Columns that a table has; an empty cell of `tp` or `pp` is 1."""
+# How far memory may be beyond the device's before a row cannot be what ran: the model of memory errs by less.
+_FULL = 1.25
 
 # What collectives reach of a NIC's line rate over a healthy fabric (NCCL logs: 45 to 48 of 50 GB/s).
 _NIC_FRACTION = 0.92
@@ -148,10 +153,12 @@ class MeasuredStep:
 
     Attributes:
         line: In the table, from 1.
+        metric: Column that says what was measured.
     """
 
     line: int
     name: str
+    metric: str
     training: Training
     machine: Machine
     measured_s: float
@@ -183,7 +190,18 @@ def _step(source: MeasurementFile, line: int, values: dict[str, Any], catalog: C
         routing_skew=values["routing_skew"],
         lora=Lora(rank=values["lora_rank"], targets=values["lora_targets"]) if "lora_rank" in values else None,
     )
-    return MeasuredStep(line, values["id"], training, _machine(values, device, catalog), _seconds(values, training))
+    full = memory(training, device).fullest
+    if full.total_bytes > _FULL * full.capacity_bytes:
+        raise InputError(
+            f"this layout needs {full.total_bytes / 2**30:.0f} GiB of memory, {device.name} has"
+            f" {full.capacity_bytes / 2**30:.0f} GiB",
+            key="tp",
+            found=str(layout),
+            hint="is a column of the layout missing, such as `zero` or `recompute`?",
+        )
+    metric = next(name for name in METRICS if name in values)
+    seconds = _seconds(values, metric, training)
+    return MeasuredStep(line, values["id"], metric, training, _machine(values, device, catalog), seconds)
 
 
 def _model(source: MeasurementFile, values: Mapping[str, Any], catalog: Catalog) -> Model:
@@ -245,12 +263,11 @@ def _machine(values: Mapping[str, Any], device: Accelerator, catalog: Catalog) -
     )
 
 
-def _seconds(values: Mapping[str, Any], training: Training) -> float:
-    filled = next(name for name in METRICS if name in values)
-    value, ranks = float(values[filled]), int(values["n_gpu"])
-    if filled == "step_time_s":
+def _seconds(values: Mapping[str, Any], metric: str, training: Training) -> float:
+    value, ranks = float(values[metric]), int(values["n_gpu"])
+    if metric == "step_time_s":
         return value
-    if filled == "tokens_per_s_per_gpu":
+    if metric == "tokens_per_s_per_gpu":
         return training.step_tokens / (value * ranks)
     of, frozen = (training.model, training.seq_len), training.lora is not None
     useful = architecture.model_flops_per_token(*of, causal=True, frozen=frozen) * training.step_tokens
@@ -324,6 +341,7 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     runs: dict[str, tuple[OwnRun, ...]] = {}
     for (key, device), those in systems.items():
         jobs, widths = [(step.training, step.machine) for step in those], scatter()
+        _check_paces(source, those, jobs)
         found = paces(jobs, np.array([step.measured_s for step in those]))
         runs[key] = (*runs.get(key, ()), *own_runs(jobs, [step.name for step in those], found, widths))
         constants.append(_typical(f"{key} on {device}", found, widths))
@@ -332,6 +350,31 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     use = "`software: {constants: FILE}` in a scenario's training section"
     text = calibrated.written(runs, source.path.name)
     return Calibrated("training", "s", tuple(constants), tuple(judged), text, use)
+
+
+def _check_paces(source: MeasurementFile, steps: Sequence[MeasuredStep], jobs: Sequence[Job]) -> None:
+    """Whether each step lies between the forecasts at the bounds of a pace.
+
+    Raises:
+        InputError: Steps do not: no pace explains them, but another unit may.
+    """
+    fast_s, plain_s, slow_s = (predicted(jobs, np.full(len(jobs), pace)) for pace in (_FASTEST, 1.0, _SLOWEST))
+    measured_s = np.array([step.measured_s for step in steps])
+    problems = []
+    for number in np.flatnonzero((measured_s < fast_s) | (measured_s > slow_s)).tolist():
+        step, times = steps[number], float(measured_s[number] / plain_s[number])
+        in_ms = "is it in milliseconds?" if 200.0 < times < 5000.0 else "is a unit, the batch or the model wrong?"
+        problems.append(
+            Problem(
+                f"no pace explains this step of {short(step.measured_s)} s: the forecast is {short(plain_s[number])} s",
+                file=str(source.path),
+                line=step.line,
+                key=step.metric,
+                hint=in_ms,
+            )
+        )
+    if problems:
+        raise InputError.many(problems)
 
 
 def _typical(of: str, found: StepPaces, widths: Scatter) -> CalibratedConstant:
