@@ -1,4 +1,6 @@
-"""Leafs joined by optical circuits: which leafs, over how many hops, the bill, and the dark of a reconfiguration."""
+"""Leafs and servers joined by optical circuits: which, over how many hops, the bill, a reconfiguration."""
+
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from railyard.catalog import load
 from railyard.cluster.bill import bill_of
 from railyard.cluster.build import build
 from railyard.cluster.fabric.fabric import FabricSpec
-from railyard.cluster.fault.downs import Reconfiguration
+from railyard.cluster.fault.downs import NicDown, Reconfiguration
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
+from railyard.cluster.topology import Dragonfly
 from railyard.cluster.topology.optical import Optical, _hops
-from railyard.graph import Job, Kind, Label, TaskGraph
+from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.kit.errors import InputError
 
 MS = 10**9
@@ -90,6 +93,131 @@ def test_the_dark_of_a_reconfiguration():
             )
             assert (dim >= 20 * MS) == waits, (name, peer)
             assert dim == clear or 20 * MS <= dim < 40 * MS + 2 * clear
+
+
+def exchange(groups, size):
+    """An all-to-all in each group of ranks of 16 servers."""
+    return TaskGraph.of(
+        128,
+        kind=np.full(len(groups), Kind.COLLECTIVE),
+        rank=np.arange(len(groups)),
+        size_bytes=np.full(len(groups), size),
+        collective=CollectiveKind.ALL_TO_ALL,
+        stream=np.full(len(groups), 3),
+        labels=[Label("forward", "experts", "ep")],
+        communicators=Communicators.of(groups, "ep"),
+    )
+
+
+def servers(count=16, fabric="uec", **given):
+    spec = NetworkSpec(topology=Optical(**given), fabric=FabricSpec(fabric))
+    return build(ClusterSpec(accelerators=8 * count, server="hgx-h100", back_end=spec), load())
+
+
+def test_a_server_sends_by_the_nic_that_has_the_circuit():
+    """Six circuits of eight servers lead 1, 2, 3 places on and back; the leaf has two NICs of every server.
+
+    Ports 0 to 31 are those of the leaf; server s has ports 32 + 6 s to 37 + 6 s on circuits: 1, 2 and 3 places on, then
+    3, 2 and 1 back. So the circuit from server 0 to server 1 is that of ports 32 and 43.
+    """
+    wiring = servers(nics=6, region=8).back_end.wiring
+    assert wiring.port_of[1].tolist() == [2, 3, 38, 39, 40, 41, 42, 43]
+    assert [int(wiring.circuits.servers.peer[port]) for port in range(32, 38)] == [43, 48, 53, 64, 69, 74]
+    source = wiring.port_of[0]
+    for server, near, far in ((1, [32] * 8, [43] * 8), (7, [37] * 8, [74] * 8), (4, [0, 1] * 4, [8, 9] * 4)):
+        found = wiring.ends(source, wiring.port_of[server])
+        assert (found[0].tolist(), found[1].tolist()) == (near, far)
+        again = wiring.ends(*found)
+        assert (again[0] == found[0]).all()
+        assert (again[1] == found[1]).all()
+    beyond = wiring.ends(source, wiring.port_of[8])  # of the next region
+    assert beyond[0].tolist() == [0, 1] * 4
+
+
+def test_several_circuits_of_a_pair_share():
+    wiring = servers(4, nics=6, region=2).back_end.wiring
+    near, far = wiring.ends(wiring.port_of[2], wiring.port_of[3])
+    assert near.tolist() == [20, 21, 20, 21, 22, 23, 24, 25]  # 8 packet ports, then six of each server
+    assert (wiring.circuits.servers.peer[near] == far).all()
+    assert wiring.bisection_bps == 2 * 2 * 400e9  # circuits join only the halves of a region
+
+
+def test_bill_of_servers_on_circuits():
+    """16 servers have 96 ends of circuits and 32 NICs on a single leaf; 48 circuits take two fibres each."""
+    bill = bill_of(servers(nics=6, region=8, switch="palomar"))
+    found: Counter[tuple[str, str, str]] = Counter()
+    for row in bill:
+        if row.network and row.kind != "nic":
+            found[row.kind, row.name, row.tier] += row.count
+    assert found == {
+        ("switch", "tomahawk-5", "leaf"): 1,
+        ("optical-switch", "palomar", "circuit"): 1,
+        ("optic", "optic-400g-fr4", "circuit"): 96,
+        ("fibre", "fibre-duplex", "circuit"): 96,
+        ("cable", "dac-400g", "nic"): 32,
+    }
+    assert sum(row.total_w.typical for row in bill.of("optical-switch") + bill.of("optic")) == 108 + 96 * 10
+
+
+@pytest.mark.parametrize(("peers", "circuits"), [(range(8, 16), 1), (range(32, 40), 2), (range(64, 72), 2)])
+@pytest.mark.parametrize("name", ["flow", "packet", "analytic"])
+def test_rate_between_two_servers(name, peers, circuits):
+    """Eight NICs' worth of sends over one circuit, or over the two packet NICs: 8 x 64 MiB at 400 or 800 Gb/s.
+
+    A packet of 4,096 bytes has 4.3 % of headers and framing on Ultra Ethernet; the path takes some microseconds.
+    """
+    graph = TaskGraph.of(
+        128,
+        kind=np.full(8, Kind.TRANSFER),
+        rank=np.arange(8),
+        peer=np.array(peers),
+        size_bytes=np.full(8, 1 << 26),
+        stream=np.full(8, 3),
+        labels=[Label("send", "test", "pp")],
+    )
+    took_s = engine.get(name).simulate([Job(graph)], servers(nics=6, region=8)).makespan_ps * 1e-12
+    assert took_s == pytest.approx(8 * (1 << 26) * 8 * 1.0433 / (circuits * 400e9), rel=0.005)
+
+
+@pytest.mark.parametrize("fabric", ["uec", "roce"])
+def test_an_all_to_all_of_experts(fabric):
+    """Sixteen groups of eight ranks, one of each server of a region: 8 x 8 messages from a server to each of 7 others.
+
+    A circuit carries 8 of them, the packet NICs 4 each, where a NIC of a leaf alone carries 7: 8/7 of its time.
+    What the library loses slows NICs in the engine of packets, and ranks in the others: 8/7 stay below that.
+    """
+    groups = [range(first + local, first + 64, 8) for first in (0, 64) for local in range(8)]
+    graph, made = exchange(groups, 1 << 26), servers(nics=6, region=8, fabric=fabric)
+    flow, packet, closed = (
+        engine.get(name).simulate([Job(graph)], made).makespan_ps for name in ("flow", "packet", "analytic")
+    )
+    leafs = engine.get("flow").simulate([Job(graph)], servers(nics=0, fabric=fabric)).makespan_ps
+    plain = engine.get("packet").simulate([Job(graph)], servers(nics=0, fabric=fabric)).makespan_ps
+    assert packet / plain == pytest.approx(8 / 7, rel=0.01)
+    assert closed == flow == leafs
+
+
+def test_a_dead_nic_darkens_its_circuit_only():
+    made = servers(nics=6, region=8)
+    dead = (NicDown(host=0, nic=2, at_ps=0, for_ps=20 * MS),)
+    for peer, waits in ((8, True), (16, False), (32, False)):
+        took = engine.get("flow").simulate([Job(sent(128, peer))], made, faults=dead).makespan_ps
+        assert (took >= 20 * MS) == waits
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"nics": 8}, "stays on the packet network"),
+        ({"nics": 6, "region": 5}, "do not divide 16 servers"),
+        ({"nics": 1, "region": 4}, "do not join 4 servers evenly"),
+        ({"nics": 3, "region": 5, "count": 15}, "do not join 5 servers evenly"),
+        ({"nics": 2, "inner": Dragonfly()}, "leafs and spines"),
+    ],
+)
+def test_impossible_circuits_of_servers(given, message):
+    with pytest.raises(InputError, match=message):
+        servers(**given)
 
 
 def test_refusals():

@@ -16,6 +16,7 @@ from railyard.cluster.topology import (
     FatTree,
     LeafSpine,
     MultiSite,
+    Optical,
     Parts,
     RailOnly,
     RailOptimized,
@@ -102,6 +103,9 @@ CASES = [
     Case(ZCube(), Endpoints(7, 3, 2)),
     Case(ZCube(columns=5), Endpoints(9, 3)),
     Case(ZCube(columns=16), Endpoints(3, 5)),
+    Case(Optical(nics=2, region=4), SIXTY_FOUR),
+    Case(Optical(nics=3, region=2, inner=LeafSpine(oversubscription=3.0)), Endpoints(12, 5, 3), LARGE, LARGE),
+    Case(Optical(nics=2, inner=RailOptimized(servers_per_leaf=4)), Endpoints(12, 4, 3), LARGE, LARGE),
     Case(MultiSite(inner=LeafSpine()), SIXTY_FOUR),
     Case(
         MultiSite(sites=4, inner=RailOptimized(servers_per_leaf=4), oversubscription=2.0),
@@ -131,6 +135,10 @@ def pairs(wiring):
 def joined(case, wiring):
     """The pairs that the family promises to join."""
     source, target = pairs(wiring)
+    if wiring.circuits is not None:
+        ends = wiring.ends(source, target)
+        own = (ends[0] == source) & (ends[1] == target)
+        return source[own], target[own]
     spec = getattr(case.spec, "inner", case.spec)
     if spec.kind != "rail-only":
         return source, target

@@ -154,6 +154,7 @@ class Network:
         """
         if self.fabric.load_balancing == "ideal":
             return self.endpoints(src_port, dst_port)
+        src_port, dst_port = self.wiring.ends(src_port, dst_port)
         if self.fabric.bundled:
             return self.spread(src_port, dst_port)
         return self.split(src_port, dst_port, flow_key, self.fabric.paths)
@@ -169,7 +170,7 @@ class Network:
         Raises:
             InputError: A pair has no path.
         """
-        src, dst = _int32(src_port), _int32(dst_port)
+        src, dst = self.wiring.ends(_int32(src_port), _int32(dst_port))
         path = routes.hashed(
             self.wiring.routing, self.wiring.target, src, dst, entropy=np.asarray(entropy, np.uint64), salt=self.salts
         )
@@ -226,7 +227,7 @@ class Network:
         Raises:
             InputError: A pair has no path.
         """
-        src, dst = _int32(src_port), _int32(dst_port)
+        src, dst = self.wiring.ends(_int32(src_port), _int32(dst_port))
         if self.bundles is not None and not physical:
             usage = routes.spread(self.bundles.routing, self.bundles.target, src, dst)
             return CsrWeighted(usage.ptr, self._global(usage.link), usage.share)
@@ -276,11 +277,14 @@ class Network:
         """Whether there is a path; always on `ideal`, not between rails of a rail-only network."""
         if self.fabric.load_balancing == "ideal":
             return np.ones(len(src_port), np.bool_)
-        return routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))[1]
+        ends = self.wiring.ends(_int32(src_port), _int32(dst_port))
+        return routes.walked(self.wiring.routing, self.wiring.target, *ends)[1]
 
     def hops(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
         """Switches on a shortest path; 0 from a port to itself."""
-        path = routes.hashed(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        path = routes.hashed(
+            self.wiring.routing, self.wiring.target, *self.wiring.ends(_int32(src_port), _int32(dst_port))
+        )
         return np.maximum(path.lengths - 1, 0)
 
     def path_latency_ps(self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -323,7 +327,8 @@ class Network:
         self, src_port: NDArray[np.int32], dst_port: NDArray[np.int32], latency_ps: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Sum of a column of the cluster's links along shortest paths, and whether there is one."""
-        path, joined = routes.walked(self.wiring.routing, self.wiring.target, _int32(src_port), _int32(dst_port))
+        ends = self.wiring.ends(_int32(src_port), _int32(dst_port))
+        path, joined = routes.walked(self.wiring.routing, self.wiring.target, *ends)
         total = np.concatenate([[0], np.cumsum(latency_ps[path.link + self.link_offset])])
         return total[path.ptr[1:]] - total[path.ptr[:-1]], joined
 

@@ -312,6 +312,10 @@ class _Job:
 
     def _wire(self, endpoints: Endpoints, parts: Parts, fabric: Fabric) -> Wiring:
         wiring = self.network.topology.build(endpoints, parts)
+        if fabric.sharp and wiring.circuits is not None and wiring.circuits.servers is not None:
+            raise InputError(
+                "NICs on circuits have no switch that reduces", key="fabric.sharp", found="true", allowed="false"
+            )
         if fabric.load_balancing == "cells" and wiring.classes is None:
             raise InputError(
                 f"the fabric `{fabric.name}` sprays cells over leafs and spines; {self.network.topology.kind} has none",
@@ -413,6 +417,8 @@ def _check_headroom(fabric: Fabric, wiring: Wiring, switches: dict[str, Switch])
 def _hops(fabric: Fabric, wiring: Wiring, longer: Mapping[str, int]) -> NDArray[np.int64]:
     """int64[nodes], see `NetworkPlan.hop_ps`."""
     found = np.full(wiring.nodes, fabric.hop_latency_ps, np.int64)
+    if wiring.circuits is not None:
+        found[: wiring.ports] = 0  # a circuit between NICs passes no switch
     for group in wiring.groups:
         found[group.first : group.first + group.count] += longer[group.box]
     return np.maximum(found, 0)

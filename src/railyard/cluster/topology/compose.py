@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
+from railyard.cluster.topology.wiring import impossible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +82,14 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
 
     Returns:
         The joined network. Without shared ports, `port_of` and `extra` list the copies' servers in sequence.
+
+    Raises:
+        InputError: Circuits of the network end in servers.
     """
+    if inner.circuits is not None and inner.circuits.servers is not None:
+        raise impossible(
+            f"a {part} has no circuits that end in servers", key="inner", found="optical", possible="leave out `nics`"
+        )
     copies = Copies(inner, count, share_ports)
     target = copies.every(inner.target)
     builder = RouteBuilder(copies.ports)
@@ -105,6 +113,7 @@ def side_by_side(inner: Wiring, count: int, *, share_ports: bool, part: str) -> 
         routing=builder.build(copies.nodes),
         classes=_classes(copies),
         bisection_bps=inner.bisection_bps * count,
+        circuits=inner.circuits and replace(inner.circuits, fibres=inner.circuits.fibres * count),
     )
 
 

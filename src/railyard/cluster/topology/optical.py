@@ -1,28 +1,32 @@
-r"""Leafs joined by optical circuits: no spines; switches of light make any pattern of direct links between leafs."""
+r"""Leafs or servers joined by optical circuits: switches of light make any pattern of direct links between them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
 from railyard.cluster.topology import clos
+from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.cluster.topology.wiring import (
     ACCESS_RACK,
     Circuits,
     Endpoints,
     Parts,
+    ServerCircuits,
     SwitchGroup,
     Tier,
+    TopologySpec,
     Wiring,
     cables,
+    divisors,
     impossible,
     topologies,
 )
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import PORTS
+from railyard.kit.schema.bounds import PORTS, limits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,11 +35,12 @@ if TYPE_CHECKING:
 
 CIRCUIT = Tier("circuit", 60.0, fibre="fibre-duplex")
 """Modules of one fibre a direction: those of parallel fibres would take a port of the optical switch for each."""
+NIC_CIRCUIT = replace(CIRCUIT, kind="access")
 
 
 @dataclass(frozen=True)
 class Optical:
-    r"""Every leaf's uplinks end in optical circuit switches, which join them in pairs as the job's traffic asks for.
+    r"""Uplinks of leafs, or NICs of servers, end in optical circuit switches, which join them in pairs for the job.
 
         leaf 0     leaf 1     leaf 2     leaf 3        `ring`: each leaf to the next and the one before
          | |        | |        | |        | |          `mesh`: to all others, as evenly as the uplinks divide
@@ -45,6 +50,10 @@ class Optical:
     With fewer uplinks than other leafs a mesh joins leafs at evenly spread distances, so that few lie between any two.
     Making circuits takes the switch's time and that of the links to come up (`relink`); a job does so once, before it
     starts, and again around a dead leaf: the fault `reconfiguration` takes that time out of a step.
+
+    With `nics`, so many NICs of every server end in optical switches themselves and need no leaf; circuits join servers
+    of a region, and the other NICs are on a packet network. A server sends by the NICs that have a circuit to the other
+    server, else by the packet network. Scale-up carries the bytes between these NICs and the accelerators.
     Source: Wang et al., "TopoOpt: Co-optimizing Network Topology and Parallelization Strategy for Distributed Training
     Jobs", NSDI 2023; Liao et al., "MixNet", SIGCOMM 2025.
     """
@@ -54,6 +63,24 @@ class Optical:
     circuits: str = field(
         default="mesh",
         metadata=f.choice("circuits", "Which leafs circuits join: all others, or the next ones", ("mesh", "ring")),
+    )
+    nics: int = field(
+        default=0,
+        metadata=f.count(
+            "nics", "NICs of a server on the optical switch; 0: circuits join leafs", bounds=limits(0, 64)
+        ),
+    )
+    region: int | None = field(
+        default=None,
+        metadata=f.count(
+            "region",
+            "With `nics`, consecutive servers that circuits join, such as those of a group of experts; all",
+            bounds=limits(2, 1_000_000),
+        ),
+    )
+    inner: TopologySpec = field(
+        default_factory=LeafSpine,
+        metadata=f.topology("inner", "With `nics`, topology of the other NICs: a kind, or kind and keys"),
     )
     switch: str = field(
         default="polatis-384", metadata=f.text("switch", "The optical circuit switch, from the catalogue")
@@ -69,10 +96,44 @@ class Optical:
 
     def build(self, endpoints: Endpoints, parts: Parts) -> Wiring:
         """Wires the network; see `TopologySpec`."""
+        if self.nics:
+            return self._of_servers(endpoints, parts)
         uplink = parts.uplink(self.uplink_bps)
         down, leafs, up = clos.leaf_tier(endpoints, parts, self.ports_per_leaf, self.oversubscription, uplink)
         counts = self._counts(leafs, up)
         return _wired(endpoints, parts, _Leafs(down, counts, uplink), self.switch)
+
+    def _of_servers(self, endpoints: Endpoints, parts: Parts) -> Wiring:
+        servers, most = endpoints.servers, endpoints.nics - 1
+        if not 0 < self.nics <= most:
+            raise impossible(
+                f"one of a server's {endpoints.nics} NICs stays on the packet network",
+                key="nics",
+                found=self.nics,
+                possible=f"at most {most}" if most else "use servers with several NICs",
+            )
+        region = self.region or servers
+        if servers % region or region < 2:
+            raise impossible(
+                f"regions of {region} do not divide {servers} servers",
+                key="region",
+                found=region,
+                possible=f"possible: {', '.join(str(size) for size in divisors(servers)[1:]) or 'none for one server'}",
+            )
+        counts = self._counts(region, self.nics) if self.nics > 1 or region == 2 else np.zeros(region, np.int64)
+        if counts.sum() != self.nics:
+            raise impossible(
+                f"{self.nics} circuits a server do not join {region} servers evenly",
+                key="nics",
+                found=self.nics,
+                possible="write an even number",
+            )
+        inner = self.inner.build(replace(endpoints, nics=endpoints.nics - self.nics), parts)
+        if inner.classes is None or inner.circuits is not None:
+            raise impossible(
+                "the other NICs are on leafs and spines", key="inner", found=self.inner.kind, possible="a Clos family"
+            )
+        return _with_circuits(inner, counts, parts.link_bps, self.switch)
 
     def _counts(self, leafs: int, up: int) -> NDArray[np.int64]:
         """int64[leafs], circuits of each leaf to the one so many places on; symmetric, so that both ends agree."""
@@ -139,6 +200,57 @@ def _wired(endpoints: Endpoints, parts: Parts, tier: _Leafs, switch: str) -> Wir
         bisection_bps=_bisection(counts) * uplink_bps if leafs > 1 else endpoints.ports // 2 * parts.link_bps,
         pod_ports=down,
         circuits=Circuits(switch, 2 * circuits) if circuits else None,
+    )
+
+
+def _with_circuits(inner: Wiring, counts: NDArray[np.int64], link_bps: float, switch: str) -> Wiring:
+    """A packet network, and further NICs of its servers with circuits between them.
+
+    Args:
+        inner: The packet network.
+        counts: int64[region], circuits of a server to the one so many places on, in a region.
+        link_bps: Rate of a circuit, bit/s.
+        switch: Catalogue name of the optical switch.
+    """
+    servers, region, nics = len(inner.port_of), len(counts), int(counts.sum())
+    optical = inner.ports + np.arange(servers * nics).reshape(servers // region, region, nics)
+    first = np.cumsum(counts) - counts
+    low, high = [], []
+    for distance in np.flatnonzero(counts[: region // 2 + 1]):
+        near = np.arange(region // 2 if 2 * distance == region else region)
+        one, other = first[distance], first[-distance]
+        low.append(optical[:, near, one : one + counts[distance]].ravel())
+        high.append(optical[:, (near + distance) % region, other : other + counts[distance]].ravel())
+    source, target = cables(low, high)
+    ports = inner.ports + optical.size
+    peer = np.full(ports, -1, np.int32)
+    peer[source] = target
+    port_of = np.concatenate([inner.port_of, optical.reshape(servers, nics)], axis=1).astype(np.int32)
+
+    def moved(node: NDArray[np.integer]) -> NDArray[np.int32]:
+        return np.where(node < inner.ports, node, node + optical.size).astype(np.int32)
+
+    half = (np.stack([source, target]) - inner.ports) // nics < servers // 2
+    table, builder = inner.routing, RouteBuilder(ports)
+    kept = builder.flat(table.choices.astype(np.int64)) + table.first
+    builder.records(moved(table.record_node), table.lo, table.hi, kept, width=table.width, stride=table.stride)
+    own = builder.choices((inner.links + np.arange(len(source)))[:, None])
+    builder.records(source, target, target + 1, own, width=1, stride=1)
+    return replace(
+        inner,
+        ports=ports,
+        port_of=port_of,
+        nodes=inner.nodes + optical.size,
+        groups=tuple(replace(group, first=group.first + optical.size) for group in inner.groups),
+        source=np.concatenate([moved(inner.source), source]),
+        target=np.concatenate([moved(inner.target), target]),
+        line_bps=np.concatenate([inner.line_bps, np.full(len(source), link_bps)]),
+        tier=np.concatenate([inner.tier, np.full(len(source), len(inner.tiers), np.int16)]),
+        tiers=(*inner.tiers, NIC_CIRCUIT),
+        routing=builder.build(inner.nodes + optical.size),
+        classes=None,
+        bisection_bps=inner.bisection_bps + np.count_nonzero(half[0] & ~half[1]) * link_bps,
+        circuits=Circuits(switch, len(source), ServerCircuits(port_of, inner.port_of.shape[1], peer)),
     )
 
 

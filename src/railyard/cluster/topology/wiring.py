@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
@@ -199,17 +200,79 @@ class SwitchGroup:
     part: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class ServerCircuits:
+    """Circuits between NICs of servers; a server sends by its NICs that have a circuit to the other server.
+
+    Attributes:
+        port_of: int32[servers, nics], port number of every NIC.
+        packet_nics: The first NICs of a server, which are on a packet network and send where no circuit leads.
+        peer: int32[ports], the port at the other end of a NIC's circuit; -1 for other ports.
+    """
+
+    port_of: NDArray[np.int32]
+    packet_nics: int
+    peer: NDArray[np.int32]
+
+    def ends(self, source: NDArray[np.int32], target: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """int32[flows] twice, the ports by which flows between two ports' servers go.
+
+        The NICs of a server share its circuits to another server, and its packet NICs, by their numbers. Ports that are
+        no NIC of a server stay.
+        """
+        server, nic = self._places
+        here, there = server[source], server[target]
+        number = here * len(self.port_of) + there
+        keys, first, near = self._pairs
+        at = np.minimum(np.searchsorted(keys, number), max(len(keys) - 1, 0))
+        circuit = (here >= 0) & (there >= 0) & (keys[at] == number)
+        chosen = near[(first[at] + nic[source] % (first[at + 1] - first[at])) * circuit]
+        chosen = np.where(self.peer[source] == target, source, chosen)
+        packet = self._packet_port
+        return (
+            np.where(circuit, chosen, packet[source]).astype(np.int32),
+            np.where(circuit, self.peer[chosen], packet[target]).astype(np.int32),
+        )
+
+    @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[ports] twice, server and NIC of each port; -1 and 0 for other ports."""
+        server, nic = np.full(len(self.peer), -1, np.int64), np.zeros(len(self.peer), np.int64)
+        server[self.port_of] = np.arange(len(self.port_of))[:, None]
+        nic[self.port_of] = np.arange(self.port_of.shape[1])
+        return server, nic
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Pairs of servers with circuits, ascending; where each begins among the ports that send by them; these."""
+        server, _ = self._places
+        near = np.flatnonzero(self.peer >= 0)
+        number = server[near] * len(self.port_of) + server[self.peer[near]]
+        order = np.argsort(number, kind="stable")
+        keys, first = np.unique(number[order], return_index=True)
+        return keys, np.append(first, len(near)), near[order]
+
+    @cached_property
+    def _packet_port(self) -> NDArray[np.int64]:
+        """int64[ports], the packet NIC that sends for each NIC; packet NICs and other ports send for themselves."""
+        out = np.arange(len(self.peer))
+        out[self.port_of] = self.port_of[:, np.arange(self.port_of.shape[1]) % self.packet_nics]
+        return out
+
+
 @dataclass(frozen=True)
 class Circuits:
-    """Optical circuit switches between switches of packets.
+    """Optical circuit switches between switches of packets, or between servers.
 
     Attributes:
         switch: Catalogue name of the optical switch.
         fibres: Fibres that end in these switches: two for every circuit.
+        servers: The circuits that end in servers' NICs; None: they end in leafs.
     """
 
     switch: str
     fibres: int
+    servers: ServerCircuits | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +329,7 @@ class Wiring:
     @property
     def routes_through_ports(self) -> bool:
         """Whether paths go through ports that are not their ends."""
-        return self.ports_forward or self.joins_ports
+        return self.ports_forward or (self.joins_ports and self.circuits is None)
 
     def oversubscription(self) -> dict[str, float]:
         """Capacity below a tier over the capacity of the tier, by tier name.
@@ -276,11 +339,16 @@ class Wiring:
         capacity = [float(self.line_bps[self.tier == index].sum()) / 2 for index in range(len(self.tiers))]
         out = {}
         for index, tier in enumerate(self.tiers):
-            if index == 0 or not capacity[index]:
+            if index == 0 or not capacity[index] or (self.circuits is not None and tier.kind == "access"):
                 continue
             below = capacity[0] / 2 if tier.kind == "long" else capacity[index - 1 if tier.name != "border" else 0]
             out[tier.name] = below / capacity[index]
         return out
+
+    def ends(self, source: NDArray[np.int32], target: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """int32[flows] twice, the ports by which flows go: their own, or those that `ServerCircuits.ends` chooses."""
+        servers = None if self.circuits is None else self.circuits.servers
+        return (source, target) if servers is None else servers.ends(source, target)
 
     @property
     def used(self) -> NDArray[np.int32]:

@@ -292,9 +292,15 @@ class Lowering:
         return source, target
 
     def _ports(self, legs: PlanLegs, members: Ints) -> tuple[Ints, Ints]:
-        ports = self.cluster.back_end.port_of_rank.astype(np.int64)
+        """Ports by which legs leave and arrive; legs inside a server keep those of their ranks."""
+        network = self.cluster.back_end
         source, target = self._ranks(legs, members)
-        return ports[source, legs.nic], ports[target, legs.nic]
+        out, into = network.port_of_rank[source, legs.nic], network.port_of_rank[target, legs.nic]
+        near, far = network.wiring.ends(out.ravel(), into.ravel())
+        return (
+            np.where(legs.nics, near.reshape(out.shape), out).astype(np.int64),
+            np.where(legs.nics, far.reshape(into.shape), into).astype(np.int64),
+        )
 
     def _path_ps(self, legs: PlanLegs, members: Ints, slicing: Slicing) -> Floats:
         """float64[tasks, legs], latency of the links that each leg's packets cross, with one packet on each of them."""
