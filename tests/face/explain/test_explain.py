@@ -226,7 +226,8 @@ def test_every_remedy_is_simulated_and_ranked(found: Any) -> None:
     assert {"CUDA graphs", "FP8 precision", "no recomputation", "selective recomputation", "micro-batch 2"} <= set(
         names
     )
-    assert {"tensor-parallel overlap", "zero-bubble schedule", "2 virtual stages"} <= set(names)
+    assert {"tensor-parallel overlap", "2 virtual stages"} <= set(names)
+    assert "zero-bubble schedule" not in names  # Megatron's main line does not have it
     gains = [tried.gain for tried in found.remedies if tried.gain is not None]
     assert gains == sorted(gains, reverse=True)
     for tried in found.remedies:

@@ -12,7 +12,7 @@ from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.work.training import LayoutError, SoftwareProfile, auto, check, estimate, layouts, memory, profiles
 from railyard.work.training.columns import Columns
 from railyard.work.training.designs import DesignSite, evaluate, evaluate_fastest, steady_step_s
-from railyard.work.training.layout import Search, domain_use
+from railyard.work.training.layout import Search, candidates, domain_use
 from railyard.work.training.passes import layer_passes
 from railyard.work.training.spec import Layout, Training
 from railyard.work.training.stages import layer_counts, rank_stages, virtual_stages
@@ -85,7 +85,8 @@ def test_auto_is_the_fastest_that_fits(catalog, machine):
     model = catalog.model("llama-3-70b")
     best = auto(model, machine, 64, global_batch=256, seq_len=8192, software=SOFTWARE)
     search = Search(accelerators=64, domain=8, global_batch=256, seq_len=8192, fixed={})
-    found = [Training(model=model, layout=x, seq_len=8192, software=SOFTWARE) for x in layouts(model, search)]
+    every = (Training(model=model, layout=x, seq_len=8192, software=SOFTWARE) for x in layouts(model, search))
+    found = [one for one in every if one.layout.schedule in SOFTWARE.schedules]
     good = [t for t in found if memory(t, machine.accelerator).fits]
     seconds = estimate(good, [machine] * len(good)).step_s
     chosen = Training(model=model, layout=best, seq_len=8192, software=SOFTWARE)
@@ -256,3 +257,24 @@ def _first_of_families(step, family, here, most):
     for at in order:
         first.setdefault(family[at], at)
     return list(first.values())[:most]
+
+
+@pytest.mark.parametrize(
+    ("profile", "named", "schedules"),
+    [
+        ("megatron-2026", {}, {"1f1b", "interleaved"}),
+        ("torchtitan-2025", {}, {"1f1b", "interleaved", "zero-bubble"}),
+        ("hai-llm-2024", {}, {"1f1b", "interleaved", "zero-bubble", "dualpipe"}),
+        ("deepspeed-2024", {}, {"1f1b"}),
+        ("megatron-2026", {"schedule": "zero-bubble"}, {"zero-bubble"}),
+        ("deepspeed-2024", {"vp": 2, "pp": 2}, {"interleaved"}),
+    ],
+)
+def test_a_search_takes_only_schedules_that_the_software_has(catalog, machine, profile, named, schedules):
+    job = Training(
+        model=catalog.model("mixtral-8x7b"),
+        layout=Layout(global_batch=64),
+        seq_len=4096,
+        software=profiles.profile(profile, machine.accelerator),
+    )
+    assert {one.layout.schedule for one in candidates(job, machine, 32, fixed=named)} == schedules

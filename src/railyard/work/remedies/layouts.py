@@ -77,11 +77,12 @@ def propose_layout(job: Prepared, waits: Waits) -> Iterator[Remedy]:
 
 def _pipelined(job: Prepared) -> Iterator[Remedy]:
     layout = job.training.layout
-    if layout.schedule != "zero-bubble":
+    has = job.training.software.schedules
+    if layout.schedule != "zero-bubble" and "interleaved" in has:
         stages = 2 * layout.vp
         changes = of_layout(vp=stages, schedule="interleaved")
         yield Remedy(f"{stages} virtual stages", "layout", "pipeline bubble", changes)
-    if layout.schedule == "1f1b":
+    if layout.schedule == "1f1b" and "zero-bubble" in has:
         changes = of_layout(schedule="zero-bubble")
         yield Remedy("zero-bubble schedule", "layout", "pipeline bubble", changes)
 

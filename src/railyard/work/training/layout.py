@@ -132,6 +132,7 @@ class Search:
         global_batch: Sequences of a step.
         seq_len: Tokens in a sequence.
         fixed: What is given, by the names of `Layout` (tp, pp, dp, cp, ep, vp, zero, micro_batch, schedule, recompute).
+        schedules: That the software has; a schedule or virtual stages that are given need not be among them.
     """
 
     accelerators: int
@@ -139,6 +140,7 @@ class Search:
     global_batch: int
     seq_len: int
     fixed: Mapping[str, int | str]
+    schedules: Sequence[Schedule] = SCHEDULES
 
 
 def layouts(model: Model, search: Search) -> Iterator[Layout]:
@@ -193,7 +195,8 @@ def _schedules(model: Model, search: Search, pp: int, vp: int, micro_batches: in
     if pp == 1:
         return [plain]
     dual = vp == 1 and model.experts > 0 and pp % 2 == 0 and micro_batches % 2 == 0 and micro_batches >= 2 * pp
-    return [plain, "zero-bubble", "dualpipe"] if dual else [plain, "zero-bubble"]
+    fitting: tuple[Schedule, ...] = (plain, "zero-bubble", "dualpipe") if dual else (plain, "zero-bubble")
+    return [name for name in fitting if name in search.schedules or (name == plain and "vp" in search.fixed)]
 
 
 def _valid(model: Model, layout: Layout, search: Search) -> bool:
@@ -338,6 +341,7 @@ def candidates(job: Training, machine: Machine, accelerators: int, *, fixed: Map
         global_batch=job.layout.global_batch,
         seq_len=job.seq_len,
         fixed=dict(fixed),
+        schedules=job.software.schedules,
     )
     trainings = _trainings(job, search)
     if not trainings:
@@ -437,6 +441,7 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
         global_batch=asked.global_batch,
         seq_len=training.seq_len,
         fixed={},
+        schedules=training.software.schedules,
     )
     tried = _trainings(training, search)
     good = [found.layout for found in with_least_recomputation(tried, accelerator)[0]]

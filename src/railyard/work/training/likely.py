@@ -115,7 +115,7 @@ def _choices(training: Training, left_out: Collection[str]) -> Iterator[Layout]:
     layout, vps = training.layout, [training.layout.vp]
     for micro_batch in MICRO_BATCHES if "micro_batch" in left_out else (layout.micro_batch,):
         batches = layout.replica_batch // micro_batch
-        if "vp" in left_out and training.software.interleaves:
+        if "vp" in left_out and "interleaved" in training.software.schedules:
             vps = virtual_sizes(training.model, layout.pp, batches)
         for vp in vps:
             changes: dict[str, Any] = {"micro_batch": micro_batch, "vp": vp}

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from railyard.work.training.mean_step import MeanStep
     from railyard.work.training.prepare import Prepared
     from railyard.work.training.simulate import Simulated
-    from railyard.work.training.spec import Layout
     from railyard.work.training.trying import Stepped
 
 
@@ -283,7 +282,9 @@ def _defaults(job: Prepared) -> Iterator[str]:
     scenario, cluster, training = job.variant.draft.scenario, job.cluster, job.training
     section = scenario.training
     if isinstance(section.parallelism, str) or section.parallelism.auto:
-        yield from _chosen_layout(training.layout, section.parallelism)
+        yield f"parallelism: {training.layout}"
+        has = training.software.schedules
+        yield f"schedules: {training.software.name} has {', '.join(has)}; `software: {{schedules: [...]}}` names others"
     else:
         yield from filled_in(given_keys(section), training.layout)
     yield from _of_software(job)
@@ -322,16 +323,6 @@ def _of_software(job: Prepared) -> Iterator[str]:
         yield (
             f"efficiency of {accelerator.name} is estimated from its data sheet and published kernels;"
             " no published training run was used"
-        )
-
-
-def _chosen_layout(layout: Layout, asked: object) -> Iterator[str]:
-    """The layout that `auto` chose, and who has its schedule."""
-    yield f"parallelism: {layout}"
-    if layout.schedule in ("zero-bubble", "dualpipe") and getattr(asked, "schedule", None) is None:
-        yield (
-            f"schedule: {layout.schedule}, which PyTorch's pipelining has and Megatron-LM's main line does not;"
-            " `parallelism: {auto: true, schedule: interleaved}` keeps to what both have"
         )
 
 

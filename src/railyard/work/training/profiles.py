@@ -171,7 +171,10 @@ def _written() -> dict[str, Any]:
 def _record(written: dict[str, Any]) -> ProfileRecord:
     about = {name: written.get(name, "") for name in ("name", "architecture", "date", "source")}
     key = f"{about['name']}/{about['architecture']}" if about["architecture"] else about["name"]
-    return ProfileRecord(key, written.get("base", ""), written.get("stated", {}), written.get("share", {}), about)
+    stated = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in written.get("stated", {}).items()
+    }
+    return ProfileRecord(key, written.get("base", ""), stated, written.get("share", {}), about)
 
 
 def names() -> tuple[str, ...]:

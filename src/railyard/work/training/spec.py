@@ -325,8 +325,8 @@ class SoftwareProfile:
     with the last; 0 where all are gathered first (Llama 3, arXiv 2407.21783, section 3.3.2)."""
     pipeline_overlap: float = field(default=0.5, metadata=bounded(SHARE))
     """Share of pipeline sends hidden under the next computation."""
-    interleaves: bool = True
-    """It has virtual stages (DeepSpeed's pipelines have none)."""
+    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved")
+    """Pipeline schedules that it has: `auto` and remedies take no other. Virtual stages need `interleaved`."""
     scattered_sends: bool = False
     """Without sequence parallelism each tensor-parallel rank sends its part of an activation to the next stage, which
     gathers it again (Narayanan et al. 2021, section 4.1); else each sends all of it."""
