@@ -16,7 +16,8 @@ from railyard.face.report import keep_answer
 from railyard.kit.errors import InputError
 from railyard.measure.result.money import Difference, Verdict
 from railyard.measure.result.network import FaultCost
-from railyard.measure.result.step import EXPOSED, TaxFigures, TaxShares
+from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, TaxShares
+from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study import fault_words as faults
 from railyard.work.training import present as words
 
@@ -146,6 +147,27 @@ def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
         'Four variants are equal within error at $1.00 per million tokens (0.500 to 2.00), cheapest "uec,'
         ' oversubscription 1:1".'
     )
+
+
+def test_taxes_of_different_layouts_are_not_compared():
+    """`auto` took TP 2 on one network and TP 1 on the other: 10 % against 20 % says nothing about the networks."""
+    layouts = [{"tp": 2, "pp": 1, "micro_batch": 2}, {"tp": 1, "pp": 1, "micro_batch": 1}]
+    bound = dict.fromkeys(TrainingVariant.model_fields)
+    pair = [
+        TrainingVariant.model_construct(**bound | vars(variant(name, 10, cost, tax=taxed({"bandwidth": lost}))))
+        for name, cost, lost in (("a", 1.0, 0.1), ("b, 2:1", 1.5, 0.2))
+    ]
+    for one, keys in zip(pair, layouts, strict=True):
+        found = LayoutFigures(words=str(keys), parallelism=keys)
+        vars(one).update(layout=found, layouts=[SimpleNamespace(layout=found, step_seconds=1.0)])
+    said = why(*pair)
+    assert "costs 10.0 % (bandwidth 10.0) of the tokens of a;" in said
+    assert (
+        'a runs TP 2, "b, 2:1" TP 1: compare their steps and dollars. Network taxes compare on one layout only.' in said
+    )
+    assert "20.0 %" not in said
+    vars(pair[1]).update(layout=pair[0].layout)
+    assert "20.0 %" in why(*pair)
 
 
 def test_a_variant_without_a_price_is_not_compared_by_cost():

@@ -226,6 +226,32 @@ def test_variants_that_differ_in_money_share_the_choice(monkeypatch):
     assert len(calls) == 3
 
 
+def test_a_bound_has_the_layout_of_the_fastest_product(monkeypatch):
+    """By itself it would take TP 1; both products found TP 2, the second faster with micro-batches of 2."""
+    jobs = [job(tp=tp, pp=1, micro_batch=batch) for tp, batch in ((1, 1), (2, 1), (2, 2))]
+    steps = {"roce": [9.0, 7.0, 8.0], "uec": [9.0, 6.5, 6.0], "ideal": [1.0, 2.0, 3.0]}
+    monkeypatch.setattr(
+        fastest, "closed_s", lambda some, base: [steps[base.fabric.name][jobs.index(one)] for one in some]
+    )
+    earlier = []
+    for name in steps:
+        choose = fastest.Fastest(
+            lambda _layout: base, None, None, None, 0, base := machine(fabric=name), earlier, most=0
+        )
+        choose(jobs)
+    assert [one.tried[0].training for one in earlier] == [jobs[1], jobs[2], jobs[2]]
+    assert earlier[-1].tried[0].step_s == pytest.approx(3.0)
+
+
+def test_bounds_are_prepared_behind_products_and_keep_their_place():
+    """`ideal` stands first, and its losses are of the layout of the product."""
+    run = ran({**SCENARIO, "compare": {"vary": {"fabric": ["ideal", "roce"]}}})
+    bound, product = run.result.of(StepVariant)
+    assert (bound.name, product.name) == ("ideal", "roce")
+    assert bound.layout == product.layout
+    assert bound.tax.tokens_lost < product.tax.tokens_lost
+
+
 # Thousands of designs with contention: against the engine `flow`, and as the sum of their rows.
 
 

@@ -17,6 +17,7 @@ from railyard.face.cli import guard
 from railyard.kit.errors import InputError, SimulationError
 from railyard.kit.schema import yaml
 from railyard.work.scenario import load
+from railyard.work.scenario.variants import expand
 from railyard.work.study import repricing, study, sweep
 from railyard.work.study.folder import Journal, key_of, read_result
 from railyard.work.study.kind import StudyKind
@@ -139,7 +140,7 @@ class Elsewhere:
     def run(self, tasks: list[Any]):
         for number in reversed(range(len(tasks))):
             task = tasks[number]
-            self.tasks.append(task.argument["name"])
+            self.tasks.append(task.argument["variants"][-1][0])
             if number == self.killed:
                 yield Done(number, error=sweep.GONE)
                 continue
@@ -158,6 +159,15 @@ def test_elsewhere_the_bytes_are_the_same_and_a_killed_task_runs_again(tmp_path,
     assert pool.tasks.count("roce, micro batch 2") == 2
     assert len(pool.tasks) == 7
     assert files_of(found.folder) == straight
+
+
+def test_a_bound_goes_elsewhere_with_the_products_whose_layout_it_has(tmp_path):
+    """The task of `ideal` has all three, that of a product only itself."""
+    document = load.from_values({**SCENARIO, "compare": {"vary": {"fabric": ["ideal", "roce", "uec"]}}})
+    found = sweep.Sweep.of(document, expand(document), "analytic", tmp_path, searched=False)
+    tasks = [[name for name, *_ in found._task(number)["variants"]] for number in range(3)]
+    assert tasks == [["roce", "uec", "ideal"], ["roce"], ["uec"]]
+    assert sweep.ran(found._task(0))["measured"]["variant"]["name"] == "ideal"
 
 
 def test_what_is_known_follows_from_scenario_files_and_engine(tmp_path):

@@ -420,6 +420,11 @@ class FabricSpec:
     name: str
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def bound(self) -> bool:
+        """Whether it cannot be bought: see `Cluster.is_bound`."""
+        return bool(self.overrides.get("load_balancing", fabrics.get(self.name).load_balancing) == "ideal")
+
     def resolve(self) -> Fabric:
         """The fabric with its overrides.
 

@@ -32,6 +32,11 @@ class Variant:
     settings: Mapping[str, Any]
     draft: Draft
 
+    @property
+    def bound(self) -> bool:
+        """Whether its back-end cannot be bought."""
+        return self.draft.scenario.cluster.back_end.spec().fabric.bound
+
 
 def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
     """All variants of a scenario; `varies` (`key=a,b,c`) takes the place of what the file compares.

@@ -221,8 +221,9 @@ class Sweep:
 
     def _task(self, number: int) -> dict[str, Any]:
         variant = self.variants[number]
+        products = [one for one in self.variants if variant.bound and not one.bound]
         return {
-            **{"name": variant.name, "settings": dict(variant.settings), "values": variant.draft.tree.plain()},
+            **{"variants": [(one.name, dict(one.settings), one.draft.tree.plain()) for one in (*products, variant)]},
             **{"folder": str(variant.draft.folder.resolve()), "engine": self.engine, "searched": self.searched},
         }
 
@@ -258,16 +259,20 @@ def ran(task: dict[str, Any]) -> dict[str, Any]:
     """Runs a variant on its node: its figures as plain values, and its files.
 
     Args:
-        task: `name`, `settings`, `values` and `folder` of the scenario, `engine` and `searched`.
+        task: `variants`, the last of which is run, as names, settings and values (a bound has the layout of one of the
+            products before it), their `folder`, `engine` and `searched`.
 
     Raises:
         InputError: It cannot be run.
         SimulationError: The run cannot finish.
     """
-    draft = replace(load.from_values(task["values"]), folder=Path(task["folder"]))
-    variant = Variant(task["name"], task["settings"], draft)
-    kind = kinds.get(draft.kind)
-    (prepared,) = kind.prepare([variant], task["engine"])
+    folder_of = Path(task["folder"])
+    variants = [
+        Variant(name, settings, replace(load.from_values(values), folder=folder_of))
+        for name, settings, values in task["variants"]
+    ]
+    kind = kinds.get(variants[0].draft.kind)
+    *_, prepared = kind.prepare(variants, task["engine"])
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         control = Control(_NOTHING, Event(), recorded=True, searched=task["searched"])

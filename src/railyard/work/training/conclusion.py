@@ -177,6 +177,8 @@ def tax_sentence(variant: StepVariant, name: str = "") -> str:
 
 def _taxed(result: Result, best: StepVariant) -> str:
     """What the networks cost the leading variant, and the one that loses most to them."""
+    if layouts := _layouts(result):
+        return f"{tax_sentence(best, best.name)} {layouts}"
     worst = max(compared(result), key=lambda one: one.tax.tokens_lost)
     if numbers.percent(best.tax.tokens_lost) == numbers.percent(worst.tax.tokens_lost):
         return tax_sentence(best, best.name)
@@ -187,6 +189,26 @@ def _taxed(result: Result, best: StepVariant) -> str:
         f" {quoted(worst.name)} {tax_cell(worst.tax, _where(worst))}{tax_error(worst)};"
         f" scale-up networks cost {to_both}."
     )
+
+
+def _layouts(result: Result) -> str:
+    """That `auto` chose several layouts, the first two by what differs in them; empty if it chose one or none."""
+    chosen = [one for one in compared(result) if isinstance(one, TrainingVariant) and one.layouts]
+    other = next((one for one in chosen if one.layout != chosen[0].layout), None)
+    if other is None:
+        return ""
+    mine, theirs = (one.layout.parallelism for one in (chosen[0], other))
+    key = next(key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key))
+    name = key.upper() if len(key) == _SIZE else key.replace("_", "-")
+    runs = [f"{name} {keys.get(key, 'none')}" for keys in (mine, theirs)]
+    return (
+        f"{quoted(chosen[0].name)} runs {runs[0]}, {quoted(other.name)} {runs[1]}: compare their steps and dollars."
+        " Network taxes compare on one layout only."
+    )
+
+
+_SIZE = 2
+"""Letters of a size of a layout: TP, DP."""
 
 
 def _what(variant: StepVariant) -> str:
@@ -300,17 +322,18 @@ def memo_of_step(result: Result) -> DecisionMemo:
         KeyFigure("Scale-out network tax", numbers.percent(tax), _known(believed.band_of(best, "network_tax"))),
     ]
     found = result.verdict
-    bound = next((one for one in variants if found is not None and not found.unlike and one.name == found.bound), None)
-    shown = [one for one in variants if one is not bound] or list(variants)
+    shown = [one for one in variants if not one.bound] or list(variants)
+    bounds = [one for one in variants if found is not None and not found.unlike and one.name == found.bound]
+    bound = next((one for one in bounds if getattr(one, "layout", None) == getattr(best, "layout", None)), None)
     chart = LossChart.of(
         "Time lost by cause, % of the step",
         " %",
         {one.name: losses(one) for one in shown},
         None if bound is None or len(shown) == len(variants) else sum(losses(bound).values()),
-        "" if bound is None else f"{bound.name}, a network without limits",
+        "" if bound is None else f"{bound.name}, a crossbar that blocks nothing",
         best_first=found is not None and bool(found.ranking),
     )
-    changes = [*filter(None, (*_changes(best), believed.unexercised(result), believed.ties(result)))]
+    changes = [*filter(None, (*_changes(best), _layouts(result), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(
         result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result),

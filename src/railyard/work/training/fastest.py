@@ -272,14 +272,24 @@ class Fastest:
     def __call__(self, found: Sequence[Training]) -> Training:
         """The fastest of some jobs that differ in their layouts.
 
+        A bound has the layout of the fastest product with the same job: losses by cause compare on one layout only.
+
         Raises:
             InputError: No step of any of them can be simulated.
         """
         self.found = list(found)
         same = next((one for one in self.earlier if one.alike(self)), None)
-        self.tried = self._searched(found) if same is None else same.tried
+        self.tried = self._searched(self._led() or found) if same is None else same.tried
         self.earlier.append(self)
         return self.tried[0].training
+
+    def _led(self) -> list[Training]:
+        """Of a bound the job of the fastest product of earlier variants; empty for a product, and without one."""
+        products = [one for one in self.earlier if one.base is not None and not one.base.is_bound]
+        if self.base is None or not self.base.is_bound:
+            return []
+        like = [one.tried[0] for one in products if one.found == self.found]
+        return [min(like, key=lambda one: one.step_s).training] if like else []
 
     def alike(self, other: Fastest) -> bool:
         """Whether the other chooses among the same jobs on the same cluster."""

@@ -74,17 +74,17 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
     Raises:
         InputError: A variant cannot be run; names the place in the scenario.
     """
-    memo, jobs, graphs, choices = Memo(), [], Graphs(), list[Fastest]()
-    for variant in variants:
+    memo, jobs, graphs, choices = Memo(), dict[str, Prepared](), Graphs(), list[Fastest]()
+    for variant in sorted(variants, key=lambda one: one.bound):  # behind the products, whose layouts they have
         draft, extra = variant.draft, variant.draft.scenario.catalog
         key = [extra, dump(draft.scenario.cluster)]
         catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
         cluster = _cluster(variant, catalog, engine, partial(memo.get, "cluster", key))
         seats = Seats(draft, catalog, cluster, memo, key)
         job = prepared(variant, catalog, cluster, engine, seats, shared=(graphs, choices))
-        jobs.append(replace(job, cluster=seats(job.training.layout)))
+        jobs[variant.name] = replace(job, cluster=seats(job.training.layout))
     graphs.forget()
-    return jobs
+    return [jobs[variant.name] for variant in variants]
 
 
 def _cluster(variant: Variant, catalog: Catalog, engine: str | None, of: Callable[..., Cluster]) -> Cluster:
