@@ -70,7 +70,7 @@ def test_a_complete_new_entry_needs_no_base(tmp_path):
     text = """
 nics:
   lab-nic:
-    {vendor: us, year: 2026, rate: 3.2 Tb/s, ports: 4, send_latency: 1 us, receive_latency: 1 us, out_of_order: true,
+    {vendor: us, year: 2026, rate: 3.2 Tb/s, ports: 4, send_latency: 1 us, receive_latency: 1 us, out_of_order: any,
      power: {low: 10 W, typical: 20 W, high: 30 W}, price: $1k}
 servers:
   lab: {extends: hgx-h100, nic: lab-nic}

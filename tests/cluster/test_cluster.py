@@ -114,6 +114,27 @@ def test_a_nic_is_no_faster_than_its_share_of_pcie():
     assert fast.server.pcie_bps < 800e9
 
 
+@pytest.mark.parametrize(
+    ("fabric", "nic", "said"),
+    [
+        ("uec", "cx7-400g", "on Ethernet, as this fabric needs; bf3-400g does, for $12.8k more"),
+        ("spectrum-x", "cx7-400g", "on Ethernet, as this fabric needs; bf3-400g does, for $12.8k more"),
+        ("uec", "thor2-400g", "on Ethernet, as this fabric needs; the catalogue has none of Broadcom that does"),
+        ("infiniband", "cx7-400g", ""),
+        ("uec", "bf3-400g", ""),
+        ("roce", "thor2-400g", ""),
+        ("scheduled", "thor2-400g", ""),
+        ("uec-htsim", "cx7-400g", ""),
+    ],
+)
+def test_nics_that_cannot_order_the_packets_of_a_fabric_are_noted(fabric, nic, said):
+    """Sixteen NICs of $1.7k, where those of $2.5k can; credits and hashed flows keep the order."""
+    network = NetworkSpec(LeafSpine(), FabricSpec(fabric))
+    found = build(ClusterSpec(16, "hgx-h100", network, overrides={"server": {"nic": nic}}), KNOWN).remarks
+    assert len(found) == bool(said)
+    assert said in " ".join(found)
+
+
 def test_all_networks_are_exchanged_by_identity():
     """Three networks of their own, and one that is two at once."""
     apart = machine(front_end=NetworkSpec(), storage=StorageSpec("vast-ebox", 6, NetworkSpec()))

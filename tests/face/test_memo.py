@@ -111,6 +111,15 @@ def test_the_bill_of_the_purchase_is_compared_with_the_next_one(difference, lead
     assert said == f"{begins}It costs $1.00M less to build than b, the next: switches -$1.00M (20, not 30)."
 
 
+def test_what_only_the_purchase_is_warned_of_stands_in_its_line():
+    """Both are warned of the band; a alone has cards that do not fit."""
+    verdict = SimpleNamespace(leading="a", ranking=("a", "b"), ties=(), differences=[])
+    lines = {"a": ("a wide band", "cards do not fit; others do, for $1k more"), "b": ("a wide band",)}
+    variants = [SimpleNamespace(name=name, bill=bill(9e6), warnings=lines[name]) for name in lines]
+    said = purchase(SimpleNamespace(verdict=verdict, variants=variants))
+    assert said.endswith("The bill of b, the next, is the same. Of a: cards do not fit; others do, for $1k more.")
+
+
 def test_names_lose_what_all_share_and_bars_beyond_twelve_are_counted():
     """Of 14 designs in rails, the last two are said to be worse than the twelfth."""
     names = [f"fabric {number}, rails, 2:1" for number in range(14)]

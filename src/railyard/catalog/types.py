@@ -278,9 +278,12 @@ class Nic(Part):
     receive_latency_ps: int = field(
         metadata=f.time("receive_latency", "From the last bit on the wire to data in memory")
     )
-    out_of_order: bool = field(
-        metadata=f.flag(
-            "out_of_order", "Whether the receiver places packets that arrive out of order (needed for spraying)"
+    out_of_order: str = field(
+        metadata=f.choice(
+            "out_of_order",
+            "Networks on which the receiver places packets that arrive out of order (needed for spraying)",
+            ("none", "infiniband", "any"),
+            sourced=True,
         )
     )
     power_w: Range = field(metadata=f.power_range("power", "Drawn by the card without its optics"))

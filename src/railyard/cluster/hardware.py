@@ -10,11 +10,15 @@ import numpy as np
 from railyard.cluster import spec as override
 from railyard.cluster.links import Csr
 from railyard.kit.errors import InputError
+from railyard.kit.quantities import format_money
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from railyard.catalog import Accelerator, Catalog, Nic, Server
+    from railyard.cluster.fabric.fabric import Fabric
     from railyard.cluster.links import Integers
     from railyard.cluster.scale_up.fabric import JoinedScaleUp
     from railyard.cluster.spec import ClusterSpec
@@ -262,6 +266,21 @@ class Hardware:
         """Servers in the cluster."""
         return self.ranks // self.per_server
 
+    def misplaced(self, fabric: Fabric, catalog: Catalog) -> Iterator[str]:
+        """That the NICs cannot order the packets of a fabric, and what the maker's cheapest that can would cost."""
+        if fabric.placed_by(self.nic):
+            return
+        found = map(catalog.nic, catalog.names("nics"))
+        like = [nic for nic in found if _kind(nic) == _kind(self.nic) and fabric.placed_by(nic)]
+        best = min(like, key=lambda nic: nic.price_usd.typical, default=None)
+        instead = f"; the catalogue has none of {self.nic.vendor} that does"
+        if best is not None:
+            usd = (best.price_usd.typical - self.nic.price_usd.typical) * self.nics * self.servers
+            more = f"{format_money(abs(usd))} {'more' if usd > 0 else 'less'}"
+            instead = f"; {best.name} does, for {more} (`cluster.overrides.server.nic`)"
+        where = "InfiniBand" if "infiniband" in fabric.families else "Ethernet"
+        yield f"{self.nic.name} does not place packets out of order on {where}, as this fabric needs{instead}"
+
     @property
     def idle(self) -> int:
         """Accelerators of idle servers."""
@@ -299,6 +318,10 @@ class Hardware:
             idle_servers=spec.accelerators // used * ((server.scale_up_domain - used) // server.accelerators),
             joined=joined,
         )
+
+
+def _kind(nic: Nic) -> tuple[str, float, int]:
+    return nic.vendor, nic.rate_bps, nic.ports
 
 
 def _server(catalog: Catalog, name: str) -> Server:

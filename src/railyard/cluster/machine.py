@@ -122,7 +122,7 @@ class Cluster:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Notes that a reader of its results needs."""
-        return self.plans["back_end"].host.remarks
+        return (*self.plans["back_end"].host.remarks, *self.hardware.misplaced(self.fabric, self.catalog))
 
     def arranged(self, order: NDArray[np.int32]) -> Cluster:
         """The same machine with accelerators renumbered; links and networks are shared.

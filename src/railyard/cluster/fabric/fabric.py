@@ -18,6 +18,8 @@ from railyard.kit.schema.quantity import SIZE, TIME
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from railyard.catalog import Nic
+
 
 DEEPSEEK_LATENCY = (
     "DeepSeek-V3 hardware paper (ISCA 2025), table 5: 64-byte latency {same} us on one leaf and {cross} us across two "
@@ -322,6 +324,11 @@ class Fabric:
     behavior: Behavior | None = field(default=None, repr=False)
     left_out: tuple[str, ...] = ()
     sources: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
+
+    def placed_by(self, nic: Nic) -> bool:
+        """Whether a NIC orders packets that take several paths here; models of simulators have NICs of their own."""
+        needed = self.load_balancing in ("spray", "adaptive") and not self.model_of
+        return not needed or nic.out_of_order == "any" or nic.out_of_order in self.families
 
     @property
     def payload_efficiency(self) -> float:

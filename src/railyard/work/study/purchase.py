@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 V = TypeVar("V", bound="BaseVariant")
 _MOST_PARTS = 3
 """Parts of a bill that the line names."""
+_MOST_OWN = 2
+"""Warnings that the line names."""
 _LEAST = 0.0005
 """Smaller differences, as a share of the capital, are not named."""
 
@@ -80,7 +82,14 @@ def purchase(result: Result) -> str:
         said = f"Buy: cost does not decide between {names}. At typical prices {quoted(best)} costs least: {_sum(bill)}"
     elif following in (verdict.leading, *verdict.ties) and any(_parts(bill.capex, other.capex)):
         said += f", the cheapest to build of the {len(verdict.ties) + 1} that are equal"
-    return f"{said}. {_difference(bill.capex, other.capex, quoted(following))}"
+    return " ".join([f"{said}.", _difference(bill.capex, other.capex, quoted(following)), *_own(result, best)])
+
+
+def _own(result: Result, name: str) -> list[str]:
+    """Warnings of a variant that not all have, as sentences: what is bought is not what others are."""
+    said = {one.name: getattr(one, "warnings", ()) for one in result.variants}
+    own = [line for line in said[name] if not all(line in lines for lines in said.values())]
+    return [f"Of {quoted(name)}: {line}." for line in own[:_MOST_OWN]]
 
 
 def _sum(bill: Bill) -> str:
