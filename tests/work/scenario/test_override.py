@@ -58,8 +58,17 @@ def test_a_word_for_a_section_keeps_what_the_new_one_has():
 
 def test_missing_sections_are_made_and_short_names_written_out():
     assert setting("economics.pue=1.2")["economics"] == {"pue": 1.2}
-    assert setting("tp=8")["workload"]["training"]["parallelism"] == {"tp": 8}
+    assert setting("tp=8")["workload"]["training"]["parallelism"] == {"auto": True, "tp": 8}
     assert setting("fabric=uec")["cluster"]["back_end"]["fabric"] == "uec"
+
+
+def test_a_size_below_auto_fixes_it_and_leaves_the_rest_to_auto():
+    def layout(*texts):
+        return setting(*texts)["workload"]["training"]["parallelism"]
+
+    assert layout("parallelism=auto", "tp=4", "pp=2") == {"auto": True, "tp": 4, "pp": 2}
+    assert layout("parallelism={pp: 2}", "tp=4") == {"pp": 2, "tp": 4}
+    assert layout("tp=4", "parallelism.auto=false") == {"auto": False, "tp": 4}
 
 
 def test_a_word_becomes_a_section_when_a_key_below_it_is_set():

@@ -360,7 +360,7 @@ def test_other_jobs_make_a_step_longer():
     ("written", "said"),
     [
         ({"tp": 4}, "Layout: TP 4 PP 1 DP 4 micro-batch {} ZeRO-1 (micro-batch chosen)."),
-        ({"pp": 2}, " (micro-batch and virtual stages chosen)."),
+        ({"pp": 2}, " (micro-batch chosen, 1 virtual stage assumed; the band has other numbers in it)."),
         ({"tp": 4, "micro_batch": 1}, ""),
     ],
 )

@@ -86,8 +86,8 @@ TAGS: Mapping[str, str] = {
     **dict.fromkeys(_KINDS, "kind"),
 }
 
-#: Words that stand for a section without keys, by the section.
-_EMPTY: Mapping[str, str] = {"parallelism": "auto", "links": "parts"}
+#: Words that stand for a section, by the section, and the keys for which they stand: `tp` below `auto` fixes one size.
+_WORDS: Mapping[str, tuple[str, tuple[str, ...]]] = {"parallelism": ("auto", ("auto",)), "links": ("parts", ())}
 
 
 def full_path(key: str) -> tuple[str, ...]:
@@ -228,8 +228,9 @@ def _as_section(node: Node, path: tuple[str, ...], mark: Mark) -> Node:
     """The node as a mapping: nothing becomes an empty one, and `fabric: roce` becomes `fabric: {name: roce}`."""
     if isinstance(node.value, dict):
         return node
-    if node.value is None or (path and node.value == _EMPTY.get(path[-1])):
-        return Node({}, mark)
+    word, keys = _WORDS.get(path[-1], (None, ())) if path else (None, ())
+    if node.value is None or node.value == word:
+        return Node({key: Node(True, mark) for key in keys}, mark, dict.fromkeys(keys, mark), 1 + len(keys))
     tag = TAGS.get(path[-1]) if path else None
     if tag is not None and isinstance(node.value, str):
         return Node({tag: node}, node.mark, {tag: node.mark}, 1 + node.size)

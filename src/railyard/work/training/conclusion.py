@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, NOT_TRIED, SCALE_UP_TIER
@@ -299,7 +299,9 @@ def layout_sentence(result: Result, variant: StepVariant, name: str = "") -> str
     rows, of = variant.layouts, f" of {quoted(name)}" if name else ""
     if not rows:
         chosen = chosen_keys(result, variant)
-        return f"{chosen_words(variant.layout.words, chosen).replace('Layout', f'Layout{of}', 1)}." if chosen else ""
+        vp: Any = variant.layout.parallelism["vp"]
+        words = chosen_words(variant.layout.words, vp, chosen).replace("Layout", f"Layout{of}", 1)
+        return f"{words}." if chosen else ""
     first, *others = rows
     longer = others[0].step_seconds / first.step_seconds - 1 if others else 0.0
     slower = f"takes {numbers.percent(longer)} longer" if longer >= _LEAST_SEEN else "is as fast"

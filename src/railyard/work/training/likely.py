@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from railyard.measure.numbers import counted
 from railyard.work.training.designs import estimate
 from railyard.work.training.layout import MICRO_BATCHES, check, virtual_sizes, with_least_recomputation
 from railyard.work.training.memory import LayoutError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 PARALLELISM = "workload.training.parallelism"
 """Where a scenario writes its layout."""
-_WORDS = {"micro_batch": "micro-batch", "vp": "virtual stages"}
 WORTH = 0.2
 """Share of the fastest step that a likely layout is slower, at most. Megatron-LM's published weak scaling on H100
 leaves 9 to 16 % to interleaving and does without; Llama 3 405B would take 26 to 80 % longer without it, and has it."""
@@ -81,9 +81,13 @@ def chosen_keys(result: Result, variant: TrainingVariant) -> frozenset[str]:
     return frozenset() if given.get("auto") else open_keys(given, pp)
 
 
-def chosen_words(layout: object, left_out: Collection[str]) -> str:
-    """`TP 4 PP 1 DP 16 micro-batch 4 ZeRO-1 (micro-batch chosen)`, of a layout or its words."""
-    return f"Layout: {layout} ({' and '.join(_WORDS[key] for key in sorted(left_out))} chosen)"
+def chosen_words(layout: object, vp: int, left_out: Collection[str]) -> str:
+    """`Layout: TP 4 PP 1 DP 16 micro-batch 4 ZeRO-1 (micro-batch chosen)`, of a layout or its words."""
+    words = {
+        "micro_batch": "micro-batch chosen",
+        "vp": f"{counted(vp, 'virtual stage')} assumed; the band has other numbers in it",
+    }
+    return f"Layout: {layout} ({', '.join(words[key] for key in sorted(left_out))})"
 
 
 def open_keys(given: Collection[str], pp: int) -> frozenset[str]:
@@ -101,7 +105,7 @@ def filled_in(given: Collection[str], layout: Layout) -> Iterator[str]:
     """What stands for the keys of a written layout that it leaves open, in words."""
     left_out = open_keys(given, layout.pp)
     if left_out:
-        yield chosen_words(layout, left_out)
+        yield chosen_words(layout, layout.vp, left_out)
     if "vp" in left_out:
         yield (
             f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"
