@@ -71,7 +71,7 @@ function Kinds({ answer }: { answer: Judged }) {
   if (answer.changes.length === 0) return null;
   const rows = [...unseen.kinds.map((one) => ({ name: KINDS[one.kind], ...one })), { name: "all of them", kind: "all", count: unseen.cases.length, gain: unseen.gain, low: unseen.low, high: unseen.high }];
   return (
-    <Section title="On what it was judged" note="None of these cases was seen by the search. Other jobs are drawn for the same cluster: another model, parallelism and sequence, with a neighbour's bursts beside them.">
+    <Section title="Test cases" note="The search did not see these cases. Other jobs have another model, parallelism and sequence on the same cluster, with the bursts of a neighbour.">
       <Table
         rows={rows}
         mark={(row) => row.kind === "all"}

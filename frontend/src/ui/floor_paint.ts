@@ -25,7 +25,7 @@ export interface Scene {
   /** Whose cables are drawn. */
   chosen: number | undefined;
   lit: Lit | undefined;
-  /** Devices that something was found at, and its share of the dearest finding. */
+  /** Devices that something was found at, and its share of the most expensive finding. */
   found: ReadonlyMap<number, number>;
   /** Load at the hot end of the scale. */
   most: number;

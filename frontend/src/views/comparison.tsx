@@ -5,7 +5,7 @@ import { priceOf, type Stepped } from "../result";
 const isEnded = (variant: Stepped): boolean => "outcome" in variant && variant.outcome !== "finished";
 
 export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; chosen: number; choose: (index: number) => void }) {
-  const dearest = Math.max(...variants.map((variant) => priceOf(variant).high));
+  const highest = Math.max(...variants.map((variant) => priceOf(variant).high));
   const priced = variants.some((variant) => variant.cpmt === null) ? "hour" : "million tokens";
   return (
     <Section title="Side by side" note="A network's tax is what the step loses because that network has limits: exposed communication, and kernels slowed by communication that overlaps them.">
@@ -14,7 +14,7 @@ export function Comparison({ variants, chosen, choose }: { variants: Stepped[]; 
         {variants.map((variant, index) => (
           <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
             <span class="name">{variant.name}</span>
-            <BandBar band={priceOf(variant)} whole={dearest} />
+            <BandBar band={priceOf(variant)} whole={highest} />
             <span class="value">{dollars(priceOf(variant).typical)}</span>
           </button>
         ))}

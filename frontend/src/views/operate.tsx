@@ -62,7 +62,7 @@ function Overlaid({ variants, chosen }: { variants: OperateVariant[]; chosen: nu
 
 export function OperateComparison({ variants, chosen, choose }: { variants: OperateVariant[]; chosen: number; choose: (index: number) => void }) {
   const prices = variants.map((variant) => variant.operate.usd.per_useful_accelerator_hour);
-  const dearest = Math.max(...prices.map((value) => value?.high ?? 0), 1e-9);
+  const highest = Math.max(...prices.map((value) => value?.high ?? 0), 1e-9);
   return (
     <Section title="Side by side" note={`Figures are of the steady window, ${CHOSEN[variants[0]?.operate.steady.chosen ?? "whole run"]}; the drain after it is left out. Click a row for its details.`}>
       <Table
@@ -86,7 +86,7 @@ export function OperateComparison({ variants, chosen, choose }: { variants: Oper
           {variants.map((variant, index) => (
             <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
               <span class="name">{variant.name}</span>
-              {prices[index] ? <BandBar band={prices[index]} whole={dearest} /> : <span />}
+              {prices[index] ? <BandBar band={prices[index]} whole={highest} /> : <span />}
               <span class="value">{prices[index] ? dollars(prices[index].typical) : NONE}</span>
             </button>
           ))}

@@ -71,7 +71,7 @@ export function ServingComparison({ variants, chosen, choose }: { variants: Serv
 }
 
 function Prices({ variants, chosen, choose }: { variants: Served[]; chosen: number; choose: (index: number) => void }) {
-  const dearest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
+  const highest = Math.max(...variants.map((variant) => variant.serving.cpmt?.total.high ?? 0), 1e-12);
   return (
     <>
       <h3>Cost per million tokens within the SLO, prompt and answer together: low, typical, high</h3>
@@ -79,7 +79,7 @@ function Prices({ variants, chosen, choose }: { variants: Served[]; chosen: numb
         {variants.map((variant, index) => (
           <button class="bar-row" aria-pressed={index === chosen} onClick={() => choose(index)}>
             <span class="name">{variant.name}</span>
-            {variant.serving.cpmt ? <BandBar band={variant.serving.cpmt.total} whole={dearest} /> : <span class="muted">no request met the SLO</span>}
+            {variant.serving.cpmt ? <BandBar band={variant.serving.cpmt.total} whole={highest} /> : <span class="muted">no request met the SLO</span>}
             <span class="value wide">{variant.serving.cpmt ? band(variant.serving.cpmt.total, dollars) : "—"}</span>
           </button>
         ))}

@@ -136,7 +136,7 @@ function without(changes: Changes, name: string): Changes {
 }
 
 function Bars({ variants }: { variants: VariantPrice[] }) {
-  const dearest = Math.max(...variants.map((one) => one.cpmt.high));
+  const highest = Math.max(...variants.map((one) => one.cpmt.high));
   const rows = [...variants].sort((a, b) => a.cpmt.typical - b.cpmt.typical);
   return (
     <Section title="A million tokens" note="Low, typical and high: every assumption that was not moved keeps its width.">
@@ -144,7 +144,7 @@ function Bars({ variants }: { variants: VariantPrice[] }) {
         {rows.map((one) => (
           <div class="bar-row">
             <span class="name">{one.name}</span>
-            <BandBar band={one.cpmt} whole={dearest} />
+            <BandBar band={one.cpmt} whole={highest} />
             <span class="value">{dollars(one.cpmt.typical)}</span>
           </div>
         ))}

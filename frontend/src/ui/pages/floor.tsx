@@ -127,19 +127,19 @@ function Floor({ of, hall }: { of: Place; hall: Hall }) {
   );
 }
 
-/** Devices with a finding at them or at their cables, and its share of the dearest. */
+/** Devices with a finding at them or at their cables, and its share of the most expensive one. */
 function foundAt(marks: Mark[], cabling: Cabling | undefined): ReadonlyMap<number, number> {
-  const dearest = Math.max(1e-9, ...marks.map((mark) => mark.usd_per_month ?? 0));
+  const highest = Math.max(1e-9, ...marks.map((mark) => mark.usd_per_month ?? 0));
   const found = new Map<number, number>();
   for (const mark of marks)
     for (const device of [...mark.devices, ...mark.cables.flatMap((cable) => cabling?.ends(cable) ?? [])])
-      found.set(device, Math.max(found.get(device) ?? 0, (mark.usd_per_month ?? 0) / dearest));
+      found.set(device, Math.max(found.get(device) ?? 0, (mark.usd_per_month ?? 0) / highest));
   return found;
 }
 
 /** What colours mean. */
 function Key({ hall, cabling, heat, moment }: { hall: Hall; cabling: Cabling | undefined; heat: Heat; moment: boolean }) {
-  if (heat === "findings") return <p class="key"><span>found, costs nothing by itself</span><i class="found" /><span>the dearest finding</span></p>;
+  if (heat === "findings") return <p class="key"><span>found, costs nothing by itself</span><i class="found" /><span>the most expensive finding</span></p>;
   const loaded = heat === "load" && cabling?.loaded;
   if (heat === "role" || (heat === "load" && !loaded))
     return <Legend items={hall.head.roles.map((role) => ({ name: role, color: ROLES[role] ?? "var(--other)" }))} />;

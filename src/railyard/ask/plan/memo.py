@@ -1,4 +1,4 @@
-"""The decision memo of a plan: the design to build, its chance of being best, and what would change the choice."""
+"""The decision memo of a plan: the design to build, its regret, and what would change the choice."""
 
 from __future__ import annotations
 
