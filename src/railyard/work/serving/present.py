@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
@@ -272,9 +272,11 @@ def verdict(result: Result) -> str:
     """The answer in a sentence: which service to take, its latency, and what a million tokens costs."""
     best = best_variant(result)
     if len(result.of(ServedVariant)) == 1:
-        return f"{_met(best.serving)}: {_latency(best)}, {_price(best)}."
+        return f"{_met(best.serving)}: {_latency(best)}, {_price(best)}{_idle(result, best)}{_doubt(best)}."
     if unlike := believed.unlike(result):
         return unlike
+    if fewest := _fewest(result):
+        return fewest
     many, good = len(result.of(ServedVariant)), len(_in_time(result))
     share = f"{100 * best.serving.slo.target:g} % of requests within the SLO"
     among = f"{good} of {many} variants reach {share}" if good else f"no variant reaches {share}"
@@ -282,6 +284,44 @@ def verdict(result: Result) -> str:
     alone = f"{quoted(best.name)} {'costs least' if best.serving.cpmt else 'is best'}"
     leads = f"{listed([best.name, *ties])} are equal within error" if ties else alone
     return f"{leads}: {_price(best)}, {_latency(best)}; {among}."
+
+
+_SIZES = ("replicas", "accelerators")
+
+
+def _fewest(result: Result) -> str:
+    """The smallest variant that reaches the SLO, where variants differ in one size alone; else empty."""
+    variants = result.of(ServedVariant)
+    keys = {key for variant in variants for key in variant.settings}
+    key = keys.pop() if len(keys) == 1 else ""
+    sizes = {variant.name: variant.settings.get(key) for variant in _in_time(result)}
+    if key.rpartition(".")[2] not in _SIZES or not sizes or not all(isinstance(size, int) for size in sizes.values()):
+        return ""
+    small: Any = min(sizes, key=lambda name: (sizes[name], name))
+    variant = next(one for one in variants if one.name == small)
+    share = f"{100 * variant.serving.slo.target:g} % of requests within the SLO"
+    who = f"{quoted(small)} is the smallest of {len(variants)} that reaches {share}"
+    return f"{who}: {_price(variant)}{_idle(result, variant)}{_doubt(variant)}."
+
+
+def _doubt(variant: ServedVariant) -> str:
+    """A median that meets its limit and that the model's error may take beyond it; else empty."""
+    slo = variant.serving.slo
+    for what, figure, limit in (("TTFT", "ttft_s", slo.ttft_s), ("TPOT", "tpot_s", slo.tpot_s)):
+        row = next((one for one in variant.model_error or () if one.figure == figure), None)
+        if row is not None and limit is not None and row.typical <= limit < row.high:
+            return f"; within the model's error half may miss it, {what} p50 up to {numbers.seconds(row.high)}"
+    return ""
+
+
+def _idle(result: Result, variant: ServedVariant) -> str:
+    """`, with 28 of 32 accelerators in no pool`; empty where pools use them all."""
+    scenario: Any = result.scenario
+    if "serving" not in scenario.get("workload", {}):
+        return ""
+    there: Any = variant.settings.get("cluster.accelerators", scenario.get("cluster", {}).get("accelerators", 0))
+    idle = there - sum(pool.accelerators for pool in variant.serving.pools)
+    return f", paid with {idle} of {there} accelerators in no pool" if idle > 0 else ""
 
 
 def _met(serving: ServingFigures) -> str:
