@@ -139,6 +139,13 @@ def test_falcons_of_2023_are_read_under_their_first_names(tmp_path, old, changes
     assert read.kv_heads == hf_config.read(DATA / like).kv_heads
 
 
+def test_a_file_that_names_no_longest_sequence_gets_no_short_one(tmp_path):
+    keys = {"model_type": "qwen2", "hidden_size": 5120, "num_hidden_layers": 64, "num_attention_heads": 40}
+    keys |= {"num_key_value_heads": 8, "intermediate_size": 27648, "vocab_size": 152064}
+    assert hf_config.read(written(tmp_path, keys)).max_seq == 1_048_576
+    assert hf_config.read(written(tmp_path, {**keys, "max_position_embeddings": 32768})).max_seq == 32768
+
+
 def test_phi_moe_has_biases_where_its_file_says():
     """LayerNorms have biases whatever it says; attention and the head as their keys do."""
     model = hf_config.read(DATA / "phi-3.5-moe")

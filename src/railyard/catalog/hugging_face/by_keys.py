@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import unsaid
-from railyard.catalog.hugging_face.families import Fields, blocks, families
+from railyard.catalog.hugging_face.families import UNSAID_LENGTH, Fields, blocks, families
 from railyard.catalog.hugging_face.key_names import NAMES
 from railyard.catalog.model import MLA, Model
 
@@ -97,7 +97,7 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
         "gated_mlp": gated,
         "vocab": config.count(*NAMES["vocab"]),
         "tied_embeddings": config.flag("tie_word_embeddings", default=True),
-        "max_seq": config.count(*NAMES["max_seq"], default=4096),
+        "max_seq": config.count(*NAMES["max_seq"], default=UNSAID_LENGTH),
         "norm": "layer" if layer_norm else "rms",
         "attention_bias": _bias(config),
         "mlp_bias": config.flag("mlp_bias", default=native),

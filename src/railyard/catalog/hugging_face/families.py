@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from railyard.catalog.hugging_face.config_file import ConfigFile
 
 
+UNSAID_LENGTH = 1 << 20
+"""Longest sequence where a file names none: no limit is invented, so that nothing is called too long."""
+
 Fields = dict[str, Any]
 
 families: Registry[Callable[[ConfigFile], Fields]] = Registry("model_type")
@@ -56,7 +59,7 @@ def base(config: ConfigFile, *, tied: bool = False, ffn: int | None = None, head
         "gated_mlp": True,
         "vocab": config.count("vocab_size"),
         "tied_embeddings": config.flag("tie_word_embeddings", default=tied),
-        "max_seq": config.count("max_position_embeddings", default=4096),
+        "max_seq": config.count("max_position_embeddings", default=UNSAID_LENGTH),
         "norm": "rms",
     }
 

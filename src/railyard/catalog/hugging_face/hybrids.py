@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import recurrent as by
-from railyard.catalog.hugging_face.families import Fields, base, bias, blocks, register, routed
+from railyard.catalog.hugging_face.families import UNSAID_LENGTH, Fields, base, bias, blocks, register, routed
 from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _recurrent_only(config: ConfigFile, made: Recurrent, hidden: int, layers: in
         "gated_mlp": False,
         "vocab": config.count("vocab_size"),
         "tied_embeddings": config.flag("tie_word_embeddings", default=True),
-        "max_seq": config.count("max_position_embeddings", default=1_048_576),
+        "max_seq": config.count("max_position_embeddings", default=UNSAID_LENGTH),
         "recurrent": made,
         "blocks": (Block(layers=layers, mixer="recurrent", feed="none", norms=1),) if layers else (),
     }
