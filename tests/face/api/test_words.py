@@ -132,6 +132,16 @@ def test_variants_whose_difference_is_smaller_than_the_error_are_equal():
     )
 
 
+def test_clusters_of_two_sizes_are_compared_by_their_steps():
+    """3.9 s on 256 against 2 s on 512; dollars are within error of one another."""
+    small = variant("accelerators 256", 1000, 1.0, 3.9, settings={"accelerators": 256})
+    large = variant("accelerators 512", 975, 1.01, 2.0, settings={"accelerators": 512})
+    assert words.verdict(result(large, small, ties=["accelerators 512"])) == (
+        '"accelerators 512" is 1.95 times as fast as "accelerators 256", 2.00 s against 3.90 s a step, at $1.01 per'
+        " million tokens (0.505 to 2.02) against $1.00 per million tokens (0.500 to 2.00)."
+    )
+
+
 def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
     """A threshold of 75 % hides $1.00 against $1.36; four long names are counted."""
     found = result(variant("a", 1000, 1.0), variant("b", 1000, 1.36), variant("dear", 500, 3.0), ties=["b"])

@@ -319,7 +319,8 @@ def _idle(result: Result, variant: ServedVariant) -> str:
     scenario: Any = result.scenario
     if "serving" not in scenario.get("workload", {}):
         return ""
-    there: Any = variant.settings.get("cluster.accelerators", scenario.get("cluster", {}).get("accelerators", 0))
+    set_here = {key.rpartition(".")[2]: value for key, value in variant.settings.items()}
+    there: Any = set_here.get("accelerators", scenario.get("cluster", {}).get("accelerators", 0))
     idle = there - sum(pool.accelerators for pool in variant.serving.pools)
     return f", paid with {idle} of {there} accelerators in no pool" if idle > 0 else ""
 

@@ -212,8 +212,8 @@ _MORE = {
 }
 
 
-def ties(result: Result) -> str:
-    """A sentence on the error within which variants are equal; empty if none are."""
+def ties(result: Result, who: str = "The equal variants") -> str:
+    """A sentence on the error within which variants are equal, as the verdict calls them; empty if none are."""
     verdict = result.verdict
     if verdict is None or not verdict.ties:
         return ""
@@ -222,6 +222,6 @@ def ties(result: Result) -> str:
     most = "by" if len(tied) == 1 else "by at most"
     of = "model and price error" if widest.price_band else "model error"
     return (
-        f"The equal variants differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
+        f"{who} differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
         f" their tie threshold is {numbers.percent(widest.band)} ({of})."
     )

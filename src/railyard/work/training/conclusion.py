@@ -39,7 +39,7 @@ def verdict(result: Result) -> str:
         return faults.opening(result)
     if result.verdict is not None and result.verdict.leading is None:
         return f"Nothing here can be bought: {quoted(best.name)} is a bound."
-    return _alone(best, best.name) if len(compared(result)) == 1 else _leads(result, best)
+    return _alone(best, best.name) if len(compared(result)) == 1 else _larger(result) or _leads(result, best)
 
 
 def why(result: Result) -> list[str]:
@@ -55,7 +55,7 @@ def why(result: Result) -> list[str]:
         _survivor(result, best) if any(map(faults.ended, variants)) else faults.opening(result),
         _taxed(result, best),
         believed.unexercised(result),
-        believed.ties(result),
+        believed.ties(result, *(["These variants"] if believed.undecided(result) else [])),
         _more_tokens(result, best),
         believed.bound(result),
         layout_sentence(result, best, best.name),
@@ -87,6 +87,22 @@ def _leads(result: Result, best: StepVariant) -> str:
         within = f"{_span(result, names, by)}{last}; the model's error is larger than the difference"
         return f"{who} cannot be distinguished: {within}{_others(result, by)}."
     return f"{who} are equal within error at {at}{last}{_others(result, by)}."
+
+
+def _larger(result: Result) -> str:
+    """The step of the largest cluster against that of the smallest, where variants differ in nothing else."""
+    found = compared(result)
+    keys = {key for one in found for key in one.settings}
+    if keys not in ({"accelerators"}, {"cluster.accelerators"}):
+        return ""
+    sizes: list[Any] = [next(iter(one.settings.values())) for one in found]
+    small, large = (found[sizes.index(pick(sizes))] for pick in (min, max))
+    faster = numbers.short(small.step.seconds / large.step.seconds)
+    took, takes = numbers.seconds(small.step.seconds), numbers.seconds(large.step.seconds)
+    money = f", at {price(large)} against {price(small)}" if _by(result) == "cpmt" else ""
+    return (
+        f"{quoted(large.name)} is {faster} times as fast as {quoted(small.name)}, {takes} against {took} a step{money}."
+    )
 
 
 def _span(result: Result, names: Sequence[str], by: str) -> str:
