@@ -146,6 +146,13 @@ def test_a_file_that_names_no_longest_sequence_gets_no_short_one(tmp_path):
     assert hf_config.read(written(tmp_path, {**keys, "max_position_embeddings": 32768})).max_seq == 32768
 
 
+def test_a_file_in_the_working_folder_is_called_by_its_type(tmp_path, monkeypatch):
+    written(tmp_path, {**given_config("llama-3-8b"), "_name_or_path": None})
+    monkeypatch.chdir(tmp_path)
+    assert hf_config.read(Path("config.json")).name == "llama"
+    assert hf_config.read(tmp_path / "config.json").name == tmp_path.name
+
+
 def test_phi_moe_has_biases_where_its_file_says():
     """LayerNorms have biases whatever it says; attention and the head as their keys do."""
     model = hf_config.read(DATA / "phi-3.5-moe")

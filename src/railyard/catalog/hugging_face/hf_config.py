@@ -319,10 +319,10 @@ def _text(value: object) -> str:
 
 
 def _name(config: ConfigFile) -> str:
-    """The model's name: what the file says it is, else the folder, else the file."""
+    """The model's name: what the file says it is, else the folder, else its type, else the file."""
     name = config.outer.get("_name_or_path")
     if isinstance(name, str) and name.strip("./ "):
         return name
-    return (
-        config.path.parent.name if config.path.name == "config.json" and config.path.parent.name else config.path.stem
-    )
+    if config.path.name != "config.json":
+        return config.path.stem
+    return config.path.parent.name or str(config.outer.get("model_type") or config.path.stem)

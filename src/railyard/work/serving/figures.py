@@ -239,7 +239,7 @@ def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:
     if count and (again >= _AGAIN or 2 * count >= len(requests)):
         yield (
             f"{count} preemptions of {len(requests)} requests: the cache is too small, and"
-            f" {again:.0%} of the prompt tokens were computed again; lower `max_sequences` or"
+            f" {100 * again:.0f} % of the prompt tokens were computed again; lower `max_sequences` or"
             " `kv_bits`, or raise `tp` or `replicas`"
         )
 

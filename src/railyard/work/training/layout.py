@@ -419,7 +419,7 @@ def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutErr
     need, have = table.fullest.total_bytes, accelerator.memory_bytes
     return LayoutError(
         f"{training.model.name} does not fit on {training.layout.ranks} {accelerator.name}: the smallest layout"
-        f" ({training.layout}) needs {format_memory(need)} of {format_memory(have)}\n{table}",
+        f" ({training.layout}) needs {format_memory(need)} on a device of {format_memory(have)}\n{table}",
         table=table,
         key="parallelism",
         hint="take more accelerators, or devices with more memory",
@@ -491,7 +491,7 @@ def check_fit(training: Training, accelerator: Accelerator) -> MemoryTable:
     near = nearest_that_fit(training, accelerator)
     raise LayoutError(
         f"{training.model.name} with {training.layout} does not fit: stage {full.stage} needs"
-        f" {format_memory(full.total_bytes)} of {format_memory(full.capacity_bytes)} on {accelerator.name};"
+        f" {format_memory(full.total_bytes)}, {accelerator.name} has {format_memory(full.capacity_bytes)};"
         f" {_what_fits(training, accelerator, near)}\n{table}",
         table=table,
         nearest=near,

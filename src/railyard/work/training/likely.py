@@ -108,8 +108,8 @@ def filled_in(given: Collection[str], layout: Layout) -> Iterator[str]:
         yield chosen_words(layout, layout.vp, left_out)
     if "vp" in left_out:
         yield (
-            f"parallelism.vp: {layout.vp}, the fewest virtual stages within {WORTH:.0%} of the fastest that fits; the"
-            " band has the others in it"
+            f"parallelism.vp: {layout.vp}, the fewest stages within {100 * WORTH:.0f} % of the fastest that fits;"
+            " the band has the others in it"
         )
     if "micro_batch" in left_out:
         yield f"parallelism.micro_batch: {layout.micro_batch}, the fastest that fits"
