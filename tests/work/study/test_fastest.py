@@ -14,6 +14,7 @@ from railyard.cluster.spec import Placement
 from railyard.cluster.topology import LeafSpine, RailOptimized
 from railyard.graph import Job
 from railyard.measure.result.variants import StepVariant
+from railyard.work.scenario import override
 from railyard.work.scenario.load import from_values, load
 from railyard.work.study import study
 from railyard.work.training import Training, fastest, profiles
@@ -382,3 +383,22 @@ def test_a_layout_that_is_given_in_part_is_printed_and_noted_in_the_scenario(tmp
     assert file.read_text().startswith(remark)
     assert ("# Layout" in file.read_text()) == bool(said)
     assert load(file).scenario.training.parallelism.model_dump(exclude_unset=True).items() >= written.items()
+
+
+def test_the_printed_layout_can_be_pasted():
+    """What `run --details` prints of a searched layout, overlap too, is that layout in a scenario."""
+    training = {"model": "llama-3-8b", "global_batch": 64, "sequence": 4096, "parallelism": {"auto": True, "tp": 8}}
+    values = {
+        "name": "pasted",
+        "cluster": {"accelerators": 16, "server": "hgx-h100"},
+        "workload": {"training": training},
+    }
+    result = study.run(from_values(values), engine="analytic", out=None).result
+    (sheet,) = (one for one in words.details(result) if one.headings[-1].startswith("layout to paste"))
+    ((_, line),) = sheet.rows
+    assert "overlap_tensor: true" in line
+    again = from_values(
+        values, {"workload.training.parallelism": override.parse_set(line.replace(": ", "=", 1))[1].plain()}
+    )
+    (one,), (other,) = (found.of(StepVariant) for found in (result, study.run(again, engine="analytic").result))
+    assert (other.layout, other.step.seconds) == (one.layout, one.step.seconds)

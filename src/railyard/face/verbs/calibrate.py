@@ -197,6 +197,8 @@ def calibrate_runs(
         if request.details:
             emit("")
             _judged_table(found)
+            if found.kind == "training":
+                say("note: forecasts leave out the fabric between NICs; `run` of one layout may differ by some percent")
         for line in found.skipped:
             say(f"skipped: {line}")
         say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")

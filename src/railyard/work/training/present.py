@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -232,9 +233,18 @@ def details(result: Result) -> Iterator[Sheet]:
     if any(variant.fault_cost for variant in every):
         yield Sheet(HEADINGS, [row(variant) for variant in every])
     yield Sheet(_DETAILS, [_details_row(variant) for variant in every], right=(1, 6, 7, 8))
+    trained = [one for one in every if isinstance(one, TrainingVariant)]
+    if trained:
+        yield Sheet(("variant", "layout to paste below `training`"), [(one.name, _written(one)) for one in trained])
     for variant in () if "runs" in result.scenario else every:  # kept runs were shown with theirs
         if lines := layout_rows(variant):
             yield Sheet(_LAYOUT_HEADINGS, lines, _layout_title(variant, alone=len(every) == 1), right=(1, 2, 3))
+
+
+def _written(variant: TrainingVariant) -> str:
+    """The layout as a scenario writes it, `parallelism: {tp: 4, pp: 2}`."""
+    kept = {key: value for key, value in variant.layout.parallelism.items() if value not in (None, ())}
+    return f"parallelism: {json.dumps(kept).replace(chr(34), '')}"
 
 
 _MOST_PARTS = 8
