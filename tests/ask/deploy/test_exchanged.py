@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from railyard.ask.audit import evidence
 from railyard.ask.audit.absent import NameSeries, every_port, grid_gap
+from railyard.ask.audit.against import compare
 from railyard.ask.audit.audit import audit, audit_documented, audit_plan
 from railyard.ask.audit.price import StepPricing, Wrong, recabled
 from railyard.ask.audit.symptom import Tables
@@ -51,10 +53,9 @@ def test_hosts_exchanged_on_one_leaf_cost_nothing(rails, count):
 
 def test_exchanged_rails_cost_what_the_engine_says_of_them(rails):
     """By hand: the two ranks with each other's port, and nothing else."""
-    one = draft(256, "rail-optimized", "roce", tp=1)
-    discovery = drawn(planned(one), 0, DIALECTS["frr"])
-    names = [near for near, _ in discovery.named_ends]
-    numbers = [names.index(("node07", "be2")), names.index(("node07", "be5"))]
+    one = draft(256, "rail-optimized", "infiniband", tp=1)
+    discovery = drawn(planned(one), 0, DIALECTS["infiniband"])
+    numbers = [number_of(discovery, f"node07 mlx5_{rail}") for rail in (2, 5)]
     (finding,) = audit_plan(discovery.exchanged(numbers), one).findings
     job = prepare(one)[0]
     cluster = job.cluster
@@ -66,6 +67,71 @@ def test_exchanged_rails_cost_what_the_engine_says_of_them(rails):
     assert finding.kind == "swapped"
     assert finding.step_s == pytest.approx(took * 1e-12, rel=1e-9)
     assert 0 <= finding.loss < 0.5 * 8 / 256
+
+
+ROUTED = draft(256, "leaf-spine", "roce", tp=8)
+
+
+@pytest.fixture(scope="module")
+def routed():
+    return drawn(planned(ROUTED), 0, DIALECTS["sonic"])
+
+
+def turned(found, devices):
+    """The same file with the ends of the cables of some devices the other way round."""
+    rows = [row for row, (near, _) in enumerate(found.named_ends) if near[0] in devices]
+    return found.edited(
+        **{column: {row: getattr(found, column)[row][::-1] for row in rows} for column in ("ends", "ports", "mtu")}
+    )
+
+
+def repaired(found, detail):
+    """The network after what a finding says: plugs change ports, or each goes where the words send it."""
+    named = re.findall(r"[\w-]+\[\w+\]", detail.split(";")[0])
+    pairs = (
+        [named, named[::-1]]
+        if detail.startswith("swap the plugs in")
+        else [named[at : at + 2] for at in range(0, len(named), 2)]
+    )
+    ends, ports = found.ends.copy(), [list(pair) for pair in found.ports]
+    place = {end: (row, side) for row in range(len(found.ports)) for side, end in enumerate(found.both_ends(row))}
+    for plug, port in pairs:
+        row, side = place[plug]
+        device, _, name = port.partition("[")
+        ends[row, side], ports[row][side] = found.label.index(device), name[:-1]
+    return replace(found, ends=ends, ports=[tuple(pair) for pair in ports])
+
+
+SWAPS = {
+    "one leaf, one server": [("node00", "be0"), ("node00", "be1")],
+    "one leaf": [("node00", "be0"), ("node03", "be4")],
+    "two leafs": [("node00", "be0"), ("node12", "be4")],
+    "three leafs": [("node00", "be0"), ("node12", "be4"), ("node25", "be1")],
+    "one spine": [("be-leaf0", "Ethernet256"), ("be-leaf1", "Ethernet256")],
+    "two spines": [("be-leaf0", "Ethernet256"), ("be-leaf1", "Ethernet500")],
+}
+
+
+@pytest.mark.parametrize("swap", SWAPS)
+@pytest.mark.parametrize(
+    "order", [(), ("node00", "be-leaf0"), ("node12", "be-leaf1"), ("node00", "node12", "be-leaf1")]
+)
+def test_the_repair_that_is_printed_leaves_no_fault(routed, swap, order):
+    """Files list the ends of a cable in any order: NetBox by site, LLDP by who reports first."""
+    near = [ends[0] for ends in routed.named_ends]
+    built = turned(routed.exchanged([near.index(end) for end in SWAPS[swap]]), order)
+    (difference,) = compare(routed, built, ())
+    assert difference.finding.kind == "swapped"
+    assert not compare(routed, repaired(built, difference.finding.detail))
+
+
+@pytest.mark.parametrize(("swap", "nics"), [("one leaf", 2), ("two leafs", 2), ("three leafs", 3)])
+def test_ports_with_addresses_of_their_own_lose_their_gateways_in_a_swap(routed, swap, nics):
+    """Each cable is a /31: every server with one of these NICs is out, 8 accelerators of 256."""
+    near = [ends[0] for ends in routed.named_ends]
+    (finding,) = audit_plan(routed.exchanged([near.index(end) for end in SWAPS[swap]]), ROUTED).findings
+    assert finding.loss == pytest.approx(nics * 8 / 256)
+    assert "no gateway answers node00[be0] and node" in finding.detail
 
 
 def test_a_slower_cable_in_the_place_of_another_is_as_slow_as_it_is(rails):

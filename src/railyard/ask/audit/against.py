@@ -12,7 +12,7 @@ from railyard.ask.audit.symptom import AuditFinding
 from railyard.cluster.network_table import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -74,14 +74,20 @@ def matched(planned: NetworkTable, found: NetworkTable) -> float:
     return sum(end in found.cable_at for end in planned.cable_at) / max(len(planned.cable_at), 1)
 
 
-def compare(planned: NetworkTable, found: NetworkTable) -> list[PlanDifference]:
-    """All differences; ends are those of the file where it has them, else of the plan."""
-    return _Comparison(planned, found).differences()
+def compare(planned: NetworkTable, found: NetworkTable, addressed: Collection[int] = ()) -> list[PlanDifference]:
+    """All differences; ends are those of the file where it has them, else of the plan.
+
+    Args:
+        planned: The plan.
+        found: The network as found.
+        addressed: Cables of the plan whose ends have addresses of their own: in another port nothing answers.
+    """
+    return _Comparison(planned, found, addressed).differences()
 
 
 class _Comparison:
-    def __init__(self, plan: NetworkTable, found: NetworkTable) -> None:
-        self.plan, self.found = plan, found
+    def __init__(self, plan: NetworkTable, found: NetworkTable, addressed: Collection[int]) -> None:
+        self.plan, self.found, self.addressed = plan, found, addressed
         self.known = dict(zip(plan.label, plan.kind, strict=True))
         self.right: list[tuple[int, int]] = []
         self.wrong: dict[int, None] = {}
@@ -132,10 +138,15 @@ class _Comparison:
         one, other = self.found.named_ends[number]
         meant = self.plan.named_ends[planned]
         del self.wrong[number], self.gone[planned]
-        words = (
-            f"planned: {text(meant[0])} to {text(meant[1])}: the same two devices, so only the documentation is wrong"
-        )
-        return PlanDifference(AuditFinding("mislabelled", text(one), text(other), words))
+        lost = (planned,) if planned in self.addressed else ()
+        same = self._silent(lost) or "so only the documentation is wrong"
+        words = f"planned: {text(meant[0])} to {text(meant[1])}: the same two devices, {same}"
+        return PlanDifference(AuditFinding("mislabelled", text(one), text(other), words), lost)
+
+    def _silent(self, lost: Collection[int]) -> str:
+        """What ports of hosts lack whose cables are in ports with other addresses."""
+        hosts = [end for n in lost for end in self.plan.named_ends[n] if self.known[end[0]] == "host"]
+        return f"no gateway answers {' and '.join(text(end) for end in hosts)}: addresses are by port" if hosts else ""
 
     def _swaps(self) -> list[PlanDifference]:
         out = []
@@ -145,8 +156,7 @@ class _Comparison:
             partner = self._partner(number)
             if partner is None:
                 continue
-            other, lost = partner
-            out.append(self._exchanged([number, other], lost))
+            out.append(self._exchanged(partner[0], partner[1]))
         return out
 
     def _turns(self) -> list[PlanDifference]:
@@ -159,28 +169,46 @@ class _Comparison:
             while (place := moved[turn[-1]].place) in at:
                 turn.append(at.pop(place))
             if moved[turn[-1]].place == moved[turn[0]].cable:
-                out.append(self._exchanged(turn, tuple(moved[number].cable for number in turn)))
+                cables = tuple(moved[number].cable for number in turn)
+                host = [
+                    next(end for end in self.plan.named_ends[one] if self.known[end[0]] == "host") for one in cables
+                ]
+                out.append(self._exchanged(dict(zip(turn, host, strict=True)), cables))
         return out
 
-    def _exchanged(self, numbers: list[int], planned: tuple[int, ...]) -> PlanDifference:
-        """Cables that have one another's ends; of hosts they carry what their new places let them."""
-        ends = [self.found.named_ends[number] for number in numbers]
-        (a, b), far = ends[0], ends[1]
-        moved = [one for number in numbers if (one := self._moved(number)) is not None]
-        for number in numbers:
+    def _exchanged(self, kept: dict[int, End], planned: tuple[int, ...]) -> PlanDifference:
+        """Cables that have one another's ends; of hosts they carry what their new places let them.
+
+        Args:
+            kept: Cables as found, each with the end that stays in its port; the plugs at the other ends go round.
+            planned: Cables of the plan in these ports.
+        """
+        plugs = [next(end for end in self.found.named_ends[number] if end != one) for number, one in kept.items()]
+        ends = list(zip(kept.values(), plugs, strict=True))
+        moved = [one for number in kept if (one := self._moved(number)) is not None]
+        for number in kept:
             del self.wrong[number]
         for number in planned:
             del self.gone[number]
-        plugs = f"swap the plugs in {' and '.join(text(end) for _, end in ends)}"
-        finding = AuditFinding("swapped", text(a), text(b), plugs, (text(far[0]), text(far[1])))
-        if len(moved) < len(numbers):
+        if len(ends) > 2:
+            ways = [f"{text(plug)} to {text(self.plan.far_end(one) or plug)}" for one, plug in ends]
+            words = f"move the plugs from {' and '.join(ways)}"
+        else:
+            words = f"swap the plugs in {' and '.join(map(text, plugs))}"
+        finding = AuditFinding(
+            "swapped", text(ends[0][0]), text(ends[0][1]), words, (text(ends[1][0]), text(ends[1][1]))
+        )
+        if len(moved) < len(kept):
             return PlanDifference(finding, planned, (), tuple((one[0], other[0]) for one, other in ends))
-        away = tuple(one for one in moved if self._leaves(one))
-        if not away:
-            words = f"all are in {moved[0].switch}: no path changes, so correcting the documentation is enough"
-            finding = replace(finding, detail=f"{plugs}; {words}")
-        slow = tuple(pair for number, one in zip(numbers, moved, strict=True) for pair in self._slowed(number, one))
-        return PlanDifference(finding, (), slow, (), away)
+        lost = tuple(one.cable for one in moved if one.cable in self.addressed)
+        away = tuple(one for one in moved if one.cable not in lost and self._leaves(one))
+        if not away and not lost:
+            why = f"all are in {moved[0].switch}: no path changes, so correcting the documentation is enough"
+            finding = replace(finding, detail=f"{words}; {why}")
+        if lost:
+            finding = replace(finding, detail=f"{words}; {self._silent(lost)}")
+        slow = tuple(pair for number, one in zip(kept, moved, strict=True) for pair in self._slowed(number, one))
+        return PlanDifference(finding, lost, slow, (), away)
 
     def _moved(self, number: int) -> MovedCable | None:
         """Place of a wrong cable of a host; None if it is no host's, or its switch is not in the plan."""
@@ -201,21 +229,26 @@ class _Comparison:
         there, meant = int(self.found.rate_bps[number]), int(self.plan.rate_bps[moved.cable])
         return [(moved.cable, there / meant)] if 0 < there < meant else []
 
-    def _partner(self, number: int) -> tuple[int, tuple[int, int]] | None:
-        """Another wrong cable with which this one makes two right ones, and those two of the plan."""
-        for one in self.found.named_ends[number]:
+    def _partner(self, number: int) -> tuple[dict[int, End], tuple[int, int]] | None:
+        """Two wrong cables with the ends that stay, and the two of the plan that they are after a swap of the others.
+
+        The ends that stay are of hosts where there are any.
+        """
+        for one in sorted(self.found.named_ends[number], key=lambda end: self.known.get(end[0]) != "host"):
             meant = self.plan.far_end(one)
             other = None if meant is None else self.found.cable_at.get(meant)
             if other is None or other == number or other not in self.wrong:
                 continue
             third = self.found.far_end(meant) if meant is not None else None
             fourth = self.found.far_end(one)
-            if third is None or fourth is None or meant is None or meant[0] == fourth[0]:
+            if third is None or fourth is None or meant is None:
+                continue
+            if meant[0] == fourth[0] and one[0] == third[0]:
                 continue  # of the same devices: only papers are wrong
             if self.plan.far_end(third) == fourth:
                 lost = self.plan.cable_at[one], self.plan.cable_at[third]
                 if all(planned in self.gone for planned in lost):
-                    return other, lost
+                    return {number: one, other: third}, lost
         return None
 
     def _moves(self) -> list[PlanDifference]:
@@ -238,6 +271,9 @@ class _Comparison:
                 finding, moved = AuditFinding("misplaced", near, far, words), self._moved(number)
                 if moved is None or moved.cable != planned:
                     out.append(PlanDifference(finding, (planned,), (), ((one[0], other[0]),)))
+                elif planned in self.addressed:
+                    finding = replace(finding, detail=f"{words}; {self._silent([planned])}")
+                    out.append(PlanDifference(finding, (planned,)))
                 else:
                     out.append(PlanDifference(finding, (), tuple(self._slowed(number, moved)), (), (moved,)))
                 break

@@ -215,7 +215,9 @@ def _against(discovery: NetworkTable, pricing: PlanPricing, reports: Reports | N
 
     there = pricing.there
     seen = evidence(discovery, reports, there.plan)
-    listed = compare(there.discovery, discovery) + [pricing.difference(discovery, one) for one in seen.symptoms]
+    listed = compare(there.discovery, discovery, there.addressed) + [
+        pricing.difference(discovery, one) for one in seen.symptoms
+    ]
     pairs = [(pricing.priced(one), one) for one in listed]
     pairs.sort(key=lambda pair: _rank(pair[0]))
     differences = [one for _, one in pairs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from railyard.ask.audit.price import StepPricing, Wrong
 from railyard.ask.audit.price import priced as settings_price
 from railyard.ask.audit.reference import Pricing, price_of
 from railyard.ask.audit.symptom import BlockPlaces
-from railyard.ask.deploy.cabling import as_set, dialects, drawn, plan_of
+from railyard.ask.deploy.cabling import as_set, dialects, drawn, is_infiniband, plan_of
 from railyard.cluster.network_table import NetworkTable, same_port
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study import compose
@@ -55,6 +56,15 @@ class PlannedNetwork:
     discovery: NetworkTable
     rows: np.ndarray[Any, np.dtype[np.int64]]
     networks: dict[str, str]
+
+    @cached_property
+    def addressed(self) -> frozenset[int]:
+        """Cables of hosts on Ethernet: each is a network of its own (`addresses_of`), so no other port answers it."""
+        if self.plan is None:
+            return frozenset()
+        ethernet = [not is_infiniband(self.plan, number) for number in range(len(self.plan.networks))]
+        routed = np.array(ethernet)[self.plan.cables.network[self.rows]]
+        return frozenset(np.flatnonzero(routed & self.discovery.host[self.discovery.ends].any(axis=1)).tolist())
 
 
 def expected(draft: Draft, found: NetworkTable) -> PlannedNetwork | None:
@@ -322,7 +332,8 @@ def _step_pricing(draft: Draft, plan: CablingPlan) -> tuple[StepPricing | None, 
         return None, f"the job cannot be run ({str(error).splitlines()[0]}): "
     words = (
         f"the scenario's own step, {pricing.step_s:.4g} s as planned, with one fault at a time; the cluster costs"
-        f" ${pricing.usd_per_month:,.0f} a month; swapped host cables run at their new places, swapped"
-        " switch cables count as missing; an absent part costs at least its own monthly price"
+        f" ${pricing.usd_per_month:,.0f} a month; swapped host cables run at their new places on InfiniBand and lose"
+        " their gateways on Ethernet, swapped switch cables count as missing; an absent part costs at least its own"
+        " monthly price"
     )
     return pricing, words
