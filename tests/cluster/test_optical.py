@@ -1,6 +1,7 @@
 """Leafs and servers joined by optical circuits: which, over how many hops, the bill, a reconfiguration."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from railyard.cluster.build import build
 from railyard.cluster.fabric.fabric import FabricSpec
 from railyard.cluster.fault.downs import NicDown, Reconfiguration
 from railyard.cluster.spec import ClusterSpec, NetworkSpec
-from railyard.cluster.topology import Dragonfly
+from railyard.cluster.topology import Dragonfly, DualPlane
 from railyard.cluster.topology.optical import Optical, _hops
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, TaskGraph
 from railyard.kit.errors import InputError
@@ -110,7 +111,8 @@ def exchange(groups, size):
 
 
 def servers(count=16, fabric="uec", **given):
-    spec = NetworkSpec(topology=Optical(**given), fabric=FabricSpec(fabric))
+    named = FabricSpec(fabric) if isinstance(fabric, str) else fabric
+    spec = NetworkSpec(topology=Optical(**given), fabric=named)
     return build(ClusterSpec(accelerators=8 * count, server="hgx-h100", back_end=spec), load())
 
 
@@ -213,11 +215,22 @@ def test_a_dead_nic_darkens_its_circuit_only():
         ({"nics": 1, "region": 4}, "do not join 4 servers evenly"),
         ({"nics": 3, "region": 5, "count": 15}, "do not join 5 servers evenly"),
         ({"nics": 2, "inner": Dragonfly()}, "leafs and spines"),
+        ({"nics": 2, "fabric": FabricSpec("infiniband", {"sharp": True})}, "no switch that reduces"),
     ],
 )
 def test_impossible_circuits_of_servers(given, message):
     with pytest.raises(InputError, match=message):
         servers(**given)
+
+
+def test_planes_of_optical_leafs_buy_the_ports_of_each_plane():
+    """Four leafs of 16 ports have 64 uplinks, in each of two planes: 32 circuits, 64 ends, 32 second fibres."""
+    spec = NetworkSpec(topology=DualPlane(inner=Optical(ports_per_leaf=16)), fabric=FabricSpec("uec"))
+    circuits = build(ClusterSpec(accelerators=64, server="hgx-h100", back_end=spec), load()).back_end.wiring.circuits
+    assert circuits.fibres == 2 * 64
+    spec = replace(spec, topology=DualPlane(inner=Optical(nics=2)))
+    with pytest.raises(InputError, match="no circuits that end in servers"):
+        build(ClusterSpec(accelerators=64, server="hgx-h100", back_end=spec), load())
 
 
 def test_refusals():
