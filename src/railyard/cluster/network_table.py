@@ -226,6 +226,7 @@ class NetworkTable:
             `100019`.
             The port is empty for a switch's address.
         twins: Devices that share an identity; each has a row.
+        reporters: Labels of the devices that told of their own ports; empty: whoever reports knows of all.
     """
 
     file: str
@@ -245,6 +246,7 @@ class NetworkTable:
     problems: tuple[Problem, ...] = ()
     addresses: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     twins: tuple[Twins, ...] = ()
+    reporters: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -279,6 +281,20 @@ class NetworkTable:
             for row, value in values.items():
                 columns[name][row] = value
         return replace(self, **columns)
+
+    @property
+    def domain(self) -> str:
+        """`.dc1.example.org`: what all names with a dot end with; empty where they differ, or are others without it."""
+        found = {label.partition(".")[2].lower() for label in self.label} - {""}
+        short = {label.partition(".")[0] for label in self.label}
+        return f".{found.pop()}" if len(found) == 1 and len(short) == len(self.label) else ""
+
+    def without_domain(self) -> NetworkTable:
+        """The same with names up to their first dot."""
+        columns: dict[str, Any] = {
+            name: [one.partition(".")[0] for one in getattr(self, name)] for name in ("key", "name", "label")
+        }
+        return replace(self, **columns, reporters=frozenset(one.partition(".")[0] for one in self.reporters))
 
     def exchanged(self, numbers: Sequence[int]) -> NetworkTable:
         """The same with the upper end of each of these cables where that of the next is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ import pytest
 from railyard.ask.audit import evidence
 from railyard.ask.audit.absent import NameSeries, every_port, grid_gap
 from railyard.ask.audit.against import compare
-from railyard.ask.audit.audit import audit, audit_documented, audit_plan
+from railyard.ask.audit.audit import AuditSources, audit, audit_documented, audit_found, audit_plan
 from railyard.ask.audit.price import StepPricing, Wrong, recabled
 from railyard.ask.audit.symptom import Tables
 from railyard.ask.deploy.cabling import drawn
@@ -19,6 +20,7 @@ from railyard.cluster.asbuilt import ibnetdiscover, lldp
 from railyard.cluster.asbuilt.reported.reports import HostPart, Reports
 from railyard.cluster.network_table import DIALECTS, Twins, hardware_address
 from railyard.graph import Job
+from railyard.work.scenario import load
 from railyard.work.study.study import prepare
 
 from .fabrics import leaf_spine, three_tier
@@ -387,3 +389,57 @@ def test_a_grid_that_lacks_one():
 )
 def test_every_port_that_a_switch_has(used, count, ports):
     assert every_port(used, count) == ports
+
+
+def told(folder, table, domain=""):
+    """LLDP of the switches of a network; hosts and peers have a domain, files are named by the host name alone."""
+    wires = [(a, p, b, q) for (a, p), (b, q) in table.named_ends]
+    for device in (label for label, kind in zip(table.label, table.kind, strict=True) if kind == "switch"):
+        rows = [(p, f"{b}{domain}", q) for a, p, b, q in wires if a == device]
+        rows += [(q, f"{a}{domain}", p) for a, p, b, q in wires if b == device]
+        if rows:
+            (folder / f"{device}.json").write_text(json.dumps(lldpd(rows)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    """The scenario of `ROUTED` as a file."""
+    path = tmp_path_factory.mktemp("plan") / "routed.yaml"
+    path.write_text(json.dumps(load.dump(ROUTED.scenario)))
+    return path
+
+
+def test_a_domain_that_all_names_share_is_no_fault(routed, scenario, tmp_path):
+    found, _ = audit_found(AuditSources(lldp=told(tmp_path, routed, ".dc1.example.org"), plan=scenario))
+    assert not found.findings
+    assert [one for one in found.design["doubts"] if ".dc1.example.org" in one]
+
+
+def test_names_with_two_domains_stay(routed):
+    first, *others = routed.label
+    assert replace(routed, label=[f"{first}.a", *(f"{one}.b" for one in others)]).domain == ""
+    assert replace(routed, label=[f"{first}.B", *(f"{one}.b" for one in others[:-1]), others[-1]]).domain == ".b"
+    assert replace(routed, label=[f"{others[0]}.b", *others]).domain == ""  # both names are there, with it and without
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_a_switch_without_a_report_has_unknown_hosts_and_no_faults(routed, scenario, tmp_path, text):
+    """Leaf 2 has 8 servers; its uplinks are seen by the spines."""
+    file = told(tmp_path, routed) / "be-leaf2.json"
+    file.unlink() if text is None else file.write_text(text)
+    found, answer = audit_found(AuditSources(lldp=tmp_path, plan=scenario))
+    assert not found.findings
+    assert answer.problems[0].startswith("be-leaf2 sent no report: its 8 hosts are unknown")
+
+
+def test_a_switch_that_nobody_sees_is_missing_and_so_is_a_cable_that_one_end_lacks(routed, scenario, tmp_path):
+    leaf = routed.label.index("be-leaf2")
+    told(tmp_path, routed.without([n for n, ends in enumerate(routed.ends.tolist()) if leaf in ends]))
+    found, _ = audit_found(AuditSources(lldp=tmp_path, plan=scenario))
+    assert {(one.kind, one.a) for one in found.findings} == {("missing-switch", "be-leaf2")}
+    uplink = [ends[0] for ends in routed.named_ends].index(("be-leaf2", "Ethernet256"))
+    told(tmp_path, routed.without([uplink]))
+    (tmp_path / "be-leaf2.json").unlink()
+    found, _ = audit_found(AuditSources(lldp=tmp_path, plan=scenario))
+    assert [(one.kind, one.a) for one in found.findings] == [("missing", "be-leaf2[Ethernet256]")]

@@ -85,6 +85,19 @@ def compare(planned: NetworkTable, found: NetworkTable, addressed: Collection[in
     return _Comparison(planned, found, addressed).differences()
 
 
+def silent(planned: NetworkTable, found: NetworkTable) -> dict[str, list[int]]:
+    """Planned cables of which nobody can know, by the switch that sent no report though others see it."""
+    seen = {found.label[device] for device in np.unique(found.ends).tolist()}
+    mute = {label for label, kind in zip(planned.label, planned.kind, strict=True) if kind == "switch"} & seen
+    mute -= found.reporters or mute
+    out: dict[str, list[int]] = {}
+    for number, ends in enumerate(planned.named_ends):
+        devices = {device for device, _ in ends}
+        if devices & mute and not devices & found.reporters and not any(end in found.cable_at for end in ends):
+            out.setdefault(min(devices & mute), []).append(number)
+    return out
+
+
 class _Comparison:
     def __init__(self, plan: NetworkTable, found: NetworkTable, addressed: Collection[int]) -> None:
         self.plan, self.found, self.addressed = plan, found, addressed
@@ -103,6 +116,8 @@ class _Comparison:
                 self.wrong[number] = None
         self.right = sorted(kept.items())
         self.gone = dict.fromkeys(number for number in range(len(self.plan.named_ends)) if number not in kept)
+        for number in (one for numbers in silent(self.plan, self.found).values() for one in numbers):
+            self.gone.pop(number, None)
         out = [*self._swaps(), *self._turns(), *self._relabelled(), *self._moves(), *self._renumbered()]
         out += [self._left(number) for number in list(self.wrong)]
         out += self._absent()

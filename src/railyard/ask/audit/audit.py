@@ -18,15 +18,16 @@ from railyard.ask.audit.reference import Pricing, price_of
 from railyard.ask.audit.symptom import KINDS, BlockPlaces, placed
 from railyard.cluster.asbuilt import ibnetdiscover, lldp, netbox
 from railyard.cluster.asbuilt.reported.reports import gather
-from railyard.kit.errors import InputError
+from railyard.kit.errors import InputError, Problem
 from railyard.kit.files import read_text
+from railyard.measure.numbers import counted
 from railyard.measure.picture import tiered
 from railyard.measure.result.answers import AuditAnswer, CableEnds, FindingRow
 from railyard.work.scenario import load
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from railyard.ask.audit.against import PlanDifference
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from railyard.ask.audit.symptom import AuditFinding
     from railyard.cluster.asbuilt.reported.reports import Reports
     from railyard.cluster.network_table import NetworkTable
-    from railyard.kit.errors import Problem
     from railyard.measure.picture import Drawing
     from railyard.work.scenario.load import Draft
 
@@ -210,7 +210,7 @@ def audit_documented(discovery: NetworkTable, papers: NetworkTable, reports: Rep
 
 
 def _against(discovery: NetworkTable, pricing: PlanPricing, reports: Reports | None) -> Audit:
-    from railyard.ask.audit.against import compare
+    from railyard.ask.audit.against import compare, silent
     from railyard.ask.audit.planned import LEFT
 
     there = pricing.there
@@ -234,10 +234,25 @@ def _against(discovery: NetworkTable, pricing: PlanPricing, reports: Reports | N
         "usd_per_month": usd,
         "assumptions": pricing.words if pricing.step else pricing.words + pricing.reference.price.words,
     }
-    problems = discovery.problems + seen.problems
+    problems = _unreported(there.discovery, discovery, silent(there.discovery, discovery))
+    problems += discovery.problems + seen.problems
     listed_findings = tuple(finding for finding, _ in pairs)
     cables = tuple(_rows(there, one) for one in differences) if there.plan is not None else ()
     return Audit(listed_findings, figures | seen.figures, tuple(left), problems, there.discovery, cables)
+
+
+def _unreported(planned: NetworkTable, found: NetworkTable, cables: Mapping[str, Sequence[int]]) -> tuple[Problem, ...]:
+    """Switches that sent no report, with what is unknown of them: no fault, since nobody could see it."""
+    out = []
+    for name, numbers in cables.items():
+        far = {planned.label[device] for device in planned.ends[list(numbers)].ravel().tolist()} - {name}
+        hosts = sum(planned.kind[planned.label.index(one)] == "host" for one in far)
+        parts = [(hosts, "host"), (sum(planned.switch[planned.ends[one]].all() for one in numbers), "uplink")]
+        words = " and ".join(counted(count, what) for count, what in parts if count)
+        out.append(
+            Problem(f"{name} sent no report: its {words} {'are' if len(far) > 1 else 'is'} unknown", file=found.file)
+        )
+    return tuple(out)
 
 
 def _rows(there: PlannedNetwork, difference: PlanDifference) -> tuple[int, ...]:
@@ -339,10 +354,15 @@ def audit_found(found: AuditSources) -> tuple[Audit, AuditAnswer]:
     """
     draft = None if found.plan is None else load.load(found.plan)
     there, documented = discovered(found.ibnetdiscover, found.lldp, found.netbox, planned=draft is not None)
+    domain = there.domain if draft is not None or (documented is not None and not documented.domain) else ""
+    there = there.without_domain() if domain else there
     said = gather(found.reports, there.label) if found.reports else None
     if draft is not None:
         audited = audit_plan(there, draft, said)
     else:
         audited = audit(there, said) if documented is None else audit_documented(there, documented, said)
+    if domain:
+        words = f"names were compared without their domain {domain}, which the plan's do not have"
+        audited = replace(audited, design=audited.design | {"doubts": [words, *audited.design["doubts"]]})
     name = next(path for path in (found.ibnetdiscover, found.lldp, found.netbox) if path is not None).resolve().name
     return audited, answer_of(audited, name if draft is None else draft.title)

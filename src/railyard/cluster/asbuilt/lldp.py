@@ -339,6 +339,7 @@ def _discovery(reading: _Reading, cables: list[_Cable], same: dict[str, list[str
         length_m=np.array([cable.length_m for cable in cables]),
         problems=tuple(reading.problems),
         twins=tuple(twins),
+        reporters=frozenset(reading.neighbours),
     )
 
 
