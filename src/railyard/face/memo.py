@@ -220,12 +220,12 @@ def _pdf_figures(page: FPDF, memo: DecisionMemo) -> None:
     page.set_draw_color(200)
     for number, one in enumerate(memo.figures):
         left = page.l_margin + number * width
-        page.rect(left, top, width - 3, 19)
-        for text, size, down in ((one.name, 8, 1.5), (one.value, 14, 6), (one.band, 8, 13.5)):
+        page.rect(left, top, width - 3, 22)
+        for text, size, down in ((one.name, 8, 1.5), (one.value, 14, 6), (one.band, 8, 13)):
             page.set_xy(left + 1, top + down)
             _font(page, size, bold=text == one.value)
-            page.cell(width - 5, 4, _latin(text))
-    page.set_xy(page.l_margin, top + 20)
+            page.multi_cell(width - 5, 4, _latin(text), align="L")
+    page.set_xy(page.l_margin, top + 23)
 
 
 def _pdf_table(page: FPDF, table: Sequence[Sequence[str]]) -> None:

@@ -65,16 +65,16 @@ def dollars(value: float | None, like: float | None = None) -> str:
 
 
 def of_unit(value: float, unit: str) -> str:
-    """A value with four digits in its best unit, given its own: s, W, USD, USD/h, 1/J, ..."""
+    """A value with three digits in its best unit, given its own: s, W, USD, USD/h, tokens/J, ..."""
     if unit == "s":
-        return f"{value / 86400:.3g} days" if value > 2 * 86400 else f"{value:.4g} s"
+        return f"{short(value / 86400)} days" if value > 2 * 86400 else f"{short(value)} s"
     if unit == "W":
-        return f"{value / 1e6:.4g} MW" if value >= 1e6 else f"{value / 1e3:.4g} kW"
+        return power(value)
     if unit.startswith("USD"):
         per = unit.removeprefix("USD")
         scale, prefix = next((step for step in _STEPS[1:] if value >= step[0]), (1.0, ""))
-        return f"${value / scale:.4g}{prefix}{per}"
-    return f"{value:,.4g} {unit}".strip()
+        return f"${short(value / scale)}{prefix}{per}"
+    return f"{short(value)} {unit}".strip()
 
 
 def pair(one: str, other: str, between: str) -> str:

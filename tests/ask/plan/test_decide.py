@@ -17,7 +17,7 @@ from railyard.ask.plan import confidence, judgement
 from railyard.ask.plan import objectives as regret
 from railyard.ask.plan.confidence import _chances, _measure, _sliced
 from railyard.ask.plan.judgement import dominator, front, promising
-from railyard.ask.plan.memo import other_winners
+from railyard.ask.plan.memo import memo_of_plan, other_winners
 from railyard.ask.plan.objectives import OBJECTIVES, BuildableDesign, Constraint, contradiction, measured_by, relaxed
 from railyard.ask.plan.outcome import DesignOutcome
 from railyard.ask.plan.pages import worth_page
@@ -26,7 +26,7 @@ from railyard.ask.plan.uncertainty import DesignWorth, Factor, Uncertainty, tria
 from railyard.ask.plan.worth import ServerOutages, availability, dearer, spares_for, to_json, worth
 from railyard.catalog.types import Range
 from railyard.measure.cost.assumptions import carbon, grid
-from railyard.measure.result.choices import PlanAnswer, PlanSwing
+from railyard.measure.result.choices import PlanAnswer, PlanConstraint, PlanRival, PlanSwing, PlanVerified
 from railyard.work.scenario import load
 from railyard.work.scenario.load import from_values
 from railyard.work.study import study
@@ -134,6 +134,41 @@ def test_what_would_change_the_choice_names_the_price_the_time_and_how_far_it_is
         " treat them as equal."
     )
     assert words[2] == "other wins if the step time of layout TP 2 of llama is 11 % longer than the model says."
+
+
+def test_a_plan_says_that_expected_regret_chose_and_which_design_is_better_at_typical_values():
+    """$0.301 is chosen, $0.3004 is 0.2 % less; the memo's bars are of the latter, and limits say what they bound."""
+    answer = PlanAnswer.model_validate_json((Path(__file__).parents[2] / "face/web/data/plan.json").read_text())
+    first, second = answer.front[0], (*answer.front[1:], *answer.runners_up)[0]
+    chosen = first.model_copy(update={"objectives": first.objectives | {"cpmt": 0.301}, "expected_regret": 0.017})
+    other = second.model_copy(update={"variant": "b, 4:1", "objectives": second.objectives | {"cpmt": 0.3004}})
+    verified = PlanVerified(
+        variant=chosen.variant, engine="flow", share_of_step=1.0, stands=False, packets_core_s=None,
+        rivals=(PlanRival(variant="b, 4:1", value=0.3004, behind=-0.002),),
+    )  # fmt: skip
+    limit = {"gain_without": None, "gain_a_tenth_looser": None, "best_without": None}
+    limits = (
+        PlanConstraint(name="budget", limit=3e7, missed_by=0, **limit),
+        PlanConstraint(name="at_most.step", limit=2.5, missed_by=1, **limit),
+        PlanConstraint(name="exclude", limit=("roce",), missed_by=2, **limit),
+    )
+    more = {"front": (chosen,), "runners_up": (other,), "verified": verified, "constraints": limits}
+    found = answer.model_copy(update=more)
+    assert found.likely is other
+    assert found.sentence().endswith('the least expected regret, 1.7 %; at typical values "b, 4:1" is 0.2 % better.')
+    memo = memo_of_plan(found)
+    assert [round(sum(bar.values()), 2) for bar in memo.chart.bars.values()] == [0.2, 0.0]
+    assert memo.assumptions[:3] == [
+        "Budget $30.0M: all designs fit.",
+        "At_most.step 2.50 s: 1 design missed it.",
+        "Exclude roce: 2 designs missed it.",
+    ]
+    assert any(
+        line.endswith('at typical values "b, 4:1" is 0.2 % better, with more expected regret.')
+        for line in memo.confidence
+    )
+    near = other.model_copy(update={"objectives": other.objectives | {"cpmt": 0.3009}})
+    assert "expected regret" not in found.model_copy(update={"runners_up": (near,)}).sentence()
 
 
 def test_the_triangular_distribution_has_its_mode_mean_and_ends():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from railyard.ask.plan.objectives import FIGURES, OBJECTIVES
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
@@ -14,7 +15,14 @@ from railyard.work.study.presentation import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from railyard.measure.result.choices import PlanAnswer, PlanDesign, PlanObjective, PlanSwing
+    from railyard.measure.result.choices import (
+        PlanAnswer,
+        PlanConstraint,
+        PlanDesign,
+        PlanObjective,
+        PlanSwing,
+        PlanVerified,
+    )
 
 _MOST = 2
 """Lines of each kind of change."""
@@ -47,9 +55,9 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
         else KeyFigure("Distance to the best", f"at most {numbers.percent(best.within)}", "in 80 % of draws")
     )
     chart = LossChart.of(
-        f"{first.words[:1].upper()}{first.words[1:]}, % worse than the best",
+        f"{first.words[:1].upper()}{first.words[1:]} at typical values, % worse than the best",
         " %",
-        {one.variant: {first.words: _behind(one, best, first)} for one in (*answer.front, *answer.runners_up)},
+        {one.variant: {first.words: _behind(one, answer.likely, first)} for one in (*answer.front, *answer.runners_up)},
     )
     return DecisionMemo(
         answer.name,
@@ -58,9 +66,19 @@ def memo_of_plan(answer: PlanAnswer) -> DecisionMemo:
         chart,
         list(other_winners(answer)),
         list(_confidence(answer)),
-        shortened([f"{row.name}: {row.missed_by} designs miss it" for row in answer.constraints]),
+        shortened([_limit(row) for row in answer.constraints]),
         f"Railyard {answer.version}, seed {answer.seed}",
     )
+
+
+def _limit(row: PlanConstraint) -> str:
+    """`budget $30M: all designs fit`."""
+    figure = FIGURES.get(row.name, row.name.rpartition(".")[2])
+    bound = (
+        ", ".join(row.limit) if isinstance(row.limit, tuple) else numbers.of_unit(row.limit, OBJECTIVES[figure].unit)
+    )
+    missed = "all designs fit" if not row.missed_by else f"{numbers.counted(row.missed_by, 'design')} missed it"
+    return f"{row.name} {bound}: {missed}"
 
 
 def _behind(design: PlanDesign, best: PlanDesign, objective: PlanObjective) -> float:
@@ -100,8 +118,7 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
     if found is None:
         yield "No engine ran the best design: the choice rests on the closed form."
     else:
-        stands = "stays first" if found.stands else "is not first"
-        yield f"On engine {found.engine} the best design {stands} against its {len(found.rivals)} nearest rivals."
+        yield ran(answer, found) + "."
     error = looked.closed_form
     yield f"The closed form is off by {numbers.percent(error.mean)} on average, over {error.of} designs that also ran."
     if answer.unverified:
@@ -109,6 +126,16 @@ def _confidence(answer: PlanAnswer) -> Iterator[str]:
         spread = numbers.percent(math.expm1(error.spread))
         yield f"{kinds} of design did not run and may win within twice the closed form's standard deviation, {spread}."
     yield from (f"Measure first: {_quantity(row.factor)}." for row in answer.measure_first[:_MOST])
+
+
+def ran(answer: PlanAnswer, found: PlanVerified) -> str:
+    """That an engine ran the chosen design and its rivals, and which of them is better there."""
+    words = f"Engine {found.engine} ran the chosen design and its {len(found.rivals)} nearest rivals"
+    if found.stands:
+        return words
+    first = min(found.rivals, key=lambda row: row.behind)
+    why = ", with more expected regret" if answer.front[0].expected_regret is not None else ""
+    return f"{words}; at typical values {quoted(first.variant)} is {numbers.percent(-first.behind)} better{why}"
 
 
 def _swung(answer: PlanAnswer, swing: PlanSwing) -> Iterator[str]:

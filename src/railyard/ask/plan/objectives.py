@@ -110,13 +110,7 @@ _ALL = (
     _read("delivery", f"{_ORDERED} the last part is there", "s", "delivery_s"),
     _read("step", "mean step", "s", "step_s", work=_STEPS),
     _read("tokens_per_s", "goodput tokens a second", "1/s", "tokens_per_s", large=True),
-    _read(
-        "tokens_per_watt",
-        "goodput tokens per joule drawn",
-        "1/J",
-        "tokens_per_watt",
-        large=True,
-    ),
+    _read("tokens_per_watt", "goodput tokens per joule drawn", "tokens/J", "tokens_per_watt", large=True),
     _read("capex", "capital, with installation", "USD", "capex.total_usd.typical"),
     _read("power", "drawn by the site at work, with cooling", "W", "power.total_w.typical"),
     _read("provisioned", "nameplate IT power", "W", "power.provisioned_w.typical"),
@@ -193,7 +187,7 @@ def merged(rows: Sequence[Mapping[str, float]], shares: Sequence[float]) -> dict
     return {name: math.fsum(row[name] * share for row, share in zip(rows, shares, strict=True)) for name in rows[0]}
 
 
-_FIGURES = {
+FIGURES = {
     "budget": "capex",
     "power": "power",
     "provisioned": "provisioned",
@@ -246,7 +240,7 @@ def constraints_of(
         InputError: One bounds what no engine gives, or excludes what the catalogue does not know.
     """
     found = []
-    for name, figure in _FIGURES.items():
+    for name, figure in FIGURES.items():
         limit = getattr(section, name)
         if limit is not None:
             objective(figure, f"plan.constraints.{name}", demands=demands, lacks=lacks, work=work)

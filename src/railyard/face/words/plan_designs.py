@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.plan.judgement import best_words
-from railyard.ask.plan.memo import other_winners
+from railyard.ask.plan.memo import other_winners, ran
 from railyard.face.terminal import Table, emit, wrapped
 from railyard.measure import numbers
 from railyard.work.study.deaths import span
@@ -47,7 +47,7 @@ def show(finished: FinishedPlan, *, quiet: bool, details: bool) -> None:
                 emit("")
                 table.print()
     if not quiet:
-        lines = _closing(planned, result) if details else _reasons(finished.answer, result)
+        lines = _closing(planned, finished.answer, result) if details else _reasons(finished.answer, result)
         emit("\n" + "\n".join(map(wrapped, lines)) + f"\n\nreport: {finished.folder}/plan.html")
 
 
@@ -66,7 +66,7 @@ def _reasons(answer: PlanAnswer, result: dict[str, Any]) -> list[str]:
     unverified = len(result["unverified"])
     kinds = numbers.counted(unverified, "kind")
     doubt = f"{kinds} of design did not run on an engine and may win; `--details` lists them."
-    lines = [*_ended(result), *([doubt] if unverified else _verified(result)), *other_winners(answer)]
+    lines = [*_ended(result), *([doubt] if unverified else _verified(answer)), *other_winners(answer)]
     return lines[:_REASONS]
 
 
@@ -210,7 +210,7 @@ def _ran(looked: dict[str, Any]) -> str:
     return f"{looked['flow']} runs on flow, {looked['packet']} on packets"
 
 
-def _closing(planned: PlannedDesigns, result: dict[str, Any]) -> list[str]:
+def _closing(planned: PlannedDesigns, answer: PlanAnswer, result: dict[str, Any]) -> list[str]:
     looked, bound = result["looked_at"], result["bound"]
     spread = numbers.percent(math.expm1(looked["closed_form"]["spread"]))
     seen = f" of {looked['designs']:,}" if looked["in_closed_form"] < looked["designs"] else ""
@@ -224,7 +224,7 @@ def _closing(planned: PlannedDesigns, result: dict[str, Any]) -> list[str]:
     if bound is not None:
         ahead = f"{bound['ahead']:.1%} better by {bound['objective']}"
         lines.append(f"An ideal network, {quoted(bound['variant'])}, is {ahead}.")
-    lines += [*_ended(result), *_verified(result)]
+    lines += [*_ended(result), *_verified(answer)]
     lines += [
         f"{row['designs']} designs are impossible ({row['engine']}): {row['error']}" for row in result["failed"][:3]
     ]
@@ -244,14 +244,12 @@ def _ended(result: dict[str, Any]) -> list[str]:
     return [f"The job dies with {listed([row['variant'] for row in rows])} ({lost}): not chosen."]
 
 
-def _verified(result: dict[str, Any]) -> list[str]:
+def _verified(answer: PlanAnswer) -> list[str]:
     """How far the choice was verified, and what a finer engine would take."""
-    found = result["verified"]
+    found = answer.verified
     if found is None:
         return ["No engine ran the best design: the choice rests on the closed form."]
-    words = f"Engine {found['engine']} ran the best design and its {len(found['rivals'])} nearest rivals"
-    if not found["stands"]:
-        words += f"; there {quoted(min(found['rivals'], key=lambda row: row['behind'])['variant'])} is better"
-    if found["packets_core_s"]:
-        words += f"; packets would take a core about {span(found['packets_core_s'])} (`plan.effort.verify`)"
+    words = ran(answer, found)
+    if found.packets_core_s:
+        words += f"; packets would take a core about {span(found.packets_core_s)} (`plan.effort.verify`)"
     return [f"{words}."]

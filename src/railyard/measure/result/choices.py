@@ -255,24 +255,43 @@ class PlanAnswer(AnswerDocument):
     points: tuple[PlanPoint, ...] = Field(description="all possible designs, thinned to about two thousand")
     stopped: bool = Field(description="whether it was stopped before its end")
 
+    @property
+    def likely(self) -> PlanDesign:
+        """The best design by the first objective at typical values; draws may have chosen another."""
+        first = self.objectives[0]
+        sign = 1.0 if first.better == "small" else -1.0
+        alive = [one for one in (*self.front, *self.runners_up) if one.outcome == self.front[0].outcome]
+        return min(alive, key=lambda one: sign * one.objectives[first.name])
+
     def sentence(self) -> str:
         """The answer in one sentence."""
         if self.best is None:
             return f"Stopped before a design was found; {self.looked_at.in_closed_form:,} designs were examined."
-        best, first = self.front[0], self.objectives[0]
-        value, band, chance = best.objectives[first.name], best.bands.get(first.name), best.probability_best
+        best, first, likely = self.front[0], self.objectives[0], self.likely
+        value, band = best.objectives[first.name], best.bands.get(first.name)
         ends = "" if band is None else " to ".join(numbers.of_unit(end, first.unit) for end in (band.p10, band.p90))
         both = ", model and prices" if first.name == "cpmt" else ""
         within = f" (80 % interval {ends}{both})" if ends else ""
-        sure = (
+        gain = abs(likely.objectives[first.name] / value - 1.0) if value else 0.0
+        if best.expected_regret is not None and gain > EQUAL:
+            sure = f", the least expected regret, {numbers.percent(best.expected_regret)}"
+            equal = f'; at typical values "{likely.variant}" is {numbers.percent(gain)} better'
+        else:
+            sure, equal = self._sure(best), self._equal(value)
+        return f'Build "{self.best}": {first.words} {numbers.of_unit(value, first.unit)}{within}{sure}{equal}.'
+
+    def _sure(self, best: PlanDesign) -> str:
+        """How near the best of a draw the design is."""
+        if best.probability_best is not None and not best.within:
+            return f", the best in {numbers.percent(best.probability_best)} of draws"
+        return (
             "" if best.within is None else f", the best or within {numbers.percent(best.within)} of it in 80 % of draws"
         )
-        if chance is not None and not best.within:
-            sure = f", the best in {numbers.percent(chance)} of draws"
-        others = [row.objectives[first.name] for row in (*self.front[1:], *self.runners_up)]
+
+    def _equal(self, value: float) -> str:
+        others = [row.objectives[self.objectives[0].name] for row in (*self.front[1:], *self.runners_up)]
         count = sum(abs(other - value) <= EQUAL * abs(value) for other in others)
-        equal = f"; {count} other{'s are' if count > 1 else ' is'} equal within 0.1 %" if count else ""
-        return f'Build "{self.best}": {first.words} {numbers.of_unit(value, first.unit)}{within}{sure}{equal}.'
+        return f"; {count} other{'s are' if count > 1 else ' is'} equal within 0.1 %" if count else ""
 
 
 class SeenGain(Figures):
