@@ -282,3 +282,29 @@ def test_one_shot_is_the_floor_of_its_parts_and_only_taken_when_asked_for():
     assert floor == pytest.approx(2 * 0.306 + 0.792 + 0.058 + 0.2075 * 5 + 128 * 63 / 783e3, abs=1e-3)
     usual = times_us(cluster, CollectiveKind.ALL_REDUCE, [128.0])[0]
     assert usual > 4 * floor
+
+
+@pytest.mark.parametrize(
+    ("fabric", "overrides", "key"),
+    [
+        ("ualink", {"control_share": 1.0}, "control_share"),
+        ("ualink", {"frame_bytes": 0}, "frame"),
+        ("nvlink-5", {"framing": "flit"}, "frame"),
+        ("nvlink-5", {"framed_share": 0.0}, "framed_share"),
+    ],
+)
+def test_frames_without_room_for_data_are_refused(fabric, overrides, key):
+    """Such frames ended in a division by zero."""
+    server = CATALOG.server("hgx-b200")
+    with pytest.raises(InputError, match=rf"scale_up\.{key}: .* no room for data"):
+        ScaleUpSpec(fabric=fabric, overrides=overrides).joined(CATALOG.accelerator("b200-sxm"), server, CATALOG)
+
+
+def test_a_window_and_errors_slow_a_link_in_every_engine():
+    """Of 800 Gb/s, 218.4 ns hold 34.125 flits of 640 B; at 1e-6 an errored flit, p = 0.5107 %, costs a round trip."""
+    rate = UALINK.rate_bps
+    assert UALINK.reached_bps() == rate
+    assert replace(UALINK, replay_frames=1).reached_bps() == pytest.approx(rate / 34.125)
+    assert replace(UALINK, bit_errors=1e-6).reached_bps() == pytest.approx(
+        rate * 0.994893 / (1 + 33.125 * 0.005107), rel=1e-4
+    )

@@ -25,6 +25,8 @@ FLOW_CONTROLS = ("credits", "pfc", "unpublished")
 _LATENCY = TIME.within("0 s", "1 ms", usual=("0 s", "2 us"), source="SUE: a round trip of less than 2 us")
 _CABLE = LENGTH.within("0 m", "2 km", usual=("0 m", "100 m"), source="copper in a rack; optics across a hall")
 _FRAME = SIZE.within("0 B", "64 KiB")
+_ACCESS = SIZE.within("1 B", "64 KiB")
+_ERRORS = limits(0.0, 1e-3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ class ScaleUpFabric:
         metadata=f.fraction("control_share", "Of the space for headers, what credits take", bounds=SHARE),
     )
     access_bytes: int = field(
-        default=256, metadata=f.size("access", "Data of one access of bulk traffic", "256 B", bounds=_FRAME)
+        default=256, metadata=f.size("access", "Data of one access of bulk traffic", "256 B", bounds=_ACCESS)
     )
     framed_share: float = field(
         default=0.0,
@@ -106,10 +108,6 @@ class ScaleUpFabric:
     flow_control: str = field(
         default="unpublished", metadata=f.choice("flow_control", "What keeps buffers from overflowing", FLOW_CONTROLS)
     )
-    virtual_channels: int = field(
-        default=1,
-        metadata=f.count("virtual_channels", "Lanes with credits or pauses of their own", bounds=limits(1, 64)),
-    )
     replay_frames: int = field(
         default=0,
         metadata=f.count(
@@ -117,6 +115,10 @@ class ScaleUpFabric:
             "Frames that a link may have unacknowledged (go-back-N); 0: no replay",
             bounds=limits(0, 65535),
         ),
+    )
+    bit_errors: float = field(
+        default=0.0,
+        metadata=f.fraction("bit_errors", "Chance of a wrong bit on a link AFTER error correction", bounds=_ERRORS),
     )
     price_usd_per_tbps: Range = field(default=Range(250.0, 600.0, 1200.0))
     power_w_per_tbps: Range = field(default=Range(10.0, 16.0, 25.0))
@@ -154,7 +156,10 @@ class ScaleUpFabric:
         return self.stages > 1 and domain > self.first_tier
 
     def one_way_ps(self, domain: int = 2) -> int:
-        """From a store on one accelerator to its arrival on the farthest one of a domain, no queue, ps."""
+        """From a store on one accelerator to its arrival on another one, no queue, ps.
+
+        Through switches it is the farthest one of the domain, in a torus or mesh a neighbour.
+        """
         total = float(self.bridge_ps + self.link_ps)
         if self.kind != "switched":
             return round(total + 1e12 * self.cable_s_per_m * self.cable_m)
@@ -173,8 +178,14 @@ class ScaleUpFabric:
         return self.reached_bps(domain) * self.efficiency() * self.library_share
 
     def reached_bps(self, domain: int = 2) -> float:
-        """Line rate of one accelerator to the others of a domain, bit/s."""
-        return self.rate_bps * (1 - (self.upper_loss if self.crosses(domain) else 0.0))
+        """Rate of one accelerator to the others of a domain, bit/s: less what the upper tier and replay take."""
+        kept = self.replay_goodput(self.bit_errors, self.link_round_trip_ps) if self.framing != "unpublished" else 1.0
+        return self.rate_bps * (1 - (self.upper_loss if self.crosses(domain) else 0.0)) * kept
+
+    @property
+    def link_round_trip_ps(self) -> int:
+        """From a frame's end to its acknowledgement on one link: PHYs and cable, there and back."""
+        return 2 * round(self.link_ps + 1e12 * self.cable_s_per_m * self.cable_m)
 
     def switch_tbps(self, domain: int) -> float:
         """Ports of all switches of a domain, Tb/s, one way: two tiers have three times the accelerators' own."""
@@ -197,7 +208,7 @@ class ScaleUpFabric:
 
         With chance p of a wrong frame and W frames a round trip the share is (1 - p) / (1 + (W - 1) p). (Bertsekas and
         Gallager, Data Networks, section 2.4.) A smaller window N sends N frames a round trip and loses at most those:
-        N / W (1 - p) / (1 + (N - 1) p).
+        N / W (1 - p) / (1 + (N - 1) p), which is ours and takes frames as spread over the round trip.
         """
         wrong = -math.expm1(8 * self.frame_wire_bytes * math.log1p(-bit_error_rate))
         frames = max(1.0, round_trip_ps * 1e-12 * (link_bps or self.link_bps) / 8 / self.frame_wire_bytes)
@@ -245,6 +256,7 @@ class ScaleUpSpec:
         elif accelerator.scale_up_fabric == name and accelerator.scale_up_links:
             given = {"links": accelerator.scale_up_links, **given}
         fabric = replace(scale_ups.get(name), **given)
+        _check_frames(fabric)
         domain = self.domain or (rack.accelerators if rack else server.scale_up_domain)
         _check_domain(fabric, domain, server)
         own = accelerator.scale_up_fabric
@@ -284,6 +296,16 @@ class JoinedScaleUp:
     server: Server
     longer_ps: int
     bought_tbps: float
+
+
+def _check_frames(fabric: ScaleUpFabric) -> None:
+    """A rate for data needs frames with room for data, or the share that stands for them."""
+    if fabric.framing == "unpublished":
+        key, room = "framed_share", fabric.framed_share > 0
+    else:
+        key, room = ("frame", False) if not fabric.frame_bytes else ("control_share", fabric.control_share < 1)
+    if not room:
+        raise InputError(f"`{fabric.name}` has no room for data", key=f"scale_up.{key}")
 
 
 def _check_domain(fabric: ScaleUpFabric, domain: int, server: Server) -> None:

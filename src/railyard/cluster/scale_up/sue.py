@@ -55,7 +55,6 @@ SUE = scale_ups.enter(
         switch_ps=250 * _NS,
         cable_m=3.0,
         flow_control="pfc",
-        virtual_channels=4,
         replay_frames=64,
         packets=PACKETS,
         left_out=(
@@ -79,7 +78,6 @@ SUE = scale_ups.enter(
             "switch_ps": vendor("250 ns", f"{_SUE}, appendix A, figure 22", 2025),
             "cable_m": vendor("3 m", f"{_SUE}, appendix A: twinax, 4.6 ns/m", 2025),
             "flow_control": vendor("pfc", f"{_SUE}: PFC or CBFC", 2025),
-            "virtual_channels": vendor("4", f"{_SUE}: an instance", 2025),
             "replay_frames": estimated("64", "a window of LLR beyond the round trip: not published", 2026),
         },
     )
@@ -92,7 +90,6 @@ ESUN = scale_ups.enter(
         summary="OCP's Ethernet for scale-up: a 4-byte header after Ethernet's, link-level retry, credits",
         overhead_bytes=_ETHERNET + 14 + 4 + 8,
         flow_control="credits",
-        virtual_channels=32,
         packets=PACKETS.with_constants(
             switching="credit", mtu_bytes=4096 + 128 + 50, header_bytes=128 + 50, link_credit_buffer_bytes=131_072
         ),
@@ -102,7 +99,6 @@ ESUN = scale_ups.enter(
                 "50 B", "preamble, gap, FCS 24; Ethernet 14; ESUN 4 (OCP press 2026); CRC 8", 2026
             ),
             "flow_control": estimated("credits", "CBFC of the extended proposal 1.1 (OCP press 2026)", 2026),
-            "virtual_channels": estimated("32", "CBFC has 32 classes", 2026),
         },
     )
 )

@@ -58,7 +58,6 @@ UALINK = scale_ups.enter(
         switch_ps=200 * _NS,
         cable_m=2.0,
         flow_control="credits",
-        virtual_channels=4,
         replay_frames=255,
         packets=PACKETS,
         left_out=(
@@ -68,7 +67,7 @@ UALINK = scale_ups.enter(
         ),
         sources={
             "link_bps": vendor("800 Gb/s", f"{_SPEC}, 1.1: a station of 4 lanes of 200 Gb/s", 2025),
-            "links": vendor("18", f"{_HELIOS}: 14.4 Tb/s one way", 2026),
+            "links": estimated("18", f"{_HELIOS}: 260 TB/s both ways over 72", 2026),
             "largest_domain": vendor("1,024", f"{_SPEC}, 1.1: 10-bit identifiers", 2025),
             "framing": vendor("flit", f"{_SPEC}, 6.3", 2025),
             "frame_bytes": vendor("628 B", f"{_SPEC}, 6.3: 640 less 3 + 5 + 4", 2025),
@@ -83,7 +82,6 @@ UALINK = scale_ups.enter(
             "switch_ps": vendor("200 ns", "UALink Consortium 2025: below 200 ns at 51.2 Tb/s", 2025),
             "cable_m": vendor("2 m, at most 4", "UALink white paper 2025: cables below 4 m, 1 to 4 racks", 2025),
             "flow_control": vendor("credits", f"{_SPEC}, 5: by virtual channel, 4 of them", 2025),
-            "virtual_channels": vendor("4", f"{_SPEC}, 5", 2025),
             "replay_frames": vendor("255", f"{_SPEC}, 6.6: unacknowledged flits at most", 2025),
         },
     )
