@@ -14,7 +14,7 @@ from tests.face.report.test_answers import SUSPECT, diagnosis, embedded, named
 from railyard.face import api
 from railyard.face.report import keep_answer
 from railyard.kit.errors import InputError
-from railyard.measure.result.money import Difference, Verdict
+from railyard.measure.result.money import Difference, Unexercised, Verdict
 from railyard.measure.result.network import FaultCost
 from railyard.measure.result.step import EXPOSED, LayoutFigures, TaxFigures, TaxShares
 from railyard.measure.result.variants import TrainingVariant
@@ -151,6 +151,13 @@ def test_variants_that_differ_by_less_than_a_large_error_are_not_called_equal():
         "a and b cannot be distinguished: $1.00 to $1.36 per million tokens; the model's error is larger than the"
         " difference; dear costs "
     )
+    assert " These variants differ by 1.0 % in dollars per token; their tie threshold is 75.0 %" in " ".join(
+        words.PRESENTATION.why(found)
+    )
+    found.verdict = found.verdict.model_copy(
+        update={"unexercised": (Unexercised(key="qps", crossing=False, from_servers=None, to_servers=None),)}
+    )
+    assert "qps does not change the speed of this job." in words.PRESENTATION.why(found)
     names = [f"uec, oversubscription {number}:1" for number in range(1, 5)]
     four = result(*(variant(name, 1000, 1 + 0.001 * at) for at, name in enumerate(names)), ties=names[1:])
     assert words.verdict(four) == (

@@ -160,8 +160,7 @@ def test_what_cannot_be_told_apart_is_not_called_best():
     result = of(variant("a", 0.95, 3.2), variant("b", 1.0, 3.6))
     assert verdict(result).startswith("a and b are equal within error: $3.20 per million tokens")
     tied = (
-        "The equal variants differ by 12.5 % in dollars per token; their tie threshold is 15.2 %"
-        " (model and price error)."
+        "These variants differ by 12.5 % in dollars per token; their tie threshold is 15.2 % (model and price error)."
     )
     assert tied in why(result)
 

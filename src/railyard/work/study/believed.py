@@ -187,7 +187,7 @@ def unexercised(result: Result) -> str:
         keys = ", ".join(one.key for one in crossing)
         said.append(f"This job does not cross the spine{would}, so the effect of {keys} there does not show.")
     if still:
-        said.append(f"{', '.join(still)} changes no figure of this job.")
+        said.append(f"{listed(still)} {'does' if len(still) == 1 else 'do'} not change the speed of this job.")
     return " ".join(said)
 
 
@@ -212,16 +212,16 @@ _MORE = {
 }
 
 
-def ties(result: Result, who: str = "The equal variants") -> str:
-    """A sentence on the error within which variants are equal, as the verdict calls them; empty if none are."""
+def ties(result: Result) -> str:
+    """A sentence on the error of the pair that differs most, as the verdict calls them; empty if none are equal."""
     verdict = result.verdict
     if verdict is None or not verdict.ties:
         return ""
     tied = [row for row in verdict.differences if row.tied]
     widest = max(tied, key=lambda row: abs(row.difference))
-    most = "by" if len(tied) == 1 else "by at most"
+    who, most = "These" if undecided(result) else "The equal", "by" if len(tied) == 1 else "by at most"
     of = "model and price error" if widest.price_band else "model error"
     return (
-        f"{who} differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
+        f"{who} variants differ {most} {numbers.percent(abs(widest.difference))} in {_BY[verdict.by]};"
         f" their tie threshold is {numbers.percent(widest.band)} ({of})."
     )

@@ -55,7 +55,7 @@ def why(result: Result) -> list[str]:
         _survivor(result, best) if any(map(faults.ended, variants)) else faults.opening(result),
         _taxed(result, best),
         believed.unexercised(result),
-        believed.ties(result, *(["These variants"] if believed.undecided(result) else [])),
+        believed.ties(result),
         _more_tokens(result, best),
         believed.bound(result),
         layout_sentence(result, best, best.name),
