@@ -68,6 +68,14 @@ def test_nothing_is_wrong(diagnosed, capsys):
     assert answer["what_if"]["S"] == pytest.approx(1, abs=1e-6)
 
 
+def test_cables_without_a_byte_are_named(diagnosed, capsys):
+    """All cables between leaf 1 and spine 2 are down: their bytes go over other spines."""
+    answer = diagnosed(capsys, "[{kind: link-down, at: 0 s, cables: 2, cable: leaf 1 - spine 2}]")
+    (note,) = (one for one in answer["notes"] if one.startswith("switches counted"))
+    assert "links without a byte are back-end leaf 1 -> back-end spine 2 (" in note
+    assert answer["unknown"] is True
+
+
 @pytest.mark.parametrize(
     ("faults", "part", "kind"),
     [

@@ -219,6 +219,21 @@ def test_a_port_with_far_more_errors_is_named_and_one_that_waits_is_not(tmp_path
     assert any("downstream" in note for note in answer.notes)
 
 
+def test_switches_of_the_same_ports_are_named_by_their_folders(tmp_path, capsys):
+    """Five switches whose files name no switch; port Ethernet0 of two of them errs."""
+    for number, errors in enumerate(("9123", "9123", "0", "0", "0")):
+        leaf = f"be-leaf{number}"
+        (tmp_path / leaf).mkdir()
+        values = {"SAI_PORT_STAT_IF_IN_ERRORS": errors, "SAI_PORT_STAT_PFC_3_RX_PKTS": "0"}
+        (tmp_path / leaf / "counters.json").write_text(json.dumps(SONIC | {"COUNTERS:oid:0x1": {"value": values}}))
+    answer = diagnose(tmp_path)
+    assert [one.part for one in answer.verdict] == ["be-leaf0 Ethernet0", "be-leaf1 Ethernet0"]
+    assert guard.run(["observe", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith(
+        "2 of 10 counters are not zero; the largest is SAI_PORT_STAT_IF_IN_ERRORS at be-leaf0"
+    )
+
+
 def test_ranks_behind_in_a_text_of_ras(tmp_path):
     piece(tmp_path, "ras.txt")
     answer = diagnose(tmp_path / "ras.txt")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any
 
 from railyard.ask.observe.reader import readers, sources, upto
@@ -236,6 +237,7 @@ def gather(path: Path) -> Gathered:
         else:
             found.pieces.append(read)
     _place_lone(found)
+    _name_devices(found.pieces)
     found.pieces = list(_once(found))
     if not found.pieces:
         listed = "; ".join(f"{name}: {why}" for name, why in list(found.skipped.items())[:8])
@@ -304,6 +306,18 @@ def _place_lone(found: Gathered) -> None:
     if len(timed) == 1 and timed[0].rank is None:
         timed[0].rank = 0
         timed[0].remarks.append("the trace names no rank, it is taken for rank 0")
+
+
+def _name_devices(pieces: list[Piece]) -> None:
+    """Counters that name no device get the name of their folder, where each file has a folder of its own.
+
+    Files of one folder may be captures of one device.
+    """
+    nameless = [piece for piece in pieces if any(not one.where for one in piece.counts)]
+    ways = [PurePath(piece.source).parts[-2::-1] for piece in nameless]
+    names = next((names for names in zip(*ways, strict=False) if len({*names}) == len(ways) > 1), ())
+    for piece, name in zip(nameless, names, strict=False):
+        piece.counts = [one if one.where else replace(one, where=name) for one in piece.counts]
 
 
 def _once(found: Gathered) -> Iterable[Piece]:

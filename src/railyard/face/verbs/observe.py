@@ -57,10 +57,19 @@ def observe(
             raise InputError("logs of collectives hold no timeline to write", key="--out", found=out)
         write_record(record, out)
         say(f"wrote {out}")
-    return Reply(figures, lambda: _show(figures, details=request.details), lambda: figures, _headline(figures))
+    return Reply(
+        figures,
+        lambda: _show(figures, details=request.details),
+        lambda: figures,
+        _headline(figures, clustered=cluster is not None),
+    )
 
 
-def _headline(figures: dict[str, Any]) -> str:
+TOO_FAST = 0.8
+"""Measured over expected time of the slowest collective below which the cluster is hardly the one that was measured."""
+
+
+def _headline(figures: dict[str, Any], *, clustered: bool) -> str:
     """Where the time went; of logs without a timeline, what they hold."""
     if "utilization" in figures:
         shares = [numbers.percent(figures[key]) for key in ("utilization", "exposed", "idle")]
@@ -70,19 +79,37 @@ def _headline(figures: dict[str, Any]) -> str:
             f"GPUs compute {shares[0]} of the time; {shares[1]} is exposed communication{where}; {shares[2]} is idle."
         )
     if timings := figures.get("timings"):
-        known = [one for one in timings if one["expected_s"] is not None]
-        if not known:
-            return f"Collectives of {len(timings):,} sizes were timed; --cluster FILE adds the expected times."
-        worst = max(known, key=lambda one: one["measured_over_expected"])
-        what = f"{worst['kind']} of {worst['size_bytes']:,} bytes on {worst['ranks']} ranks"
-        slow = worst["measured_over_expected"]
-        first = "Every collective is as fast as expected; the worst" if slow <= 1 else "The slowest collective"
-        return f"{first}, {what}, takes {slow:.2f} times its expected time."
+        return _of_timings(timings, clustered=clustered)
     if edges := figures.get("edges"):
         return f"NCCL made {len(edges):,} connections on {len({one['channel'] for one in edges}):,} channels."
-    if counts := figures.get("counts"):
-        return f"{len(counts):,} counters are not zero; the largest is {counts[0]['name']} at {counts[0]['part']}."
-    return ""
+    counts = figures.get("counts")
+    return _of_counts(counts) if counts else ""
+
+
+def _of_timings(timings: list[dict[str, Any]], *, clustered: bool) -> str:
+    known = [one for one in timings if one["expected_s"] is not None]
+    if not known:
+        more = "their rows name no collective or no ranks, so none has an expected time"
+        more = more if clustered else "--cluster FILE adds the expected times"
+        return f"Collectives of {numbers.counted(len(timings), 'size')} were timed; {more}."
+    worst = max(known, key=lambda one: one["measured_over_expected"])
+    what = f"{worst['kind']} of {worst['size_bytes']:,} bytes on {worst['ranks']} ranks"
+    slow = worst["measured_over_expected"]
+    if slow < TOO_FAST:
+        return (
+            f"Collectives are faster than --cluster allows: even the slowest, {what}, takes {slow:.2f} times its"
+            " expected time; check that it is this machine, and the unit of time."
+        )
+    first = "Every collective is as fast as expected; the worst" if slow <= 1 else "The slowest collective"
+    return f"{first}, {what}, takes {slow:.2f} times its expected time."
+
+
+def _of_counts(counts: list[dict[str, Any]]) -> str:
+    moved, most = sum(one["value"] != 0 for one in counts), counts[0]
+    if not moved:
+        return f"All {len(counts):,} counters are zero."
+    verb = "is" if moved == 1 else "are"
+    return f"{moved:,} of {len(counts):,} counters {verb} not zero; the largest is {most['name']} at {most['part']}."
 
 
 def _show(figures: dict[str, Any], *, details: bool) -> None:

@@ -50,12 +50,14 @@ class Routed:
 
     Attributes:
         astray: Share of the counted bytes that lie on other links; nan where nobody counted, or no path is fixed.
+        unused: Links between switches that the paths use and on which no byte was counted.
     """
 
     merged: Merged
     lowered: Lowered
     cluster: Cluster
     astray: float
+    unused: tuple[int, ...] = ()
 
     @property
     def known(self) -> bool:
@@ -87,7 +89,7 @@ def routed(graph: TaskGraph, cluster: Cluster, record: Record, seeds: Iterable[i
     for seed in dict.fromkeys([0, *seeds]):
         merged, arranged = joint([Job(graph)], _hashed(cluster, seed))
         lowered = lower(merged.graph, arranged)
-        found.append(Routed(merged, lowered, arranged, _astray(lowered, arranged, counted)))
+        found.append(Routed(merged, lowered, arranged, *_astray(lowered, arranged, counted)))
         if counted is None or found[-1].known:
             break
     return min(found, key=lambda one: one.astray if np.isfinite(one.astray) else 0.0)
@@ -99,16 +101,16 @@ def _hashed(cluster: Cluster, shift: int) -> Cluster:
     return cluster.with_networks(lambda network: replace(network, seed=network.seed + shift))
 
 
-def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | None) -> float:
-    """The share of counted bytes on other links than expected; their sums are made equal first.
+def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | None) -> tuple[float, tuple[int, ...]]:
+    """The share of counted bytes on other links than expected, and links without any; sums are made equal first.
 
     Only of cables between switches: all that a NIC sends goes over its cable, however it is hashed.
     """
     links, entities = cluster.links, lowered.entities
     if cluster.fabric.load_balancing in MOVES:
-        return float("nan")
+        return float("nan"), ()
     if counted is None or len(counted) not in (links.physical, len(links)):
-        return float("nan")
+        return float("nan"), ()
     runs = np.bincount(lowered.entity[lowered.entity >= 0], minlength=len(entities))
     volume = np.repeat(entities.volume_bytes * runs, np.diff(entities.link_ptr))
     weights = entities.link_share * volume
@@ -117,8 +119,9 @@ def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | N
     expected = _on(links, load)[between]
     seen = _on(links, np.asarray(counted * 1.0, np.float64))[between]
     if not expected.sum() * seen.sum() > 0:
-        return float("nan")
-    return float(np.abs(expected / expected.sum() - seen / seen.sum()).sum() / 2)
+        return float("nan"), ()
+    unused = tuple(between[(expected > 0) & (seen == 0)].tolist())
+    return float(np.abs(expected / expected.sum() - seen / seen.sum()).sum() / 2), unused
 
 
 def _on(links: LinkTable, bytes_: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ Nothing of the record is read but what happened and what ran: not what its `meta
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 from railyard.ask.observe.diagnosis import compute, network
 from railyard.ask.observe.diagnosis.peers import routed
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
+from railyard.cluster.names import node_name
 from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
@@ -179,12 +181,29 @@ def _computing(one: Slow, found: Paces, usd: float | None) -> Suspect:
     return Suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
 
 
+NAMED = 2
+"""Pairs of switches that are named."""
+
+
+def _unused(paths: Routed) -> str:
+    """Links of the paths without a byte, by their ends."""
+    cluster, links = paths.cluster, paths.cluster.links
+    pairs = Counter((int(links.source[one]), int(links.target[one])) for one in paths.unused)
+    words = [
+        f"{node_name(cluster, a)} -> {node_name(cluster, b)} ({count})" for (a, b), count in pairs.most_common(NAMED)
+    ]
+    more = "" if len(pairs) <= NAMED else f" and {len(pairs) - NAMED} more pairs of switches"
+    return f"links without a byte are {', '.join(words)}{more}; " if words else ""
+
+
 def _networking(found: Weighed, paths: Routed, record: Record, price: HourlyPrice, answer: Diagnosis) -> None:
     if not paths.known:
         answer.notes.append(
-            f"{paths.astray:.0%} of the bytes that switches counted lie on other cables than the file's paths:"
-            " cables may be named wrongly, and none is"
+            f"switches counted {paths.astray:.0%} of the bytes on other cables than the file's paths: {_unused(paths)}"
+            "cables are down and traffic goes round them, or counters have the names of other cables; `railyard audit`"
+            " compares the cables"
         )
+        answer.unknown = True
     if found.lost_ps < NEGLIGIBLE * record.makespan_ps or not found.guesses:
         return
     best = found.guesses[0]
