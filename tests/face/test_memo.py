@@ -16,7 +16,7 @@ from railyard.face.verbs.memo import _memo_of
 from railyard.face.web.documents import Decision
 from railyard.kit.errors import InputError
 from railyard.measure.result.section import KeyFigure
-from railyard.work.study.memo import DecisionMemo, LossChart, bar_names
+from railyard.work.study.memo import DecisionMemo, LossChart, bar_names, subject_of
 from railyard.work.study.purchase import purchase
 from railyard.work.training.explain_leaf import TimeNode, TimeTree
 from railyard.work.training.explain_words import _bubble
@@ -75,6 +75,20 @@ def test_a_purchase_is_the_first_row_and_its_bill(run):
     first = memo.table[1]
     assert memo.purchase.startswith(f"Buy: {first[0]}, {first[2]} of capital, {first[3]}.")
     assert memo.purchase.endswith(f" {memo.table[2][0]}, the next, is the same.")
+
+
+def test_a_memo_names_cluster_and_work_but_not_what_variants_change(run):
+    """The scenario of the fixture, one line below the title; a key that variants change is no common subject."""
+    assert _memo_of(run.folder).subject == "16 accelerators in hgx-h100; llama-3-8b"
+    variants = [SimpleNamespace(settings={"cluster.accelerators": count}) for count in (256, 512)]
+    scenario = {
+        "cluster": {"accelerators": 256, "server": "hgx-h100"},
+        "workload": {"training": {"model": "llama-3-70b", "tokens": "2 T"}},
+    }
+    assert subject_of(SimpleNamespace(variants=variants, scenario=scenario)) == "llama-3-70b, 2 T tokens"
+    same = [SimpleNamespace(settings={"fabric": "roce"})]
+    whole = subject_of(SimpleNamespace(variants=same, scenario=scenario))
+    assert whole == "256 accelerators in hgx-h100; llama-3-70b, 2 T tokens"
 
 
 def bill(capital, **parts):

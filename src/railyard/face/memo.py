@@ -35,7 +35,7 @@ def _colour(number: int) -> str:
 
 def as_markdown(memo: DecisionMemo) -> str:
     """The memo as Markdown; bars are blocks of text."""
-    lines = [f"# {memo.title}", "", memo.recommendation, ""]
+    lines = [f"# {memo.title}", "", *([memo.subject, ""] if memo.subject else []), memo.recommendation, ""]
     lines += [f"**{memo.purchase}**", ""] if memo.purchase else []
     lines += ["| | | |", "|---|---|---|"]
     lines += [f"| {one.name} | **{one.value}** | {one.band} |" for one in memo.figures]
@@ -90,6 +90,7 @@ def as_html(memo: DecisionMemo) -> str:
         f"<div><small>{escape(one.name)}</small><b>{escape(one.value)}</b><small>{escape(one.band)}</small></div>"
         for one in memo.figures
     )
+    subject = f"<p>{escape(memo.subject)}</p>" if memo.subject else ""
     bought = f"<p><b>{escape(memo.purchase)}</b></p>" if memo.purchase else ""
     sections = "".join(
         f"<h2>{escape(title)}</h2><ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>"
@@ -98,7 +99,7 @@ def as_html(memo: DecisionMemo) -> str:
     return (
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width'>"
-        f"<title>{escape(memo.title)}</title><style>{_STYLE}</style></head><body><h1>{escape(memo.title)}</h1>"
+        f"<title>{escape(memo.title)}</title><style>{_STYLE}</style></head><body><h1>{escape(memo.title)}</h1>{subject}"
         f"<p class='said'>{escape(memo.recommendation)}</p>{bought}<div class='figures'>{figures}</div>"
         f"{_html_table(memo.table)}"
         f"<h2>{escape(memo.chart.title)}</h2>{_html_bars(memo.chart)}{sections}<footer>{escape(memo.origin)}</footer>"
@@ -181,6 +182,8 @@ def _pdf_page(page: FPDF, memo: DecisionMemo) -> None:
     page.set_creation_date(datetime.fromtimestamp(0, UTC))  # the same memo gives the same bytes
     page.add_page()
     _write(page, memo.title, 15, bold=True)
+    if memo.subject:
+        _write(page, memo.subject, 9)
     _write(page, memo.recommendation, 12)
     if memo.purchase:
         page.ln(1)

@@ -15,6 +15,7 @@ from railyard.work.study.memo import (
     confidence_of,
     cost_figure,
     origin_of,
+    subject_of,
 )
 from railyard.work.study.presentation import (
     Presentation,
@@ -381,8 +382,9 @@ def _memo(result: Result) -> DecisionMemo:
     changes = [*filter(None, (bottleneck(best), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(
-        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result),
-        purchase(result), price_table(variants, "p99 TTFT", lambda one: numbers.seconds(one.serving.ttft_s.p99)),
+        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result, best.bill),
+        origin_of(result), purchase(result),
+        price_table(variants, "p99 TTFT", lambda one: numbers.seconds(one.serving.ttft_s.p99)), subject_of(result),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ Kinds of work fill it in their `present.py` (`Presentation.memo`), plans in `ask
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.money import ErrorRow
     from railyard.measure.result.reading import Result
     from railyard.measure.result.section import Band
+    from railyard.measure.result.variants import Bill
 
 MOST_LINES = 5
 """Most lines of a list on the page."""
@@ -95,6 +96,7 @@ class DecisionMemo:
         origin: Version, engine, seed and digest, by which the figures can be reproduced.
         purchase: What to buy, and how its bill differs from the next one; empty if there is no choice.
         table: Headings, then a row for each variant; empty if nothing is priced.
+        subject: Cluster and work that all variants share.
     """
 
     title: str
@@ -107,6 +109,7 @@ class DecisionMemo:
     origin: str
     purchase: str = ""
     table: Sequence[Sequence[str]] = ()
+    subject: str = ""
 
 
 def bar_names(names: Sequence[str]) -> tuple[dict[str, str], str]:
@@ -147,10 +150,43 @@ def origin_of(result: Result) -> str:
     return f"Railyard {found.version}, engine {found.engine}, seed {found.seed}, digest {found.digest[:16]}"
 
 
-def assumptions_of(result: Result) -> list[str]:
-    """Warnings and defaults of a result, then what engine and model leave out; the rest is counted."""
+def subject_of(result: Result) -> str:
+    """`1,024 accelerators in hgx-h100; llama-3-70b, 15 T tokens`, without what variants change."""
+    changed = {key.rsplit(".", 1)[-1] for variant in result.variants for key in variant.settings}
+    cluster, kinds = (_section(result.scenario.get(key)) for key in ("cluster", "workload"))
+    work = next(map(_section, kinds.values()), {})
+    said = []
+    if {"accelerators", "server"} <= cluster.keys() and not changed & {"accelerators", "server"}:
+        said.append(f"{cluster['accelerators']:,} accelerators in {cluster['server']}")
+    named = [str(work[key]) for key in ("model",) if isinstance(work.get(key), str) and key not in changed]
+    named += [f"{work['tokens']} tokens"] if work.get("tokens") and "tokens" not in changed else []
+    return "; ".join([*said, *([", ".join(named)] if named else [])])
+
+
+def _section(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def scope_of(bill: Bill | None) -> list[str]:
+    """A sentence on what capital and power contain; none without a bill."""
+    if bill is None:
+        return []
+    bought = ", ".join(row.name for row in bill.capex.components if row.typical_usd)
+    cooled = any(row.name == "cooling" and row.typical_w for row in bill.power.components)
+    return [f"capital contains {bought}, and no building; power is the mean draw{', cooling in' if cooled else ''}"]
+
+
+def assumptions_of(result: Result, bill: Bill | None = None) -> list[str]:
+    """What the bill contains, warnings and defaults, then what engine and model leave out; the rest is counted."""
     noted = [line.removeprefix("note: ") for line in warnings(result)]
-    return shortened([*noted, *result.provenance.defaults, *(f"left out: {one}" for one in result.provenance.left_out)])
+    return shortened(
+        [
+            *scope_of(bill),
+            *noted,
+            *result.provenance.defaults,
+            *(f"left out: {one}" for one in result.provenance.left_out),
+        ]
+    )
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

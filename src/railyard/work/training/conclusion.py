@@ -11,7 +11,15 @@ from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
-from railyard.work.study.memo import DecisionMemo, LossChart, assumptions_of, confidence_of, cost_figure, origin_of
+from railyard.work.study.memo import (
+    DecisionMemo,
+    LossChart,
+    assumptions_of,
+    confidence_of,
+    cost_figure,
+    origin_of,
+    subject_of,
+)
 from railyard.work.study.presentation import quoted, several
 from railyard.work.study.purchase import price_table, purchase, ranked, recommended
 from railyard.work.training.likely import chosen_keys, chosen_words
@@ -354,8 +362,9 @@ def memo_of_step(result: Result) -> DecisionMemo:
     changes = [*filter(None, (*_changes(best), _layouts(result), believed.unexercised(result), believed.ties(result)))]
     confidence = list(confidence_of(best.model_error or ()))
     return DecisionMemo(
-        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result), origin_of(result),
-        purchase(result), price_table(shown, "step", lambda one: numbers.seconds(one.step.seconds)),
+        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result, best.bill),
+        origin_of(result), purchase(result), price_table(shown, "step", lambda one: numbers.seconds(one.step.seconds)),
+        subject_of(result),
     )  # fmt: skip
 
 
