@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -17,8 +18,11 @@ from railyard.ask.deploy.emit import tables
 from railyard.ask.deploy.tenants import demands
 from railyard.catalog import load
 from railyard.cluster.bill import bill_of
+from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.hall.racks import bought
 from railyard.cluster.network_table import DIALECTS
+from railyard.face.cli import guard
+from railyard.work.scenario.load import dump
 
 from .scenarios import draft, planned
 
@@ -408,3 +412,25 @@ def test_more_than_a_box_has_does_not_fit():
     assert one.fits
     assert not replace(one, rows=(one.most or 0) + 1).fits
     assert replace(one, rows=one.most or 0).fits
+
+
+def test_cables_longer_than_their_medium_are_counted_and_named(tmp_path, capsys):
+    """Copper of 400 Gb/s reaches 3 m; of 4 m on all 128 cables of NICs are too long as drawn."""
+    one = draft(128, "leaf-spine", "infiniband")
+    plan = planned(one)
+    reach = np.array([tier.reach_m for tier in plan.tiers])[plan.cables.tier]
+    assert plan.too_long.tolist() == (plan.length_m > reach).tolist()
+    assert plan.too_long.any()
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(dump(one.scenario)))
+    assert guard.run(["deploy", str(path), "--out", str(tmp_path / "hall")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"{plan.too_long.sum()} of {len(plan.cables)} cables are longer than their medium reaches")
+
+
+def test_faults_take_the_names_that_the_plan_prints():
+    places = ClusterPlaces.of(planned(draft(128)).cluster)
+    wanted = places.cable("server 5 nic 3 - leaf 1").tolist()
+    for ends in ("node05 be3 - be-leaf1", "node5 be3 - leaf 1", "server 5 NIC 3 - be-leaf1"):
+        assert places.cable(ends).tolist() == wanted
+    assert places.switch("be-spine1").tolist() == places.switch("spine 1").tolist()

@@ -114,8 +114,8 @@ class CablingPlan:
             if late:
                 out.append(
                     f"{late:,} of {len(length):,} cables of {tier.network} {tier.name} are longer than {tier.medium}"
-                    f" reaches ({length.max():g} m, {tier.reach_m:g} m): with `cable_length: {{{tier.name}:"
-                    f" {length.max():g} m}}` the {tier.network} is bought with another medium"
+                    f" reaches ({tier.reach_m:g} m; the longest: {length.max():g} m): with"
+                    f" `cable_length: {{{tier.name}: {length.max():g} m}}` it is bought with another medium"
                 )
         return out + self._dim()
 
@@ -140,6 +140,13 @@ class CablingPlan:
         if self.racks.patching is not None:
             lost = lost + np.where(self.racks.patching.trunk >= 0, CONNECTIONS * self.racks.spec.patch_db, 0.0)
         return lost
+
+    @property
+    def too_long(self) -> NDArray[np.bool_]:
+        """bool[cables], whether a cable is longer than the medium reaches with which it is bought."""
+        reach = np.array([tier.reach_m if tier.medium else np.inf for tier in self.tiers])
+        longer: NDArray[np.bool_] = self.length_m > reach[self.cables.tier] * (1 + 1e-9)
+        return longer
 
     @property
     def beyond_copper(self) -> NDArray[np.bool_]:

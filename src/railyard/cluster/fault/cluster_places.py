@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from railyard.cluster.fault.fault import some_cables
+from railyard.cluster.hall.devices import NETWORKS
 from railyard.kit.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from railyard.cluster.machine import Cluster
     from railyard.cluster.network import Network
 
-_HOST = re.compile(r"server(\d+)nic(\d+)")
+_HOST = re.compile(r"server(\d+)nic(\d+)|node(\d+)be(\d+)")
+"""A NIC of the back-end: `server 5 NIC 3`, or as plans name it: `node05 be3`."""
 
 
 @dataclass(frozen=True)
@@ -178,13 +180,15 @@ class ClusterPlaces(LinkPlaces):
                 entry = (network.node_offset + group.first, group.count)
                 found.setdefault(_bare(name), entry)
                 found[_bare(f"{network.name} {name}")] = entry
+                if network.name in NETWORKS:
+                    found[_bare(f"{NETWORKS[network.name]}-{name}")] = entry
         return found
 
     def _node(self, name: str, key: str, *, hosts: bool = True) -> int:
         bare = _bare(name)
         nic = _HOST.fullmatch(bare)
         if nic is not None and hosts:
-            network, host, index = self.cluster.back_end, int(nic[1]), int(nic[2])
+            network, host, index = self.cluster.back_end, int(nic[1] or nic[3]), int(nic[2] or nic[4])
             self._check_host(host)
             ports = self._ports(network, host)
             if index >= len(ports):
@@ -203,6 +207,9 @@ class ClusterPlaces(LinkPlaces):
             for group in network.wiring.groups
         ]
         allowed = [f"{group} 0 to {count - 1}" if count > 1 else f"{group} 0" for group, count in groups]
+        nics = len(self._ports(self.cluster.back_end, 0))
+        if key == "cable" and nics:
+            allowed.append(f"server 0 to {self.cluster.servers - 1} NIC 0 to {nics - 1}")
         every = [f"{group} {number}" for group, count in groups for number in range(min(count, 1024))]
         hint = did_you_mean(name.strip(), every)
         return InputError(

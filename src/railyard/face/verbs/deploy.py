@@ -105,6 +105,11 @@ def deploy(
         f" capital is {numbers.dollars(total)}, as in `railyard run`, {numbers.dollars(installation)} of it for"
         " installation."
     )
+    if late := int(plan.too_long.sum()):
+        headline = (
+            f"{late:,} of {len(plan.cables):,} cables are longer than their medium reaches: set their `cable_length`"
+            f" before you order; as it is the capital is {numbers.dollars(total)}, as in `railyard run`."
+        )
     files = folder.write(
         plan,
         out,
@@ -159,9 +164,7 @@ def _print(plan: CablingPlan, figures: dict[str, Any]) -> None:
     table.print()
     power, rows, zones = numbers.power(figures["power_w"]), figures["rows"], figures["zones"]
     emit(f"\nThe racks draw at most {power}; rows of racks: {rows:,}, zones of power and cooling: {zones:,}.")
-    emit(
-        f"{figures['cable_km']:,.1f} km of cable; {figures['beyond_copper']:.0%} of the cables are longer than copper."
-    )
+    emit(f"{figures['cable_km']:,.1f} km of cables; {figures['beyond_copper']:.0%} of them are longer than any copper.")
 
 
 def _bill(capital: Capex) -> None:

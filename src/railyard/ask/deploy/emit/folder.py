@@ -283,7 +283,7 @@ def page(plan: CablingPlan, title: str, ethernet: str, installation_usd: float =
     figures = (
         KeyFigure("Bill of materials", f"${frame['total_usd'].sum():,.0f}", "with installation"),
         KeyFigure("Racks", f"{len(plan.racks):,}", f"{len(plan.devices):,} devices"),
-        KeyFigure("Links", f"{len(plan.cables):,}", f"{kilometres:,.1f} km of cable, {longer:.0%} longer than copper"),
+        KeyFigure("Links", f"{len(plan.cables):,}", f"{kilometres:,.1f} km of cable, {longer:.0%} beyond copper"),
         KeyFigure("Power", f"{plan.racks.power_w.sum() / 1e6:,.2f} MW", "at most"),
     )
     remarks = "".join(f"<li>{escape(words)}</li>" for words in plan.remarks)
