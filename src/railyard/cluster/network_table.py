@@ -226,7 +226,7 @@ class NetworkTable:
             `100019`.
             The port is empty for a switch's address.
         twins: Devices that share an identity; each has a row.
-        reporters: Labels of the devices that told of their own ports; empty: whoever reports knows of all.
+        reporters: Labels of the devices that reported their own ports; empty: whoever reports knows all.
     """
 
     file: str
