@@ -203,7 +203,7 @@ def test_packets_of_others_are_sent_and_both_sides_shown():
     assert len(rows) % RANKS == 0
     assert busy.makespan_ps > 1.1 * quiet.makespan_ps
     assert (busy.parts["flows"].duration_ps[rows] > 1.1 * table["alone_ps"]).any()
-    assert not busy.meta["warnings"]
+    assert not [line for line in busy.meta["warnings"] if "background" in line]
 
 
 def test_what_is_sent_as_packets_leaves_the_links_their_rate():
@@ -222,7 +222,7 @@ def test_what_is_sent_as_packets_leaves_the_links_their_rate():
 def test_what_is_not_sent_is_said_to_be_lost_capacity(fabric, given, where):
     found = exchange(machine(fabric, given), mib=1)
     assert "background" not in found.parts["flows"].tables
-    assert f"background of 30% on {where} only reduces capacity" in found.meta["warnings"][0]
+    assert any(f"background of 30% on {where} only reduces capacity" in line for line in found.meta["warnings"])
 
 
 def test_the_flow_engine_warns_of_it():
