@@ -106,9 +106,9 @@ def deploy(
         " installation."
     )
     if late := int(plan.too_long.sum()):
-        headline = (
-            f"{late:,} of {len(plan.cables):,} cables are longer than their medium reaches: set their `cable_length`"
-            f" before you order; as it is the capital is {numbers.dollars(total)}, as in `railyard run`."
+        headline += (
+            f" But {late:,} of {len(plan.cables):,} cables are longer than their medium reaches: set their"
+            " `cable_length` before you order."
         )
     files = folder.write(
         plan,
