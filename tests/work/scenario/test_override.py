@@ -317,6 +317,7 @@ def test_anything_is_prepared_or_refused(small, asked):
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=changes)
 @example(asked={f"{PARALLELISM}.fsdp_shard": 3})
+@example(asked={"parallelism": "auto", f"{PARALLELISM}.fsdp_shard": 3})
 @example(asked={"cluster.overrides": {"accelerator": {"memory_bandwidth": "0 b/s"}}})
 def test_anything_is_run_or_refused(small, asked):
     assert attempt(small, asked, execute)

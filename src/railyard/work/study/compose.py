@@ -313,11 +313,12 @@ def _best(
     further = {name: value for name, value in given.items() if name not in _SEARCHED or name == "recompute_modules"}
     found = candidates(job, Machine.of(cluster), cluster.ranks, fixed=fixed)
     asked = [one.replace(layout=one.layout.replace(**further)) for one in found] if further else found
-    return _fitting(choose(asked), cluster)
+    whole = [one for one in asked if not one.layout.replicas % one.layout.shard_ranks]
+    return _fitting(choose(whole) if whole else asked[0], cluster)
 
 
 def _fitting(job: Training, cluster: Cluster) -> Training:
-    replicas = job.layout.dp * job.layout.cp
+    replicas = job.layout.replicas
     if replicas % job.layout.shard_ranks:
         raise InputError(
             f"{job.layout.fsdp_shard} does not divide the {replicas} replicas",

@@ -177,7 +177,6 @@ def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> 
 def _check(layout: Layout, ranks: int) -> None:
     """Divisions without which there is no graph; what does not fit in memory is `layout.check_fit`'s business."""
     experts, stage = layout.ep * layout.expert_tp, layout.tp * layout.cp * layout.dp
-    shard = layout.shard_ranks if layout.zero == 3 else 1
     batch = layout.dp * layout.micro_batch
     problems = [
         Problem(message, key=key, found=str(found), allowed=allowed)
@@ -186,8 +185,8 @@ def _check(layout: Layout, ranks: int) -> None:
              layout.ranks, f"{ranks}"),
             (stage % experts != 0, "expert parallelism does not divide the ranks of a stage", "parallelism.ep",
              experts, f"a divisor of {stage}"),
-            (layout.dp * layout.cp % shard != 0, "the FSDP shard group does not divide the replicas",
-             "parallelism.fsdp_shard", shard, f"a divisor of {layout.dp * layout.cp}"),
+            (layout.replicas % layout.shard_ranks != 0, "the FSDP shard group does not divide the replicas",
+             "parallelism.fsdp_shard", layout.shard_ranks, f"a divisor of {layout.replicas}"),
             (layout.global_batch % batch != 0 or layout.global_batch < batch,
              "the global batch is not a whole number of micro-batches on each replica", "global_batch",
              layout.global_batch, f"a multiple of {batch}"),

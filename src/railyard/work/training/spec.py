@@ -146,10 +146,14 @@ class Layout:
         return self.tp * self.cp * self.dp // (self.ep * self.expert_tp)
 
     @property
+    def replicas(self) -> int:
+        """Ranks that hold the same dense parameters."""
+        return self.dp * self.cp
+
+    @property
     def shard_ranks(self) -> int:
         """Ranks over which zero spreads its state: `fsdp_shard`, or all that hold the same parameters."""
-        replicas = self.dp * self.cp
-        return min(self.fsdp_shard, replicas) if self.fsdp_shard else replicas
+        return min(self.fsdp_shard, self.replicas) if self.fsdp_shard else self.replicas
 
     def replace(self, **changes: Any) -> Layout:
         """A copy with some fields changed."""
