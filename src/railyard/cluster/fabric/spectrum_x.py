@@ -17,7 +17,7 @@ PACKETS = Packets(
         "rdma_window_rtts": 2,
     },
     sources=(
-        "docs/explanation/packet-rdma.md: which parameters are public, how we put them together",
+        "docs/explanation/packet-controls.md: which parameters are public, how we put them together",
         "DOCA PCC, sample rtt_template: one probe at a time, flags of notifications and gaps",
         "NVIDIA, Adaptive Retransmission: Parameters Control; linux-rdma/perftest issue 251: the timer",
         "Mellanox/nic-configuration-operator, RA1.3 to RA3.0: `Tx Window: true`; its size is not published, two round "

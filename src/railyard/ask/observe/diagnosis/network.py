@@ -90,7 +90,7 @@ def _cables(cluster: Cluster, first: int, last: int) -> Cables:
 
 
 # Each of these is derived or chosen, as it says; `tools/blind_diagnosis.py` judges all of them together on drawn traces
-# with known faults (docs/explanation/diagnosis.md).
+# with known faults (docs/validation/diagnosis-records.md).
 SHARES = np.geomspace(0.02, 0.98, 28)
 """Shares of its rate that a part may have left. Chosen: 15.5 % from one to the next, which replays refine."""
 

@@ -148,7 +148,7 @@ MAD_TO_SIGMA = 1.4826
 
 INEXACT = 0.25
 """Spread of a guess's own error, of the slowdown that it predicts: engines differ by as much where links are degraded
-(docs/explanation/agreement.md)."""
+(docs/explanation/agreement-fabrics.md)."""
 
 SHARED = (0.05, 1.5)
 """Least and most spread of the model's error in what a communication loses to others on its links, of that loss."""
