@@ -14,7 +14,7 @@ LOCAL_TIMEOUT_S = 4.096e-6
 
 @dataclass(frozen=True)
 class Recovery:
-    """What happens between a death that hangs a job and its next step; sources are in docs/explanation/faults-recovery.md.
+    """What happens between a death that hangs a job and its next step; sources: docs/explanation/faults-recovery.md.
 
     Attributes:
         ib_timeout: Exponent of a queue pair's timeout, 4.096 us x 2^n (`NCCL_IB_TIMEOUT`, default 20: 4.3 s).
