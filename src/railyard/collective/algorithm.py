@@ -22,6 +22,10 @@ STAGED_FROM = 256
 """Ranks beyond which `Algorithm.staged` is taken."""
 
 
+def never(_kind: CollectiveKind, _shape: Shape, _machine: CollectiveMachine) -> None:
+    """The refusals of an algorithm that works everywhere."""
+
+
 @dataclass(frozen=True)
 class Steps:
     """Messages that must follow one another when the data is so small that only latency counts.
@@ -79,11 +83,11 @@ class Algorithm:
     kinds: tuple[CollectiveKind, ...]
     protocols: tuple[str, ...]
     family: str
-    refuses: Callable[[CollectiveKind, Shape, CollectiveMachine], str | None]
     pattern: Callable[[CollectiveKind, Shape], Pattern]
     steps: Callable[[CollectiveKind, Shape], Steps]
     schedule: Callable[[CollectiveKind, Shape], Schedule]
     sources: tuple[str, ...]
+    refuses: Callable[[CollectiveKind, Shape, CollectiveMachine], str | None] = never
     route: str = "mixed"
     phased: bool = False
     staged: str | None = None
@@ -118,8 +122,3 @@ class Algorithm:
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("collective algorithm", package="railyard.collective")
-
-
-def always(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> None:
-    """The `refuses` of an algorithm that works everywhere."""
-    del kind, shape, machine

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send
+from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, backwards
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -68,16 +68,14 @@ def head_sends(shape: Shape) -> list[tuple[Send, ...]]:
         for offset in shape.offsets
         for part, head in enumerate(heads(shape))
     )
-    return [rises, tuple(Send(NETWORK, send.source, send.chunks) for send in rises)]
+    return [rises, *backwards([rises])]
 
 
-def _collnet_chain_refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind
+def _collnet_chain_refuses(_kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     return collnet_refusal(shape, machine)
 
 
-def _collnet_chain_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
+def _collnet_chain_pattern(_kind: CollectiveKind, shape: Shape) -> Pattern:
     p, head = shape.per_domain, heads(shape)
     chain = head[:, None] + 1 + np.arange(p)
     lower, upper = (chain[:, :-1] % p).ravel(), (chain[:, 1:] % p).ravel()
@@ -87,8 +85,7 @@ def _collnet_chain_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     return Pattern.of([(source, target, share), (target, source, share), *head_edges(shape)])
 
 
-def _collnet_chain_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _collnet_chain_steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     return Steps(scale_up=2 * (shape.per_domain - 1), reduction=1)
 
 
@@ -102,12 +99,10 @@ def _collnet_chain_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
         )
         for step in range(p - 1)
     ]
-    falls = [tuple(Send(send.target, send.source, send.chunks) for send in step) for step in reversed(rises)]
-    return Schedule(kind, shape.ranks, len(head), (*rises, *head_sends(shape), *falls))
+    return Schedule(kind, shape.ranks, len(head), (*rises, *head_sends(shape), *backwards(rises)))
 
 
-COLLNET_CHAIN = ALGORITHMS.add(
-    "collnet-chain",
+COLLNET_CHAIN = ALGORITHMS.enter(
     Algorithm(
         name="collnet-chain",
         summary="NCCL's CollNetChain: a chain inside a domain, the network's switches add (SHARP class)",
@@ -123,8 +118,7 @@ COLLNET_CHAIN = ALGORITHMS.add(
 )
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind
+def _refuses(_kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     refusal = collnet_refusal(shape, machine)
     if refusal is None and shape.per_domain > 1 and machine.scale_up != "switched":
         return "its direct sends need a scale-up switch"
@@ -140,8 +134,7 @@ def _to_heads(shape: Shape) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return member[apart], target[apart]
 
 
-def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
+def _pattern(_kind: CollectiveKind, shape: Shape) -> Pattern:
     member, head = _to_heads(shape)
     base = np.repeat(shape.offsets, len(member))
     source, target = base + np.tile(member, shape.domains), base + np.tile(head, shape.domains)
@@ -149,26 +142,22 @@ def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     return Pattern.of([(source, target, share), (target, source, share), *head_edges(shape)])
 
 
-def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     inside = 2 if shape.per_domain > 1 else 0
     return Steps(scale_up=inside, reduction=1, peers=inside * (shape.per_domain - 1))
 
 
 def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     part = {int(head): number for number, head in enumerate(heads(shape))}
-    pairs = [
-        (int(offset + a), int(offset + b), part[int(b)])
+    inward = tuple(
+        Send(int(offset + member), int(offset + head), (part[int(head)],), reduce=True)
         for offset in shape.offsets
-        for a, b in zip(*_to_heads(shape), strict=True)
-    ]
-    inward = tuple(Send(member, head, (number,), reduce=True) for member, head, number in pairs)
-    outward = tuple(Send(head, member, (number,)) for member, head, number in pairs)
-    return Schedule(kind, shape.ranks, len(part), (inward, *head_sends(shape), outward))
+        for member, head in zip(*_to_heads(shape), strict=True)
+    )
+    return Schedule(kind, shape.ranks, len(part), (inward, *head_sends(shape), *backwards([inward])))
 
 
-COLLNET_DIRECT = ALGORITHMS.add(
-    "collnet-direct",
+COLLNET_DIRECT = ALGORITHMS.enter(
     Algorithm(
         name="collnet-direct",
         summary="NCCL's CollNetDirect: all to all inside a domain, the network's switches add (SHARP class)",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.pattern import Pattern, Schedule, Send
 from railyard.graph import CollectiveKind
 from railyard.kit.errors import InputError
@@ -44,8 +44,7 @@ def all_pairs(ranks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return source[different], target[different]
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind, machine
+def _refuses(_kind: CollectiveKind, shape: Shape, _machine: CollectiveMachine) -> str | None:
     return f"{shape.ranks} ranks are too many peers" if shape.ranks > 512 else None
 
 
@@ -74,8 +73,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, n, n, steps, tuple(range(n)))
 
 
-DIRECT = ALGORITHMS.add(
-    "direct",
+DIRECT = ALGORITHMS.enter(
     Algorithm(
         name="direct",
         summary="Every rank to every other at once; the natural one on a full mesh",
@@ -92,14 +90,12 @@ DIRECT = ALGORITHMS.add(
 )
 
 
-def _pairwise_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
+def _pairwise_pattern(_kind: CollectiveKind, shape: Shape) -> Pattern:
     source, target = all_pairs(shape.ranks)
     return Pattern.of([(source, target, 1 / shape.ranks)])
 
 
-def _pairwise_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _pairwise_steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     out = 1 if shape.domains > 1 else 0
     return Steps(scale_up=1 - out, scale_out=out, peers=shape.ranks - 1)
 
@@ -113,15 +109,13 @@ def _pairwise_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, n, n * n, steps)
 
 
-PAIRWISE = ALGORITHMS.add(
-    "pairwise",
+PAIRWISE = ALGORITHMS.enter(
     Algorithm(
         name="pairwise",
         summary="All-to-all by direct sends; across rails through the peer that owns the right NIC (PXN)",
         kinds=(CollectiveKind.ALL_TO_ALL,),
         protocols=("ll", "simple"),
         family="peer",
-        refuses=always,
         pattern=_pairwise_pattern,
         steps=_pairwise_steps,
         schedule=_pairwise_schedule,

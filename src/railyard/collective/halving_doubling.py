@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send, backwards
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ def _folds(ranks: int) -> NDArray[np.int64]:
     return np.arange(0, 2 * (ranks - (1 << (ranks.bit_length() - 1))), 2)
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del machine
+def _refuses(kind: CollectiveKind, shape: Shape, _machine: CollectiveMachine) -> str | None:
     if kind != CollectiveKind.ALL_REDUCE and shape.ranks & (shape.ranks - 1):
         return f"{shape.ranks} ranks are not a power of two"
     return None
@@ -70,7 +69,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     if len(folds):
         everything = tuple(range(size))
         into = tuple(Send(int(fold), int(fold) + 1, everything, reduce=True) for fold in folds)
-        steps = [into, *steps, tuple(Send(send.target, send.source, everything) for send in into)]
+        steps = [into, *steps, *backwards([into])]
     return Schedule(kind, shape.ranks, size, tuple(steps), tuple(int(position) for position in active))
 
 
@@ -88,8 +87,7 @@ def _exchange(active: NDArray[np.int64], size: int, bit: int, *, halve: bool) ->
     return tuple(sends)
 
 
-ALGORITHM = ALGORITHMS.add(
-    "halving-doubling",
+ALGORITHM = ALGORITHMS.enter(
     Algorithm(
         name="halving-doubling",
         summary="Recursive halving, then doubling; logarithmic steps and the fewest bytes for powers of two",

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from railyard.collective.machine import CollectiveMachine, Shape
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind, machine
+def _refuses(_kind: CollectiveKind, shape: Shape, _machine: CollectiveMachine) -> str | None:
     if not shape.even:
         return "the domains hold different numbers of ranks"
     if shape.domains < 2 or shape.per_domain < 2:
@@ -33,8 +32,7 @@ def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> 
     return None
 
 
-def _hierarchical_all_to_all_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
+def _hierarchical_all_to_all_pattern(_kind: CollectiveKind, shape: Shape) -> Pattern:
     p, domains, n = shape.per_domain, shape.domains, shape.ranks
     source, target = all_pairs(p)
     base = np.repeat(shape.offsets, len(source))
@@ -48,8 +46,7 @@ def _hierarchical_all_to_all_pattern(kind: CollectiveKind, shape: Shape) -> Patt
     )
 
 
-def _hierarchical_all_to_all_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _hierarchical_all_to_all_steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     return Steps(scale_up=1, scale_out=1, peers=shape.per_domain + shape.domains - 2)
 
 
@@ -80,8 +77,7 @@ def _hierarchical_all_to_all_schedule(kind: CollectiveKind, shape: Shape) -> Sch
     return Schedule(kind, n, n * n, (inside, along))
 
 
-HIERARCHICAL_ALL_TO_ALL = ALGORITHMS.add(
-    "hierarchical-all-to-all",
+HIERARCHICAL_ALL_TO_ALL = ALGORITHMS.enter(
     Algorithm(
         name="hierarchical-all-to-all",
         summary="All-to-all inside the domain by rail, then along the rails; fewer and larger messages",
@@ -164,8 +160,7 @@ def _along_rails(shape: Shape, chunk: NDArray[np.int64], shift: int, *, reduce: 
     )
 
 
-HIERARCHICAL = ALGORITHMS.add(
-    "hierarchical",
+HIERARCHICAL = ALGORITHMS.enter(
     Algorithm(
         name="hierarchical",
         summary="Inside the domain, along the rails, inside the domain; each NIC carries only its rail's part",

@@ -18,7 +18,7 @@ import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
 from railyard.collective.collnet import network_refusal
-from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, domain_switch
+from railyard.collective.pattern import NETWORK, Pattern, Schedule, Send, backwards, domain_switch
 from railyard.collective.tree import double_tree, levels, up_and_down
 from railyard.graph import CollectiveKind
 
@@ -39,8 +39,7 @@ def switch_refusal(shape: Shape, machine: CollectiveMachine) -> str | None:
     return None
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind
+def _refuses(_kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     return switch_refusal(shape, machine) or ("there are several domains" if shape.domains > 1 else None)
 
 
@@ -62,8 +61,7 @@ def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     return Pattern.of(switch_edges(kind, shape))
 
 
-def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind, shape
+def _steps(_kind: CollectiveKind, _shape: Shape) -> Steps:
     return Steps(switch=1)
 
 
@@ -95,8 +93,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, shape.ranks, p, tuple(steps), tuple(range(p)))
 
 
-NVLS = ALGORITHMS.add(
-    "nvls",
+NVLS = ALGORITHMS.enter(
     Algorithm(
         name="nvls",
         summary="The scale-up switch adds and multicasts, inside one domain",
@@ -112,8 +109,7 @@ NVLS = ALGORITHMS.add(
 )
 
 
-def _nvls_sharp_refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind
+def _nvls_sharp_refuses(_kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     return network_refusal(shape, machine) or switch_refusal(shape, machine)
 
 
@@ -124,21 +120,18 @@ def _nvls_sharp_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     return Pattern.of([*switch_edges(kind, shape), (rank, network, part), (network, rank, part)])
 
 
-def _nvls_sharp_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind, shape
+def _nvls_sharp_steps(_kind: CollectiveKind, _shape: Shape) -> Steps:
     return Steps(switch=1, reduction=1)
 
 
 def _nvls_sharp_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     p = shape.per_domain
     rises = tuple(Send(rank, NETWORK, (rank % p,), reduce=True) for rank in range(shape.ranks))
-    falls = tuple(Send(NETWORK, send.source, send.chunks) for send in rises)
-    steps = (*reduce_to_heads(shape), rises, falls, *multicast_from_heads(shape))
+    steps = (*reduce_to_heads(shape), rises, *backwards([rises]), *multicast_from_heads(shape))
     return Schedule(kind, shape.ranks, p, steps)
 
 
-NVLS_SHARP = ALGORITHMS.add(
-    "nvls-sharp",
+NVLS_SHARP = ALGORITHMS.enter(
     Algorithm(
         name="nvls-sharp",
         summary="NCCL's NVLS over several domains: the scale-up switch adds inside, the network's switches between",
@@ -154,8 +147,7 @@ NVLS_SHARP = ALGORITHMS.add(
 )
 
 
-def _nvls_tree_refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind
+def _nvls_tree_refuses(_kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     return "there is one domain only" if shape.domains < 2 else switch_refusal(shape, machine)
 
 
@@ -171,8 +163,7 @@ def _nvls_tree_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     return Pattern.of(edges)
 
 
-def _nvls_tree_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _nvls_tree_steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     return Steps(switch=1, scale_out=2 * levels(shape.domains))
 
 
@@ -206,8 +197,7 @@ def _trees(shape: Shape) -> tuple[list[NDArray[np.int64]], list[tuple[int, ...]]
     return parents, chunks
 
 
-NVLS_TREE = ALGORITHMS.add(
-    "nvls-tree",
+NVLS_TREE = ALGORITHMS.enter(
     Algorithm(
         name="nvls-tree",
         summary="In-switch reduction inside the domain, a double binary tree on every rail between domains",

@@ -39,21 +39,18 @@ def floor_us(case: Case) -> float:
     return 2 * LOCAL_US + case.machine.scale_up_latency_ps * 1e-6 + last
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind
+def _refuses(_kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
     if shape.domains > 1 or machine.pcie:
         return "it stores into the memory of peers, which one scale-up domain holds"
     return f"{shape.ranks} ranks are too many peers" if shape.ranks > MOST_RANKS else None
 
 
-def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
+def _pattern(_kind: CollectiveKind, shape: Shape) -> Pattern:
     source, target = all_pairs(shape.ranks)
     return Pattern.of([(source, target, np.ones(len(source)))])
 
 
-def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     return Steps(scale_up=1, peers=shape.ranks - 1)
 
 
@@ -63,8 +60,7 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, shape.ranks, 1, (sends,))
 
 
-ONE_SHOT = ALGORITHMS.add(
-    "one-shot",
+ONE_SHOT = ALGORITHMS.enter(
     Algorithm(
         name="one-shot",
         summary="Every rank writes its data to all others, in one low-latency kernel; only where asked for",

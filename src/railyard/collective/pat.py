@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
-from railyard.collective.pattern import Pattern, Schedule, Send
+from railyard.collective.pattern import Pattern, Schedule, Send, backwards
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
     from railyard.collective.machine import CollectiveMachine, Shape
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind, machine
+def _refuses(_kind: CollectiveKind, shape: Shape, _machine: CollectiveMachine) -> str | None:
     return "it needs one rank in each domain" if shape.per_domain > 1 else None
 
 
@@ -39,8 +38,7 @@ def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
     return Pattern.of([(rank, (rank + sign * distance) % n, len(offsets) / n) for distance, offsets in hops(n)])
 
 
-def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     return Steps(scale_out=max(shape.ranks - 1, 0).bit_length(), peers=shape.ranks - 1)
 
 
@@ -50,16 +48,11 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
         tuple(Send(rank, (rank + distance) % n, tuple((rank - offset) % n for offset in offsets)) for rank in range(n))
         for distance, offsets in hops(n)
     ]
-    if kind == CollectiveKind.ALL_GATHER:
-        return Schedule(kind, n, n, tuple(gather), tuple(range(n)))
-    scatter = tuple(
-        tuple(Send(send.target, send.source, send.chunks, reduce=True) for send in step) for step in reversed(gather)
-    )
-    return Schedule(kind, n, n, scatter, tuple(range(n)))
+    steps = gather if kind == CollectiveKind.ALL_GATHER else backwards(gather, reduce=True)
+    return Schedule(kind, n, n, tuple(steps), tuple(range(n)))
 
 
-ALGORITHM = ALGORITHMS.add(
-    "pat",
+ALGORITHM = ALGORITHMS.enter(
     Algorithm(
         name="pat",
         summary="Parallel aggregated trees; logarithmic all-gather and reduce-scatter, one rank a domain",

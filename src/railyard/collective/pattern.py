@@ -12,7 +12,7 @@ from railyard.graph import CollectiveKind
 from railyard.kit.errors import SimulationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -125,6 +125,11 @@ class Send(NamedTuple):
     target: int
     chunks: tuple[int, ...]
     reduce: bool = False
+
+
+def backwards(steps: Sequence[tuple[Send, ...]], *, reduce: bool = False) -> list[tuple[Send, ...]]:
+    """The same messages the other way, the last step first: a gather becomes a scatter, a reduction a broadcast."""
+    return [tuple(Send(send.target, send.source, send.chunks, reduce) for send in step) for step in reversed(steps)]
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,15 @@ before.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
-from railyard.collective.pattern import Pattern, Schedule, Send
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.pattern import Pattern, Schedule, Send, backwards
 from railyard.graph import CollectiveKind
 
 if TYPE_CHECKING:
@@ -108,15 +109,13 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, n, n * len(rings), steps, owner)
 
 
-RING = ALGORITHMS.add(
-    "ring",
+RING = ALGORITHMS.enter(
     Algorithm(
         name="ring",
         summary="Rail-aligned rings; bandwidth-optimal, latency grows with the ranks",
         kinds=(CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER),
         protocols=("ll", "ll128", "simple"),
         family="ring",
-        refuses=always,
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,
@@ -127,88 +126,57 @@ RING = ALGORITHMS.add(
 
 
 def chains(shape: Shape) -> list[Order]:
-    """The rings of `ring.orders`, each turned so that the root, position 0, comes first."""
+    """The rings of `orders`, each turned so that the root, position 0, comes first."""
     return [np.roll(order, -int(np.flatnonzero(order == 0)[0])) for order in orders(shape)]
 
 
-def chain_steps(shape: Shape) -> Steps:
+def _chain_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
+    channels = chains(shape)
+    ends = [(chain[:-1], chain[1:]) for chain in channels]
+    if kind == CollectiveKind.REDUCE:
+        ends = [(target, source) for source, target in ends]
+    return Pattern.of([(source, target, 1 / len(channels)) for source, target in ends])
+
+
+def chain_steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     """A chain crosses every domain boundary once."""
     return Steps(scale_up=shape.ranks - shape.domains, scale_out=shape.domains - 1)
 
 
-def _broadcast_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
-    channels = chains(shape)
-    return Pattern.of([(chain[:-1], chain[1:], 1 / len(channels)) for chain in channels])
-
-
-def _broadcast_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
-    return chain_steps(shape)
-
-
-def _broadcast_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
+def _chain_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     channels = [chain.tolist() for chain in chains(shape)]
-    steps = tuple(
+    steps = [
         tuple(Send(chain[link], chain[link + 1], (channel,)) for channel, chain in enumerate(channels))
         for link in range(shape.ranks - 1)
-    )
-    return Schedule(kind, shape.ranks, len(channels), steps)
+    ]
+    if kind == CollectiveKind.REDUCE:
+        steps = backwards(steps, reduce=True)
+    return Schedule(kind, shape.ranks, len(channels), tuple(steps))
 
 
-BROADCAST = ALGORITHMS.add(
-    "broadcast",
+BROADCAST = ALGORITHMS.enter(
     Algorithm(
         name="broadcast",
         summary="Pipelined chains from the root, one a channel, rail aligned like the rings",
         kinds=(CollectiveKind.BROADCAST,),
         protocols=("ll", "ll128", "simple"),
         family="ring",
-        refuses=always,
-        pattern=_broadcast_pattern,
-        steps=_broadcast_steps,
-        schedule=_broadcast_schedule,
+        pattern=_chain_pattern,
+        steps=chain_steps,
+        schedule=_chain_schedule,
         route="chain",
         sources=("NCCL 2.30, ring broadcast",),
-    ),
+    )
 )
 
-
-def _reduce_pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
-    channels = chains(shape)
-    return Pattern.of([(chain[1:], chain[:-1], 1 / len(channels)) for chain in channels])
-
-
-def _reduce_steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
-    return chain_steps(shape)
-
-
-def _reduce_schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
-    channels = [chain.tolist() for chain in chains(shape)]
-    steps = tuple(
-        tuple(Send(chain[link], chain[link - 1], (channel,), reduce=True) for channel, chain in enumerate(channels))
-        for link in range(shape.ranks - 1, 0, -1)
-    )
-    return Schedule(kind, shape.ranks, len(channels), steps)
-
-
-REDUCE = ALGORITHMS.add(
-    "reduce",
-    Algorithm(
+REDUCE = ALGORITHMS.enter(
+    replace(
+        BROADCAST,
         name="reduce",
         summary="Pipelined chains to the root, one a channel, rail aligned like the rings",
         kinds=(CollectiveKind.REDUCE,),
-        protocols=("ll", "ll128", "simple"),
-        family="ring",
-        refuses=always,
-        pattern=_reduce_pattern,
-        steps=_reduce_steps,
-        schedule=_reduce_schedule,
-        route="chain",
         sources=("NCCL 2.30, ring reduce",),
-    ),
+    )
 )
 
 

@@ -33,8 +33,7 @@ class _Part(NamedTuple):
     sign: int
 
 
-def _refuses(kind: CollectiveKind, shape: Shape, machine: CollectiveMachine) -> str | None:
-    del kind, machine
+def _refuses(_kind: CollectiveKind, shape: Shape, _machine: CollectiveMachine) -> str | None:
     return None if shape.torus else "the ranks do not fill a torus"
 
 
@@ -125,8 +124,7 @@ def _position(shape: Shape, coordinates: tuple[int, ...]) -> int:
     return sum(place * prod(shape.torus[:axis]) for axis, place in enumerate(coordinates))
 
 
-ALGORITHM = ALGORITHMS.add(
-    "torus",
+ALGORITHM = ALGORITHMS.enter(
     Algorithm(
         name="torus",
         summary="Rings along all axes of a torus at once, in both directions",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps, always
-from railyard.collective.pattern import Pattern, Schedule, Send
+from railyard.collective.algorithm import ALGORITHMS, Algorithm, Steps
+from railyard.collective.pattern import Pattern, Schedule, Send, backwards
 from railyard.collective.ring import Order, channels
 from railyard.graph import CollectiveKind
 
@@ -77,8 +77,7 @@ def up_and_down(parents: list[Parents], chunk_of: list[tuple[int, ...]]) -> list
         for child in np.flatnonzero(parent >= 0):
             rising.setdefault(int(height[child]), []).append(Send(int(child), int(parent[child]), chunks, reduce=True))
     ups = [tuple(rising[height]) for height in sorted(rising)]
-    downs = [tuple(Send(send.target, send.source, send.chunks) for send in step) for step in reversed(ups)]
-    return ups + downs
+    return ups + backwards(ups)
 
 
 def _heights(parent: Parents) -> NDArray[np.int64]:
@@ -97,14 +96,12 @@ def levels(nodes: int) -> int:
     return max(nodes - 1, 0).bit_length()
 
 
-def _pattern(kind: CollectiveKind, shape: Shape) -> Pattern:
-    del kind
+def _pattern(_kind: CollectiveKind, shape: Shape) -> Pattern:
     parents = rooted_channels(shape)
     return both_ways(parents, 1 / len(parents))
 
 
-def _steps(kind: CollectiveKind, shape: Shape) -> Steps:
-    del kind
+def _steps(_kind: CollectiveKind, shape: Shape) -> Steps:
     return Steps(scale_up=2 * (shape.per_domain - 1), scale_out=2 * levels(shape.domains))
 
 
@@ -114,15 +111,13 @@ def _schedule(kind: CollectiveKind, shape: Shape) -> Schedule:
     return Schedule(kind, shape.ranks, len(parents), tuple(up_and_down(parents, chunks)))
 
 
-ALGORITHM = ALGORITHMS.add(
-    "tree",
+ALGORITHM = ALGORITHMS.enter(
     Algorithm(
         name="tree",
         summary="Double binary tree over domains, chains within; logarithmic latency",
         kinds=(CollectiveKind.ALL_REDUCE,),
         protocols=("ll", "ll128", "simple"),
         family="tree",
-        refuses=always,
         pattern=_pattern,
         steps=_steps,
         schedule=_schedule,
