@@ -40,9 +40,14 @@ class MLA:
     nope_dim: int = field(metadata=f.count("nope_dim", "Other dimensions of a head's query and key"))
     v_dim: int = field(metadata=f.count("v_dim", "Dimensions of a head's value"))
 
+    @property
+    def query_dim(self) -> int:
+        """Dimensions of a head's query and key."""
+        return self.nope_dim + self.rope_dim
+
     def parameters(self, hidden: int, heads: int) -> int:
         """Parameters of one layer's projections and the norms of its latents."""
-        queries = heads * (self.nope_dim + self.rope_dim)
+        queries = heads * self.query_dim
         query = hidden * self.q_lora + self.q_lora + self.q_lora * queries if self.q_lora else hidden * queries
         down = hidden * (self.kv_lora + self.rope_dim) + self.kv_lora
         return query + down + self.kv_lora * heads * (self.nope_dim + self.v_dim) + heads * self.v_dim * hidden
@@ -303,7 +308,7 @@ class Model(Entry):
 def _ruled(model: Model) -> Iterator[LayerKind]:
     """Layers of a model without blocks."""
     cached = model.mla.kv_lora + model.mla.rope_dim if model.mla else 2 * model.kv_heads * model.head_dim
-    score = model.mla.nope_dim + model.mla.rope_dim if model.mla else model.head_dim
+    score = model.mla.query_dim if model.mla else model.head_dim
     known: dict[tuple[int | None, bool], LayerKind] = {}
     for layer in range(model.layers):
         key = (model.window(layer), model.has_experts(layer))
@@ -350,7 +355,7 @@ def _attending(model: Model, block: Block) -> LayerKind:
         feed=block.feed,
         heads=heads,
         kv_heads=kv_heads,
-        score_dim=latent.nope_dim + latent.rope_dim if latent else dim,
+        score_dim=latent.query_dim if latent else dim,
         value_dim=latent.v_dim if latent else dim,
         window=block.window or None,
         kv_elements=cached / block.compression if block.cached else 0.0,

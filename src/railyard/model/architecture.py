@@ -141,7 +141,7 @@ def _mixer_weights(model: Model, kind: LayerKind) -> float:
     latent = model.mla
     if latent is None:
         return model.hidden * kind.score_dim * (2 * kind.heads + 2 * kind.kv_heads)
-    queries = model.heads * (latent.nope_dim + latent.rope_dim)
+    queries = model.heads * latent.query_dim
     query = model.hidden * latent.q_lora + latent.q_lora * queries if latent.q_lora else model.hidden * queries
     keys = model.hidden * (latent.kv_lora + latent.rope_dim) + latent.kv_lora * model.heads * (
         latent.nope_dim + latent.v_dim

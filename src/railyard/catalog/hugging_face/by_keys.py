@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import unsaid
-from railyard.catalog.hugging_face.families import UNSAID_LENGTH, Fields, blocks, families
+from railyard.catalog.hugging_face.families import UNSAID_LENGTH, Fields, blocks, families, latent
 from railyard.catalog.hugging_face.key_names import NAMES
-from railyard.catalog.model import MLA, Model
+from railyard.catalog.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +76,8 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
     layers = _layers(config)
     hidden, words = config.count(*NAMES["hidden"]), []
     heads = unsaid.each(config, "heads", layers)
-    latent = _latent(config)
-    kv_heads = unsaid.kv_heads(config, layers, max(heads, default=0), latent=latent is not None)
+    mla = latent(config) if config.count("kv_lora_rank", default=0) else None
+    kv_heads = unsaid.kv_heads(config, layers, max(heads, default=0), latent=mla is not None)
     experts = _experts(config)
     feeds = _feeds(config, layers) if experts else ["dense"] * layers
     native = any(config.has(key) for key in ("n_embd", "n_embed"))
@@ -85,14 +85,14 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
     dense = next((config.count(key) for key in _DENSE if config.has(key)), 0)
     windows = _windows(config, layers)
     layer_norm = unsaid.layer_norm(config)
-    modern = bool(experts) or latent is not None or max(widths, default=0) not in (0, 4 * hidden)
+    modern = bool(experts) or mla is not None or max(widths, default=0) not in (0, 4 * hidden)
     gated = unsaid.gated(config, modern=modern)
     fields: Fields = {
         "layers": layers,
         "hidden": hidden,
         "heads": max(heads, default=0),
         "kv_heads": max(kv_heads, default=0),
-        "head_dim": _head_dim(config, hidden, max(heads, default=0)) if latent is None else 0,
+        "head_dim": _head_dim(config, hidden, max(heads, default=0)) if mla is None else 0,
         "ffn": (dense or max(widths, default=0)) if "dense" in feeds else 0,
         "gated_mlp": gated,
         "vocab": config.count(*NAMES["vocab"]),
@@ -104,8 +104,8 @@ def _composed(config: ConfigFile) -> tuple[Fields, str]:
         "qk_norm": any(config.flag(key, default=False) for key in ("use_qk_norm", "qk_layernorm", "qk_norm")),
         "mtp_layers": config.count(*NAMES["mtp"], default=0),
     }
-    if latent is not None:
-        fields |= {"mla": latent, "head_dim": latent.nope_dim + latent.rope_dim}
+    if mla is not None:
+        fields |= {"mla": mla, "head_dim": mla.query_dim}
         words.append("latent attention")
     if experts:
         fields |= experts | {"moe_ffn": experts["moe_ffn"] or max(widths, default=0)}
@@ -145,18 +145,6 @@ def _head_dim(config: ConfigFile, hidden: int, heads: int) -> int:
         )
         return 0
     return hidden // heads
-
-
-def _latent(config: ConfigFile) -> MLA | None:
-    if not config.count("kv_lora_rank", default=0):
-        return None
-    return MLA(
-        q_lora=config.count("q_lora_rank", default=0),
-        kv_lora=config.count("kv_lora_rank"),
-        rope_dim=config.count("qk_rope_head_dim"),
-        nope_dim=config.count("qk_nope_head_dim"),
-        v_dim=config.count("v_head_dim"),
-    )
 
 
 def _experts(config: ConfigFile) -> Fields:

@@ -11,14 +11,14 @@ from railyard.catalog.hugging_face.families import (
     bias,
     blocks,
     deepseek_experts,
-    deepseek_v2,
-    deepseek_v3,
+    latent,
     native_names,
+    norms_of_heads,
+    one_shared,
     register,
     routed,
     window_layers,
 )
-from railyard.catalog.model import MLA
 
 if TYPE_CHECKING:
     from railyard.catalog.hugging_face.config_file import ConfigFile
@@ -32,14 +32,13 @@ def opt(config: ConfigFile) -> Fields:
     hidden, heads = config.count("hidden_size"), config.count("num_attention_heads")
     places, vocab = config.count("max_position_embeddings", default=2048), config.count("vocab_size")
     narrow = config.count("word_embed_proj_dim", default=hidden)
-    found = native_names(config, hidden, heads, layers="num_hidden_layers") | _PLAIN
+    found = native_names(config, hidden, heads, "num_hidden_layers") | _PLAIN
     if narrow != hidden:
         config.refuse(
             "word_embed_proj_dim", "is not the hidden size: projected embeddings are not read", allowed=hidden
         )
     return found | {
         "vocab": vocab,
-        "kv_heads": heads,
         "ffn": config.count("ffn_dim", default=4 * hidden),
         "max_seq": places,
         "learned_positions": places + 2,
@@ -50,9 +49,9 @@ def opt(config: ConfigFile) -> Fields:
 def bloom(config: ConfigFile) -> Fields:
     """BLOOM: attention with linear biases by distance, a norm behind the embeddings."""
     hidden, heads = config.count("hidden_size", "n_embed"), config.count("n_head", "num_attention_heads")
-    found = native_names(config, hidden, heads, layers="n_layer", other="num_hidden_layers") | _PLAIN
+    found = native_names(config, hidden, heads, "n_layer", "num_hidden_layers") | _PLAIN
     places = config.count("seq_length", default=2048)
-    return found | {"kv_heads": heads, "ffn": 4 * hidden, "max_seq": places, "side_parameters": 2 * hidden}
+    return found | {"ffn": 4 * hidden, "max_seq": places, "side_parameters": 2 * hidden}
 
 
 @register("gptj", "codegen")
@@ -60,11 +59,10 @@ def gptj(config: ConfigFile) -> Fields:
     """GPT-J and CodeGen: attention and MLP side by side behind one norm, rotary positions, a head with a bias."""
     hidden, heads = config.count("n_embd"), config.count("n_head")
     tied = config.flag("tie_word_embeddings", default=False)
-    return native_names(config, hidden, heads, layers="n_layer") | {
+    return native_names(config, hidden, heads, "n_layer") | {
         **_PLAIN,
         "attention_bias": "none",
         "norms_per_layer": 1,
-        "kv_heads": heads,
         "ffn": config.count("n_inner", default=4 * hidden),
         "max_seq": config.count("n_positions", default=2048),
         "tied_embeddings": tied,
@@ -77,9 +75,8 @@ def gpt_neo(config: ConfigFile) -> Fields:
     """GPT-Neo: every second layer with a window, learned positions, no bias on queries, keys and values."""
     hidden, heads = config.count("hidden_size"), config.count("num_heads", "num_attention_heads")
     places = config.count("max_position_embeddings", default=2048)
-    found = native_names(config, hidden, heads, layers="num_layers", other="num_hidden_layers") | _PLAIN
+    found = native_names(config, hidden, heads, "num_layers", "num_hidden_layers") | _PLAIN
     return found | {
-        "kv_heads": heads,
         "ffn": config.count("intermediate_size", default=4 * hidden),
         "max_seq": places,
         "learned_positions": places,
@@ -101,7 +98,7 @@ def gpt_bigcode(config: ConfigFile) -> Fields:
     """StarCoder and SantaCoder: GPT-2 with one head of keys and values."""
     hidden, heads = config.count("n_embd"), config.count("n_head")
     places = config.count("n_positions")
-    return native_names(config, hidden, heads, layers="n_layer") | {
+    return native_names(config, hidden, heads, "n_layer") | {
         **_PLAIN,
         "kv_heads": 1 if config.flag("multi_query", default=True) else heads,
         "ffn": config.count("n_inner", default=4 * hidden),
@@ -129,8 +126,7 @@ def stablelm(config: ConfigFile) -> Fields:
     biased = config.flag("use_qkv_bias", default=False)
     fields = base(config)
     if config.flag("qk_layernorm", default=False):
-        norms = fields["layers"] * (fields["heads"] + fields["kv_heads"]) * fields["head_dim"]
-        fields["side_parameters"] = norms
+        fields["side_parameters"] = norms_of_heads(fields)
     return fields | {
         "norm": "layer",
         "norms_per_layer": 1 if parallel else 2,
@@ -180,8 +176,7 @@ def olmo2(config: ConfigFile) -> Fields:
         fields |= routed(config, experts, fields["ffn"]) | {"ffn": 0}
     if config.has("sliding_window"):
         fields |= window_layers(config, period=4)
-    norms = fields["layers"] * (fields["heads"] + fields["kv_heads"]) * fields["head_dim"]
-    return fields | {"attention_bias": bias(config), "side_parameters": norms}
+    return fields | {"attention_bias": bias(config), "side_parameters": norms_of_heads(fields)}
 
 
 @register("cohere", "cohere2")
@@ -189,7 +184,7 @@ def cohere(config: ConfigFile) -> Fields:
     """Command: attention and MLP side by side behind one norm, embeddings shared; windows in three of four layers."""
     fields = base(config, tied=True) | {"norm": "layer-no-bias", "norms_per_layer": 1, "attention_bias": bias(config)}
     if config.flag("use_qk_norm", default=False):
-        fields["side_parameters"] = fields["layers"] * (fields["heads"] + fields["kv_heads"]) * fields["head_dim"]
+        fields["side_parameters"] = norms_of_heads(fields)
     if config.word("model_type") == "cohere2":
         fields |= window_layers(config, period=config.count("sliding_window_pattern", default=4))
     return fields
@@ -200,7 +195,7 @@ def dbrx(config: ConfigFile) -> Fields:
     """DBRX: sixteen experts of which four are visited; its dimensions are in two objects."""
     hidden, heads = config.count("d_model"), config.count("n_heads")
     attention, feed = config.inner("attn_config"), config.inner("ffn_config")
-    return native_names(config, hidden, heads, layers="n_layers") | {
+    return native_names(config, hidden, heads, "n_layers") | {
         "tied_embeddings": config.flag("tie_word_embeddings", default=False),
         "kv_heads": attention.count("kv_n_heads", default=1),
         "ffn": 0,
@@ -221,12 +216,7 @@ def grok(config: ConfigFile) -> Fields:
     width = config.count("moe_intermediate_size", default=fields["ffn"])
     experts = config.count("num_experts", "num_local_experts")
     found = fields | routed(config, experts, width, "num_experts_per_tok", "num_selected_experts")
-    return found | {
-        "norms_per_layer": 4,
-        "shared_experts": 1 if beside else 0,
-        "shared_ffn": fields["ffn"] if beside else 0,
-        "ffn": 0,
-    }
+    return found | one_shared(fields["ffn"] if beside else 0) | {"norms_per_layer": 4, "ffn": 0}
 
 
 @register("arctic")
@@ -236,17 +226,8 @@ def arctic(config: ConfigFile) -> Fields:
     every = max(config.count("moe_layer_frequency", default=2), 1)
     beside = config.flag("parallel_attn_mlp_res", default=True)
     experts = routed(config, config.count("num_local_experts", default=8), fields["ffn"])
-    return (
-        fields
-        | experts
-        | {
-            "norms_per_layer": 3 if beside else 2,
-            "shared_experts": 1 if beside else 0,
-            "shared_ffn": fields["hidden"] if beside else 0,
-            "moe_every": every,
-            "moe_layer_start": every - 1,
-        }
-    )
+    rule = {"norms_per_layer": 3 if beside else 2, "moe_every": every, "moe_layer_start": every - 1}
+    return fields | experts | one_shared(fields["hidden"] if beside else 0) | rule
 
 
 @register("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe")
@@ -361,9 +342,8 @@ def exaone(config: ConfigFile) -> Fields:
 def granite_moe(config: ConfigFile) -> Fields:
     """Granite 3 with experts."""
     fields = base(config, tied=True) | {"attention_bias": bias(config)}
-    shared = config.count("shared_intermediate_size", default=0)
-    experts = routed(config, config.count("num_local_experts"), fields["ffn"])
-    return fields | experts | {"ffn": 0, "shared_experts": 1 if shared else 0, "shared_ffn": shared}
+    shared = one_shared(config.count("shared_intermediate_size", default=0))
+    return fields | routed(config, config.count("num_local_experts"), fields["ffn"]) | shared | {"ffn": 0}
 
 
 @register("minicpm3")
@@ -371,15 +351,8 @@ def minicpm3(config: ConfigFile) -> Fields:
     """MiniCPM 3: latent attention, dense; values as wide as the hidden size says."""
     heads = config.count("num_attention_heads")
     value = config.divided("hidden_size", config.count("hidden_size"), "num_attention_heads", heads) if heads else 0
-    rope, nope = config.count("qk_rope_head_dim"), config.count("qk_nope_head_dim")
-    latent = MLA(
-        q_lora=config.count("q_lora_rank", default=0),
-        kv_lora=config.count("kv_lora_rank"),
-        rope_dim=rope,
-        nope_dim=nope,
-        v_dim=config.count("v_head_dim", default=value),
-    )
-    return base(config, tied=True) | {"head_dim": nope + rope, "mla": latent}
+    mla = latent(config, value)
+    return base(config, tied=True) | {"head_dim": mla.query_dim, "mla": mla}
 
 
 @register("deepseek")
@@ -392,12 +365,6 @@ def deepseek(config: ConfigFile) -> Fields:
 def dots(config: ConfigFile) -> Fields:
     """dots.llm1: DeepSeek's experts, normalised queries and keys."""
     return base(config) | {"qk_norm": True, "router_bias": True} | deepseek_experts(config)
-
-
-@register("glm4_moe_lite")
-def glm4_lite(config: ConfigFile) -> Fields:
-    """GLM 4.7 Flash: DeepSeek V3's layers."""
-    return deepseek_v3(config)
 
 
 @register("bailing_moe", "bailing_moe_v2")
@@ -418,9 +385,3 @@ def bailing(config: ConfigFile) -> Fields:
             "mtp_layers": config.count("num_nextn_predict_layers", default=0),
         }
     )
-
-
-@register("deepseek_vl_v2")
-def deepseek_vl(config: ConfigFile) -> Fields:
-    """DeepSeek-VL2's language model, which leaves latent attention out where its ranks are 0."""
-    return deepseek_v2(config)

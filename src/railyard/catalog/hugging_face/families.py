@@ -69,20 +69,36 @@ def bias(config: ConfigFile, *, default: bool = False, which: str = "all") -> st
     return which if config.flag("attention_bias", default=default) else "none"
 
 
-def native_names(config: ConfigFile, hidden: int, heads: int, *, layers: str, other: str | None = None) -> Fields:
-    """Common parts of families with names like GPT's: a plain MLP, shared tables.
+def latent(config: ConfigFile, value: int | None = None) -> MLA:
+    """Latent attention by DeepSeek's names, which all share.
+
+    Args:
+        config: The file.
+        value: Dimensions of a head's value where the file does not say.
+    """
+    return MLA(
+        rope_dim=config.count("qk_rope_head_dim"),
+        nope_dim=config.count("qk_nope_head_dim"),
+        q_lora=config.count("q_lora_rank", default=0),
+        kv_lora=config.count("kv_lora_rank"),
+        v_dim=config.count("v_head_dim", default=value),
+    )
+
+
+def native_names(config: ConfigFile, hidden: int, heads: int, *layers: str) -> Fields:
+    """Common parts of families with names like GPT's: a plain MLP, shared tables, as many heads of keys as of queries.
 
     Args:
         config: The file.
         hidden: Width of the residual.
         heads: Heads of attention.
-        layers: What the number of layers is called.
-        other: What else it may be called.
+        layers: What the number of layers may be called.
     """
     return {
-        "layers": config.layers(layers, *([other] if other else [])),
+        "layers": config.layers(*layers),
         "hidden": hidden,
         "heads": heads,
+        "kv_heads": heads,
         "head_dim": config.divided("hidden size", hidden, "heads", heads) if heads else 0,
         "gated_mlp": False,
         "vocab": config.count("vocab_size"),
@@ -94,6 +110,22 @@ def routed(config: ConfigFile, experts: int, width: int, *keys: str) -> Fields:
     """Routed experts of that number and width; the keys name how many a token visits."""
     per_token = config.count(*(keys or ("num_experts_per_tok",)))
     return {"experts": experts, "experts_per_token": per_token, "moe_ffn": width}
+
+
+def one_shared(width: int) -> Fields:
+    """One shared expert of that width, none where it is 0."""
+    return {"shared_experts": 1 if width else 0, "shared_ffn": width}
+
+
+def gated_expert(config: ConfigFile) -> Fields:
+    """Qwen's shared expert, behind a gate."""
+    shared = one_shared(config.count("shared_expert_intermediate_size", default=0))
+    return shared | {"shared_gate": shared["shared_ffn"] > 0}
+
+
+def norms_of_heads(fields: Fields) -> int:
+    """Parameters of norms over all heads of queries and keys together."""
+    return int(fields["layers"] * (fields["heads"] + fields["kv_heads"]) * fields["head_dim"])
 
 
 def deepseek_experts(config: ConfigFile) -> Fields:
@@ -249,8 +281,7 @@ def qwen2_moe(config: ConfigFile) -> Fields:
     """Qwen 1.5 and 2 with experts: one shared expert of its own width, behind a gate."""
     fields = qwen2(config) | sparse_steps(config)
     fields |= routed(config, config.count("num_experts"), config.count("moe_intermediate_size"))
-    shared = config.count("shared_expert_intermediate_size", default=0)
-    return fields | {"shared_experts": 1 if shared else 0, "shared_ffn": shared, "shared_gate": shared > 0}
+    return fields | gated_expert(config)
 
 
 @register("qwen3", "qwen3_vl_text")
@@ -278,25 +309,20 @@ def glm4_moe(config: ConfigFile) -> Fields:
     return fields | deepseek_experts(config) | {"router_bias": True, "mtp_layers": mtp_layers}
 
 
-@register("deepseek_v2")
+@register("deepseek_v2", "deepseek_vl_v2")
 def deepseek_v2(config: ConfigFile) -> Fields:
-    """DeepSeek V2: latent attention, first layers dense, routed and shared experts."""
-    nope = config.count("qk_nope_head_dim")
-    rope = config.count("qk_rope_head_dim")
-    mla = MLA(
-        q_lora=config.count("q_lora_rank", default=0),
-        kv_lora=config.count("kv_lora_rank"),
-        rope_dim=rope,
-        nope_dim=nope,
-        v_dim=config.count("v_head_dim"),
-    )
-    fields = base(config, head_dim=nope + rope) | {"mla": mla}
+    """DeepSeek V2: latent attention, first layers dense, routed and shared experts.
+
+    DeepSeek-VL2's language model leaves latent attention out where its ranks are 0.
+    """
+    mla = latent(config)
+    fields = base(config, head_dim=mla.query_dim) | {"mla": mla}
     return fields | (deepseek_experts(config) if config.has("n_routed_experts") else {})
 
 
-@register("deepseek_v3", "kimi_k2")
+@register("deepseek_v3", "kimi_k2", "glm4_moe_lite")
 def deepseek_v3(config: ConfigFile) -> Fields:
-    """DeepSeek V3: as V2, with a bias on the router's choice and multi-token prediction."""
+    """DeepSeek V3 and GLM 4.7 Flash: as V2, with a bias on the router's choice and multi-token prediction."""
     biased = config.word("topk_method", "noaux_tc") == "noaux_tc" and config.has("n_routed_experts")
     return deepseek_v2(config) | {
         "router_bias": biased,
@@ -409,8 +435,7 @@ def gpt2(config: ConfigFile) -> Fields:
     hidden, heads = config.count("n_embd"), config.count("n_head")
     positions = config.count("n_positions", "n_ctx")
     return {
-        **native_names(config, hidden, heads, layers="n_layer"),
-        "kv_heads": heads,
+        **native_names(config, hidden, heads, "n_layer"),
         "ffn": config.count("n_inner", default=4 * hidden),
         "max_seq": positions,
         "learned_positions": positions,
@@ -433,7 +458,7 @@ def falcon(config: ConfigFile) -> Fields:
     biased = config.flag("bias", default=False)
     parallel = config.flag("parallel_attn", default=True)
     return {
-        **native_names(config, hidden, heads, layers="num_hidden_layers", other="n_layer"),
+        **native_names(config, hidden, heads, "num_hidden_layers", "n_layer"),
         "kv_heads": grouped or single,
         "ffn": config.count("ffn_hidden_size", default=4 * hidden),
         "max_seq": config.count("max_position_embeddings", default=2048),
@@ -458,7 +483,7 @@ def mpt(config: ConfigFile) -> Fields:
         grouped = heads
     free = config.flag("no_bias", default=True)
     return {
-        **native_names(config, hidden, heads, layers="n_layers"),
+        **native_names(config, hidden, heads, "n_layers"),
         "kv_heads": grouped,
         "ffn": ratio * hidden,
         "max_seq": config.count("max_seq_len", default=2048),

@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import recurrent as by
-from railyard.catalog.hugging_face.families import UNSAID_LENGTH, Fields, base, bias, blocks, register, routed
-from railyard.catalog.model import MLA
+from railyard.catalog.hugging_face.families import (
+    UNSAID_LENGTH,
+    Fields,
+    base,
+    bias,
+    blocks,
+    gated_expert,
+    latent,
+    one_shared,
+    register,
+    routed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,9 +127,7 @@ def qwen3_next(config: ConfigFile) -> Fields:
     fields["mtp_layers"] = config.count("mtp_num_hidden_layers", default=0)
     if not experts:
         return fields
-    shared = config.count("shared_expert_intermediate_size", default=0)
-    fields |= routed(config, experts, config.count("moe_intermediate_size"))
-    return fields | {"shared_experts": 1 if shared else 0, "shared_ffn": shared, "shared_gate": shared > 0}
+    return fields | routed(config, experts, config.count("moe_intermediate_size")) | gated_expert(config)
 
 
 def _grouped(fields: Fields) -> int:
@@ -143,21 +151,14 @@ def _kinds(config: ConfigFile, layers: int, interval: int) -> Sequence[str]:
 def kimi_linear(config: ConfigFile) -> Fields:
     """Kimi Linear and K3: Kimi delta attention, and latent attention in the layers that a list names, from 1."""
     linear = config.inner("linear_attn_config")
-    rope, nope = config.count("qk_rope_head_dim"), config.count("qk_nope_head_dim")
-    latent = MLA(
-        q_lora=config.count("q_lora_rank", default=0),
-        kv_lora=config.count("kv_lora_rank"),
-        rope_dim=rope,
-        nope_dim=nope,
-        v_dim=config.count("v_head_dim"),
-    )
-    fields = base(config, head_dim=nope + rope) | {"mla": latent}
+    mla = latent(config)
+    fields = base(config, head_dim=mla.query_dim) | {"mla": mla}
     full = set(linear.numbers("full_attn_layers"))
     start, every = config.count("first_k_dense_replace", default=0), max(config.count("moe_layer_freq", default=1), 1)
     experts = config.count("num_experts", default=0)
-    gate = fields["hidden"] * fields["heads"] * latent.v_dim
+    gate = fields["hidden"] * fields["heads"] * mla.v_dim
     gated = config.flag("mla_use_output_gate", default=False)
-    mixing = latent.parameters(fields["hidden"], fields["heads"]) + gate if gated else 0
+    mixing = mla.parameters(fields["hidden"], fields["heads"]) + gate if gated else 0
 
     def block(layer: int) -> Block:
         has = experts and layer >= start and (layer - start) % every == 0
@@ -290,14 +291,9 @@ def rwkv(config: ConfigFile) -> Fields:
         "norm": "layer",
         "tied_embeddings": config.flag("tie_word_embeddings", default=False),
         "max_seq": config.count("context_length", default=1024),
-        "recurrent": _more(made, square),
+        "recurrent": replace(made, weights=made.weights + square, parameters=made.parameters + square),
         "blocks": (Block(layers=layers, mixer="recurrent", feed="dense"),) if layers else (),
     }
-
-
-def _more(made: Recurrent, weights: int) -> Recurrent:
-
-    return replace(made, weights=made.weights + weights, parameters=made.parameters + weights)
 
 
 @register("bamba", "granitemoehybrid", "granite_moe_hybrid")
@@ -319,8 +315,7 @@ def granite_hybrid(config: ConfigFile) -> Fields:
     }
     if not experts:
         return fields | {"ffn": shared or fields["ffn"]}
-    more = {"shared_experts": 1 if shared else 0, "shared_ffn": shared, "ffn": 0}
-    return fields | routed(config, experts, fields["ffn"]) | more
+    return fields | routed(config, experts, fields["ffn"]) | one_shared(shared) | {"ffn": 0}
 
 
 @register("recurrent_gemma")

@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from railyard.catalog.block import Block
-from railyard.catalog.hugging_face.families import Fields, base, bias, blocks, deepseek_experts, register, routed
-from railyard.catalog.model import MLA
+from railyard.catalog.hugging_face.families import (
+    Fields,
+    base,
+    bias,
+    blocks,
+    deepseek_experts,
+    latent,
+    one_shared,
+    register,
+    routed,
+)
 
 if TYPE_CHECKING:
     from railyard.catalog.hugging_face.config_file import ConfigFile
@@ -227,10 +236,9 @@ def step3(config: ConfigFile) -> Fields:
 
 
 def _step_experts(config: ConfigFile) -> Fields:
-    shared = config.count("share_expert_dim", default=0)
     count = config.count("moe_num_experts", "num_experts")
     experts = routed(config, count, config.count("moe_intermediate_size"), "moe_top_k", "num_experts_per_tok")
-    return experts | {"shared_experts": 1 if shared else 0, "shared_ffn": shared}
+    return experts | one_shared(config.count("share_expert_dim", default=0))
 
 
 @register("step3p5")
@@ -270,23 +278,16 @@ def longcat(config: ConfigFile) -> Fields:
 
     A token visits as many working experts as their share of all says, on average.
     """
-    rope, nope = config.count("qk_rope_head_dim"), config.count("qk_nope_head_dim")
-    latent = MLA(
-        q_lora=config.count("q_lora_rank", default=0),
-        kv_lora=config.count("kv_lora_rank"),
-        rope_dim=rope,
-        nope_dim=nope,
-        v_dim=config.count("v_head_dim"),
-    )
+    mla = latent(config)
     width = config.count("ffn_hidden_size", "intermediate_size")
     layers = config.layers("num_layers", "num_hidden_layers")
     config.fields.setdefault("num_hidden_layers", layers)
     experts, idle = config.count("n_routed_experts"), config.count("zero_expert_num", default=0)
     visited = config.count("moe_topk") * experts / max(experts + idle, 1)
     pair = (Block(layers=1, feed="dense"), Block(layers=1, feed="experts"))
-    return base(config, ffn=width, head_dim=nope + rope) | {
+    return base(config, ffn=width, head_dim=mla.query_dim) | {
         "layers": 2 * layers,
-        "mla": latent,
+        "mla": mla,
         "experts": experts,
         "experts_per_token": max(round(visited), 1),
         "moe_ffn": config.count("expert_ffn_hidden_size", "moe_intermediate_size"),
