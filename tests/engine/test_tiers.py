@@ -16,7 +16,7 @@ from railyard.cluster.topology import LeafSpine, ThreeTier
 from railyard.collective import CollectivePolicy
 from railyard.collective.choice import DEFAULT_POLICY
 from railyard.engine.analytic import fullest
-from railyard.engine.designs import Classes, DesignNetworks, contention
+from railyard.engine.designs import Classes, DesignNetworks, contention, oversubscription
 from railyard.engine.flow import FREED, Conditions
 from railyard.engine.tiers import PATTERNS, Tiers
 from railyard.graph import CollectiveKind, Communicators, Job, Kind, Label, Stream, TaskGraph
@@ -67,7 +67,7 @@ def test_a_leaf_spine_is_its_leafs():
     assert found.units.tolist() == [128, 4]
     assert found.links.tolist() == [1, 8]
     assert found.link_bps[1] == pytest.approx(REACHED * 400e9)
-    assert found.oversubscription[1] == pytest.approx(4 / REACHED)
+    assert oversubscription(found)[1] == pytest.approx(4 / REACHED)
 
 
 def test_background_takes_its_share_of_links_between_switches():

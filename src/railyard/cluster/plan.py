@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from railyard.cluster.host_path import HostSpec, bounded, host_path, switch_shar
 from railyard.cluster.reach import headroom_bytes, headroom_left_bytes, headroom_share, round_trip_ps
 from railyard.cluster.spec import NetworkSpec
 from railyard.cluster.tenancy import check_network, tenancy_of
-from railyard.cluster.topology.wiring import PORT_GBPS, Endpoints, is_port, ports_of
+from railyard.cluster.topology.wiring import PORT_GBPS, Endpoints, is_port, links_for, ports_of
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 _SHOWN = 4
 VIRTUAL = ("AWS", "Google")
 """Vendors whose NICs run datagrams or TCP in software: their catalog latencies replace those of the fabric, which are
-for
-RDMA NICs.
+for RDMA NICs.
 """
 
 
@@ -225,10 +223,6 @@ def _check_storage(storage: StorageSpec) -> None:
         )
 
 
-def _ports_for(rate_bps: float, link_bps: float) -> int:
-    return max(1, math.ceil(rate_bps / link_bps * (1 - 1e-9)))
-
-
 @dataclass(frozen=True)
 class _Job:
     key: str
@@ -246,7 +240,7 @@ class _Job:
         link_bps = self._link_bps(catalog)
         parts, switches = parts_of(catalog, self.network, fabric, link_bps, spec.overrides.get("switch", {}))
         optics = "cpo" if switches[parts.leaf.name].co_packaged else self.network.optics
-        ports = 0 if self.storage is None else _ports_for(self.storage.network_bps, link_bps)
+        ports = 0 if self.storage is None else max(1, links_for(self.storage.network_bps, link_bps))
         stored, (lenders, lent) = ports * self.storage_servers, self._pool_ports(link_bps)
         extra = stored + lenders * lent + self.gateways
         wiring = self._wire(Endpoints(hardware.servers, self.nics, extra), parts, fabric)
@@ -272,7 +266,7 @@ class _Job:
     def _pool_ports(self, link_bps: float) -> tuple[int, int]:
         if self.pool is None or self.pool.entry is None:
             return 0, 0
-        return self.pool.units, _ports_for(self.pool.entry.port_bps, link_bps)
+        return self.pool.units, max(1, links_for(self.pool.entry.port_bps, link_bps))
 
     def _fabric(self) -> Fabric:
         try:

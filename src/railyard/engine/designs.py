@@ -86,6 +86,13 @@ class DesignNetworks:
         )
 
 
+def oversubscription(networks: Tiers | DesignNetworks) -> F:
+    """float64[..., t], what the NICs below a unit can send over what its links carry; of one network or of several."""
+    sent = np.asarray(networks.ranks * networks.ports * networks.port_bps)[..., None]
+    found: F = sent / (networks.units * networks.links * networks.link_bps)
+    return found
+
+
 def _lengthened(sizes: F, wide: int) -> F:
     """The table with places behind the largest size, where nothing changes any more."""
     return np.concatenate([sizes, sizes[-1] + np.arange(1.0, wide - len(sizes) + 1)])
@@ -158,7 +165,7 @@ def contention(
     classes: Classes,
     step_s: F,
     others: F | None = None,
-    asked: tuple[Asked, Asked] | None = None,
+    demand: tuple[NetworkDemand, NetworkDemand] | None = None,
 ) -> Stretch:
     """Slowdowns of classes by one another, by collisions of hashed flows and by oversubscription.
 
@@ -171,9 +178,9 @@ def contention(
         classes: Of their jobs.
         step_s: float64[d], over which the bytes of a step are spread.
         others: float64[d, t], utilization of the tiers by other jobs; None: there are none.
-        asked: What the classes ask of the networks, where it is known.
+        demand: Of the classes on the networks, where it is known.
     """
-    plain, trees = (each.paced(classes, step_s) for each in asked or Asked.both(networks, classes))
+    plain, trees = (each.paced(classes, step_s) for each in demand or NetworkDemand.both(networks, classes))
     part = classes.aggregated
     busy = np.minimum(1.0, classes.outside_s * _mean(plain.full, trees.full, part) / step_s[:, None])
     taken = busy[:, :, None] * _mean(np.minimum(plain.demand, 1.0), np.minimum(trees.demand, 1.0), part[:, :, None])
@@ -182,17 +189,14 @@ def contention(
     if others is not None:
         met = met + others[:, None, :]
     inside = _inside(classes, turns, step_s)
-    oversubscription = (networks.ranks * networks.ports * networks.port_bps)[:, None] / (
-        networks.units * networks.links * networks.link_bps
-    )
     spread = _mean(plain.spread, trees.spread, part[:, :, None])
     share = (classes.outside_s / step_s[:, None])[:, :, None] * spread
-    utilization = share.sum(axis=1) * oversubscription[networks.index]
+    utilization = share.sum(axis=1) * oversubscription(networks)[networks.index]
     return Stretch(inside, plain.slower(met), trees.slower(met), plain.demand, utilization)
 
 
 @dataclass(frozen=True)
-class Asked:
+class NetworkDemand:
     """Demand of classes on the network when each moves all its bytes by one pattern.
 
     Attributes:
@@ -204,7 +208,7 @@ class Asked:
     demand: F
 
     @classmethod
-    def both(cls, networks: DesignNetworks, classes: Classes) -> tuple[Asked, Asked]:
+    def both(cls, networks: DesignNetworks, classes: Classes) -> tuple[NetworkDemand, NetworkDemand]:
         """Contention by the patterns of the classes, and by aggregated trees; groups start together."""
         patterns = np.array([PATTERNS.index(each) for each in classes.patterns])
         plain, trees = (
@@ -214,7 +218,7 @@ class Asked:
         )
         return plain, trees
 
-    def paced(self, classes: Classes, step_s: F) -> Asked:
+    def paced(self, classes: Classes, step_s: F) -> NetworkDemand:
         """The same for groups that drift: the demand of a queue that shares its processor, 1 / (1 - load).
 
         Groups that start together collide, those that lose come later the next time, and then meet no more than by
@@ -224,7 +228,7 @@ class Asked:
         load = demand * (classes.outside_s / step_s[:, None])[:, :, None]
         met = np.minimum(1.0 / np.maximum(1.0 - load, 1e-9), demand)
         drifting = classes.paced[None, :, None] & (demand > 1.0)
-        return Asked(self.spread, np.where(drifting, np.maximum(met, 1.0), demand))
+        return NetworkDemand(self.spread, np.where(drifting, np.maximum(met, 1.0), demand))
 
     @property
     def full(self) -> F:

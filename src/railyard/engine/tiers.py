@@ -76,12 +76,6 @@ class Tiers:
     sizes: F
     crossing: F
 
-    @property
-    def oversubscription(self) -> F:
-        """float64[t], what the NICs below a unit can send over what its links carry."""
-        found: F = self.ranks * self.ports * self.port_bps / (self.units * self.links * self.link_bps)
-        return found
-
     @classmethod
     def of(cls, cluster: Cluster) -> Tiers:
         """The back-end of a cluster, in the order in which it numbers its servers.

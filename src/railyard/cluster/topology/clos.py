@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
-from railyard.cluster.topology.wiring import SwitchGroup, Tier, Wiring, cables, divisors, impossible, taken_bps
+from railyard.cluster.topology.wiring import (
+    SwitchGroup,
+    Tier,
+    Wiring,
+    cables,
+    divisors,
+    impossible,
+    links_for,
+    taken_bps,
+)
 from railyard.kit.schema import field as f
 from railyard.kit.schema.bounds import OVERSUBSCRIPTION
 from railyard.kit.schema.quantity import LINK_RATE
@@ -23,6 +32,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster.routes import Routes
     from railyard.cluster.topology.wiring import Box, Endpoints, Parts
+    from railyard.kit.schema.bounds import Bounds
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,7 @@ def upper_tiers(
         down = leafs_per_pod * (leaf_up // spines)
         if pods == 1 and down <= spine_ports:
             return spines, 0, 0
-        least = max(1, math.ceil(down / oversubscription * (1 - 1e-9)))
+        least = max(1, links_for(down, 1, oversubscription))
         most = min(spine_ports - down, least + least // 8)
         found = [
             (cores, up) for up in range(least, most + 1) if (cores := cores_for(pods, up, spine_ports)) is not None
@@ -236,10 +246,14 @@ def consecutive(endpoints: Endpoints) -> tuple[NDArray[np.int32], NDArray[np.int
 
 
 def ratio(
-    key: str = "oversubscription", words: str = "Capacity down to NICs over capacity up to spines, of a leaf"
+    key: str = "oversubscription",
+    words: str = "Capacity down to NICs over capacity up to spines, of a leaf",
+    *,
+    default: float = 1.0,
+    bounds: Bounds = OVERSUBSCRIPTION,
 ) -> Any:
     """A topology field: ratio of downlink to uplink capacity."""
-    return field(default=1.0, metadata=f.ratio(key, words, bounds=OVERSUBSCRIPTION))
+    return field(default=default, metadata=f.ratio(key, words, bounds=bounds))
 
 
 def uplink_rate() -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.cluster.routes import RouteBuilder
+from railyard.cluster.topology import clos
 from railyard.cluster.topology.compose import Copies, copy_routes, side_by_side
 from railyard.cluster.topology.dual_plane import DualPlane
 from railyard.cluster.topology.three_tier import ThreeTier
@@ -23,6 +24,7 @@ from railyard.cluster.topology.wiring import (
     cables,
     divisors,
     impossible,
+    links_for,
     topologies,
 )
 from railyard.kit.schema import field as f
@@ -70,11 +72,8 @@ class MultiSite:
         default=None,
         metadata=f.rate("link_rate", "Rate of a long link; the fastest port of the switch", bounds=LINK_RATE),
     )
-    oversubscription: float = field(
-        default=4.0,
-        metadata=f.ratio(
-            "oversubscription", "Capacity of a site's NICs over that of all its long links", bounds=limits(0.05, 1e6)
-        ),
+    oversubscription: float = clos.ratio(
+        words="Capacity of a site's NICs over that of all its long links", default=4.0, bounds=limits(0.05, 1e6)
     )
     inner: TopologySpec = field(
         default_factory=ThreeTier, metadata=f.topology("inner", "Topology of each site: a kind, or kind and keys")
@@ -118,8 +117,9 @@ class MultiSite:
             )
         box.check_rate(rate, "topology.link_rate")
         others = self.sites - 1
-        asked = site.servers * site.nics * parts.link_bps / (self.oversubscription * rate * others)
-        links = self.links if self.links is not None else max(1, math.ceil(asked * (1 - 1e-9)))
+        nics_bps = site.servers * site.nics * parts.link_bps
+        asked = max(1, links_for(nics_bps, rate * others, self.oversubscription))
+        links = asked if self.links is None else self.links
         if links < 1:
             raise impossible(
                 "sites are joined by at least one link", key="links", found=links, possible="write 1 or more"
@@ -127,7 +127,7 @@ class MultiSite:
         planes = self.inner.planes if isinstance(self.inner, DualPlane) else 1
         for count in divisors(links):
             each = links // count
-            attachments = math.ceil(others * each * rate / parts.link_bps * (1 - 1e-9))
+            attachments = links_for(others * each * rate, parts.link_bps)
             need = others * each * rate + attachments * parts.link_bps
             if need <= box.capacity_bps * (1 + 1e-9) and others * each + attachments * planes <= box.max_ports:
                 return _Border(count, each, attachments, rate, box)

@@ -65,6 +65,11 @@ def taken_bps(rate_bps: float) -> float:
     return next((gbps * 1e9 for gbps in PORT_GBPS if gbps * 1e9 > rate_bps), rate_bps)
 
 
+def links_for(capacity_bps: float, link_bps: float, oversubscription: float = 1.0) -> int:
+    """Fewest links whose capacity is at least `1 / oversubscription` of what is below them."""
+    return math.ceil(capacity_bps / (oversubscription * link_bps) * (1 - 1e-9))
+
+
 @dataclass(frozen=True)
 class Box:
     """A switch as topologies see it: a capacity to be divided into ports.
@@ -121,7 +126,7 @@ class Box:
     def up(self, down: int, oversubscription: float, down_bps: float, up_bps: float) -> int:
         """Uplinks for this many downlinks: as the oversubscription requires, plus a scheduled leaf's speed-up."""
         speed_up = self.fabric_bps / self.capacity_bps if self.fabric_bps > 0 else 1.0
-        wanted = math.ceil(down * down_bps * speed_up / (oversubscription * up_bps) * (1 - 1e-9))
+        wanted = links_for(down * down_bps * speed_up, up_bps, oversubscription)
         spare = (self.capacity_bps - down * taken_bps(down_bps)) if self.fabric_bps <= 0 else self.fabric_bps
         return max(0, min(wanted, math.floor(spare / taken_bps(up_bps) * (1 + 1e-9))))
 
@@ -289,8 +294,7 @@ class Wiring:
         tier: int16[links], index into `tiers`.
         tiers: Kinds of links, from the NIC up.
         classes: int32[nodes], nodes of one class are equivalent for a fabric that sprays evenly; None if bundling is
-            not
-            exact.
+            not exact.
         bisection_bps: Capacity between the best-chosen halves of the servers, bit/s, one way.
         pod_ports: Ports of the largest unit below the top tier.
         detour: Port numbers and traffic share of non-minimal routes; None if all routes are minimal.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.collective.curves import Library
-from railyard.engine.designs import Asked, DesignNetworks, Stretch, contention
+from railyard.engine.designs import DesignNetworks, NetworkDemand, Stretch, contention
 from railyard.engine.tiers import Tiers
 from railyard.model import architecture
 from railyard.model.machine import Machine, MachineColumns, Slowdowns, distinct, rows_taken, table_of
@@ -323,12 +323,12 @@ _AS_GRAPH: Change = partial(replace, as_graph=True)
 
 def _contended(rows: _Rows, sites: Sequence[DesignSite], others: F | None = None) -> Designs:
     networks, classes = _networks(sites), traffic(rows.columns, rows.pipeline, rows.machine)
-    asked = Asked.both(networks, classes)
+    demand = NetworkDemand.both(networks, classes)
     alone = step = _estimate(rows)
-    stretch = contention(networks, classes, step.step_s, others, asked)
+    stretch = contention(networks, classes, step.step_s, others, demand)
     for _ in range(ROUNDS):
         step = _estimate(rows, _slowdowns(stretch))
-        stretch = contention(networks, classes, step.step_s, others, asked)
+        stretch = contention(networks, classes, step.step_s, others, demand)
     return Designs(step, alone, stretch)
 
 
