@@ -16,7 +16,7 @@ from railyard.collective.synthesis.msccl import MOST_MESSAGES, least_messages
 from railyard.collective.synthesis.mscclpp import MOST_IN_PLAN
 from railyard.collective.synthesis.network import build
 from railyard.collective.synthesis.of_cluster import network_of
-from railyard.collective.synthesis.repaired import Broken
+from railyard.collective.synthesis.repaired import BrokenNetwork
 from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.search import synthesize
 from railyard.collective.synthesis.symmetry import followed, mended, symmetry_of
@@ -226,7 +226,7 @@ def test_repaired_schedules_are_sound(network, kind, collective):
     """By the check that looks at some pieces together, and by the one that follows every send."""
     link = uplink(network) if kind == "lost" and network.switch.sum() == 8 else network.out[3][-1]
     left = slowed(network, link) if kind == "slow" else without(network, link)
-    broken = Broken.of(left)
+    broken = BrokenNetwork.of(left)
     schedule = broken.schedule(collective, 8e6, 2)
     assert whole_faults(left, schedule, collective) == []
     assert faults(left, schedule, collective) == []
@@ -244,11 +244,11 @@ def test_a_slow_nic_moves_the_bound_and_is_left_what_it_can_carry():
     """
     network = rails(6, 4)
     link = int(np.flatnonzero((network.target == 3) & (network.bytes_per_us == 50e3))[0])
-    broken = Broken.of(slowed(network, link))
+    broken = BrokenNetwork.of(slowed(network, link))
     assert broken.bound_us("all-gather", 24e6) == pytest.approx(5 / 6 * 24e6 / 175e3 + 5.5)
     before, after = (
         np.bincount(one.schedule("all-gather", 24e6, 4).sends.link)[link]
-        for one in (Broken.of(slowed(network, network.out[9][-1])), broken)
+        for one in (BrokenNetwork.of(slowed(network, network.out[9][-1])), broken)
     )
     assert 0.3 * before < after < 0.8 * before
     schedule = broken.schedule("all-gather", 24e6, 8)

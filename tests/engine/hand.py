@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from railyard.cluster import Entities
-from railyard.engine.lowering import Lowered
-from railyard.graph import Communicators, Kind, Label, Merged, TaskGraph
+from railyard.engine.lowering import LoweredGraph
+from railyard.graph import Communicators, Kind, Label, MergedJobs, TaskGraph
 
 
 @dataclass
@@ -116,4 +116,4 @@ class Graph:
 def lowered(graph, rows):
     """(the graph as one job's, its entities)."""
     columns, entity = graph.build()
-    return Merged.of(columns), Lowered(entities(rows), entity)
+    return MergedJobs.of(columns), LoweredGraph(entities(rows), entity)

@@ -16,7 +16,7 @@ from tests.engine.test_tiers import tiers
 from railyard import _core, engine
 from railyard.cluster.fault import NicDown
 from railyard.cluster.topology import Dragonfly
-from railyard.engine.analytic import Uses, stretches
+from railyard.engine.analytic import LinkUses, stretches
 from railyard.engine.background import Bursts
-from railyard.engine.lowering import Lowered, core_of
+from railyard.engine.lowering import LoweredGraph, core_of
 from railyard.graph import Job, TaskGraph

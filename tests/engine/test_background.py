@@ -15,7 +15,7 @@ from railyard import engine
 from railyard.cluster.fabric.fabric import Behavior
 from railyard.cluster.topology import LeafSpine
 from railyard.collective import CollectivePolicy
-from railyard.engine.analytic import LEAST, ROUNDING, Spans, Uses, stretches
+from railyard.engine.analytic import LEAST, ROUNDING, LinkUses, Spans, stretches
 from railyard.engine.background import Bursts, until
 from railyard.graph import Job
 
@@ -112,7 +112,7 @@ MINUTE_PS = 60 * 10**12
 def on_links(rows):
     """Rows of (link, entity, demand, weight)."""
     link, entity, demand, weight = zip(*rows, strict=True)
-    return Uses(np.array(link), np.array(entity), np.array(demand, float), np.array(weight, float))
+    return LinkUses(np.array(link), np.array(entity), np.array(demand, float), np.array(weight, float))
 
 
 def running(runs):

@@ -24,7 +24,7 @@ from railyard.cluster.topology import DualPlane, LeafSpine
 from railyard.collective import CollectivePolicy
 from railyard.engine import Jitter, Stall
 from railyard.engine.fluid import drawn, swung
-from railyard.graph import Job, Kind, Label, Merged, Stream, TaskGraph
+from railyard.graph import Job, Kind, Label, MergedJobs, Stream, TaskGraph
 from railyard.kit.errors import Hung, InputError
 from railyard.work.scenario import load
 from railyard.work.study.study import prepare
@@ -380,10 +380,10 @@ def test_common_noise_moves_all_ranks_together(bench) -> None:
 def test_interruptions_are_as_many_as_the_rate_says(bench) -> None:
     _, graph = bench
     busy_s = graph.duration_ps[graph.kind == 0].sum() * 1e-12 / graph.ranks
-    counts = [len(drawn(Merged.of(graph), Jitter(stalls=(Stall(2.0, 0.01),)), seed)) for seed in range(300)]
+    counts = [len(drawn(MergedJobs.of(graph), Jitter(stalls=(Stall(2.0, 0.01),)), seed)) for seed in range(300)]
     assert np.mean(counts) == pytest.approx(2.0 * graph.ranks * busy_s, rel=0.05)
-    assert drawn(Merged.of(graph), Jitter(), 0) == ()
-    assert swung(Merged.of(graph), Jitter(), 0) is graph
+    assert drawn(MergedJobs.of(graph), Jitter(), 0) == ()
+    assert swung(MergedJobs.of(graph), Jitter(), 0) is graph
 
 
 def test_a_data_parallel_step_waits_for_the_longest_interruption(bench) -> None:

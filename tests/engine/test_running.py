@@ -16,7 +16,7 @@ import pytest
 from railyard import engine
 from railyard.engine.faults import FaultColumns
 from railyard.engine.probing import counters, in_bytes
-from railyard.graph import Merged
+from railyard.graph import MergedJobs
 from railyard.kit.errors import InputError
 
 from .hand import Entity, Graph, Links, lowered
@@ -44,15 +44,15 @@ def test_ctrl_c_ends_a_run_at_once():
         import numpy as np
         from railyard import engine
         from railyard.cluster import Entities
-        from railyard.engine.lowering import Lowered
-        from railyard.graph import Communicators, Label, Merged, TaskGraph
+        from railyard.engine.lowering import LoweredGraph
+        from railyard.graph import Communicators, Label, MergedJobs, TaskGraph
         from types import SimpleNamespace
 
         n = 1 << 22
         graph = TaskGraph.of(1, duration_ps=np.ones(n, np.int64), labels=[Label("forward", "task")])
         bundles = {"bundle_of": np.full(1, -1, np.int32), "with_bundles": lambda rate: rate}
         links = SimpleNamespace(rate_bps=np.ones(1), physical=1, **bundles)
-        low = Lowered(Entities.stacked([]), np.full(n, -1, np.int32))
+        low = LoweredGraph(Entities.stacked([]), np.full(n, -1, np.int32))
         told = []
 
         def progress(done, total, now_ps):
@@ -62,7 +62,7 @@ def test_ctrl_c_ends_a_run_at_once():
 
         try:
             while True:
-                engine.get("flow").run(Merged.of(graph), low, links, progress=progress)
+                engine.get("flow").run(MergedJobs.of(graph), low, links, progress=progress)
         except KeyboardInterrupt:
             print("interrupted", flush=True)
         """
@@ -136,7 +136,7 @@ def test_columns_of_another_type_are_converted_or_refused_never_misread():
     graph = Graph(1)
     graph.compute(0, 5)
     columns, low = lowered(graph, [])
-    wide = Merged.of(replace(columns.graph, rank=columns.graph.rank.astype(np.int64)))
+    wide = MergedJobs.of(replace(columns.graph, rank=columns.graph.rank.astype(np.int64)))
     assert engine.get("flow").run(wide, low, Links([1.0])).end_ps.tolist() == [5]
 
 

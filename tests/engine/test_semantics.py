@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from railyard import engine
 from railyard.cluster import Entities
 from railyard.cluster.fault import Late
-from railyard.engine.lowering import Lowered
-from railyard.graph import Merged, Stream
+from railyard.engine.lowering import LoweredGraph
+from railyard.graph import MergedJobs, Stream
 from railyard.kit.errors import InputError
 
 from .hand import Entity, Graph, Links, entities, lowered
@@ -265,8 +265,10 @@ def test_the_order_of_entities_changes_no_bit(case, random):
     order = list(range(len(rows)))
     random.shuffle(order)
     place = np.append(np.argsort(order), -1).astype(np.int32)
-    first = FLOW.run(Merged.of(columns), Lowered(entities(rows), entity), Links(capacity))
-    second = FLOW.run(Merged.of(columns), Lowered(entities([rows[i] for i in order]), place[entity]), Links(capacity))
+    first = FLOW.run(MergedJobs.of(columns), LoweredGraph(entities(rows), entity), Links(capacity))
+    second = FLOW.run(
+        MergedJobs.of(columns), LoweredGraph(entities([rows[i] for i in order]), place[entity]), Links(capacity)
+    )
     assert np.array_equal(first.end_ps, second.end_ps)
     assert np.array_equal(first.column("blocker"), second.column("blocker"))
 

@@ -185,13 +185,11 @@ class LinkTable:
 
     A *bundle* represents all parallel links between two groups of nodes over which a fabric sprays evenly. A transfer
     sprayed over 64 uplinks then names one bundle instead of 64 links. Its rate is the sum of its members' rates, which
-    is
-    exact as long as every member carries the same share. Ids below `physical` are links, ids from there on bundles.
+    is exact as long as every member carries the same share. Ids below `physical` are links, ids from there on bundles.
 
     Attributes:
         rate_bps: float64[links], rate that flows can use: line rate minus background traffic, times the utilization
-            that
-            the fabric reaches on shared tiers.
+            that the fabric reaches on shared tiers.
         line_bps: float64[links], rate on the wire.
         free_bps: float64[links], `rate_bps` without the effect of distance.
         reach_bps: float64[links], rate limit from distance (see `railyard.cluster.reach`); inf for no limit.

@@ -144,8 +144,7 @@ class Cluster:
         """The machine as a job sees it: its accelerators as ranks, on the same networks.
 
         Used to find what the job does and which paths it takes. Links of scale-up domains are numbered as if the job
-        had
-        the first domains; engines run jobs on the machine itself.
+        had the first domains; engines run jobs on the machine itself.
 
         Args:
             accelerators: int32[ranks], in servers of neighbouring ranks.

@@ -89,8 +89,7 @@ class Network:
         bundles: The folded network of a spraying fabric, or None.
         link_latency_ps: int64[links of the cluster], the link table's column.
         crossbar: On `ideal` over a network without switches: the first of the crossbar's links, which are one out of
-            every
-            port and then one into every port; otherwise None.
+            every port and then one into every port; otherwise None.
         steering: How paths are chosen where switches hash; None: they are hashed.
     """
 
@@ -292,8 +291,7 @@ class Network:
 
         If the setup is a credit round trip from the egress leaf, it crosses the long links of the path both ways before
         the message does; if each site grants its own credits (`credits: site`), the message is set up in both. On
-        `ideal`,
-        ports that the topology does not connect count as connected by one switch.
+        `ideal`, ports that the topology does not connect count as connected by one switch.
         """
         crossed = self.crossed_ps(src_port, dst_port)
         ends = np.full(crossed.shape, self.fabric.end_latency_ps)

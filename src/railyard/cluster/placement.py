@@ -76,8 +76,7 @@ def by_domain(cluster: Cluster, free: NDArray[np.bool_], ranks: int, order: NDAr
     """Free accelerators, one scale-up domain after another.
 
     Domains with too little room (for the whole job, or for a full domain of it) come last, and so does a last domain
-    that
-    the cluster does not fill.
+    that the cluster does not fill.
 
     Args:
         cluster: The machine.

@@ -4,8 +4,7 @@
 
 A switch's lane has 128 KiB, which supports 400 Gb/s over 130 m of round trip and 1.1 Gb/s over 80 km. Switches for long
 links can buffer a round trip of their reach. Links that pause (PFC) run at full rate at any distance; the data in
-flight
-when a pause is sent must fit into the headroom of the far end, or it is lost.
+flight when a pause is sent must fit into the headroom of the far end, or it is lost.
 """
 
 from __future__ import annotations

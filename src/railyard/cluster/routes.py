@@ -164,8 +164,7 @@ def spread(table: Routes, target: NDArray[np.int32], source: NDArray[np.int32], 
     """Share of each flow on every link if each switch splits evenly over all equal-cost links.
 
     A table without choices (that of the bundles of a Clos) is walked like a hashed path; otherwise the frontier of
-    every
-    flow is expanded hop by hop, and parts of one flow that meet again at a node are summed.
+    every flow is expanded hop by hop, and parts of one flow that meet again at a node are summed.
 
     Raises:
         InputError: A pair has no path.

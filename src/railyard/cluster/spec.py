@@ -266,8 +266,7 @@ class ClusterSpec:
             records are `accelerator`, `server`, `nic`, `switch`.
         background: Other traffic.
         ranks_per_domain: Accelerators in use per scale-up domain, in whole servers; None uses all. The others are
-            bought,
-            powered and idle.
+            bought, powered and idle.
         gateway_ports: Ports of the back-end network that lead to other networks; the last of its extra ports.
         tenancy: Tenants that share the back-end; None: a single user.
         ocs: How cubes of a scale-up torus are joined; None: the torus is one piece.

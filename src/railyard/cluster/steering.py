@@ -2,9 +2,8 @@
 
 A NIC chooses a path by a queue pair's UDP source port, once it has learned where each source port leads. Connections
 choose in sequence, those of the first group (a job) first. The congestion of a path is that of its fullest link: the
-mean
-traffic of earlier groups plus the simultaneous traffic of the same group. Source: J. Cao et al.,
-"Crux: GPU-efficient communication scheduling for deep learning training", SIGCOMM 2024, sections 4.1 and 5.
+mean traffic of earlier groups plus the simultaneous traffic of the same group. Source: J. Cao et al., "Crux:
+GPU-efficient communication scheduling for deep learning training", SIGCOMM 2024, sections 4.1 and 5.
 """
 
 from __future__ import annotations

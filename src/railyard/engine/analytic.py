@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import railyard._core as _core
 from railyard.engine.contract import Jitter, Probes, Progress, engines
 from railyard.engine.fluid import FluidEngine
-from railyard.engine.symmetric import Found, alone_bps, by_class, constant, fingerprints, of_copy, unmet
+from railyard.engine.symmetric import FirstCopyRun, alone_bps, by_class, constant, fingerprints, of_copy, unmet
 from railyard.graph import Kind, Stream
 from railyard.kit.quantities import ranges
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster.links import Entities, LinkTable
     from railyard.engine.fluid import FaultChanges
-    from railyard.engine.lowering import Lowered
-    from railyard.graph import Merged, Record
+    from railyard.engine.lowering import LoweredGraph
+    from railyard.graph import MergedJobs, Record
     from railyard.graph.symmetry import GraphCopies
 
 
@@ -146,7 +146,7 @@ def _log_stirling(flows: F) -> F:
 
 
 @dataclass(frozen=True)
-class Uses:
+class LinkUses:
     """Entities on links; one row an entity on a link, sorted by link.
 
     Attributes:
@@ -164,14 +164,14 @@ class Uses:
     def __len__(self) -> int:
         return len(self.link)
 
-    def part(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> Uses:
+    def part(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> LinkUses:
         """Some of the rows, with links renumbered."""
         link = self.link[chosen]
         numbered = np.cumsum(np.concatenate([[0], np.diff(link) != 0])[: len(link)], dtype=np.int64)
-        return Uses(numbered, self.entity[chosen], self.demand[chosen], self.weight[chosen])
+        return LinkUses(numbered, self.entity[chosen], self.demand[chosen], self.weight[chosen])
 
 
-def contended(entities: Entities, queues: Queues, rate_bps: F) -> Uses:
+def contended(entities: Entities, queues: Queues, rate_bps: F) -> LinkUses:
     """The uses of links on which communications may slow each other.
 
     Args:
@@ -186,7 +186,7 @@ def contended(entities: Entities, queues: Queues, rate_bps: F) -> Uses:
     order = order[flowing[entity[order]] & (rate_bps[entities.link_idx[order]] > 0)]
     link, entity = entities.link_idx[order].astype(np.int64), entity[order]
     on_link = entities.link_share[order]
-    uses = Uses(link, entity, speed[entity] * on_link / rate_bps[link], entities.fair_weight[entity] * on_link)
+    uses = LinkUses(link, entity, speed[entity] * on_link / rate_bps[link], entities.fair_weight[entity] * on_link)
     uses = uses.part(np.arange(len(uses)))
     if not len(uses):
         return uses
@@ -204,7 +204,7 @@ class CopyUses:
     """
 
     symmetry: GraphCopies
-    uses: Uses
+    uses: LinkUses
     request: NDArray[np.int64]
 
     @classmethod
@@ -220,7 +220,7 @@ class CopyUses:
         return cls(symmetry, contended(every, queues, rate_bps), np.repeat(np.arange(len(counts)), counts))
 
     @property
-    def of_first(self) -> Uses:
+    def of_first(self) -> LinkUses:
         """The uses of one link of each class, with the communications of the first copy in place of all.
 
         Links are of one class when equal communications of any copies ask for the same of them.
@@ -241,7 +241,7 @@ class CopyUses:
         np.add.at(met, uses.entity, fingerprints(self._classes(uses)[uses.link], uses.demand))
         return constant(met, self.symmetry.request_ptr)
 
-    def _classes(self, uses: Uses) -> NDArray[np.uint64]:
+    def _classes(self, uses: LinkUses) -> NDArray[np.uint64]:
         """uint64[links], equal for links of one class."""
         users = fingerprints(fingerprints(self.request[uses.entity], uses.demand), uses.weight)
         begin = np.flatnonzero(np.diff(uses.link, prepend=-1))
@@ -283,7 +283,7 @@ class Queues:
         return cls(np.where(one, most, -2 - np.arange(len(count))), np.where(one, 1, count))
 
 
-def _may_meet(uses: Uses, queues: Queues) -> NDArray[np.bool_]:
+def _may_meet(uses: LinkUses, queues: Queues) -> NDArray[np.bool_]:
     """bool[links]: users from several queues ask for more than the link has, all at once."""
     queue, at_once = queues.queue, queues.at_once
     begin = np.flatnonzero(np.concatenate([[True], np.diff(uses.link) != 0]))
@@ -310,7 +310,7 @@ class Spans:
     end_ps: NDArray[np.int64]
 
     @classmethod
-    def of(cls, lowered: Lowered, start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]) -> Spans:
+    def of(cls, lowered: LoweredGraph, start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]) -> Spans:
         """The spans of a run."""
         entity = lowered.entity
         latency = np.append(lowered.entities.latency_ps, 0)[entity]
@@ -321,7 +321,7 @@ class Spans:
         return cls(ptr, start_ps[task] + latency[task], end_ps[task])
 
 
-def stretches(uses: Uses, spans: Spans, *, slowed: bool) -> F:
+def stretches(uses: LinkUses, spans: Spans, *, slowed: bool) -> F:
     """float64[entities]: how many times longer each takes than with the network to itself.
 
     A communication takes the mean over its tasks, each as slow as on the worst of its links. Where spans are those of a
@@ -362,8 +362,8 @@ class AnalyticEngine(FluidEngine):
 
     def played(
         self,
-        merged: Merged,
-        lowered: Lowered,
+        merged: MergedJobs,
+        lowered: LoweredGraph,
         links: LinkTable,
         changes: FaultChanges,
         *,
@@ -387,12 +387,12 @@ class AnalyticEngine(FluidEngine):
     def first_copy(
         self,
         symmetry: GraphCopies,
-        lowered: Lowered,
+        lowered: LoweredGraph,
         links: LinkTable,
         *,
         probes: Probes,
         progress: Callable[[int, int], None],
-    ) -> Found | None:
+    ) -> FirstCopyRun | None:
         """Runs the first copy; see `symmetric.first_copy`."""
         found = by_class(symmetry, lowered, links)
         if found is None:
@@ -407,7 +407,7 @@ class AnalyticEngine(FluidEngine):
             return result
 
         try:
-            return Found(found, _settled(met.of_first, found.lowered, probes, play))
+            return FirstCopyRun(found, _settled(met.of_first, found.lowered, probes, play))
         except CopiesDifferError:
             return None
 
@@ -419,7 +419,7 @@ class CopiesDifferError(Exception):
 Run = TypeVar("Run", "Record", _core.Result)
 
 
-def _settled(uses: Uses, lowered: Lowered, probes: Probes, play: Callable[[F, Probes], Run]) -> Run:
+def _settled(uses: LinkUses, lowered: LoweredGraph, probes: Probes, play: Callable[[F, Probes], Run]) -> Run:
     """The run in which communications are as slow as those that they meet make them.
 
     Args:
@@ -441,7 +441,7 @@ def _settled(uses: Uses, lowered: Lowered, probes: Probes, play: Callable[[F, Pr
     return play(stretch, probes)  # what is recorded of links takes a fifth of a run: of the last alone
 
 
-def _stretched(lowered: Lowered, links: LinkTable, stretch: F) -> Lowered:
+def _stretched(lowered: LoweredGraph, links: LinkTable, stretch: F) -> LoweredGraph:
     """The same with entities that cannot go faster than their stretch lets them."""
     speed = alone_bps(lowered.entities, links.rate_bps) / stretch
     cap = np.where(stretch > 1.0, speed, lowered.entities.rate_cap_bps)

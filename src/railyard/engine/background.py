@@ -14,10 +14,10 @@ import numpy as np
 
 from railyard.cluster.links import Entities
 from railyard.engine.faults import REROUTED
-from railyard.engine.lowering import Lowered
+from railyard.engine.lowering import LoweredGraph
 from railyard.graph import Job, Kind, Label, Record, Stream, TaskGraph
 from railyard.graph.record import fingerprint
-from railyard.graph.repeat import Merged, merge
+from railyard.graph.repeat import MergedJobs, merge
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     from railyard.cluster import CsrWeighted
     from railyard.engine.faults import Row
-    from railyard.graph import Merged
+    from railyard.graph import MergedJobs
 
 
 Pattern = Literal["incast", "permutation", "all-to-all"]
@@ -146,7 +146,7 @@ Weights of 802.1Qaz (ETS) go from 1 to 100 %; Crux (SIGCOMM 2024) sets strict pr
 CLASSES = 8
 
 
-def prioritized(lowered: Lowered, rows: Sequence[Row], merged: Merged) -> Lowered:
+def prioritized(lowered: LoweredGraph, rows: Sequence[Row], merged: MergedJobs) -> LoweredGraph:
     """Weights by the classes of jobs; where all jobs are of one class nothing changes.
 
     Args:
@@ -206,8 +206,8 @@ def _times(port: Ints) -> NDArray[np.float64]:
 
 
 def with_background(
-    merged: Merged, lowered: Lowered, cluster: Cluster, bursts: Sequence[Burst]
-) -> tuple[Merged, Lowered]:
+    merged: MergedJobs, lowered: LoweredGraph, cluster: Cluster, bursts: Sequence[Burst]
+) -> tuple[MergedJobs, LoweredGraph]:
     """Jobs and their communications with the flows of bursts as tasks behind them.
 
     Args:
@@ -222,7 +222,7 @@ def with_background(
     both = merge([Job(graph), Job(_graph(cluster, flows))], [ranks, np.arange(cluster.ranks, dtype=np.int32)])
     more = np.arange(len(flows.source), dtype=np.int32) + np.int32(len(lowered.entities))
     none = np.full(len(flows.source), "none")
-    return both, Lowered(
+    return both, LoweredGraph(
         Entities.stacked([lowered.entities, _entities(cluster, flows)]),
         np.concatenate([lowered.entity, more]),
         np.concatenate([lowered.algorithm, none]),
@@ -230,7 +230,7 @@ def with_background(
     )
 
 
-def foreground(record: Record, merged: Merged) -> Record:
+def foreground(record: Record, merged: MergedJobs) -> Record:
     """The rows of the jobs in a record with background traffic."""
     rows = slice(len(merged.graph))
     dropped = {"job"} if merged.alone else set()

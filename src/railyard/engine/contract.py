@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from railyard.engine.background import CLASSES
-from railyard.graph.repeat import Merged, merge
+from railyard.graph.repeat import MergedJobs, merge
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
 
@@ -28,7 +28,7 @@ SEED_BITS = 40
 """A job's seed stands above these bits of the number of a task or rank, by which jitter is drawn."""
 
 
-def joint(jobs: Sequence[Job], cluster: Cluster) -> tuple[Merged, Cluster]:
+def joint(jobs: Sequence[Job], cluster: Cluster) -> tuple[MergedJobs, Cluster]:
     """The graph of all jobs and the cluster that it runs on.
 
     Scale-up domains are numbered in the order in which jobs fill them, so that a job that keeps domains together has
@@ -96,7 +96,7 @@ class Keys:
     rank: NDArray[np.int64] | None = None
 
 
-def jitter_keys(merged: Merged) -> Keys:
+def jitter_keys(merged: MergedJobs) -> Keys:
     """Keys of the jitter of jobs: each job counts from its seed on, so that others do not change its draws."""
     if merged.alone and merged.jobs[0].seed == 0 and merged.ranks[0].size == merged.graph.ranks:
         return Keys()

@@ -15,8 +15,8 @@ from railyard.engine import probing, symmetric
 from railyard.engine.background import Bursts, foreground, prioritized, until, with_background
 from railyard.engine.contract import Jitter, Probes, Progress, jitter_keys, joint
 from railyard.engine.faults import FaultColumns, effects_of, expand, outages_of, placed, slowed
-from railyard.engine.lowering import Free, Lowered, core_graph, core_of, freed, lower
-from railyard.engine.probing import Rerouted, rerouted
+from railyard.engine.lowering import Free, LoweredGraph, core_graph, core_of, freed, lower
+from railyard.engine.probing import ReroutedTraffic, rerouted
 from railyard.graph import Kind, Record, Stream
 from railyard.graph.record import fingerprint
 from railyard.graph.symmetry import CopiesRecord, copies_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.background import Bursts
     from railyard.engine.faults import Row
-    from railyard.graph import Job, Merged, TaskGraph
+    from railyard.graph import Job, MergedJobs, TaskGraph
     from railyard.graph.record import Table
     from railyard.graph.symmetry import GraphCopies
 
@@ -44,7 +44,7 @@ _MOST = 100_000
 """Interruptions of one step beyond which a rate is no rate of rare events."""
 
 
-def swung(merged: Merged, jitter: Jitter, seed: int) -> TaskGraph:
+def swung(merged: MergedJobs, jitter: Jitter, seed: int) -> TaskGraph:
     """The graph with every computation of a job as much longer or shorter as this step's are."""
     if jitter.step_sigma <= 0:
         return merged.graph
@@ -57,7 +57,7 @@ def swung(merged: Merged, jitter: Jitter, seed: int) -> TaskGraph:
     return replace(merged.graph, duration_ps=duration_ps)
 
 
-def drawn(merged: Merged, jitter: Jitter, seed: int) -> tuple[Late, ...]:
+def drawn(merged: MergedJobs, jitter: Jitter, seed: int) -> tuple[Late, ...]:
     """The interruptions of one step of every job, by the seed."""
     found: list[Late] = []
     for job, to in zip(merged.jobs, merged.ranks, strict=True):
@@ -224,7 +224,7 @@ class FluidEngine:
         outages = outages_of(effects, arranged)
         known = slowed(arranged, effects)
         lowered = lower(merged.graph, known, policy)
-        found = rerouted(lowered, outages, merged.graph, known, policy) if outages else Rerouted(lowered)
+        found = rerouted(lowered, outages, merged.graph, known, policy) if outages else ReroutedTraffic(lowered)
         stalls = effects_of(drawn(merged, jitter, seed), ClusterPlaces.of(arranged)) if jitter.stalls else []
         rows = [*expand([*effects, *_unnumbered(stalls)], arranged.links, outages), *found.rows]
         changes = FaultChanges(tuple(rows), there)
@@ -251,7 +251,7 @@ class FluidEngine:
 
     def _of_copies(  # noqa: PLR0917 - what `simulate` takes
         self,
-        merged: Merged,
+        merged: MergedJobs,
         cluster: Cluster,
         seed: int,
         probes: Probes,
@@ -288,19 +288,19 @@ class FluidEngine:
     def first_copy(
         self,
         symmetry: GraphCopies,
-        lowered: Lowered,
+        lowered: LoweredGraph,
         links: LinkTable,
         *,
         probes: Probes,
         progress: Callable[[int, int], None],
-    ) -> symmetric.Found | None:
+    ) -> symmetric.FirstCopyRun | None:
         """Runs the first copy; see `symmetric.first_copy`."""
         return symmetric.first_copy(symmetry, lowered, links, probes=probes, progress=progress)
 
     def run(
         self,
-        merged: Merged,
-        lowered: Lowered,
+        merged: MergedJobs,
+        lowered: LoweredGraph,
         links: LinkTable,
         *,
         seed: int = 0,
@@ -325,8 +325,8 @@ class FluidEngine:
 
     def played(
         self,
-        merged: Merged,
-        lowered: Lowered,
+        merged: MergedJobs,
+        lowered: LoweredGraph,
         links: LinkTable,
         changes: FaultChanges,
         *,
@@ -364,7 +364,7 @@ class FluidEngine:
 
     def _recorded(
         self,
-        merged: Merged,
+        merged: MergedJobs,
         optional: dict[str, NDArray[np.integer]],
         result: _core.Result | symmetric.CopiesRun,
         links: LinkTable,
@@ -385,7 +385,7 @@ class FluidEngine:
 
 
 def _record(
-    merged: Merged,
+    merged: MergedJobs,
     optional: dict[str, NDArray[np.integer]],
     result: _core.Result | symmetric.CopiesRun,
     meta: dict[str, object],
@@ -405,7 +405,7 @@ def _record(
     )
 
 
-def _optional(graph: TaskGraph, lowered: Lowered, result: _core.Result) -> dict[str, NDArray[np.integer]]:
+def _optional(graph: TaskGraph, lowered: LoweredGraph, result: _core.Result) -> dict[str, NDArray[np.integer]]:
     optional: dict[str, NDArray[np.integer]] = {
         "blocker": result.blocker,
         "alone_ps": np.append(lowered.entities.even_ps, 0)[lowered.entity],  # entity -1, a computation, finds the 0

@@ -42,7 +42,7 @@ def _no_words() -> NDArray[np.str_]:
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredGraph:
     """A graph's communications as fluid entities.
 
     Attributes:
@@ -60,7 +60,7 @@ class Lowered:
 
 def core_graph(
     graph: TaskGraph,
-    lowered: Lowered,
+    lowered: LoweredGraph,
     task_key: NDArray[np.int64] | None = None,
     rank_key: NDArray[np.int64] | None = None,
 ) -> _core.Graph:
@@ -97,7 +97,7 @@ Free = Literal["nothing", "scale-out", "all"]
 """Communications between accelerators that take no time: none, those that use no scale-up link, or all."""
 
 
-def freed(lowered: Lowered, graph: TaskGraph, links: LinkTable, free: Free) -> Lowered:
+def freed(lowered: LoweredGraph, graph: TaskGraph, links: LinkTable, free: Free) -> LoweredGraph:
     """The same where some communications between accelerators take no time; storage and memory pools keep theirs.
 
     Args:
@@ -120,7 +120,7 @@ def freed(lowered: Lowered, graph: TaskGraph, links: LinkTable, free: Free) -> L
     return replace(lowered, entities=replace(entities, **none))
 
 
-def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = None) -> Lowered:
+def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = None) -> LoweredGraph:
     """Lowers every different communication of a graph once.
 
     Args:
@@ -159,7 +159,7 @@ def lower(graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None = 
     row[np.concatenate(parts)] = np.arange(len(first), dtype=np.int32)
     row[-1] = -1  # what request -1 finds: a computation
     words = [np.concatenate([np.empty(0, "U1"), *(getattr(table, name) for table in tables)]) for name in _WORDS]
-    return Lowered(Entities.stacked(tables), row[found.request], *words)
+    return LoweredGraph(Entities.stacked(tables), row[found.request], *words)
 
 
 def _collectives(graph: TaskGraph, cluster: Cluster, tasks: NDArray[np.int32], policy: CollectivePolicy) -> EntityTable:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.contract import Probes
     from railyard.engine.faults import FaultColumns, Outage, Row
-    from railyard.engine.lowering import Lowered
+    from railyard.engine.lowering import LoweredGraph
     from railyard.engine.symmetric import CopiesRun
     from railyard.graph import Job, TaskGraph
     from railyard.graph.record import Table
@@ -58,7 +58,7 @@ def steered(jobs: Sequence[Job], cluster: Cluster, order: Sequence[int], share: 
 
 
 @dataclass(frozen=True)
-class Rerouted:
+class ReroutedTraffic:
     """Communications with the rows that they take while links are dead.
 
     Attributes:
@@ -66,13 +66,17 @@ class Rerouted:
         rows: When which entity flows by which row.
     """
 
-    lowered: Lowered
+    lowered: LoweredGraph
     rows: tuple[Row, ...] = ()
 
 
 def rerouted(
-    lowered: Lowered, outages: Sequence[Outage], graph: TaskGraph, cluster: Cluster, policy: CollectivePolicy | None
-) -> Rerouted:
+    lowered: LoweredGraph,
+    outages: Sequence[Outage],
+    graph: TaskGraph,
+    cluster: Cluster,
+    policy: CollectivePolicy | None,
+) -> ReroutedTraffic:
     """Finds the rows of all that changes its path, each time that routes change.
 
     Args:
@@ -100,7 +104,9 @@ def rerouted(
         after = by_links[tuple(gone)]
         rows += [(at, REROUTED, int(entity), float(after[entity]), -1) for entity in np.flatnonzero(after != current)]
         current = after
-    return Rerouted(replace(lowered, entities=Entities.stacked(tables)) if len(tables) > 1 else lowered, tuple(rows))
+    return ReroutedTraffic(
+        replace(lowered, entities=Entities.stacked(tables)) if len(tables) > 1 else lowered, tuple(rows)
+    )
 
 
 def _prints(entities: Entities) -> NDArray[np.uint64]:

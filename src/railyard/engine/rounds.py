@@ -117,7 +117,7 @@ class RoundEnd:
 
 
 @dataclass(frozen=True, eq=False)
-class Closed:
+class ClosedRound:
     """A round that ended.
 
     Attributes:
@@ -142,7 +142,7 @@ class Closed:
     queue_s: float
 
 
-def close(cohort: Cohort, rule: RoundEnd) -> Closed:
+def close(cohort: Cohort, rule: RoundEnd) -> ClosedRound:
     """Runs a round to its end."""
     staged, stages_s = _barriers(cohort.before_s, cohort.leave_s, len(cohort), 0.0)
     with np.errstate(invalid="ignore"):
@@ -155,7 +155,7 @@ def close(cohort: Cohort, rule: RoundEnd) -> Closed:
     finish = np.where(gone, np.inf, sent)
     end_s, by_deadline, used = _end(finish, cohort.leave_s, rule)
     ok, after_s = _unmasked(cohort, used, end_s, rule)
-    return Closed(
+    return ClosedRound(
         took_s=end_s + after_s,
         ok=ok,
         by_deadline=by_deadline,

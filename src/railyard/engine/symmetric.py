@@ -20,7 +20,7 @@ import railyard._core as _core
 from railyard.cluster.links import Entities
 from railyard.cluster.routes import mix
 from railyard.engine.faults import FaultColumns
-from railyard.engine.lowering import Lowered, core_graph, core_of
+from railyard.engine.lowering import LoweredGraph, core_graph, core_of
 from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class Quotient:
         every: Loads of all copies.
     """
 
-    lowered: Lowered
+    lowered: LoweredGraph
     alone_bps: NDArray[np.float64]
     rate_bps: NDArray[np.float64]
     class_of: NDArray[np.int64]
     link_bps: NDArray[np.float64]
-    every: Every
+    every: CopyLoads
 
     def alike(
         self, symmetry: GraphCopies, crowded: NDArray[np.uint8], start_ps: NDArray[np.int64], end_ps: NDArray[np.int64]
@@ -97,7 +97,7 @@ def unmet(symmetry: GraphCopies, start_ps: NDArray[np.int64], end_ps: NDArray[np
 
 
 @dataclass(frozen=True, eq=False)
-class Every:
+class CopyLoads:
     """Loads of all copies.
 
     Attributes:
@@ -125,7 +125,7 @@ class Every:
         return np.bincount(entities.link_idx[entry], loads, links).astype(np.float64)
 
 
-def by_class(symmetry: GraphCopies, lowered: Lowered, links: LinkTable) -> Quotient | None:
+def by_class(symmetry: GraphCopies, lowered: LoweredGraph, links: LinkTable) -> Quotient | None:
     """Links and communications by class; None where copies take different times alone.
 
     Args:
@@ -154,8 +154,10 @@ def by_class(symmetry: GraphCopies, lowered: Lowered, links: LinkTable) -> Quoti
     rate_bps = np.ones(int(class_of.max(initial=0)) + 1)
     rate_bps[class_of[link]] = links.rate_bps[link]
     words = (column[lowered.entity[first]] for column in (lowered.algorithm, lowered.protocol))
-    every = Every(entities, link, kind, share)
-    return Quotient(Lowered(rows, symmetry.request, *words), alone[first], rate_bps, class_of, links.rate_bps, every)
+    every = CopyLoads(entities, link, kind, share)
+    return Quotient(
+        LoweredGraph(rows, symmetry.request, *words), alone[first], rate_bps, class_of, links.rate_bps, every
+    )
 
 
 def fingerprints(number: NDArray[np.integer], share: NDArray[np.float64]) -> NDArray[np.uint64]:
@@ -205,7 +207,7 @@ def _classes(
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FirstCopyRun:
     """A run of the first copy.
 
     Attributes:
@@ -218,12 +220,12 @@ class Found:
 
 def first_copy(
     symmetry: GraphCopies,
-    lowered: Lowered,
+    lowered: LoweredGraph,
     links: LinkTable,
     *,
     probes: Probes,
     progress: Callable[[int, int], None] | None = None,
-) -> Found | None:
+) -> FirstCopyRun | None:
     """Runs the first copy; None where its times are not those of all copies.
 
     Args:
@@ -246,7 +248,7 @@ def first_copy(
     crowded = _core.crowded_links(graph, entities, found.rate_bps).flag
     if not found.alike(symmetry, crowded, result.start_ps, result.end_ps):
         return None
-    return Found(found, result)
+    return FirstCopyRun(found, result)
 
 
 def of_copy(
@@ -290,7 +292,7 @@ class CopiesRun:
     idle_faults: NDArray[np.int32]
 
     @classmethod
-    def of(cls, run: Found, symmetry: GraphCopies, recorded: NDArray[np.int32]) -> CopiesRun:
+    def of(cls, run: FirstCopyRun, symmetry: GraphCopies, recorded: NDArray[np.int32]) -> CopiesRun:
         """Every copy has the times of the first, every link the load of its class.
 
         Args:

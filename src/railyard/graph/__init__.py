@@ -5,7 +5,7 @@ from railyard.kit import lazily
 with lazily(globals()):
     from railyard.graph.job import Job
     from railyard.graph.record import Record
-    from railyard.graph.repeat import Merged
+    from railyard.graph.repeat import MergedJobs
     from railyard.graph.request_table import RequestTable
     from railyard.graph.task_graph import (
         AT_RECEIVER,
@@ -28,7 +28,7 @@ __all__ = [
     "Job",
     "Kind",
     "Label",
-    "Merged",
+    "MergedJobs",
     "Record",
     "RequestTable",
     "Stream",

@@ -27,7 +27,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
-class Merged:
+class MergedJobs:
     """The graph of several jobs.
 
     Attributes:
@@ -42,7 +42,7 @@ class Merged:
     ranks: tuple[NDArray[np.int32], ...]
 
     @staticmethod
-    def of(graph: TaskGraph) -> Merged:
+    def of(graph: TaskGraph) -> MergedJobs:
         """A graph as that of a single job."""
         return merge([Job(graph)], [np.arange(graph.ranks, dtype=np.int32)])
 
@@ -62,7 +62,7 @@ class Merged:
         return np.concatenate(self.ranks)
 
 
-def merge(jobs: Sequence[Job], ranks: Sequence[NDArray[np.int32]]) -> Merged:
+def merge(jobs: Sequence[Job], ranks: Sequence[NDArray[np.int32]]) -> MergedJobs:
     """One graph of all jobs; a single job whose ranks keep their numbers is its own graph.
 
     Args:
@@ -72,7 +72,7 @@ def merge(jobs: Sequence[Job], ranks: Sequence[NDArray[np.int32]]) -> Merged:
     sizes = [len(job.work) for job in jobs]
     parts = [_moved(job, to) for job, to in zip(jobs, ranks, strict=True)]
     graph = parts[0] if len(parts) == 1 else _joined(parts)
-    return Merged(graph, tuple(jobs), np.cumsum([0, *sizes], dtype=np.int64), tuple(ranks))
+    return MergedJobs(graph, tuple(jobs), np.cumsum([0, *sizes], dtype=np.int64), tuple(ranks))
 
 
 def _moved(job: Job, to: NDArray[np.int32]) -> TaskGraph:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from railyard import catalog
-from railyard.engine.stages import CAUSES, Between, StageStep, Takers, Tool, through
+from railyard.engine.stages import CAUSES, RequestRule, StageStep, StageTransfer, Tool, through
 from railyard.graph import Record, RequestTable
 from railyard.graph.parquet import read_record
 from railyard.kit.errors import InputError
@@ -35,13 +35,13 @@ COMPUTE, TRANSFER = CAUSES.index("compute"), CAUSES.index("transfer")
 def joined(quorum: int | None = None) -> Record:
     """Two requests, at 7 and 11 ms: only the second takes `a` (300 ms, 9 ms away); both `b` (200 ms, 5 ms away)."""
     requests = RequestTable(np.array([7, 11], np.int64) * MS, np.array([50, 200], np.int32), np.array([3, 3], np.int32))
-    long = Takers(share=0.0, long_tokens=100)
+    long = RequestRule(share=0.0, long_tokens=100)
     steps = {
         "a": StageStep(Tool("a", 0.3, size_bytes=1e6), when=long),
         "b": StageStep(Tool("b", 0.2, size_bytes=5e5)),
         "c": StageStep(Tool("c", 0.05), after=("a", "b"), quorum=quorum),
     }
-    return through(steps, requests, between=Between(0.001, 1e9), seed=3)
+    return through(steps, requests, between=StageTransfer(0.001, 1e9), seed=3)
 
 
 def test_a_visit_names_the_stage_that_decided_and_the_travel_from_there() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.plan.space import keys_in_words
-from railyard.engine.stages import Batched
+from railyard.engine.stages import BatchingStage
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.serving.journeys import quantiles
 from railyard.work.pipeline.bench import Bench, idle_usd_per_h, objective_alone, served_by, takers_alone, tried
@@ -167,7 +167,7 @@ _SLACK = 0.9
 def least_replicas(built: Built, requests: RequestTable) -> tuple[int, ...]:
     """Fewer replicas of each pool than these cannot keep up with the requests; () where nothing is counted."""
     stage, span_s = built.stage, max(requests.duration_s, 1e-9)
-    if isinstance(stage, Batched):
+    if isinstance(stage, BatchingStage):
         tokens = requests.input_tokens if stage.tokens is None else np.full(len(requests), stage.tokens)
         work = stage.items * _prompts_s(stage.deployment.pools[0], np.minimum(tokens, stage.most_tokens))
         return (_count(work / span_s),)

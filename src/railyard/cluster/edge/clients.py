@@ -79,8 +79,7 @@ class AccessNetwork:
         """int64[clients], global number of each client's concentrator; -1: its access has none.
 
         Clients with the same kind of link in one region are distributed evenly by hash, so that each concentrator
-        serves the
-        given number of clients.
+        serves the given number of clients.
         """
         found = np.full(len(who), -1, np.int64)
         shares = np.array([region.share for region in clients.regions])
@@ -224,8 +223,7 @@ class Clients:
         """Draws clients uniformly without replacement from those available.
 
         Candidates are drawn uniformly from all clients and skipped if they are unavailable or already drawn. The result
-        is
-        a uniform sample of those available, whatever the population's size.
+        is a uniform sample of those available, whatever the population's size.
 
         Args:
             wanted: Number of clients.

@@ -120,8 +120,7 @@ class Presence:
         """bool[clients], who is available.
 
         Each client has a daily random mark and is available while the share is above it. Its hours form one interval
-        around
-        the peak, and at any time each client is available with exactly the probability of that hour.
+        around the peak, and at any time each client is available with exactly the probability of that hour.
 
         Args:
             seed: Of the run.
@@ -178,9 +177,8 @@ def score_of(link: AccessLink, seed: int, who: Ids, at_s: float | Floats) -> Flo
 
     A client's score is the sum of a constant part (`steady` of the variance) and a varying one. The latter is constant
     for a block of twice the correlation time, with a random start per client, so that its autocorrelation falls
-    linearly to
-    zero after two correlation times and its integral is the correlation time. At any time, scores over all clients are
-    exactly standard normal.
+    linearly to zero after two correlation times and its integral is the correlation time. At any time, scores over all
+    clients are exactly standard normal.
 
     Args:
         link: Its `steady` share and correlation time.

@@ -54,17 +54,14 @@ class Behavior:
 
     Attributes:
         moved_up: If one of several equal uplinks is slower, the share of its excess load that moves to the others: from
-            0
-            (all wait for the slowest) to 1 (each carries what it can).
+            0 (all wait for the slowest) to 1 (each carries what it can).
         moved_down: The same for downlinks, which the switches below do not see.
         remaining_efficiency: Share of the remaining rate that is reached when some equal links are down.
         background_weight: Number of job flows that one flow of other traffic counts as.
         withheld: Share of a link's rate that flows queued for a congested receiver take from others, 0 to 1.
         spread: By situation (`slower link`, `dead spine`, `slow NIC`, `background`, `incast`): 10th and 90th percentile
-            of
-            the flow engine's slowdowns over those of packets, minus 1; for `healthy`, `oversubscription` and
-            `distance`: of
-            times.
+            of the flow engine's slowdowns over those of packets, minus 1; for `healthy`, `oversubscription` and
+            `distance`: of times.
     """
 
     moved_up: float = 1.0
@@ -106,8 +103,7 @@ class Packets:
     Attributes:
         constants: Constants of mechanisms that differ from their defaults, by name (see `railyard.engine.packet`).
         tree: The same for `railyard packet`, whose default network has no cluster to provide them: rates and latencies
-            of
-            links, how a file counts time, a faster interior.
+            of links, how a file counts time, a faster interior.
         sources: Sources of the constants.
         left_out: Features of the fabric that its packet model lacks.
     """
@@ -147,8 +143,7 @@ class Fabric:
         families: Switch families that it runs on.
         packets: The packet model of the fabric.
         model_of: The simulator whose fabric model this is; empty: a real fabric. Flows see such a model as the fabric
-            that
-            it models.
+            that it models.
         behavior: Behavior if links differ or are shared with other traffic; None: from packet runs of its composition.
     """
 

@@ -26,8 +26,7 @@ class Recovery:
         spares: Number of standby hosts.
         schedule_s: Time until a spare replaces a dead host (an assumption).
         repair_s: Time to repair if no spare helps (median of 309 faults of 400 servers in the InfiniteHBD trace,
-            SIGCOMM
-            2025: 1.3 days; quartiles 0.1 and 4.5).
+            SIGCOMM 2025: 1.3 days; quartiles 0.1 and 4.5).
         init_s: Time from the start of the processes to the first step, without loading (MLPerf Training v5.0, 8,192
             H100:
             374 s).

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from railyard.collective.algorithm import Algorithm
     from railyard.collective.machine import CollectiveMachine, Shape
     from railyard.collective.pattern import Schedule
-    from railyard.collective.synthesis.search import Synthesized
+    from railyard.collective.synthesis.search import SynthesizedSchedule
 
 
 MOST_RANKS = MOST_ELEMENTS
@@ -258,7 +258,7 @@ def found_for(
     kind: CollectiveKind,
     size_bytes: float,
     keeps: NDArray[np.float64] | None,
-) -> Synthesized:
+) -> SynthesizedSchedule:
     """The schedule that runs play among some ranks of a cluster.
 
     Args:

@@ -19,7 +19,7 @@ from railyard.collective.synthesis.bound import exchanges_us, gathers_us, lower_
 from railyard.collective.synthesis.collectives import ScheduleRequest, collectives, whole
 from railyard.collective.synthesis.routes import PieceRouter
 from railyard.collective.synthesis.schedule import SendList, Sends, timed
-from railyard.collective.synthesis.symmetry import Mended, followed, mended, mirrored, symmetry_of
+from railyard.collective.synthesis.symmetry import MendedNetwork, followed, mended, mirrored, symmetry_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ _LOOKED_AT = 48
 """Ranks that could send, of which the best is taken."""
 
 
-def repaired(broken: LinkNetwork, was: Mended, schedule: TimedSchedule, *, paths: bool) -> TimedSchedule:
+def repaired(broken: LinkNetwork, was: MendedNetwork, schedule: TimedSchedule, *, paths: bool) -> TimedSchedule:
     """A schedule over the links that are left.
 
     Args:
@@ -284,7 +284,7 @@ NEARNESS_OF_BROKEN = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Broken:
+class BrokenNetwork:
     """A network, and what it was.
 
     Attributes:
@@ -293,15 +293,15 @@ class Broken:
     """
 
     network: LinkNetwork
-    was: Mended
+    was: MendedNetwork
     symmetry: Symmetry
 
     @staticmethod
-    def of(network: LinkNetwork) -> Broken | None:
+    def of(network: LinkNetwork) -> BrokenNetwork | None:
         """The symmetry; None where it was never symmetric, or too much is broken to tell."""
         was = mended(network)
         symmetry = None if was is None else symmetry_of(was.network)
-        return None if was is None or symmetry is None or len(symmetry) == 1 else Broken(network, was, symmetry)
+        return None if was is None or symmetry is None or len(symmetry) == 1 else BrokenNetwork(network, was, symmetry)
 
     def bound_us(self, collective: str, size: float) -> float:
         """Slower links make nothing quicker: the bound of what was holds, and those of all borders of what is left."""
@@ -323,7 +323,9 @@ class Broken:
         """
         if collective in {"all-gather", "all-to-all"}:
             return self._down(collective, size, cut)
-        back = Broken(self.network.reversed(), Mended(self.was.network.reversed(), self.was.odd), self.symmetry)
+        back = BrokenNetwork(
+            self.network.reversed(), MendedNetwork(self.was.network.reversed(), self.was.odd), self.symmetry
+        )
         sums = mirrored(self.network, back._down("all-gather", size, cut))
         return sums if collective == "reduce-scatter" else followed(sums, self._down("all-gather", size, cut))
 

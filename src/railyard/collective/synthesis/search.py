@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.collective.synthesis.bound import lower_bound_us, need_solver
 from railyard.collective.synthesis.collectives import ScheduleRequest, collectives, image_faults, whole, whole_faults
-from railyard.collective.synthesis.repaired import NEARNESS_OF_BROKEN, Broken
+from railyard.collective.synthesis.repaired import NEARNESS_OF_BROKEN, BrokenNetwork
 from railyard.collective.synthesis.routes import MANY
 from railyard.collective.synthesis.schedule import faults
 from railyard.collective.synthesis.symmetry import symmetry_of
@@ -46,7 +46,7 @@ MOST_ALONE = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Try:
+class Attempt:
     """A schedule and how it was made."""
 
     schedule: TimedSchedule
@@ -55,7 +55,7 @@ class Try:
 
 
 @dataclass(frozen=True, eq=False)
-class Synthesized:
+class SynthesizedSchedule:
     """A schedule and how good it is.
 
     Attributes:
@@ -118,7 +118,7 @@ def synthesize(
     most_whole: int | None = None,
     enough: float = NEAR_ENOUGH,
     progress: Callable[[float], None] | None = None,
-) -> Synthesized:
+) -> SynthesizedSchedule:
     """A schedule of a collective; the same for the same arguments.
 
     Coarse cuts are tried with every nearness, finer ones with the two that were best before, until a schedule is near
@@ -146,19 +146,19 @@ def synthesize(
     most = most_sends if most_whole is None else min(most_sends, most_whole // (len(symmetry) if symmetry else 1))
     kept: dict[tuple[float, str, int], list[TreeLink]] | None = {} if len(network.ranks) >= MANY else None
 
-    def tries(found: list[Try]) -> Iterator[Try]:
+    def tries(found: list[Attempt]) -> Iterator[Attempt]:
         for cut in _cuts(found, bound * enough, most, progress):
             for nearness in _nearness(found, cut, many=kept is not None):
-                yield Try(build(ScheduleRequest(network, size, cut, nearness, symmetry, kept)), cut, nearness)
+                yield Attempt(build(ScheduleRequest(network, size, cut, nearness, symmetry, kept)), cut, nearness)
 
     best, stopped = best_of(tries)
     took = time.process_time() - begin
-    return Synthesized(
+    return SynthesizedSchedule(
         network, collective, best.schedule, best.cut, best.nearness, bound, took, symmetry, stopped=stopped
     )
 
 
-def best_of(tries: Callable[[list[Try]], Iterator[Try]]) -> tuple[Try, bool]:
+def best_of(tries: Callable[[list[Attempt]], Iterator[Attempt]]) -> tuple[Attempt, bool]:
     """The best schedule of a search, and whether a signal stopped the search before its end.
 
     Args:
@@ -167,7 +167,7 @@ def best_of(tries: Callable[[list[Try]], Iterator[Try]]) -> tuple[Try, bool]:
     Raises:
         Interrupted: It was stopped before there was a schedule.
     """
-    found: list[Try] = []
+    found: list[Attempt] = []
     stopped = False
     try:
         for one in tries(found):
@@ -179,7 +179,7 @@ def best_of(tries: Callable[[list[Try]], Iterator[Try]]) -> tuple[Try, bool]:
     return min(found, key=lambda one: one.schedule.finish_us), stopped
 
 
-def _cuts(found: list[Try], enough: float, most: int, progress: Callable[[float], None] | None) -> Iterator[int]:
+def _cuts(found: list[Attempt], enough: float, most: int, progress: Callable[[float], None] | None) -> Iterator[int]:
     """Pieces of each part, ever finer, while that is worth a try."""
     for number, cut in enumerate(_CUTS):
         if found and not _goes_on(found, cut, enough, most):
@@ -205,14 +205,14 @@ def _mended(  # noqa: PLR0917
     most: int,
     enough: float,
     progress: Callable[[float], None] | None,
-) -> Synthesized:
+) -> SynthesizedSchedule:
     """A schedule where a few links break a symmetry.
 
     Raises:
         InputError: It is not so.
     """
     begin = time.process_time()
-    broken = Broken.of(network)
+    broken = BrokenNetwork.of(network)
     if broken is None:
         raise InputError(
             "so many ranks are searched by symmetry, and this network has none, nor had it before a few links failed",
@@ -222,30 +222,32 @@ def _mended(  # noqa: PLR0917
         )
     bound = broken.bound_us(collective, size)
 
-    def tries(found: list[Try]) -> Iterator[Try]:
+    def tries(found: list[Attempt]) -> Iterator[Attempt]:
         for cut in _cuts(found, bound * enough, most, progress):
-            yield Try(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN)
+            yield Attempt(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN)
 
     best, stopped = best_of(tries)
     took = time.process_time() - begin
-    return Synthesized(network, collective, best.schedule, best.cut, best.nearness, bound, took, stopped=stopped)
+    return SynthesizedSchedule(
+        network, collective, best.schedule, best.cut, best.nearness, bound, took, stopped=stopped
+    )
 
 
-def _goes_on(found: list[Try], cut: int, enough: float, most_sends: int) -> bool:
+def _goes_on(found: list[Attempt], cut: int, enough: float, most_sends: int) -> bool:
     """Whether a finer cut is worth a try."""
     best = min(one.schedule.finish_us for one in found)
     sends = max(len(one.schedule.sends) // one.cut for one in found)
     return best > enough and sends * cut <= most_sends
 
 
-def _nearness(found: list[Try], cut: int, *, many: bool) -> Sequence[float]:
+def _nearness(found: list[Attempt], cut: int, *, many: bool) -> Sequence[float]:
     """Values of nearness to try: of many ranks every tree takes seconds."""
     if not found:
         return _NEARNESS_OF_MANY if many else NEARNESS
     return NEARNESS if cut <= _COARSE and not many else best_two(found)
 
 
-def best_two(found: list[Try]) -> list[float]:
+def best_two(found: list[Attempt]) -> list[float]:
     """The nearness of the best schedule, and another of the next best that had one."""
     order = sorted(found, key=lambda one: one.schedule.finish_us)
     return list(dict.fromkeys(one.nearness for one in order))[:2]

@@ -102,7 +102,7 @@ MOST_ODD = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Mended:
+class MendedNetwork:
     """A network as it was.
 
     Attributes:
@@ -114,7 +114,7 @@ class Mended:
     odd: Ints
 
 
-def mended(broken: LinkNetwork) -> Mended | None:
+def mended(broken: LinkNetwork) -> MendedNetwork | None:
     """The network that was broken; None where nothing is odd, or too much."""
     role = _roles(broken)
     kind = role[broken.source] * (int(role.max()) + 1) + role[broken.target]
@@ -131,7 +131,7 @@ def mended(broken: LinkNetwork) -> Mended | None:
     if not 0 < len(odd) + len(added) <= MOST_ODD or (late > broken.latency_us).any():
         return None
     restored = replace(broken, bytes_per_us=rate, latency_us=late)
-    return Mended(_with(restored, added), np.concatenate([odd, len(rate) + np.arange(len(added))]))
+    return MendedNetwork(_with(restored, added), np.concatenate([odd, len(rate) + np.arange(len(added))]))
 
 
 def _roles(network: LinkNetwork) -> Ints:

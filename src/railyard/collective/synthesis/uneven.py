@@ -15,7 +15,14 @@ import numpy as np
 
 from railyard.collective.synthesis.bound import need_solver, uneven_bound_us
 from railyard.collective.synthesis.collectives import ScheduleRequest, collectives
-from railyard.collective.synthesis.search import MOST_SENDS, NEAR_ENOUGH, Synthesized, Try, best_of, best_two
+from railyard.collective.synthesis.search import (
+    MOST_SENDS,
+    NEAR_ENOUGH,
+    Attempt,
+    SynthesizedSchedule,
+    best_of,
+    best_two,
+)
 from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.kit.table import finite, headless
@@ -121,7 +128,7 @@ def synthesize_uneven(
     most_sends: int = MOST_SENDS,
     enough: float = NEAR_ENOUGH,
     progress: Callable[[float], None] | None = None,
-) -> Synthesized:
+) -> SynthesizedSchedule:
     """A schedule of an all-to-all of uneven sizes; the same for the same arguments.
 
     Chunks are halved until a schedule is near enough to the bound, or gains little, or has too many sends.
@@ -142,20 +149,20 @@ def synthesize_uneven(
     begin = time.process_time()
     bound = uneven_bound_us(network, matrix)
 
-    def tries(found: list[Try]) -> Iterator[Try]:
+    def tries(found: list[Attempt]) -> Iterator[Attempt]:
         for number, cut in enumerate(_CHUNKS):
             pieces = chunks_of(matrix, cut)
             if found and (_ends(found, bound * enough) or _sends(found, pieces) > most_sends):
                 return
             for nearness in _tried(found, pieces):
                 ask = ScheduleRequest(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
-                yield Try(collectives.get(COLLECTIVE)(ask), cut, nearness)
+                yield Attempt(collectives.get(COLLECTIVE)(ask), cut, nearness)
             if progress is not None:
                 progress((number + 1) / len(_CHUNKS))
 
     best, stopped = best_of(tries)
     took, pieces = time.process_time() - begin, chunks_of(matrix, best.cut)
-    return Synthesized(
+    return SynthesizedSchedule(
         network,
         COLLECTIVE,
         best.schedule,
@@ -193,14 +200,14 @@ def _check_ranks(network: LinkNetwork, matrix: NDArray[np.float64]) -> None:
         )
 
 
-def _tried(found: list[Try], pieces: NDArray[np.int64]) -> Sequence[float]:
+def _tried(found: list[Attempt], pieces: NDArray[np.int64]) -> Sequence[float]:
     """Next values to try; of many pairs a try takes seconds."""
     if np.count_nonzero(pieces) > _FEW_PAIRS:
         return _SHARPNESS[1:2]
     return best_two(found) if found and found[-1].cut >= _COARSE else _SHARPNESS
 
 
-def _ends(found: list[Try], enough: float) -> bool:
+def _ends(found: list[Attempt], enough: float) -> bool:
     """Whether the best is near enough, or chunks were halved twice for little and many."""
     cut, sends = found[-1].cut, len(found[-1].schedule.sends)
     best = min(one.schedule.finish_us for one in found)
@@ -208,7 +215,7 @@ def _ends(found: list[Try], enough: float) -> bool:
     return best <= enough or (sends > _FEW_SENDS and best > before * _WORTH)
 
 
-def _sends(found: list[Try], pieces: NDArray[np.int64]) -> int:
+def _sends(found: list[Attempt], pieces: NDArray[np.int64]) -> int:
     """Sends of a finer schedule, as far as can be foreseen: a chunk's journey has as many hops as before."""
     last = found[-1]
     chunks = len(np.unique(last.schedule.sends.piece))

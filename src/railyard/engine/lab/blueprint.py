@@ -106,7 +106,7 @@ LOCK = Path(tempfile.gettempdir()) / "railyard-lab.lock"
 POLL_S = 0.05
 
 
-def played(plan: Blueprint, poll: Callable[[], None]) -> Ran:
+def played(plan: Blueprint, poll: Callable[[], None]) -> LabResult:
     """Builds a lab, runs what it is for, and lets it vanish.
 
     Args:
@@ -131,7 +131,7 @@ def played(plan: Blueprint, poll: Callable[[], None]) -> Ran:
                 process.stdin.close()  # type: ignore[union-attr]
 
 
-def _answer(process: subprocess.Popen[bytes], answer: int, plan: Blueprint, poll: Callable[[], None]) -> Ran:
+def _answer(process: subprocess.Popen[bytes], answer: int, plan: Blueprint, poll: Callable[[], None]) -> LabResult:
     assert process.stdin is not None
     try:
         write_frame(process.stdin.fileno(), plan)
@@ -144,7 +144,7 @@ def _answer(process: subprocess.Popen[bytes], answer: int, plan: Blueprint, poll
         raise SimulationError(f"the lab ran longer than {plan.limit_s:.0f} s: {value}")
     if said == "error":
         raise SimulationError(f"the lab failed: {value}")
-    ran: Ran = value
+    ran: LabResult = value
     return ran
 
 
@@ -355,7 +355,7 @@ class Blueprint:
 
 
 @dataclass(frozen=True)
-class Counted:
+class PortCounts:
     """What ports counted over a run.
 
     Attributes:
@@ -370,7 +370,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Ran:
+class LabResult:
     """What came of a run.
 
     Attributes:
@@ -380,6 +380,6 @@ class Ran:
     """
 
     times: tuple[dict[int, tuple[int, int]], ...]
-    counted: Counted
+    counted: PortCounts
     starved: float
     statuses: tuple[int, ...] = ()

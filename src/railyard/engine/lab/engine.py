@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.fault import Effect, Fault
     from railyard.collective.policy import CollectivePolicy
-    from railyard.engine.lab.blueprint import Ran
-    from railyard.engine.lowering import Lowered
-    from railyard.graph import Job, Merged, TaskGraph
+    from railyard.engine.lab.blueprint import LabResult
+    from railyard.engine.lowering import LoweredGraph
+    from railyard.graph import Job, MergedJobs, TaskGraph
     from railyard.graph.record import Table
 
 
@@ -51,14 +51,14 @@ class LabRun:
         dilation: Seconds of the lab for one of the cluster.
     """
 
-    merged: Merged
-    lowered: Lowered
+    merged: MergedJobs
+    lowered: LoweredGraph
     cluster: Cluster
     plan: Blueprint
     dilation: float
 
 
-def record_of(played: LabRun, ran: Ran, meta: dict[str, object]) -> Record:
+def record_of(played: LabRun, ran: LabResult, meta: dict[str, object]) -> Record:
     """What happened, in the cluster's time.
 
     Args:
@@ -89,7 +89,7 @@ def record_of(played: LabRun, ran: Ran, meta: dict[str, object]) -> Record:
     )
 
 
-def _warnings(ran: Ran) -> list[str]:
+def _warnings(ran: LabResult) -> list[str]:
     found = []
     if ran.starved > STARVED:
         found.append(f"a rank waited {ran.starved:.0%} of the time for a processor, which may have set its pace")
@@ -98,7 +98,7 @@ def _warnings(ran: Ran) -> list[str]:
     return found
 
 
-def _times(graph: TaskGraph, ran: Ran, dilation: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _times(graph: TaskGraph, ran: LabResult, dilation: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Start and end of each task: of a collective when its last member reached it and when its last one was through."""
     start, end = np.full(len(graph), -1, np.int64), np.full(len(graph), -1, np.int64)
     for times in ran.times:
@@ -110,7 +110,7 @@ def _times(graph: TaskGraph, ran: Ran, dilation: float) -> tuple[NDArray[np.int6
     return np.where(start < 0, -1, scaled[0]), np.where(end < 0, -1, scaled[1])
 
 
-def _counters(cluster: Cluster, plan: Blueprint, ran: Ran, dilation: float) -> Table:
+def _counters(cluster: Cluster, plan: Blueprint, ran: LabResult, dilation: float) -> Table:
     links, ports = cluster.links, plan.wires.ports
     sent, full = np.zeros(links.physical), np.zeros(links.physical)
     link = np.array([port.link for port in ports])

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine.lab.blueprint import GATEWAY, Counted, Ran, read_frame, write_frame
+from railyard.engine.lab.blueprint import GATEWAY, LabResult, PortCounts, read_frame, write_frame
 from railyard.engine.lab.rank import Inbox, Rank, listening, raised_priority
 from railyard.engine.lab.switches import Daemons, Watch
 from railyard.kit.files import die_with_parent
@@ -337,13 +337,13 @@ class Tally:
                 self.full_s[port] += now - self.last
         self.last = now
 
-    def counted(self) -> Counted:
+    def counted(self) -> PortCounts:
         """All since the beginning."""
         after, ports = self.keeper.count(), range(len(self.keeper.wires.ports))
         none = (0, 0, 0)
         sent = tuple(after.get(port, none)[0] - self.before.get(port, none)[0] for port in ports)
         drops = tuple(after.get(port, none)[2] - self.before.get(port, none)[2] for port in ports)
-        return Counted(sent, tuple(self.full_s.get(port, 0.0) for port in ports), drops)
+        return PortCounts(sent, tuple(self.full_s.get(port, 0.0) for port in ports), drops)
 
 
 def _queued_ns() -> int:
@@ -356,7 +356,7 @@ LEAD_NS = 100_000_000
 """Time from the word to begin to the beginning: all ranks have heard it by then."""
 
 
-def run(plan: Blueprint, keeper: Keeper) -> Ran:
+def run(plan: Blueprint, keeper: Keeper) -> LabResult:
     """All ranks from their first step to their last."""
     children = _ranks(plan, keeper)
     _gathered(children, "ready", lambda: None, time.monotonic() + 60)
@@ -370,10 +370,10 @@ def run(plan: Blueprint, keeper: Keeper) -> Ran:
         os.close(child.control)
     for child in children:
         os.waitpid(child.pid, 0)
-    return Ran(tuple(times for times, _ in found), counted, max(starved for _, starved in found))
+    return LabResult(tuple(times for times, _ in found), counted, max(starved for _, starved in found))
 
 
-def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
+def run_commands(plan: Blueprint, keeper: Keeper) -> LabResult:
     """The user's programs, each in the namespace of its host, until all have ended."""
     processes = []
     tally = Tally(keeper, plan.sample_s)
@@ -399,7 +399,7 @@ def run_commands(plan: Blueprint, keeper: Keeper) -> Ran:
             for process in processes:
                 process.terminate()
     statuses = tuple(int(process.returncode) for process in processes)
-    return Ran((), tally.counted(), 0.0, statuses)
+    return LabResult((), tally.counted(), 0.0, statuses)
 
 
 def main() -> None:

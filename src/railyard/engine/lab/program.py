@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from railyard.collective.pattern import Schedule, Send
     from railyard.collective.policy import CollectivePolicy
     from railyard.engine.lab.wiring import Connections
-    from railyard.engine.lowering import Lowered
+    from railyard.engine.lowering import LoweredGraph
     from railyard.graph import TaskGraph
 
 
@@ -182,7 +182,7 @@ class LabWork:
     """
 
     graph: TaskGraph
-    lowered: Lowered
+    lowered: LoweredGraph
     cluster: Cluster
     policy: CollectivePolicy
 

@@ -55,7 +55,7 @@ class LinkCounts:
 
 
 @dataclass(frozen=True)
-class Executed:
+class CommandResult:
     """How it ended.
 
     Attributes:
@@ -73,7 +73,7 @@ def execute(
     *,
     dilation: float = 1.0,
     routing: str = "static",
-) -> Executed:
+) -> CommandResult:
     """Runs a command as every rank, each in the namespace of its server, with the variables that torchrun sets.
 
     Args:
@@ -115,7 +115,7 @@ def execute(
         for port, sent, full in zip(lab.wires.ports, ran.counted.bytes, ran.counted.full_s, strict=True)
         if sent
     ]
-    return Executed(ran.statuses, tuple(sorted(links, key=lambda link: (-link.waited_s, -link.bytes))))
+    return CommandResult(ran.statuses, tuple(sorted(links, key=lambda link: (-link.waited_s, -link.bytes))))
 
 
 def _interface(addresses: tuple[tuple[str, str], ...], cluster: Cluster, rank: int) -> str:

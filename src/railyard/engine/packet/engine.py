@@ -16,7 +16,7 @@ from railyard.engine.contract import Jitter, Probes, Progress, engines, joint
 from railyard.engine.faults import effects_of, expand
 from railyard.engine.faults import placed as placed_faults
 from railyard.engine.flow import FLOW
-from railyard.engine.lowering import Lowered, lower
+from railyard.engine.lowering import LoweredGraph, lower
 from railyard.engine.packet.assembly import (
     HostNames,
     LoweredTraffic,
@@ -48,7 +48,7 @@ from railyard.engine.packet.slices import (
     sliced,
 )
 from railyard.engine.packet.stored import unsent_ps
-from railyard.graph import Kind, Merged, Record
+from railyard.graph import Kind, MergedJobs, Record
 from railyard.graph.record import fingerprint
 from railyard.kit.errors import InputError, Stalled
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Effect, Fault
     from railyard.engine.background import Bursts
     from railyard.engine.packet.records import PacketNetwork
-    from railyard.engine.packet.samples import Chosen
+    from railyard.engine.packet.samples import SampledStep
     from railyard.engine.packet.settings import Settings
     from railyard.graph import Job, TaskGraph
 
@@ -89,7 +89,7 @@ class _Case:
         left_out: What the settings do not model.
     """
 
-    merged: Merged
+    merged: MergedJobs
     lowering: Lowering
     healthy: PacketNetwork
     placed: PlacedNetwork
@@ -127,7 +127,7 @@ class _Sent:
     """
 
     slicing: Slicing
-    chosen: Chosen | None
+    chosen: SampledStep | None
     traffic: LoweredTraffic
     sends: int
     sampled: NDArray[np.int64]
@@ -210,7 +210,7 @@ class PacketEngine:
 
     def _case(
         self,
-        merged: Merged,
+        merged: MergedJobs,
         cluster: Cluster,
         policy: CollectivePolicy,
         drawn: tuple[int, Jitter],
@@ -268,7 +268,7 @@ class PacketEngine:
         )
         return _Sent(slicing, chosen, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings)
 
-    def _chosen(self, case: _Case, whole: Slicing) -> Chosen | None:
+    def _chosen(self, case: _Case, whole: Slicing) -> SampledStep | None:
         """Which communications are simulated: as many of each kind as the budget holds, at least `LEAST`.
 
         All of them where they fit, or where conditions change while the step runs.
@@ -372,7 +372,7 @@ def _check(jobs: Sequence[Job], probes: Probes) -> None:
 
 
 def _durations(
-    merged: Merged, cluster: Cluster, lowered: Lowered, drawn: tuple[int, Jitter], faults: Sequence[Fault]
+    merged: MergedJobs, cluster: Cluster, lowered: LoweredGraph, drawn: tuple[int, Jitter], faults: Sequence[Fault]
 ) -> NDArray[np.int64]:
     """Durations of computations; with jitter, faults or overlapping communications those of the flow engine."""
     graph, (seed, jitter) = merged.graph, drawn
@@ -433,7 +433,7 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     measured_graph = replace(
         graph, duration_ps=np.where(graph.kind == Kind.COMPUTE, took_ps, 0), loss_index=None, loss=None
     )
-    return FLOW.run(Merged.of(measured_graph), Lowered(entities, entity), no_links)
+    return FLOW.run(MergedJobs.of(measured_graph), LoweredGraph(entities, entity), no_links)
 
 
 def _link_bytes(case: _Case, sent: _Sent, result: Record) -> NDArray[np.float64]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.collective import CollectivePolicy
-    from railyard.engine.lowering import Lowered
+    from railyard.engine.lowering import LoweredGraph
     from railyard.engine.packet.legs import PlanLegs
     from railyard.engine.packet.pacing import Class
     from railyard.engine.packet.placing import PlacedNetwork
@@ -79,7 +79,7 @@ class Lowering:
     """Lowers the communications of one graph, once for every slicing that is tried."""
 
     def __init__(
-        self, graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy, duration_ps: Ints
+        self, graph: TaskGraph, cluster: Cluster, lowered: LoweredGraph, policy: CollectivePolicy, duration_ps: Ints
     ) -> None:
         self.graph = graph
         self.cluster = cluster

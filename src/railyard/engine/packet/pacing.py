@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     from collections.abc import Iterator
 
-    from railyard.engine.lowering import Lowered
+    from railyard.engine.lowering import LoweredGraph
     from railyard.graph import TaskGraph
 
     Ints = NDArray[np.int64]
@@ -205,7 +205,7 @@ class Class:
 
 
 def collective_classes(
-    graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy
+    graph: TaskGraph, cluster: Cluster, lowered: LoweredGraph, policy: CollectivePolicy
 ) -> Iterator[Class]:
     """The collectives of a graph that move something."""
     tasks = np.flatnonzero(graph.kind == Kind.COLLECTIVE)
@@ -278,7 +278,9 @@ def _loop_bytes(case: Case, name: str, size_bytes: int) -> float:
     return float(loop_bytes(case, np.array([size_bytes], np.float64), name)[0])
 
 
-def transfer_classes(graph: TaskGraph, cluster: Cluster, lowered: Lowered, policy: CollectivePolicy) -> Iterator[Class]:
+def transfer_classes(
+    graph: TaskGraph, cluster: Cluster, lowered: LoweredGraph, policy: CollectivePolicy
+) -> Iterator[Class]:
     """The transfers of a graph between different ranks; those of one class cross rails or domains alike."""
     tasks = np.flatnonzero((graph.kind == Kind.TRANSFER) & (graph.rank != graph.peer))
     if not tasks.size:

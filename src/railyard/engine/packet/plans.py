@@ -151,7 +151,7 @@ def _lanes(shape: Shape, channels: int) -> int:
     return max(1, channels // max(1, shape.per_domain - 1)) if shape.scale_up == "mesh" else channels
 
 
-class Turns:
+class EdgeTurns:
     """Counts how many channels already have an edge: trees may share one, and each has a connection of its own."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ def _tree(kind: CollectiveKind, shape: Shape, grain: Grain) -> SendPlan:
     planner = Planner()
     parents = rooted_channels(shape)
     pieces, lanes = grain.pieces, float(_lanes(shape, len(parents)))
-    turns = Turns()
+    turns = EdgeTurns()
     for parent in parents:
         child = np.flatnonzero(parent >= 0)
         place = np.full(shape.ranks, -1)

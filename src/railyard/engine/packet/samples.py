@@ -36,7 +36,7 @@ DRAWS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class SampledStep:
     """What is simulated of a step.
 
     Attributes:
@@ -119,12 +119,12 @@ class Occasions:
         """int64[occasions], how many of its kind came before each."""
         return _turns(self.kind, self.first_ps)
 
-    def chosen(self, most: int) -> Chosen:
+    def chosen(self, most: int) -> SampledStep:
         """With so many of each kind."""
         simulated = self.simulated(most)
         skipped = np.zeros(len(self.took_ps), np.bool_)
         skipped[self.tasks] = np.repeat(~simulated, np.diff(self.ptr))
-        return Chosen(self, simulated, skipped)
+        return SampledStep(self, simulated, skipped)
 
     def drawn(
         self, simulated: Flags, took_ps: Ints, timed: Callable[[Ints], Record], seed: int

@@ -31,7 +31,7 @@ from railyard.engine.packet.placing import crossing_hops, sent_share
 from railyard.engine.packet.plan import Slicing
 from railyard.engine.packet.running import run
 from railyard.engine.packet.samples import some_tasks, without
-from railyard.graph import Kind, Merged, TaskGraph
+from railyard.graph import Kind, MergedJobs, TaskGraph
 from railyard.graph.task_graph import OBLIGATORY
 from railyard.kit.errors import InputError
 
@@ -333,7 +333,7 @@ def by_flow(lowering: Lowering) -> Record:
     """The step in the flow engine."""
     lowered, graph = lowering.lowered, lowering.graph
     alone = replace(graph, duration_ps=lowering.duration_ps, loss_index=None, loss=None)
-    return FLOW.run(Merged.of(alone), lowered, lowering.cluster.links)
+    return FLOW.run(MergedJobs.of(alone), lowered, lowering.cluster.links)
 
 
 def flow_ps(lowering: Lowering, slicing: Slicing) -> int:

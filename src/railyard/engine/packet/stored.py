@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster import Cluster, Network
-    from railyard.engine.lowering import Lowered
+    from railyard.engine.lowering import LoweredGraph
     from railyard.engine.packet.placing import PlacedNetwork
     from railyard.engine.packet.plan import Slicing
-    from railyard.graph import Merged, TaskGraph
+    from railyard.graph import MergedJobs, TaskGraph
 
 STORAGE_CLASS = 1
 """Traffic class of storage; collectives use class 0."""
@@ -40,7 +40,9 @@ def storage_flows(graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, sli
         yield from _flows(graph, cluster, placed, slicing, about)
 
 
-def unsent_ps(merged: Merged, lowered: Lowered, cluster: Cluster, alone_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+def unsent_ps(
+    merged: MergedJobs, lowered: LoweredGraph, cluster: Cluster, alone_ps: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """int64[n], how long communications take that no packet carries: loads by CXL or from the host as flows do."""
     pooled = np.isin(merged.graph.kind, (Kind.LOAD, Kind.STORE))
     if not pooled.any() or cluster.pool_network is not None:

@@ -6,18 +6,18 @@ from railyard.engine.stages.stage import (
     PS,
     SERVING,
     SPENT,
-    Batched,
+    BatchingStage,
     Cores,
     Drafting,
+    RequestRule,
     Stage,
-    Takers,
     Tool,
     columns,
     parts,
     takers,
     visits,
 )
-from railyard.engine.stages.through import Between, StageStep, through
+from railyard.engine.stages.through import StageStep, StageTransfer, through
 
 __all__ = [
     "CAUSES",
@@ -25,13 +25,13 @@ __all__ = [
     "PS",
     "SERVING",
     "SPENT",
-    "Batched",
-    "Between",
+    "BatchingStage",
     "Cores",
     "Drafting",
+    "RequestRule",
     "Stage",
     "StageStep",
-    "Takers",
+    "StageTransfer",
     "Tool",
     "columns",
     "parts",

@@ -42,7 +42,7 @@ def uniform(seed: int, name: str, rows: NDArray[np.int64]) -> NDArray[np.float64
 
 
 @dataclass(frozen=True)
-class Takers:
+class RequestRule:
     """Rule that selects the requests of a stage; the others pass it by.
 
     Attributes:
@@ -57,7 +57,7 @@ class Takers:
 
 
 def takers(
-    when: Takers, seed: int, name: str, input_tokens: NDArray[np.int32], others: NDArray[np.bool_] | None
+    when: RequestRule, seed: int, name: str, input_tokens: NDArray[np.int32], others: NDArray[np.bool_] | None
 ) -> NDArray[np.bool_]:
     """The requests that take a stage.
 
@@ -359,7 +359,7 @@ def _queued(
 
 
 @dataclass(frozen=True, eq=False)
-class Batched:
+class BatchingStage:
     """A stage on the serving core.
 
     Attributes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.engine.serving.running import STATUS
-from railyard.engine.stages.stage import CAUSES, PS, Takers, takers, visits
+from railyard.engine.stages.stage import CAUSES, PS, RequestRule, takers, visits
 from railyard.graph import Label, Record
 from railyard.graph.record import fingerprint
 
@@ -43,11 +43,11 @@ class StageStep:
     stage: Stage
     after: tuple[str, ...] = ()
     quorum: int | None = None
-    when: Takers = field(default_factory=Takers)
+    when: RequestRule = field(default_factory=RequestRule)
 
 
 @dataclass(frozen=True)
-class Between:
+class StageTransfer:
     """Transfer from one stage to the next.
 
     Attributes:
@@ -80,7 +80,7 @@ def through(
     steps: Mapping[str, StageStep],
     requests: RequestTable,
     *,
-    between: Between,
+    between: StageTransfer,
     seed: int,
     progress: Progress | None = None,
 ) -> Record:
@@ -134,7 +134,7 @@ def _joined(points: list[_Point], quorum: int | None) -> _Point:
     )
 
 
-def _travel_ps(joined: _Point, stage: Stage, between: Between) -> NDArray[np.int64]:
+def _travel_ps(joined: _Point, stage: Stage, between: StageTransfer) -> NDArray[np.int64]:
     """Travel times from the stages before to this one; the user's request is there at once."""
     rate = np.minimum(joined.nic_bps, min(stage.nic_bps, between.rate_bps or np.inf))
     travels = np.isfinite(joined.nic_bps) | (joined.carries > 0)

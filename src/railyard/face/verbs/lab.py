@@ -15,7 +15,7 @@ from railyard.face.verb import verb
 from railyard.kit.errors import InputError, SimulationError
 
 if TYPE_CHECKING:
-    from railyard.engine.lab.switches import Executed
+    from railyard.engine.lab.switches import CommandResult
 
 
 _SHOWN = 12
@@ -59,7 +59,7 @@ def lab_exec(
         raise SimulationError(f"rank {failed[0]} ended with status {done.statuses[failed[0]]}")
 
 
-def _show(done: Executed, *, as_json: bool) -> None:
+def _show(done: CommandResult, *, as_json: bool) -> None:
     if as_json:
         links = [
             {"link": link.name, "rate_bps": link.rate_bps, "bytes": link.bytes, "waited_s": link.waited_s}

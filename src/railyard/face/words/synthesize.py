@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.collective.synthesis.network import LinkNetwork
-    from railyard.collective.synthesis.search import Synthesized
+    from railyard.collective.synthesis.search import SynthesizedSchedule
     from railyard.work.scenario.load import Draft
     from railyard.work.study.synthesis import Ground, Played
 
@@ -70,7 +70,7 @@ class Files:
             return MOST_IN_PLAN
         return MOST_MESSAGES if self.out is not None or self.msccl is not None else None
 
-    def write(self, network: LinkNetwork, found: Synthesized, collective: str) -> None:
+    def write(self, network: LinkNetwork, found: SynthesizedSchedule, collective: str) -> None:
         """Writes what was asked for."""
         if self.out is not None:
             write_text(self.out, sends_csv(network, found))
@@ -141,7 +141,9 @@ class EvenSize:
         """The size in the terms of nccl-tests."""
         return SizeMeaning.of(self.collective, self.buffer_bytes, len(network.ranks))
 
-    def searched(self, network: LinkNetwork, most: FinestSchedule, progress: Callable[[float], None]) -> Synthesized:
+    def searched(
+        self, network: LinkNetwork, most: FinestSchedule, progress: Callable[[float], None]
+    ) -> SynthesizedSchedule:
         """The best schedule that the search finds."""
         size, collective = self.buffer_bytes, self.collective
         return search(network, collective, size, most_sends=most.sends, most_whole=most.whole, progress=progress)
@@ -180,7 +182,9 @@ class UnevenSize:
         del network
         return SizeMeaning.of_matrix(self.values)
 
-    def searched(self, network: LinkNetwork, most: FinestSchedule, progress: Callable[[float], None]) -> Synthesized:
+    def searched(
+        self, network: LinkNetwork, most: FinestSchedule, progress: Callable[[float], None]
+    ) -> SynthesizedSchedule:
         """The best schedule that the search finds."""
         return synthesize_uneven(network, self.values, most_sends=most.sends, progress=progress)
 
@@ -235,7 +239,7 @@ def _numbers(text: str | None) -> list[int] | None:
     return [int(word) for word in words]
 
 
-def plain(found: Synthesized, collective: str, size: SizeMeaning, played: Sequence[Played]) -> dict[str, Any]:
+def plain(found: SynthesizedSchedule, collective: str, size: SizeMeaning, played: Sequence[Played]) -> dict[str, Any]:
     """The result as `--json` prints it."""
     return {
         "finish_us": found.finish_us,
@@ -249,7 +253,7 @@ def plain(found: Synthesized, collective: str, size: SizeMeaning, played: Sequen
     }
 
 
-def headline(found: Synthesized, collective: str, size: SizeMeaning, played: Sequence[Played]) -> str:
+def headline(found: SynthesizedSchedule, collective: str, size: SizeMeaning, played: Sequence[Played]) -> str:
     """How long the collective takes, and how far that is above the bound."""
     above = numbers.percent(max(found.finish_us / found.lower_bound_us - 1, 0.0))
     ran = "".join(f"; engine {one.engine} plays {one.algorithm} in {one.took_us:,.4g} us" for one in played)
@@ -260,7 +264,7 @@ def headline(found: Synthesized, collective: str, size: SizeMeaning, played: Seq
     )
 
 
-def show(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Sequence[Played]) -> None:
+def show(network: LinkNetwork, found: SynthesizedSchedule, size: SizeMeaning, played: Sequence[Played]) -> None:
     """Prints the figures of a schedule, the bound, and what engines make of it."""
     finish, kept = found.finish_us, found.kept.sends
     part = "each part" if found.pieces is None else "the heaviest pair"
@@ -290,7 +294,7 @@ def show(network: LinkNetwork, found: Synthesized, size: SizeMeaning, played: Se
     table.print()
 
 
-def sends_csv(network: LinkNetwork, found: Synthesized) -> str:
+def sends_csv(network: LinkNetwork, found: SynthesizedSchedule) -> str:
     """One row per send, in the order of their starts."""
     rows = ["start_us,arrive_us,source,destination,piece,bytes,reduce"]
     schedule = found.schedule

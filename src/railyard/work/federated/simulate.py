@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.cluster.edge.clients import Clients
-    from railyard.engine.rounds import Closed, Cohort, ServerSteps
+    from railyard.engine.rounds import ClosedRound, Cohort, ServerSteps
     from railyard.work.federated.known import Drawn
     from railyard.work.federated.messages import Learning
     from railyard.work.study.tasks import Control
@@ -264,14 +264,14 @@ def _gathered(job: Learning, server: RoundServer, log: RoundLog, now: float, num
     return (rows if len(chosen) == len(rows) and not job.selection.by_time else rows.take(chosen)), now + waited
 
 
-def _server_s(job: Learning, closed: Closed, participants: int) -> float:
+def _server_s(job: Learning, closed: ClosedRound, participants: int) -> float:
     """Server time after the last update: masks of clients that left, and noise; sums are computed before."""
     gone = participants - int(closed.used.sum()) if job.scheme.secrecy is not None else 0
     work = gone * job.sent.unmask_bytes * STREAM_FLOP_PER_BYTE + job.sent.server_flop_a_round
     return work / job.section.server.flops
 
 
-def _count(log: RoundLog, rows: Drawn, closed: Closed, region: int) -> None:
+def _count(log: RoundLog, rows: Drawn, closed: ClosedRound, region: int) -> None:
     """Counts the selected and the received clients of one closed round."""
     used = closed.used
     log.used.append(int(used.sum()))
@@ -285,7 +285,7 @@ def _count(log: RoundLog, rows: Drawn, closed: Closed, region: int) -> None:
         log.counts[of][1] += np.bincount(column[used], minlength=log.counts[of].shape[1])
 
 
-def _spent(log: RoundLog, rows: Drawn, part: Cohort, closed: Closed) -> None:
+def _spent(log: RoundLog, rows: Drawn, part: Cohort, closed: ClosedRound) -> None:
     """Seconds of computation and of the radio; clients that leave or are late stop where they are."""
     stop = np.minimum(np.where(closed.gone, part.leave_s, np.inf), closed.took_s)
     begin = np.where(np.isfinite(closed.parts_s[0]), closed.parts_s[0], closed.took_s)
@@ -297,7 +297,7 @@ def _spent(log: RoundLog, rows: Drawn, part: Cohort, closed: Closed) -> None:
     log.radio += np.bincount(rows.link, radio, len(log.radio))
 
 
-def _bytes(job: Learning, log: RoundLog, rows: Drawn, closed: Closed) -> None:
+def _bytes(job: Learning, log: RoundLog, rows: Drawn, closed: ClosedRound) -> None:
     """Bytes of a round: downloads of all that started, uploads of those that did not leave."""
     stages = (*job.sent.before, *job.sent.after)
     crossing = rows.samples * job.section.round.epochs * job.sent.crossing_bytes
@@ -310,7 +310,7 @@ def _bytes(job: Learning, log: RoundLog, rows: Drawn, closed: Closed) -> None:
     log.wasted_bytes += float((down + up)[wasted].sum())
 
 
-def _causes(log: RoundLog, closed: Closed) -> None:
+def _causes(log: RoundLog, closed: ClosedRound) -> None:
     """Splits the duration of a round: mean of the received updates, excess of the last one, and the time after it."""
     used = np.flatnonzero(closed.used)
     if not len(used):

@@ -12,7 +12,7 @@ from railyard.catalog import Range
 from railyard.cluster import ClusterSpec, build
 from railyard.collective.lowering.table import lower_transfers
 from railyard.engine.serving import Cost, Deployment, Pool, Router
-from railyard.engine.stages import PS, SERVING, Batched, Cores, Drafting, Tool
+from railyard.engine.stages import PS, SERVING, BatchingStage, Cores, Drafting, Tool
 from railyard.kit.errors import InputError
 from railyard.measure.cost.evaluate import Use
 from railyard.measure.result.serving import DraftFigures, ReplicaRow
@@ -263,7 +263,7 @@ def encoder(catalog: Catalog, section: EncodeStage, hardware: BuiltHardware, mem
         chunked=section.causal,
     )
     carried = section.items * (model.hidden * _FLOAT_BYTES if section.kind == "embed" else _SCORE_BYTES)
-    stage = Batched(
+    stage = BatchingStage(
         deployment=Deployment((pool,), Router("least-loaded")),
         nic_bps=hardware.nic_bps,
         items=section.items,
@@ -301,7 +301,7 @@ def search(section: RetrieveStage, hardware: BuiltHardware) -> Built:
         max_sequences=section.batch,
         max_batched_tokens=section.batch,
     )
-    stage = Batched(
+    stage = BatchingStage(
         deployment=Deployment((pool,), Router("least-loaded")),
         nic_bps=hardware.nic_bps,
         items=1,
@@ -313,7 +313,7 @@ def search(section: RetrieveStage, hardware: BuiltHardware) -> Built:
     return _built("retrieve", stage, hardware)
 
 
-def _built(kind: str, stage: Batched, hardware: BuiltHardware) -> Built:
+def _built(kind: str, stage: BatchingStage, hardware: BuiltHardware) -> Built:
     return Built(kind, stage, (hardware,), partial(_uses, hardware, stage.deployment.pools[0].cost.idle_w), _replicas)
 
 

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.cluster.bill import bill_of
-from railyard.engine.stages import FIRST, PS, SERVING, Between, StageStep, Takers, columns, parts, through, visits
+from railyard.engine.stages import (
+    FIRST,
+    PS,
+    SERVING,
+    RequestRule,
+    StageStep,
+    StageTransfer,
+    columns,
+    parts,
+    through,
+    visits,
+)
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import ranges
 from railyard.measure.cost.assumptions import Assumptions
@@ -308,7 +319,7 @@ class PipelineJob:
         """Sends requests through all stages."""
         section, seed = self.section, self.variant.draft.scenario.seed
         steps = {name: _step(built, section.stages, name) for name, built in self.stages.items()}
-        between = Between(section.between.latency, section.between.rate)
+        between = StageTransfer(section.between.latency, section.between.rate)
         return through(steps, requests, between=between, seed=seed, progress=progress)
 
 
@@ -360,9 +371,9 @@ def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> StageS
     return StageStep(built.stage, waits_for(dict(stages), name), section.quorum, takers_of(section.when))
 
 
-def takers_of(when: WhenSection) -> Takers:
+def takers_of(when: WhenSection) -> RequestRule:
     """Which requests take a stage, as the engine draws them."""
-    return Takers(when.share, when.long, when.share_long, when.unless)
+    return RequestRule(when.share, when.long, when.share_long, when.unless)
 
 
 def nics_of(hardware: BuiltHardware) -> float:

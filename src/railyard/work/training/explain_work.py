@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator
     from railyard.cluster import Cluster
     from railyard.collective.policy import CollectivePolicy
-    from railyard.engine.lowering import Lowered
+    from railyard.engine.lowering import LoweredGraph
     from railyard.graph import Record
     from railyard.work.training.operators import Operator
     from railyard.work.training.spec import Training
@@ -133,7 +133,7 @@ def _coded(words: list[str]) -> tuple[NDArray[np.int64], list[str]]:
     return np.array([index.setdefault(word, len(index)) for word in words], np.int64), list(index)
 
 
-def _bounds(lowered: Lowered, cluster: Cluster) -> tuple[NDArray[np.int64], list[str]]:
+def _bounds(lowered: LoweredGraph, cluster: Cluster) -> tuple[NDArray[np.int64], list[str]]:
     """For each entity the tier with its slowest link, or that of the library's own rate."""
     entities, links = lowered.entities, cluster.links
     tiers = [*links.tiers, LIBRARY]

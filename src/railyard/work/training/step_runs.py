@@ -15,7 +15,7 @@ from railyard.engine.faults import effects_of, slowed
 from railyard.engine.flow import Conditions
 from railyard.engine.fluid import FluidEngine
 from railyard.engine.lowering import lower
-from railyard.graph import Job, Kind, Merged
+from railyard.graph import Job, Kind, MergedJobs
 from railyard.kit.errors import Stopped
 from railyard.work.scenario.load import blaming
 from railyard.work.training.graphs import hashes, redrawn
@@ -126,7 +126,7 @@ class StepRuns:
         if not isinstance(engine, FluidEngine) or engine.background or hashes(job.cluster) or not paths_stay:
             return lambda seed: self.step(graph, redrawn(job.cluster, seed), seed=seed).makespan_ps * 1e-12
         known = slowed(job.cluster, effects_of(job.faults, ClusterPlaces.of(job.cluster)))
-        lowered, merged = lower(graph, known, job.policy), Merged.of(graph)
+        lowered, merged = lower(graph, known, job.policy), MergedJobs.of(graph)
 
         def run(seed: int) -> float:
             self._poll(0, 0, 0)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.cluster.links import LinkTable
-    from railyard.engine.lowering import Lowered
-    from railyard.graph import Merged, Record, TaskGraph
+    from railyard.engine.lowering import LoweredGraph
+    from railyard.graph import MergedJobs, Record, TaskGraph
 
     Floats = NDArray[np.float64]
 
@@ -53,8 +53,8 @@ class Routed:
         unused: Links between switches that the paths use and on which no byte was counted.
     """
 
-    merged: Merged
-    lowered: Lowered
+    merged: MergedJobs
+    lowered: LoweredGraph
     cluster: Cluster
     astray: float
     unused: tuple[int, ...] = ()
@@ -101,7 +101,9 @@ def _hashed(cluster: Cluster, shift: int) -> Cluster:
     return cluster.with_networks(lambda network: replace(network, seed=network.seed + shift))
 
 
-def _astray(lowered: Lowered, cluster: Cluster, counted: NDArray[np.float64] | None) -> tuple[float, tuple[int, ...]]:
+def _astray(
+    lowered: LoweredGraph, cluster: Cluster, counted: NDArray[np.float64] | None
+) -> tuple[float, tuple[int, ...]]:
     """The share of counted bytes on other links than expected, and links without any; sums are made equal first.
 
     Only of cables between switches: all that a NIC sends goes over its cable, however it is hashed.
@@ -209,7 +211,7 @@ class Observed:
         return np.asarray(middle * count / (count + (FLOOR / BIAS) ** 2), np.float64)
 
 
-def observed(measured: Floats, expected: Floats, graph: TaskGraph, lowered: Lowered, cluster: Cluster) -> Observed:
+def observed(measured: Floats, expected: Floats, graph: TaskGraph, lowered: LoweredGraph, cluster: Cluster) -> Observed:
     """Measurements of every communication.
 
     Args:
@@ -247,7 +249,7 @@ def _uncertain(ratio: Floats, shared: Floats) -> Floats:
     return shared * min(max(found, least), most)
 
 
-def _classes(graph: TaskGraph, task: NDArray[np.int64], lowered: Lowered, cluster: Cluster) -> NDArray[np.int64]:
+def _classes(graph: TaskGraph, task: NDArray[np.int64], lowered: LoweredGraph, cluster: Cluster) -> NDArray[np.int64]:
     """Numbers of classes: kind, size, repetitions, members and tiers crossed."""
     entities, sizes = lowered.entities, np.diff(graph.communicators.ptr)
     tier = np.asarray(cluster.links.tier)
