@@ -22,7 +22,8 @@ Units stand in the names of keys or in their meaning. A key marked *may be absen
 say.
 
 `a.b` is the key `b` of `a`, `a[].b` that of every entry of a list, `a.NAME.b` that of every name; `variants[training]`
-is the variant of a study of training. A short part stands below its key in the same table.
+is the variant of a study of training. A short part is below its key in the same table, or in its row: what has no type
+there is a number.
 """
 
 
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def page() -> str:
-    return "\n".join([HEAD, Tables(Result.model_json_schema(), ("key", "type", "meaning"), cells).text()])
+    return "\n".join([HEAD, Tables(Result.model_json_schema(), ("key", "type", "meaning"), cells, plain=plain).text()])
 
 
 def cells(spec: Schema, required: bool, parts: str | None) -> list[str]:
@@ -40,6 +41,12 @@ def cells(spec: Schema, required: bool, parts: str | None) -> list[str]:
     null = " or null" if any(part.get("type") == "null" for part in there.get("anyOf", ())) else ""
     shown = f"`{type_of(there)}`" if parts is None else f"{LISTS[suffix(there)]}{parts}{null}"
     return [cell(shown), cell(spec["description"] + ("" if required else " (may be absent)"))]
+
+
+def plain(key: str, spec: Schema, required: bool) -> str:
+    """A key without keys below in a few words; a number goes without its type."""
+    shown, meaning = cells(spec, required, None)
+    return f"`{key}` {meaning}" if shown == "`number`" else f"`{key}` ({shown}) {meaning}"
 
 
 if __name__ == "__main__":

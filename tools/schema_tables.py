@@ -1,8 +1,9 @@
 """Reference tables of a JSON schema, in the order of the document that it describes.
 
-A part that is used in one place and is short stands in the table of its parent, under dotted keys. Every other part has
-a section of its own, named after its first place; parts used in many places stand last. Alternatives of one key share
-a table: keys that all of them have come first, then each alternative with its own.
+A part that is used in one place and is short is in the table of its parent, under dotted keys; one of a few plain keys
+is in the row of its own key, if the page has words for it. Every other part has a section of its own, named after its
+first place; parts used in many places are last. Alternatives of one key share a table: keys that all of them have come
+first, then each alternative with its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ Schema = dict[str, Any]
 SHORT = 24
 """Most rows of a part that stands in the table of its parent."""
 TINY = 4
-"""Of a part that stands there twice, or at the top."""
+"""Of a part that appears twice there, or at the top."""
+FEW = 6
+"""Most keys of a part that is in the row of its own key."""
 SAME = 3
 """Rows that a part repeats of an earlier one, from which on they are named in one row."""
 ONE_TABLE = 90
@@ -73,6 +76,8 @@ class Tables:
         cells: Returns the cells between key and meaning: of a key's specification, whether it is required, and the
             text that stands for parts it refers to, or None.
         elsewhere: Whether a part is shown on another page.
+        plain: Words for a key without keys below, of its name, specification and whether it is required; without it
+            every key has a row.
     """
 
     def __init__(
@@ -81,11 +86,13 @@ class Tables:
         columns: tuple[str, ...],
         cells: Callable[[Schema, bool, str | None], list[str]],
         elsewhere: Callable[[str], bool] = lambda _: False,
+        plain: Callable[[str, Schema, bool], str] | None = None,
     ) -> None:
         self._models: dict[str, Schema] = {"": schema, **schema["$defs"]}
         self._columns = columns
         self._cells = cells
         self._elsewhere = elsewhere
+        self._plain = plain
         self._uses: dict[str, int] = defaultdict(int)
         for model in self._models.values():
             for spec in model.get("properties", {}).values():
@@ -181,10 +188,19 @@ class Tables:
                 if inline
                 else self._links(names, f"{home}.{prefix}{key}{suffix(spec)}".lstrip("."))
             )
-            middle = self._cells(spec, key in model.get("required", ()), shown)
-            yield f"| {' | '.join([f'`{prefix}{key}`', *middle])} |"
-            if inline:
+            within = self._within(names[0]) if inline else ""
+            *middle, meaning = self._cells(spec, key in model.get("required", ()), "keys" if within else shown)
+            yield f"| {' | '.join([f'`{prefix}{key}`', *middle, meaning + within])} |"
+            if inline and not within:
                 yield from self._rows(names[0], home, f"{prefix}{key}{suffix(spec)}.")
+
+    def _within(self, name: str) -> str:
+        """The keys of a part in the row of its own key, or nothing where they are too many or have keys below."""
+        model = self._models[name]
+        keys: dict[str, Schema] = model.get("properties", {})
+        if not self._plain or len(keys) > FEW or any(self._parts_of(spec) for spec in keys.values()):
+            return ""
+        return ": " + "; ".join(self._plain(key, spec, key in model["required"]) for key, spec in keys.items())
 
     def _parts_of(self, spec: Schema) -> list[str]:
         return [name for name in dict.fromkeys(references(spec)) if not self._elsewhere(name)]
