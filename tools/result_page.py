@@ -22,8 +22,8 @@ Units stand in the names of keys or in their meaning. A key marked *may be absen
 say.
 
 `a.b` is the key `b` of `a`, `a[].b` that of every entry of a list, `a.NAME.b` that of every name; `variants[training]`
-is the variant of a study of training. A short part is below its key in the same table, or in its row: what has no type
-there is a number.
+is the variant of a study of training. A short part is below its key, or in its row: what has no type there is a number.
+Longer parts follow in the same table, below a row with their name in bold.
 """
 
 
@@ -32,7 +32,9 @@ def main(arguments: list[str]) -> int:
 
 
 def page() -> str:
-    return "\n".join([HEAD, Tables(Result.model_json_schema(), ("key", "type", "meaning"), cells, plain=plain).text()])
+    return "\n".join(
+        [HEAD, Tables(Result.model_json_schema(), ("key", "type", "meaning"), cells, plain=plain, joined=True).text()]
+    )
 
 
 def cells(spec: Schema, required: bool, parts: str | None) -> list[str]:

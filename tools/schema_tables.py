@@ -78,6 +78,7 @@ class Tables:
         elsewhere: Whether a part is shown on another page.
         plain: Words for a key without keys below, of its name, specification and whether it is required; without it
             every key has a row.
+        joined: Whether parts of a section continue its table below a row of their own, in place of headings.
     """
 
     def __init__(
@@ -87,12 +88,15 @@ class Tables:
         cells: Callable[[Schema, bool, str | None], list[str]],
         elsewhere: Callable[[str], bool] = lambda _: False,
         plain: Callable[[str, Schema, bool], str] | None = None,
+        *,
+        joined: bool = False,
     ) -> None:
         self._models: dict[str, Schema] = {"": schema, **schema["$defs"]}
         self._columns = columns
         self._cells = cells
         self._elsewhere = elsewhere
         self._plain = plain
+        self._joined = joined
         self._uses: dict[str, int] = defaultdict(int)
         for model in self._models.values():
             for spec in model.get("properties", {}).values():
@@ -108,23 +112,38 @@ class Tables:
         own = [part for part in self.parts if part.places]
         lines = self._table(Part("", ("",)))
         for part in own:
-            lines += self._section(part)
+            self._add(lines, part)
         if shared:
-            lines += ["## Parts used in many places", ""]
+            lines += ["## Parts used in many places", "", *([*self._head(), ""] if self._joined else [])]
         for part in sorted(shared, key=lambda part: part.title):
-            lines += self._section(part)
+            self._add(lines, part)
         return "\n".join(lines)
 
+    def _add(self, lines: list[str], part: Part) -> None:
+        """Adds a section, or rows to the table that ends the lines."""
+        if self._joined and part.depth > 2:
+            name = f'<a id="{part.anchor}"></a>**{part.title}**'
+            lines[-1:] = [f"| {name} |{' |' * (len(self._columns) - 2)} {self._about(part)} |", *self._body(part), ""]
+        else:
+            lines += self._section(part)
+
     def _section(self, part: Part) -> list[str]:
-        about = self._models[part.names[0]].get("description", "") if len(part.names) == 1 else ""
-        also = f"Also {', '.join(f'`{place}`' for place in part.places[1:])}." if len(part.places) > 1 else ""
-        said = " ".join(filter(None, (about, also)))
+        said = self._about(part)
         return [f"{'#' * part.depth} {part.title}", "", *([said, ""] if said else []), *self._table(part)]
 
+    def _about(self, part: Part) -> str:
+        about = self._models[part.names[0]].get("description", "") if len(part.names) == 1 else ""
+        also = f"Also {', '.join(f'`{place}`' for place in part.places[1:])}." if len(part.places) > 1 else ""
+        return " ".join(filter(None, (about, also)))
+
     def _table(self, part: Part) -> list[str]:
-        head = [f"| {' | '.join(self._columns)} |", "|" + "---|" * len(self._columns)]
-        rows = self._alone(part) if len(part.names) == 1 else self._alternatives(part)
-        return [*head, *rows, ""]
+        return [*self._head(), *self._body(part), ""]
+
+    def _head(self) -> list[str]:
+        return [f"| {' | '.join(self._columns)} |", "|" + "---|" * len(self._columns)]
+
+    def _body(self, part: Part) -> list[str]:
+        return list(self._alone(part) if len(part.names) == 1 else self._alternatives(part))
 
     def _alone(self, part: Part) -> list[str]:
         """Rows of one model; those that an earlier part has too are named in one row."""
