@@ -232,12 +232,19 @@ def test_scripts_are_shell_and_lists_are_whole(plan, tests):
     assert " -x 3 " in made["2-pair.sh"]
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A scenario of two servers, the folder that the command writes for it, and one for results."""
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "two.yaml").write_text(SMALL)
+    (folder / "results").mkdir()
+    assert guard.run(["accept", str(folder / "two.yaml"), "--out", str(folder / "plan"), "-q"]) == 0
+    return folder
+
+
 @pytest.fixture
-def two(tmp_path):
-    (tmp_path / "two.yaml").write_text(SMALL)
-    (tmp_path / "results").mkdir()
-    assert guard.run(["accept", str(tmp_path / "two.yaml"), "--out", str(tmp_path / "plan"), "-q"]) == 0
-    return tmp_path
+def two(first, tmp_path):
+    return shutil.copytree(first, tmp_path, dirs_exist_ok=True)
 
 
 def test_logs_of_strangers_pass_and_fail(two, capsys):

@@ -92,7 +92,13 @@ def job_of(ranks: int, model: str, parallelism: dict[str, Any], batch: int, serv
     return prepare([Variant("one", {}, load.from_values({"cluster": cluster, "workload": {"training": training}}))])[0]
 
 
+_KEPT: dict[str, Record] = {}
+
+
 def simulated(*job: Any) -> Record:
-    """A step of `job_of`."""
-    one = job_of(*job)
-    return one.engine.simulate([Job(one.graphs.of(one.training, one.cluster))], one.cluster, seed=0, policy=one.policy)
+    """A step of `job_of`, simulated once."""
+    if str(job) not in _KEPT:
+        one = job_of(*job)
+        jobs = [Job(one.graphs.of(one.training, one.cluster))]
+        _KEPT[str(job)] = one.engine.simulate(jobs, one.cluster, seed=0, policy=one.policy)
+    return _KEPT[str(job)]

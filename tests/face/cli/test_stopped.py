@@ -1,36 +1,21 @@
 """What commands print that a signal stops: what they had found, marked as incomplete, and the exit code of the signal.
 
-The process sends itself SIGTERM when it reports a share of its progress: the moments are the same on any machine.
+SIGTERM comes when the command reports a share of its progress: the moments are the same on any machine. How a process
+hears a signal is the subject of `test_signals`.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import signal
+from types import SimpleNamespace
 
 import pytest
 
-from railyard.kit.schema import yaml
-
-STOPPED = """
-import os, signal, sys
 from railyard.face import signals
-from railyard.face.cli import main
+from railyard.face.cli import guard
 from railyard.face.terminal import Progress
-
-stage, share = sys.argv.pop(1), float(sys.argv.pop(1))
-signals.PATIENCE_S = signals._LONGEST_S = 100  # for a machine that is busy with others
-report = Progress.__call__
-
-def reported(self, what, done):
-    report(self, what, done)
-    if stage in what and done >= share:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-Progress.__call__ = reported
-main()
-"""
+from railyard.kit.schema import yaml
 
 CLUSTER = {"accelerators": 16, "server": "hgx-h100", "back_end": {"topology": "leaf-spine", "fabric": "roce"}}
 TRAINING = {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 1, "zero": 3}}
@@ -56,11 +41,26 @@ PLAYED = {
 }
 
 
-def run(folder, *words, stopped=None):
-    """A command, and what it printed; `stopped`: at which stage and share of its progress."""
-    main = ["-m", "railyard"] if stopped is None else ["-c", STOPPED, *map(str, stopped)]
-    command = [sys.executable, *main, *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=300)
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a command in the folder; `stopped`: at which stage and share of its progress SIGTERM comes."""
+    monkeypatch.chdir(tmp_path)
+    report = Progress.__call__
+
+    def call(*words, stopped=None):
+        def reported(self, what, done):
+            report(self, what, done)
+            if stopped is not None and stopped[0] in what and done >= stopped[1]:
+                signals._ears.hear(signal.SIGTERM, None)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(signals, "_ears", signals._Ears())
+            patch.setattr(Progress, "__call__", reported)
+            code = guard.run(words)
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=code, stdout=out, stderr=err)
+
+    return call
 
 
 def scenario(folder, values):
@@ -73,11 +73,11 @@ def incomplete(ended):
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8])
-def test_a_tuning_gives_the_best_settings_so_far(tmp_path, share):
+def test_a_tuning_gives_the_best_settings_so_far(run, tmp_path, share):
     """As an answer that is kept too; no file for machines is written, whatever is asked for."""
     scenario(tmp_path, TUNED)
     files = ["--env", "e.sh", "--even-unsure", "--out", "runs"]
-    ended = run(tmp_path, "tune", "s.yaml", "--json", *files, stopped=("not seen", share))
+    ended = run("tune", "s.yaml", "--json", *files, stopped=("not seen", share))
     incomplete(ended)
     found = json.loads(ended.stdout)
     assert (found["stopped"], found["recommended"]) == (True, {})
@@ -90,12 +90,12 @@ def test_a_tuning_gives_the_best_settings_so_far(tmp_path, share):
     assert not (tmp_path / "e.sh").exists()
 
 
-def test_online_settings_are_compared_on_the_cases_that_had_run(tmp_path):
+def test_online_settings_are_compared_on_the_cases_that_had_run(run, tmp_path):
     training = {"model": "mpt-125m", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 4}}
     values = {"cluster": {**CLUSTER, "back_end": {"topology": "rail-optimized", "fabric": "roce"}}}
     packets = {"packet": {"budget_hops": 50000}, "tune": {"unseen_seeds": 3, "unseen_loads": [0], "twins": 1}}
     scenario(tmp_path, {**values, "workload": {"training": training}, **packets})
-    ended = run(tmp_path, "tune", "s.yaml", "--online", "--json", stopped=("steps in packets", 0.7))
+    ended = run("tune", "s.yaml", "--online", "--json", stopped=("steps in packets", 0.7))
     incomplete(ended)
     found = json.loads(ended.stdout)
     assert found["stopped"]
@@ -104,7 +104,7 @@ def test_online_settings_are_compared_on_the_cases_that_had_run(tmp_path):
 
 
 @pytest.mark.parametrize("matrix", [False, True])
-def test_a_synthesis_gives_the_best_schedule_so_far(tmp_path, matrix):
+def test_a_synthesis_gives_the_best_schedule_so_far(run, tmp_path, matrix):
     """Which is no better than that of the whole search, and sound: it is written where files are asked for."""
     links = [f"{a},{b},50,1" for a in range(6) for b in range(6) if a != b and (a + b) % 3]
     (tmp_path / "l.csv").write_text("\n".join(["source,destination,gb_per_s,latency_us", *links]), encoding="utf-8")
@@ -112,9 +112,9 @@ def test_a_synthesis_gives_the_best_schedule_so_far(tmp_path, matrix):
     (tmp_path / "m.csv").write_text("\n".join(rows), encoding="utf-8")
     command = ["synthesize", "--links", "l.csv", "--collective", "all-to-all", "--json", "--switches", ""]
     command += ["--matrix", "m.csv"] if matrix else ["--size", "64 MB"]
-    best = json.loads(run(tmp_path, *command).stdout)
+    best = json.loads(run(*command).stdout)
     for share in (0.1, 0.4):
-        ended = run(tmp_path, *command, "--out", "sends.csv", stopped=("schedules", share))
+        ended = run(*command, "--out", "sends.csv", stopped=("schedules", share))
         incomplete(ended)
         found = json.loads(ended.stdout)
         assert (found["stopped"], best["stopped"]) == (True, False)
@@ -124,13 +124,13 @@ def test_a_synthesis_gives_the_best_schedule_so_far(tmp_path, matrix):
         (tmp_path / "sends.csv").unlink()
 
 
-def test_a_check_gives_what_was_judged_by_then(tmp_path):
+def test_a_check_gives_what_was_judged_by_then(run, tmp_path):
     """All variants of what needs no run, and figures of those that had ended; never that all holds."""
     scenario(tmp_path, CHECKED)
-    whole = json.loads(run(tmp_path, "check", "s.yaml", "--json").stdout)
+    whole = json.loads(run("check", "s.yaml", "--json").stdout)
     assert (whole["stopped"], whole["holds"], len(whole["checks"])) == (False, True, 12)
     for share in (0.25, 0.5):
-        ended = run(tmp_path, "check", "s.yaml", "--json", "--junit", "j.xml", stopped=("", share))
+        ended = run("check", "s.yaml", "--json", "--junit", "j.xml", stopped=("", share))
         incomplete(ended)
         found = json.loads(ended.stdout)
         assert (found["stopped"], found["holds"]) == (True, False)
@@ -139,14 +139,14 @@ def test_a_check_gives_what_was_judged_by_then(tmp_path):
         assert not (tmp_path / "j.xml").exists()
 
 
-def test_a_cluster_in_time_is_measured_up_to_where_it_was_stopped(tmp_path):
+def test_a_cluster_in_time_is_measured_up_to_where_it_was_stopped(run, tmp_path):
     """And the same command goes on from there, to the figures of a run that nobody stopped."""
     scenario(tmp_path, PLAYED)
-    whole = json.loads(run(tmp_path, "operate", "s.yaml", "--json", "--out", "whole").stdout)
+    whole = json.loads(run("operate", "s.yaml", "--json", "--out", "whole").stdout)
     assert "stopped" not in whole["variants"][0]
     for share in (0.2, 0.8):
         command = ["operate", "s.yaml", "--json", "--out", f"to-{share}"]
-        ended = run(tmp_path, *command, stopped=("playing", share))
+        ended = run(*command, stopped=("playing", share))
         incomplete(ended)
         found = json.loads(ended.stdout)
         (variant,) = found["variants"]
@@ -159,13 +159,13 @@ def test_a_cluster_in_time_is_measured_up_to_where_it_was_stopped(tmp_path):
         assert json.loads(kept.read_text(encoding="utf-8")) == found
         (state,) = tmp_path.glob(f"to-{share}/.states/*.npz")
         state.with_name(f".{state.name}.half.tmp").write_bytes(b"half")  # of a run that was killed
-        assert json.loads(run(tmp_path, *command).stdout)["variants"] == whole["variants"]
+        assert json.loads(run(*command).stdout)["variants"] == whole["variants"]
         assert not state.parent.exists()
 
 
-def test_variants_in_time_that_had_ended_are_compared_without_the_one_that_was_stopped(tmp_path):
+def test_variants_in_time_that_had_ended_are_compared_without_the_one_that_was_stopped(run, tmp_path):
     scenario(tmp_path, {**PLAYED, "compare": {"vary": {"seed": [1, 2, 3]}}})
-    ended = run(tmp_path, "operate", "s.yaml", "--json", stopped=("playing", 0.5))
+    ended = run("operate", "s.yaml", "--json", stopped=("playing", 0.5))
     incomplete(ended)
     found = json.loads(ended.stdout)
     assert [len(found["variants"]), len(found["failed"])] == [1, 2]

@@ -46,3 +46,18 @@ def client(settings: ServerSettings) -> Iterator[TestClient]:
 @pytest.fixture
 def limited(settings: ServerSettings) -> ServerSettings:
     return replace(settings, limits=replace(settings.limits, body_bytes=20_000, writes_per_min=5, queued=2))
+
+
+@pytest.fixture(scope="session")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A server that many tests ask about texts and kept runs: the process that looks at them begins once."""
+    folder = tmp_path_factory.mktemp("house") / "folder"
+    folder.mkdir()
+    with serving(ServerSettings(folder=folder, limits=WorkLimits(preview_s=120.0))) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def folder(house: TestClient) -> Path:
+    """What the house serves."""
+    return house.app.state.house.settings.folder

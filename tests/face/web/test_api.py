@@ -30,40 +30,40 @@ def ended(client, job, seconds=300.0):
     raise AssertionError(f"the job is still {found}")
 
 
-def test_faults_stand_at_their_lines(client):
-    found = client.post("/api/v1/check", json={"text": WRONG}).json()
+def test_faults_stand_at_their_lines(house):
+    found = house.post("/api/v1/check", json={"text": WRONG}).json()
     by_key = {fault["key"]: fault for fault in found["faults"]}
     assert by_key["cluster.acelerators"]["line"] == 3
     assert by_key["cluster.acelerators"]["hint"] == "did you mean `accelerators`?"
-    assert client.post("/api/v1/check", json={"text": SMALL}).json() == {
+    assert house.post("/api/v1/check", json={"text": SMALL}).json() == {
         "faults": [], "name": "small", "kind": "training", "engine": "flow",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "[", "a: &x [*x]", "\x00", "- 1", "name: [" * 3000])
-def test_what_is_no_scenario_is_said_to_be_none(client, text):
-    answer = client.post("/api/v1/check", json={"text": text})
+def test_what_is_no_scenario_is_said_to_be_none(house, text):
+    answer = house.post("/api/v1/check", json={"text": text})
     assert answer.status_code == 200
     assert answer.json()["faults"]
 
 
-def test_files_outside_are_not_read(client, settings):
-    outside = settings.folder.parent / "config.json"
+def test_files_outside_are_not_read(house, folder):
+    outside = folder.parent / "config.json"
     outside.write_text("{}")
     for name in ("../config.json", str(outside)):
         text = SMALL.replace("llama-3-8b", name)
-        faults = client.post("/api/v1/check", json={"text": text}).json()["faults"]
+        faults = house.post("/api/v1/check", json={"text": text}).json()["faults"]
         assert "outside of your folder" in faults[0]["message"]
-        job = client.post("/api/v1/jobs", json={"text": text}).json()["id"]
-        assert "outside of your folder" in ended(client, job)["faults"][0]["message"]
+        job = house.post("/api/v1/jobs", json={"text": text}).json()["id"]
+        assert "outside of your folder" in ended(house, job)["faults"][0]["message"]
 
 
-def test_a_rough_answer_is_near_the_run_of_the_same_text(client, settings):
-    rough = client.post("/api/v1/estimate", json={"text": SMALL}).json()["result"]["variants"][0]
-    job = client.post("/api/v1/jobs", json={"text": SMALL, "file": "mine/small.yaml"}).json()["id"]
-    done = ended(client, job)
+def test_a_rough_answer_is_near_the_run_of_the_same_text(house):
+    rough = house.post("/api/v1/estimate", json={"text": SMALL}).json()["result"]["variants"][0]
+    job = house.post("/api/v1/jobs", json={"text": SMALL, "file": "mine/small.yaml"}).json()["id"]
+    done = ended(house, job)
     assert done["state"] == "done"
-    run = client.get(f"/api/v1/runs/{done['outcome']['name']}/result").json()["variants"][0]
+    run = house.get(f"/api/v1/runs/{done['outcome']['name']}/result").json()["variants"][0]
     assert rough["step"]["seconds"] == pytest.approx(run["step"]["seconds"], rel=0.05)
     assert "searched when the scenario is run" in rough["bottleneck"]["headline"]
     assert rough["bottleneck"]["ranking"] == []
@@ -94,28 +94,28 @@ def test_a_run_is_stopped_and_leaves_nothing(client, settings):
     assert not list(settings.folder.glob("runs/**/result.json"))
 
 
-def test_refusals_have_one_form(client):
+def test_refusals_have_one_form(house):
     for answer in (
-        client.post("/api/v1/jobs", json={"text": 1, "extra": 2}),
-        client.get("/api/v1/jobs/none"),
-        client.get("/api/v1/nothing"),
-        client.delete("/api/v1/jobs"),
-        client.get("/api/v1/file?file=../x.yaml"),
+        house.post("/api/v1/jobs", json={"text": 1, "extra": 2}),
+        house.get("/api/v1/jobs/none"),
+        house.get("/api/v1/nothing"),
+        house.delete("/api/v1/jobs"),
+        house.get("/api/v1/file?file=../x.yaml"),
     ):
         assert answer.status_code in {400, 404, 405, 422}
         assert set(answer.json()) == {"error", "faults"}
-    faults = client.post("/api/v1/jobs", json={"text": 1, "extra": 2}).json()["faults"]
+    faults = house.post("/api/v1/jobs", json={"text": 1, "extra": 2}).json()["faults"]
     assert {fault["key"] for fault in faults} == {"body.text", "body.extra"}
 
 
-def test_templates_can_be_run(client):
-    for template in client.get("/api/v1/templates").json():
-        assert client.post("/api/v1/check", json={"text": template["text"]}).json()["faults"] == [], template["name"]
+def test_templates_can_be_run(house):
+    for template in house.get("/api/v1/templates").json():
+        assert house.post("/api/v1/check", json={"text": template["text"]}).json()["faults"] == [], template["name"]
 
 
-def test_a_service_has_a_rough_answer(client):
-    serving = next(row for row in client.get("/api/v1/templates").json() if row["name"] == "serving")
-    found = client.post("/api/v1/estimate", json={"text": serving["text"]}).json()
+def test_a_service_has_a_rough_answer(house):
+    serving = next(row for row in house.get("/api/v1/templates").json() if row["name"] == "serving")
+    found = house.post("/api/v1/estimate", json={"text": serving["text"]}).json()
     assert (found["faults"], found["result"]) == ([], None)
     figures = {row["name"]: row for row in found["figures"]}
     assert figures["TTFT, p50"]["value"].endswith(" ms")
@@ -123,9 +123,9 @@ def test_a_service_has_a_rough_answer(client):
     assert figures["Capital"]["value"].startswith("$")
 
 
-def test_work_without_a_closed_form_says_so(client):
+def test_work_without_a_closed_form_says_so(house):
     text = "cluster: {accelerators: 8}\nworkload: {jobs: [{name: a, training: {model: llama-3-8b}}]}\n"
-    found = client.post("/api/v1/estimate", json={"text": text}).json()
+    found = house.post("/api/v1/estimate", json={"text": text}).json()
     assert (found["result"], found["figures"]) == (None, [])
     assert found["faults"]
 
@@ -159,15 +159,15 @@ workload:
 
 
 @pytest.fixture
-def run(client, settings):
-    (settings.folder / "served.yaml").write_text(SERVED)
-    return api.run(settings.folder / "served.yaml", out=settings.folder / "runs")
+def run(folder):
+    (folder / "served.yaml").write_text(SERVED)
+    return api.run(folder / "served.yaml", out=folder / "runs")
 
 
-def test_requests_over_time_and_one_by_one(client, run):
+def test_requests_over_time_and_one_by_one(house, run):
     base = f"/api/v1/runs/{run.folder.name}/requests"
     table = pl.read_parquet(run.folder / "requests.parquet").filter(pl.col("status") == 0)
-    head, found = opened(client.get(base).content)
+    head, found = opened(house.get(base).content)
     assert head["requests"] == len(table)
     waits, reads, answers = found["count"].reshape(3, -1)
     assert waits[-1] == reads[-1] == answers[-1] == 0
@@ -178,15 +178,15 @@ def test_requests_over_time_and_one_by_one(client, run):
         assert (np.diff(found[name]) >= 0).all()
         values = table[f"{name}_s"].drop_nans().drop_nulls()
         assert found[name][100] == pytest.approx(values.median(), rel=1e-5)
-    about, rows = opened(client.get(f"{base}/rows?order=ttft&count=5").content)
+    about, rows = opened(house.get(f"{base}/rows?order=ttft&count=5").content)
     assert about["count"] == 5
     assert rows["ttft_s"] == pytest.approx(np.sort(table["ttft_s"].to_numpy())[::-1][:5], rel=1e-5)
     parts = sum(rows[name] for name in ("queue_s", "compute_s", "collectives_s", "transfer_s"))
     assert parts == pytest.approx(rows["ttft_s"], rel=1e-4)
-    _, second = opened(client.get(f"{base}/rows?first=3&count=2").content)
+    _, second = opened(house.get(f"{base}/rows?first=3&count=2").content)
     assert second["row"].tolist() == [3, 4]
-    assert client.get(f"{base}/rows?order=tpot").status_code == 422
-    assert client.get(f"{base}?variant=3").status_code == 404
+    assert house.get(f"{base}/rows?order=tpot").status_code == 422
+    assert house.get(f"{base}?variant=3").status_code == 404
 
 
 # Jobs over every kind of end.

@@ -162,16 +162,16 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-def test_answers_carry_what_browsers_must_obey(client):
-    headers = client.get("/api/v1/health").headers
+def test_answers_carry_what_browsers_must_obey(house):
+    headers = house.get("/api/v1/health").headers
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8421", "127.0.0.1.evil.example:8421", ""])
-def test_another_name_for_this_machine_is_refused(client, host):
-    answer = client.get("/api/v1/files", headers={"host": host})
+def test_another_name_for_this_machine_is_refused(house, host):
+    answer = house.get("/api/v1/files", headers={"host": host})
     assert answer.status_code == 421
     assert "--name" in answer.json()["error"]
 
@@ -192,9 +192,9 @@ def test_pages_of_other_sites_change_nothing(client, headers):
     assert client.get("/api/v1/jobs").json() == []
 
 
-def test_the_page_of_this_server_may_ask(client):
+def test_the_page_of_this_server_may_ask(house):
     headers = {"origin": "http://127.0.0.1:8421", "sec-fetch-site": "same-origin"}
-    assert client.post("/api/v1/check", json={"text": SMALL}, headers=headers).status_code == 200
+    assert house.post("/api/v1/check", json={"text": SMALL}, headers=headers).status_code == 200
 
 
 def test_tokens_are_wanted_where_there_are_people(shared):
