@@ -104,7 +104,7 @@ is stale.
 {goals}
 - [How far to believe a prediction](believe.md): one page, a band for each kind of question.
 - [Training steps](training.md): every source, each also predicted without itself, and the worst rows.
-- [Training runs of strangers](strangers.md): added when the constants stood, expectations first.
+- [Training runs of unseen sources](strangers.md): forecast after all constants were fixed.
 - [Peak memory](memory.md) and [collectives](collectives.md).
 - Serving: [time per token](serving-tpot.md), [time to the first token](serving-ttft.md),
   [throughput](serving-throughput.md), [power](serving-power.md), [cost](serving-cost.md),
@@ -114,20 +114,21 @@ is stale.
 - [Fabrics against published figures](fabrics.md), and [packets against htsim and
   ns-3](packets.md).
 - [Contention by patterns](contention.md), [published effects of placement](placement.md),
-  [what is equal to which scheduler](schedulers.md), [and to vLLM's](serving-schedules.md),
-  and [a fleet's faults, said beforehand](forecast.md).
+  [agreement with schedulers](schedulers.md) and [with vLLM's](serving-schedules.md),
+  [forecasts of a fleet's faults](forecast.md).
 - [Traces scaled to more ranks](scale.md), in a closed loop with the simulator.
 - [Synthesized collectives against TE-CCL](synthesis.md), with the published finishes that no schedule can reach.
-- [The lab](lab.md): flow's predictions of real sockets in namespaces, made before the run.
+- [The lab](lab.md): predictions of the flow engine for real sockets in namespaces, made before the run.
 - [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
 - [Optics and failing links](optics.md): network stops, flaps, photonic switches; forecasts came first.
-- [Trials](trials.md): questions that were once answered wrongly, in variants that nobody chose.
-- [Diagnosis of drawn traces](diagnosis.md): precision, recall, and how often stated confidence holds.
+- [Trials](trials.md): questions that were once answered wrongly, in randomly chosen variants.
+- Diagnosis: [drawn traces](diagnosis.md), [injected faults](diagnosis-records.md); how often stated confidence is right.
 - [Robustness](robustness.md): wrong and hostile input, how often it was tried, and what was found.
 - [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.
 - [Calibrated](calibrated.md): what a few rows of a system of your own are worth.
-- [Engines against each other](../explanation/agreement.md).
+- Engines against each other: [closed forms and runs](../explanation/agreement.md), [flow and
+  packets](../explanation/agreement-fabrics.md), [sampled and sliced packet steps](skipping.md).
 
 `railyard validate training|memory|collectives|serving|fabric|htsim|bills|faults` runs the same on your tables and logs;
 `--page FILE` writes such a page.
