@@ -122,7 +122,7 @@ is stale.
 - [Comparisons under faults](faults.md): nine kinds of fault, six fabrics, 96 and 256 GPUs, each against bounds by hand.
 - [Optics and failing links](optics.md): network stops, flaps, photonic switches; forecasts came first.
 - [Trials](trials.md): questions that were once answered wrongly, in randomly chosen variants.
-- Diagnosis: [drawn traces](diagnosis.md), [injected faults](diagnosis-records.md); how often stated confidence is right.
+- Diagnosis: [drawn traces](diagnosis.md), [injected faults](diagnosis-records.md); how often confidence is right.
 - [Robustness](robustness.md): wrong and hostile input, how often it was tried, and what was found.
 - [Bills of materials of published designs](bills.md), item by item.
 - [Clients, sites and the edge](edge.md): real TCP in namespaces, rates that DiLoCo needs, INTELLECT-1, a job of Flower.
