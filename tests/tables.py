@@ -117,6 +117,11 @@ def _block(lines: list[str], line: int) -> Block:
     return block
 
 
+def drawn_seeds(few: int, all_: int) -> list[Any]:
+    """Seeds of a test on drawn cases: so many of them every time, the others among the slow tests."""
+    return [*range(few), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(few, all_))]
+
+
 def file(text: str, name: str = "x.yaml") -> Path:
     """A file of that text in the folder of the case."""
     path = Path(name)

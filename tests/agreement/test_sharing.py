@@ -361,6 +361,7 @@ def test_collectives_agree_on_the_mean(kind, algorithm, mib, seeds):
     assert packet == pytest.approx(flow, rel=0.035)
 
 
+@pytest.mark.slow
 def test_a_step_agrees_and_the_slice_does_not_move_it():
     """A slice of 8 against the whole step. In one of 25, of shorter messages, DCQCN looks for its rates 4 % longer."""
     cluster = scattered(1)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
 
 
@@ -18,6 +20,7 @@ def python(*words: str, folder: Path, **more: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_template_installs_and_passes_its_tests(tmp_path):
     site = tmp_path / "site"
     python("-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path), str(PLUGIN), folder=tmp_path)

@@ -1,11 +1,16 @@
 """`tools/transcripts`: what it tolerates and writes; commands and examples that are printed run in a fresh clone."""
 
+import contextlib
+import io
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from railyard.face.cli import guard
 from railyard.face.verb import verbs
 
 ROOT = Path(__file__).parents[2]
@@ -87,8 +92,29 @@ def test_a_page_is_run_in_order(tmp_path, block, ran, wrong) -> None:
     assert (count, len(texts)) == (ran, wrong)
 
 
+PLAIN = re.compile(r"railyard [^|;&<>$`*?#~(){}]*")
+"""A command that no shell has to read."""
+SHELL = transcripts.shell
+
+
+def at_once(line, folder):
+    """What a command prints, of railyard alone without a process of its own: this one has begun already."""
+    if not PLAIN.fullmatch(line):
+        return SHELL(line, folder)
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(folder)
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("NO_COLOR", "1")
+        code = guard.run(shlex.split(line.replace("\\\n", " "))[1:])
+    return subprocess.CompletedProcess(line, code, out.getvalue(), err.getvalue())
+
+
 @pytest.mark.parametrize(("page", "slow"), CASES)
-def test_a_page_prints_what_is_printed_today(page, slow, tmp_path) -> None:
+def test_a_page_prints_what_is_printed_today(page, slow, tmp_path, monkeypatch) -> None:
+    """The tutorial by a shell, as a reader does."""
+    if page != "docs/tutorial/index.md":
+        monkeypatch.setattr(transcripts, "shell", at_once)
     ran, wrong = transcripts.check(ROOT / page, transcripts.clone(tmp_path), slow=slow)
     assert ran == runs(page, slow=slow)
     assert not wrong, "\n".join(wrong)
@@ -129,7 +155,7 @@ def clone(tmp_path_factory):
 
 
 def succeeds(line, folder) -> None:
-    done = transcripts.shell(line, folder)
+    done = at_once(line, folder)
     assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
@@ -145,6 +171,6 @@ def test_the_example_of_a_command_runs(name, clone) -> None:
 def test_examples_are_copied_once(tmp_path) -> None:
     succeeds("railyard examples --copy mine", tmp_path)
     assert (tmp_path / "mine" / "traces" / "incast.cm").is_file()
-    again = transcripts.shell("railyard examples --copy mine", tmp_path)
+    again = at_once("railyard examples --copy mine", tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert "the folder exists already" in again.stderr

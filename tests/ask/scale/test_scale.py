@@ -289,7 +289,7 @@ def test_what_cannot_be_forecast_is_refused(tmp_path, mine):
     ],
 )
 @pytest.mark.parametrize("events", [True, False])
-def test_closed_loop_8_to_64(tmp_path, mine, job, within, events):
+def test_closed_loop_8_to_32(tmp_path, mine, job, within, events):
     record = simulated(8, *job)
     export(record, tmp_path / "all.zip")
     path = tmp_path / "step.zip"
@@ -299,8 +299,8 @@ def test_closed_loop_8_to_64(tmp_path, mine, job, within, events):
             kept.writestr(name, "\n".join(one for one in lines if events or '"cuda_sync"' not in one))
     same = scale(path, mine, accelerators=8)
     assert same.step.seconds == pytest.approx(record.makespan_ps * 1e-12, rel=0.01)
-    larger = scale(path, mine, accelerators=64)
-    truth = simulated(64, *job).makespan_ps * 1e-12
+    larger = scale(path, mine, accelerators=32)
+    truth = simulated(32, *job).makespan_ps * 1e-12
     assert larger.step.seconds == pytest.approx(truth, rel=within)
     assert not [row for row in larger.unrecognized if row.seconds]
 
@@ -316,10 +316,10 @@ JOB += "parallelism: {micro_batch: 1, recompute: full, bucket: 160 MB}}}\n"
 def test_another_layout_keeps_operators_of_equal_shape(tmp_path, mine, keys, direct, share):
     export(simulated(8, "megatron-1.7b", {"tp": 2}, 2), tmp_path / "step.zip")
     with pytest.raises(InputError, match=r"is not recognized: no shapes(?s:.)*record_shapes=True"):
-        scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
+        scale(tmp_path / "step.zip", mine, accelerators=32, parallelism=keys)
     mine.write_text(CLUSTER + JOB)
-    found = scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
-    truth = simulated(64, "megatron-1.7b", *direct).makespan_ps * 1e-12
+    found = scale(tmp_path / "step.zip", mine, accelerators=32, parallelism=keys)
+    truth = simulated(32, "megatron-1.7b", *direct).makespan_ps * 1e-12
     assert found.step.seconds == pytest.approx(truth, rel=0.01)
     assert found.measured_share == pytest.approx(share, abs=0.0005)
     assert found.band.low < truth < found.band.high
@@ -327,7 +327,7 @@ def test_another_layout_keeps_operators_of_equal_shape(tmp_path, mine, keys, dir
     with pytest.raises(
         InputError, match=r"parallelism\.tp: the trace has another layout(?s:.)*found: 4(?s:.)*allowed: 2"
     ):
-        scale(tmp_path / "step.zip", mine, accelerators=64, parallelism=keys)
+        scale(tmp_path / "step.zip", mine, accelerators=32, parallelism=keys)
 
 
 def test_a_model_is_recognized_by_recorded_shapes(tmp_path, mine):

@@ -58,7 +58,7 @@ def test_a_year_of_faults_meets_the_closed_form(wiring, size):
         failures={"profile": "none", "modes": [{**mode, "detect": "1 s"}]},
         recovery={"interval": "10 min", "state": "1 kB", "restart": "1 s"},
         queue={"backfill": "any"},
-        until="400 d",
+        until="150 d",
     ).operation()
     assert run.run()
     series = run.ledger.columns("series")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.tables import drawn_seeds
 
 import railyard
 from railyard import catalog
@@ -125,7 +126,7 @@ def test_every_remedy_delivers_what_it_promised(run):
             assert alone.cpmt.typical == pytest.approx(row.cpmt_usd, rel=1e-12), row.name
 
 
-QUICK = ("first", "slow-data")
+QUICK = ("first",)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ def drawn(seed):
     }
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 200))])
+@pytest.mark.parametrize("seed", drawn_seeds(5, 200))
 def test_the_bottleneck_agrees_with_the_breakdown(seed, untried):
     (variant,) = api.run(drawn(seed), out=None).result.of(StepVariant)
     agrees(variant)
