@@ -219,7 +219,7 @@ class Tables:
         keys: dict[str, Schema] = model.get("properties", {})
         if not self._plain or len(keys) > FEW or any(self._parts_of(spec) for spec in keys.values()):
             return ""
-        return ": " + "; ".join(self._plain(key, spec, key in model["required"]) for key, spec in keys.items())
+        return ": " + "; ".join(self._plain(key, spec, key in model.get("required", ())) for key, spec in keys.items())
 
     def _parts_of(self, spec: Schema) -> list[str]:
         return [name for name in dict.fromkeys(references(spec)) if not self._elsewhere(name)]
