@@ -1,5 +1,7 @@
 // Two names that inline code of GCC 11 and newer uses and that only a libstdc++ and a glibc of that age have. Hidden: no
 // other library sees them. In the extension only: a program takes those of the machine.
+#include "core/baseline.hpp"
+
 #ifdef RAILYARD_BASELINE
 
 #include <new>
