@@ -93,7 +93,7 @@ class Run {
   void write_columns();
   void write_link_bytes();
 
-  // flowing.cpp: communications
+  // communication.cpp: communications
   void find_alone_time(std::uint32_t entity);
   void begin_flow(TaskId id);
   void launch(TaskId id, std::uint32_t row, double bits);
@@ -115,7 +115,7 @@ class Run {
   std::uint32_t row_of(std::uint32_t entity) const { return row_of_.empty() ? entity : row_of_[entity]; }
   void note_idle_faults();
 
-  // beside.cpp: computations whose speed changes while they run, and the communications beside them
+  // overlap.cpp: computations whose speed changes while they run, and the communications that overlap with them
   void watch_contention();
   bool varies(TaskId id, std::int32_t rank) const;
   void start_slowed(TaskId id, Ps duration, std::int32_t rank);

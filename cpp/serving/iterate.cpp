@@ -75,7 +75,7 @@ bool Simulation::State::learns(const Replica& replica) const {
   const Request& first = requests_[replica.waiting.front()];
   if (replica.evicted || replica.freed_places > 0 || replica.freed_blocks > 0) return true;
   const bool ordered = pools_[replica.pool].spec.by_priority;  // whoever came last may be anywhere
-  const auto unseen = [&](Slot slot) { return requests_[slot].queued > replica.horizon; };
+  const auto unseen = [&](Slot slot) { return requests_[slot].joined_queue > replica.horizon; };
   if (ordered ? std::ranges::any_of(replica.waiting, unseen) : unseen(replica.waiting.front())) return true;
   const auto places = static_cast<std::size_t>(pools_[replica.pool].spec.max_sequences);
   return replica.running.size() < places && first.settled < 0 && asks_tiers(replica, first);

@@ -214,16 +214,16 @@ bool Simulation::State::fits_somewhere(const Request& request) const {
 /// A queue that has grown at ten looks in a row, each time by at least a tenth of what arrived, and is by then ten times
 /// what is being served, does not drain.
 void Simulation::State::watch_overload() {
-  if (!deployment_.stop_on_overload || options_.users > 0 || ++watch_arrivals_ < std::max(kWatched, queued_ / 4)) return;
-  watch_grown_ = 10 * (queued_ - watch_waiting_) >= watch_arrivals_ ? watch_grown_ + 1 : 0;
-  watch_waiting_ = queued_;
+  if (!deployment_.stop_on_overload || options_.users > 0 || ++watch_arrivals_ < std::max(kWatched, waiting_ / 4)) return;
+  watch_grown_ = 10 * (waiting_ - watch_waiting_) >= watch_arrivals_ ? watch_grown_ + 1 : 0;
+  watch_waiting_ = waiting_;
   watch_arrivals_ = 0;
-  overloaded = watch_grown_ >= kGrown && queued_ > 10 * (active_ - queued_);
+  overloaded = watch_grown_ >= kGrown && waiting_ > 10 * (active_ - waiting_);
 }
 
 void Simulation::State::place(Request& request, Request::Where where) {
-  queued_ -= request.where == Request::Where::waiting ? 1 : 0;
-  queued_ += where == Request::Where::waiting ? 1 : 0;
+  waiting_ -= request.where == Request::Where::waiting ? 1 : 0;
+  waiting_ += where == Request::Where::waiting ? 1 : 0;
   request.where = where;
 }
 
@@ -246,7 +246,7 @@ void Simulation::State::enqueue(Slot slot, ReplicaId id, bool front) {
   }
   set_pending(request, request.decodes() ? 0 : request.target() - request.computed);
   place(request, Request::Where::waiting);
-  request.queued = now;
+  request.joined_queue = now;
   queue_up(id, slot, front);
   interrupt(id);
   touch(id);

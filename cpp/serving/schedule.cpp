@@ -128,7 +128,7 @@ void Simulation::State::form(ReplicaId id, Batch& batch) {
 bool Simulation::State::alone(const Replica& replica) const {
   std::size_t known = replica.running.size() + static_cast<std::size_t>(replica.freed_places);
   for (auto slot = replica.waiting.begin(); known < 2 && slot != replica.waiting.end(); ++slot) {
-    known += requests_[*slot].queued <= replica.horizon ? 1 : 0;
+    known += requests_[*slot].joined_queue <= replica.horizon ? 1 : 0;
   }
   return known < 2;
 }
@@ -330,7 +330,7 @@ void Simulation::State::add_waiting(ReplicaId id, Batch& batch, std::int64_t& bu
   std::size_t at = 0;
   while (at < replica.waiting.size() && budget > 0 && replica.running.size() + places < most) {
     const Request& request = requests_[replica.waiting[at]];
-    const bool unseen = request.queued > replica.horizon;
+    const bool unseen = request.joined_queue > replica.horizon;
     if (request.taking > 0 || (unseen && pool_of(id).spec.by_priority)) {
       ++at;  // others can go before it
     } else if (unseen || !(request.arrived ? take_arrived(id, at) : admit(id, at, batch, budget))) {

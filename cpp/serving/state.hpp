@@ -25,7 +25,7 @@ struct Request {
 
   std::int64_t id = 0, input = 0, output = 0, session = -1, priority = 0;
   Ps arrival = 0;
-  Ps queued = 0;  ///< When it came into the queue that it is in, unless it was preempted.
+  Ps joined_queue = 0;  ///< When it last joined a queue; preemption leaves it as it is. Not the reported queueing time.
   std::int64_t computed = 0;   ///< Tokens whose keys and values are there, those of an iteration under way included.
   std::int64_t generated = 0;  ///< Output tokens so far.
   std::int64_t blocks = 0;     ///< Private ones that it holds; units come on top.
@@ -223,7 +223,7 @@ class Simulation::State {
     ReplicaId giver = kNobody;  ///< That has the last part; nobody: the store.
   };
 
-  // serving_run.cpp: the loop, requests come and go
+  // run.cpp: the loop, requests come and go
   bool step(bool last);
   void send();
   void process(const Due& due);
@@ -243,7 +243,7 @@ class Simulation::State {
   void place(Request& request, Request::Where where);
   bool nothing_left() const { return active_ == 0; }
 
-  // serving_routing.cpp
+  // routing.cpp
   void route(Slot slot);
   ReplicaId choose(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from, std::uint64_t stream);
   ReplicaId choose_prefix(const Request& request, const RouterSpec& router, std::span<const ReplicaId> from);
@@ -252,7 +252,7 @@ class Simulation::State {
   ReplicaId least_loaded(std::span<const ReplicaId> some) const;
   void route_backlog();
 
-  // serving_schedule.cpp: an iteration is put together
+  // schedule.cpp: an iteration is put together
   void schedule(ReplicaId id);
   void schedule_together(ReplicaId id);
   Batch put_together(ReplicaId id);
@@ -284,7 +284,7 @@ class Simulation::State {
   void take_blocks(Replica& replica, std::int64_t count);
   std::int64_t missing_blocks(const Replica& replica, const Request& request, std::int64_t tokens) const;
 
-  // serving_iterate.cpp: iterations run and end
+  // iterate.cpp: iterations run and end
   void launch(ReplicaId id, Batch&& batch);
   std::int64_t run_length(const Replica& replica, const Batch& batch) const;
   bool learns(const Replica& replica) const;
@@ -304,7 +304,7 @@ class Simulation::State {
   void count_run_gaps(const Cost& cost, const Batch& batch, std::int64_t from, std::int64_t to);
   Fine end_of(const Replica& replica, const Batch& batch, std::int64_t count) const;
 
-  // serving_beside.cpp: collectives of the replicas beside transfers
+  // nic_sharing.cpp: collectives of the replicas while transfers use the same NICs
   Fine slower(ReplicaId id, std::int64_t tokens) const;
   double usual_rate(ReplicaId id) const;
   void ask(ReplicaId id, const Batch& batch, Fine time);
@@ -313,7 +313,7 @@ class Simulation::State {
   void retime(ReplicaId id);
   Fine plain_last(const Replica& replica, const Batch& batch) const;
 
-  // serving_moving.cpp: keys and values travel
+  // moving.cpp: keys and values travel
   void open_transfer(Slot slot);
   void close_transfer(Slot slot);
   void sent(Slot slot, Ps latency);
@@ -328,7 +328,7 @@ class Simulation::State {
   void choose_decoder(Request& request);
   std::uint32_t way_of(const Request& request) const;
 
-  // serving_fetching.cpp: keys and values come up from lower tiers and over from other replicas
+  // fetching.cpp: keys and values come up from lower tiers and over from other replicas
   enum class Loading : std::uint8_t { no, begun, no_room };
   bool asks_tiers(const Replica& replica, const Request& request) const;
   Loading try_tiers(ReplicaId id, Slot slot, std::size_t hits);
@@ -350,7 +350,7 @@ class Simulation::State {
   std::size_t most_units(const Request& request) const;
   Ps recompute_time(const PoolState& pool, std::int64_t from, std::int64_t to) const;
 
-  // serving_scaling.cpp: replicas come and go
+  // scaling.cpp: replicas come and go
   void outage(std::uint32_t row, bool back);
   void tick(std::uint32_t pool);
   void start(ReplicaId id);
@@ -362,7 +362,7 @@ class Simulation::State {
   void scatter(ReplicaId id);
   void if_empty(ReplicaId id);
 
-  // serving_starting.cpp: weights are loaded
+  // starting.cpp: weights are loaded
   void begin_start(ReplicaId id);
   void load_weights(ReplicaId id);
   void weights_there(ReplicaId id);
@@ -399,7 +399,7 @@ class Simulation::State {
   std::int64_t fed_ = 0, active_ = 0;
   std::int64_t free_users_ = 0;  ///< Of a closed loop.
   Ps latest_ = 0;  ///< Arrival of the last one fed.
-  std::int64_t queued_ = 0;  ///< Requests that wait for a replica or in one.
+  std::int64_t waiting_ = 0;  ///< Requests that wait for a replica or in one.
   // overload
   std::int64_t watch_arrivals_ = 0, watch_waiting_ = 0;
   int watch_grown_ = 0;

@@ -19,7 +19,7 @@ namespace railyard::packet {
 ///   static Mechanism record()
 /// of these what it needs:
 ///   on_ack(State&, const Acknowledged&), on_cnp(State&, Ps now), on_nack(State&, Ps now), on_timeout(State&, Ps now)
-///   on_sent(State&, std::int64_t payload_bytes, Ps now), bool sees_departures()
+///   on_sent(State&, std::int64_t payload_bytes, Ps now), bool sees_acks(), bool sees_departures()
 ///   Ps next_timer(const State&) (0: none) and on_timer(State&, Ps now)
 ///   retune(const Options&)             other constants hold from now on
 ///   static constexpr bool kTelemetry   whether it reads what switches write into packets
