@@ -430,6 +430,23 @@ def test_cables_longer_than_their_medium_are_counted_and_named(tmp_path, capsys)
     assert long in said
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ([], ", as in `railyard run`, "),
+        (
+            ["workload.serving.pools.decode.server=hgx-h200"],
+            ", without the hardware of `workload.serving.pools.decode.server`, ",
+        ),
+    ],
+)
+def test_the_capital_is_that_of_a_run_unless_pools_have_their_own_servers(changes, said, tmp_path, capsys):
+    scenario = "examples/serving/two-kinds.yaml"
+    sets = [word for change in changes for word in ("--set", change)]
+    assert guard.run(["deploy", scenario, *sets, "--out", str(tmp_path / "hall")]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
 def test_faults_take_the_names_that_the_plan_prints():
     places = ClusterPlaces.of(planned(draft(128)).cluster)
     wanted = places.cable("server 5 nic 3 - leaf 1").tolist()

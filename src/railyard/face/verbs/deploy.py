@@ -100,10 +100,11 @@ def deploy(
     told = collectives_of(draft, plan.cluster, request.progress)
     capital = capital_of(draft, plan.cluster)
     total, installation = capital.total_usd.typical, capital.line("installation").typical
+    own = [key for section in draft.scenario.workload.sections for key in section.own_hardware()]
+    beyond = f", without the hardware of `{'`, `'.join(own)}`" if own else ", as in `railyard run`"
     headline = (
         f"Build {len(plan.devices):,} devices in {len(plan.racks):,} racks with {len(plan.cables):,} links: the"
-        f" capital is {numbers.dollars(total)}, as in `railyard run`, {numbers.dollars(installation)} of it for"
-        " installation."
+        f" capital is {numbers.dollars(total)}{beyond}, {numbers.dollars(installation)} of it for installation."
     )
     if late := int(plan.too_long.sum()):
         headline += (

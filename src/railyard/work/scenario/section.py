@@ -47,6 +47,10 @@ class Section(BaseModel):
         del folder
         return {}
 
+    def own_hardware(self) -> list[str]:
+        """Keys of hardware that it has next to the cluster's, or in its place."""
+        return []
+
 
 @dataclasses.dataclass(frozen=True)
 class WorkKey:

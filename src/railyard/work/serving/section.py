@@ -447,5 +447,16 @@ class ServingSection(Section):
         named = (self.requests.trace, self.profiles)
         return files_of_model(folder, self.model) | {name: folder / name for name in named if name is not None}
 
+    def own_hardware(self) -> list[str]:
+        """Servers and networks of pools, and servers of separate attention and FFNs."""
+        pools = {f"pools.{role}": pool for role, pool in self.pools if pool is not None}
+        sides = {f"{key}.{side}": getattr(pool, side) for key, pool in pools.items() for side in ("attention", "ffn")}
+        return [
+            f"workload.serving.{key}.{name}"
+            for key, part in (pools | sides).items()
+            for name in ("server", "network")
+            if getattr(part, name, None) is not None
+        ]
+
 
 works.add("serving", WorkKey(ServingSection, "A model that answers requests.", order=10))
