@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
 from railyard.catalog.hugging_face.families import families
+from railyard.catalog.hugging_face.recurrent import weighted_keys
 from railyard.kit.errors import InputError
 from railyard.kit.schema.field import records
 from railyard.work.study.provenance import estimates
@@ -168,6 +169,12 @@ def test_the_first_states_of_mamba_and_jamba():
     kinds = [(kind.mixer, kind.feed, kind.layers) for kind in jamba.kinds]
     assert sum(layers for mixer, _, layers in kinds if mixer == "attention") == 4
     assert sum(layers for _, feed, layers in kinds if feed == "experts") == 16
+
+
+def test_the_first_rwkv_by_hand():
+    """Three states a channel, the last token of both mixes; receptance, key, value, output and the vectors."""
+    one = weighted_keys(8, width=16)
+    assert (one.state_elements, one.conv, one.weights, one.parameters) == (3 * 16, 16, 4 * 8 * 16, 512 + 2 * 16 + 3 * 8)
 
 
 @pytest.mark.parametrize(("name", "figures"), UNLIKE.items())

@@ -12,6 +12,7 @@ from railyard import catalog
 from railyard.cluster import ClusterSpec, bill_of, build
 from railyard.cluster.fabric.fabric import Behavior
 from railyard.cluster.links import uneven_bps
+from railyard.cluster.network_table import NetworkTable
 from railyard.cluster.topology import LeafSpine
 
 
@@ -26,6 +27,13 @@ def checked_path(cluster, source, target):
     assert cluster.links.target[link[-1]] == target
     assert (cluster.links.target[link[:-1]] == cluster.links.source[link[1:]]).all()
     return link
+
+
+def test_cables_between_switches_are_no_loops_and_none_of_hosts():
+    cables = [(0, "1", 1, "1"), (0, "2", 2, "1"), (1, "2", 1, "3"), (2, "2", 2, "3")]
+    table = NetworkTable.of("by hand", ["a", "b", "server"], ["switch", "switch", "host"], cables)
+    assert table.between.tolist() == [0]
+    assert table.access.tolist() == [1]
 
 
 def test_a_switched_domain_has_a_link_up_and_one_down_for_every_rank():

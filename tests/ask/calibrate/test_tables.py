@@ -25,7 +25,7 @@ from railyard.work.training.designs import estimate
 from railyard.work.training.explain_tree import COMPUTATION, HOST, tree_of
 from railyard.work.training.graphs import Graphs
 from railyard.work.training.measuring import _unlike_own_runs
-from railyard.work.training.pace import TRAITS, pace_of, place, traits_of
+from railyard.work.training.pace import TRAITS, pace_of, place, scatter, step_width, traits_of
 from railyard.work.training.spec import OwnRun
 
 HEADER = "id,gpu,n_gpu,model,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,software,step_time_s"
@@ -202,6 +202,9 @@ def test_a_model_of_a_file_is_calibrated_and_the_pace_reaches_its_scenario(tmp_p
     file.write_text(json.dumps(values))
     (job,) = prepare(load.load(file))
     assert 1.1 < pace_of(job.training, "h100-sxm")[0] < 1.2
+    # A run's own part has Student's distribution with 4 degrees of freedom: a variance of 4 / (4 - 2) squared scales.
+    own = step_width(job.training, "h100-sxm") ** 2 - pace_of(job.training, "h100-sxm")[1] ** 2
+    assert own == pytest.approx(2 * scatter().run ** 2)
     # What kernels take longer is computation, and no wait for the host.
     plain = job.training.replace(software=replace(job.training.software, own_runs=()))
     found, shipped = (_parts_of_step(job, training) for training in (job.training, plain))

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railyard.engine.packet import Traffic
+from railyard.engine.packet import PacketNetwork, Traffic
 from railyard.graph import AT_RECEIVER, AT_SENDER
 from railyard.kit.errors import InputError
 from railyard.work.trace.builder import Failure
 from railyard.work.trace.htsim_matrix import read
+from railyard.work.traffic.faults import read_document
 from railyard.work.traffic.htsim_topology import HtsimTree, enough, k_ary
 from railyard.work.traffic.htsim_topology import read as htsim_topology_read
 from railyard.work.traffic.htsim_wiring import TreeNetwork, wire
+from railyard.work.traffic.played import LinkNames
 
 from .checks import check, sent
 
@@ -289,6 +291,19 @@ def test_slow_links_are_those_of_htsim():
     assert slow == [(32, 24), (34, 24), (33, 25)]
     spine = wire(htsim_topology_read(DATA / "leaf_spine_tiny.topo"), slow_links=1)
     assert len(spine.slow) == 2 * 4
+
+
+def test_a_fault_takes_a_link_by_its_number(tmp_path):
+    tree = k_ary(16, rate_bps=100 * G)
+    wired = wire(tree)
+    file = tmp_path / "faults.yaml"
+    file.write_text("faults: [{kind: degrade-link, link: 3, factor: 0.25, at: 5 us}]")
+    names = ("hosts", "nodes", "rate_bps", "latency_ps", "routes")
+    network = PacketNetwork(
+        link_source=wired.source, link_target=wired.target, **{name: getattr(wired, name) for name in names}
+    )
+    (fault,) = read_document(file, network, LinkNames(tree, wired, ("host", "leaf", "spine")))
+    assert (fault.link, fault.value, fault.at_ps) == (3, 0.25, 5_000_000)
 
 
 def test_a_failed_link_is_gone_round_and_everybody_still_reaches_everybody():
