@@ -34,8 +34,8 @@ fabric; `Settings(...)` of Python takes the name with its unit. Times, sizes and
 (`4 us`, `64 KB`, `40 Mb/s`).
 
 `congestion_control` takes the control of either transport. In `Settings` that of RoCE and InfiniBand is named
-`rdma_control`. `congestion_control` and `load_balancing` also take a [control or balancer in Python](../how-to/congestion-control.md): a registered name, or
-`user:FILE.py:NAME`.
+`rdma_control`. It and `load_balancing` also take a
+[control or balancer in Python](../how-to/congestion-control.md): a registered name, or `user:FILE.py:NAME`.
 """
 _PS_PER_US = 1e6
 
