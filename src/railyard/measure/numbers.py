@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from railyard.measure.result.section import Band
 
 NOT_APPLICABLE = "N/A"
 _STEPS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+
+
+def finite_or_null(content: Any) -> Any:
+    """The same with null in the place of numbers that are none."""
+    if isinstance(content, dict):
+        return {key: finite_or_null(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [finite_or_null(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def short(value: float | None, digits: int = 3) -> str:

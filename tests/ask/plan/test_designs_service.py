@@ -15,7 +15,6 @@ from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.conclusion import why
 from railyard.ask.plan.evaluate import simulated
 from railyard.ask.plan.judgement import family_of, rivals_of
-from railyard.ask.plan.outcome import Unverified
 from railyard.ask.plan.planned import PlannedDesigns, begin
 from railyard.ask.plan.planning import DesignPlanner
 from railyard.ask.plan.price import SLOWER, Goodputs, kept_of
@@ -204,9 +203,8 @@ def test_a_family_that_may_win_and_did_not_run_is_named():
     assert [one.point for one in found] == [4]
     least = 1.08 * math.exp(-0.06)
     name = "prefill 1 x tp 4 and decode tp 4, roce"
-    assert found[0] == Unverified(
-        "roce, decode and prefill", name, 4, pytest.approx(1.08), pytest.approx(1 - least / 1.02)
-    )
+    figures = {"point": 4, "value": pytest.approx(1.08), "ahead": pytest.approx(1 - least / 1.02)}
+    assert found[0].plain() == {"family": "roce, decode and prefill", "variant": name, **figures}
 
 
 def test_rivals_run_before_the_budget_goes_to_more_of_the_same():

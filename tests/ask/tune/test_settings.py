@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from railyard.ask.tune.search import SettingEffect, Tuner, TuneResult
+from railyard.ask.tune.search import Tuner, TuneResult
 from railyard.ask.tune.space import CONGESTION, ULTRA, JobGround, TuneCase, _neighbour, space_of
 from railyard.ask.tune.study import answer_of, environment, tuner_table
 from railyard.ask.tune.trials import STEP, TimedStep, Times, judged, step_s
@@ -75,10 +75,10 @@ def test_the_search_finds_what_helps_only_together():
     assert next(one.error for one in found.tried if one.settings == {"qps": 3}) == "three is not a power of two"
     assert found.default_s == pytest.approx(1.22 * 1.005)
     assert found.tuned_s == pytest.approx(1.005)
-    assert {part.key: part.alone for part in found.parts} == pytest.approx(
+    assert {key: alone for key, (alone, _) in found.parts.items()} == pytest.approx(
         {"qps": 1 - 1.02 / 1.22, "collectives.connections": 1 - 1.25 / 1.22}
     )
-    assert {part.key: part.without for part in found.parts} == pytest.approx(
+    assert {key: without for key, (_, without) in found.parts.items()} == pytest.approx(
         {"qps": 0.25, "collectives.connections": 0.02}
     )
     assert found.gain()[0] == pytest.approx(1 - 1 / 1.22)
@@ -360,9 +360,7 @@ def test_the_answer_sets_what_was_found_beside_what_was_written():
 
 def test_no_file_is_written_where_the_gain_may_be_chance(tmp_path, capsys, monkeypatch):
     before, longer = TimedStep(1.0, 1.0, {}), TimedStep(1.1, 1.0, {})
-    found = TuneResult(
-        "t", "flow", 1.0, 0.9, {"qps": 4}, [SettingEffect("qps", 0.1, 0.1)], unseen=[(TuneCase(1), (before, longer))]
-    )
+    found = TuneResult("t", "flow", 1.0, 0.9, {"qps": 4}, {"qps": (0.1, 0.1)}, unseen=[(TuneCase(1), (before, longer))])
     monkeypatch.setattr("railyard.ask.tune.study.tune", lambda *_, **__: (found, SimpleNamespace(text=str)))
     file, env = tmp_path / "t.yaml", tmp_path / "nccl.sh"
     file.write_text(yaml.to_text(values()), encoding="utf-8")

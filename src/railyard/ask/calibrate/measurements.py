@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,9 @@ from railyard.kit.errors import InputError, did_you_mean, keyed, suggest
 from railyard.kit.files import read_text
 from railyard.kit.registry import Registry
 from railyard.kit.table import Table, TableRow
-from railyard.measure.numbers import counted
+from railyard.measure.numbers import counted, finite_or_null
+from railyard.measure.result.calibration import ConstantFit, RowFit
+from railyard.measure.result.section import Figures
 from railyard.work.study.compose import model_of
 
 if TYPE_CHECKING:
@@ -46,59 +48,20 @@ class MeasurementFile:
         return {*needed} <= {*self.columns} and not {*metrics}.isdisjoint(self.columns)
 
 
-@dataclass(frozen=True)
-class CalibratedConstant:
-    """A constant that measurements moved.
-
-    Attributes:
-        of: What it belongs to: a profile of software, an engine on a device, a launch.
-        low, high: One standard deviation of what is known of it now, about the value.
-        settled: Share of what was open before that the measurements settled: 0, they say nothing; 1, they say all.
-    """
-
-    of: str
-    name: str
-    before: float
-    value: float
-    low: float
-    high: float
-    settled: float
-
-
-@dataclass(frozen=True)
-class JudgedRow:
-    """One measurement and what is predicted for it, in one unit.
-
-    Attributes:
-        line: In the file, from 1.
-        after: Predicted with those of all rows, itself among them.
-        left_out: Predicted with those of all rows but itself; NaN of a single row.
-    """
-
-    line: int
-    name: str
-    measured: float
-    before: float
-    after: float
-    left_out: float
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """Result of a file of measurements.
+class Calibrated(Figures):
+    """Result of a file of measurements; its fields as in `CalibrationAnswer`.
 
     Attributes:
         written: The constants as text, in the form that scenarios and `railyard validate` take.
-        skipped: Rows that were left out, each with its line and why.
     """
 
     kind: str
     unit: str
-    constants: tuple[CalibratedConstant, ...]
-    rows: tuple[JudgedRow, ...]
+    constants: tuple[ConstantFit, ...]
+    rows: tuple[RowFit, ...]
     written: str
     use: str
-    skipped: tuple[str, ...] = field(default_factory=tuple)
+    skipped: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -394,14 +357,22 @@ SETTLED = 0.05
 """Constants of which measurements settle less than this share of what was open stay as they are."""
 
 
+def row_fit(line: int, name: str, figures: Sequence[float]) -> RowFit:
+    """A measurement and its predictions: measured, before, after, left out, which is NaN of a single row."""
+    measured, before, after, left_out = figures
+    return RowFit(
+        line=line, name=name, measured=measured, before=before, after=after, left_out=finite_or_null(left_out)
+    )
+
+
 def moved_constants(
     of: Sequence[str], names: Sequence[str], before: F, found: Posterior, digits: int = 17
-) -> list[CalibratedConstant]:
+) -> list[ConstantFit]:
     """The constants of a fit, in so many digits, with one standard deviation about each."""
     moved = []
     columns = (of, names, before.tolist(), found.at.tolist(), found.width.tolist(), found.prior.width.tolist())
     for whose, name, was, at, width, open_ in zip(*columns, strict=True):
         value, settled = float(f"{math.exp(at):.{digits}g}"), 1.0 - (width / open_) ** 2
         low, high = value * math.exp(-width), value * math.exp(width)
-        moved.append(CalibratedConstant(whose, name, was, value, low, high, settled))
+        moved.append(ConstantFit(of=whose, name=name, before=was, value=value, low=low, high=high, settled=settled))
     return moved

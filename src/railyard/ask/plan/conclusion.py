@@ -13,10 +13,11 @@ from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.confidence import break_even, judged, port_prices
 from railyard.ask.plan.judgement import able, front, good, looked, pool, products, unverified, values
 from railyard.ask.plan.objectives import contradiction, relaxed
-from railyard.ask.plan.outcome import Verified, layout_of
+from railyard.ask.plan.outcome import layout_of
 from railyard.ask.plan.uncertainty import DesignChoice, Uncertainty, plan_kinds
 from railyard.kit.errors import InputError
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
+from railyard.measure.result.choices import EQUAL, PlanRival, PlanVerified
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -48,7 +49,7 @@ def finalists(planned: PlannedDesigns, rivals: int, refused: Collection[int] = (
     return [best, *(others[int(at)] for at in order[:rivals])]
 
 
-def verified(planned: PlannedDesigns, rivals: int) -> Verified | None:
+def verified(planned: PlannedDesigns, rivals: int) -> PlanVerified | None:
     """What ran of the best design and its nearest rivals; None where the best did not run."""
     chosen = finalists(planned, rivals, [point for point in good(planned) if not planned.ran(point)])
     if not chosen:
@@ -58,13 +59,22 @@ def verified(planned: PlannedDesigns, rivals: int) -> Verified | None:
     engine = "packet" if all(planned.ran(point, "packet") for point in chosen) else planned.engine
     runs = [(point, demand) for point in chosen for demand in range(len(planned.shares))]
     what = planned.objectives[0]
-    return Verified(
-        chosen[0],
-        engine,
-        max(planned.outcomes[point, demand, engine].sliced for point, demand in runs),
-        tuple(chosen[1:]),
-        tuple(what.sign * (planned.figures(point, engine) or {})[what.name] for point in chosen),
-        0.0 if engine == "packet" else _hops(planned, runs) / HOPS_PER_S,
+    values_of = {point: what.sign * (planned.figures(point, engine) or {})[what.name] for point in chosen}
+    best = values_of.pop(first)
+    return PlanVerified(
+        variant=planned.name(first),
+        engine=engine,
+        share_of_step=1.0 / max(planned.outcomes[point, demand, engine].sliced for point, demand in runs),
+        stands=all(best - EQUAL * abs(best) <= value for value in values_of.values()),
+        rivals=tuple(
+            PlanRival(
+                variant=planned.name(point),
+                value=what.sign * value,
+                behind=(value - best) / abs(best) if best else value - best,
+            )
+            for point, value in values_of.items()
+        ),
+        packets_core_s=None if engine == "packet" else _hops(planned, runs) / HOPS_PER_S or None,
     )
 
 

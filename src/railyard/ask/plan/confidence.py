@@ -12,6 +12,8 @@ from railyard.ask.plan.objectives import measured_by, regrets
 from railyard.ask.plan.price import Goodputs
 from railyard.ask.plan.uncertainty import worth
 from railyard.measure.cost.capital import NETWORK_COMPONENTS
+from railyard.measure.numbers import finite_or_null
+from railyard.measure.result.choices import PlanBreakEven, PlanMeasure, PlanPortPrice, PlanSwing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,47 +48,8 @@ class Confidence:
     within: F
     best: Mapping[str, F]
     bands: Mapping[str, F]
-    tornado: tuple[Swing, ...]
-    measure: tuple[Worthwhile, ...]
-
-
-@dataclass(frozen=True)
-class Swing:
-    """One factor from its low to its high end, all else typical.
-
-    Attributes:
-        kind: `price`, `power`, `assumption`, `model`.
-        lead_low, lead_high: By which share the best other design is behind the first choice there; below 0: before it.
-    """
-
-    factor: str
-    kind: str
-    low: float
-    high: float
-    lead_low: float
-    lead_high: float
-    best_low: str
-    best_high: str
-
-    @property
-    def width(self) -> float:
-        """Range of the lead."""
-        return abs(self.lead_high - self.lead_low)
-
-
-@dataclass(frozen=True)
-class Worthwhile:
-    """Value of knowing a factor before choosing.
-
-    Attributes:
-        kind: `price`, `power`, `assumption`, `model`.
-        gain: Expected gain in the first objective, as a share of it.
-    """
-
-    factor: str
-    kind: str
-    gain: float
-    changes: float
+    tornado: tuple[PlanSwing, ...]
+    measure: tuple[PlanMeasure, ...]
 
 
 def judged(
@@ -199,7 +162,7 @@ def _chances(table: F) -> F:
 
 def _tornado(
     choices: Sequence[DesignChoice], doubts: Uncertainty, objectives: Sequence[DesignObjective], shares: Sequence[float]
-) -> tuple[Swing, ...]:
+) -> tuple[PlanSwing, ...]:
     if len(choices) < 2 or not doubts.factors:
         return ()
     what = objectives[0]
@@ -217,12 +180,22 @@ def _tornado(
     swings = []
     for number, (name, factor) in enumerate(doubts.factors.items()):
         low, high = 1 + 2 * number, 2 + 2 * number
-        names = (choices[int(first[low])].name, choices[int(first[high])].name)
-        swings.append(Swing(name, factor.kind, factor.low, factor.high, float(lead[low]), float(lead[high]), *names))
-    return tuple(sorted((one for one in swings if one.width > 1e-9), key=lambda one: (-one.width, one.factor)))
+        swing = PlanSwing(
+            factor=name,
+            kind=factor.kind,
+            low=finite_or_null(factor.low),
+            high=finite_or_null(factor.high),
+            lead_low=float(lead[low]),
+            lead_high=float(lead[high]),
+            best_low=choices[int(first[low])].name,
+            best_high=choices[int(first[high])].name,
+        )
+        swings.append((abs(swing.lead_high - swing.lead_low), swing))
+    moving = [(width, swing) for width, swing in swings if width > 1e-9]
+    return tuple(swing for _, swing in sorted(moving, key=lambda one: (-one[0], one[1].factor)))
 
 
-def _measure(table: F, doubts: Uncertainty, values: Mapping[str, F]) -> tuple[Worthwhile, ...]:
+def _measure(table: F, doubts: Uncertainty, values: Mapping[str, F]) -> tuple[PlanMeasure, ...]:
     """Expected value of knowing one factor, the most worth first.
 
     By slices of its value (Strong and Oakley 2013). Slices are of finitely many draws, so that the best of their means
@@ -238,7 +211,7 @@ def _measure(table: F, doubts: Uncertainty, values: Mapping[str, F]) -> tuple[Wo
     for name, factor in doubts.factors.items():
         gain, error, changes = _sliced(table, np.argsort(values[name], kind="stable"), chosen)
         if gain > 2 * error:
-            found.append(Worthwhile(name, factor.kind, gain / scale, changes))
+            found.append(PlanMeasure(factor=name, kind=factor.kind, gain=gain / scale, changes=changes))
     return tuple(sorted(found, key=lambda one: (-one.gain, one.factor)))
 
 
@@ -261,22 +234,7 @@ def _sliced(table: F, order: NDArray[np.int64], chosen: int) -> tuple[float, flo
     return float(means.mean()), math.sqrt(within / len(each)), float(np.mean(changes))
 
 
-@dataclass(frozen=True)
-class BreakEven:
-    """The price of a part at which a runner-up is as good as the first choice.
-
-    Attributes:
-        dearer: Whether the runner-up wins above it, rather than below.
-    """
-
-    choice: str
-    part: str
-    price_usd: float
-    even_usd: float
-    dearer: bool
-
-
-def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[BreakEven, ...]:
+def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[PlanBreakEven, ...]:
     """Prices of parts at which a runner-up draws level in dollars per token, the nearest to today's first.
 
     A cost is linear in the price of one part, so that two points give the line.
@@ -292,26 +250,15 @@ def break_even(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tupl
             gap, slope = theirs[0] - mine[0], ((theirs[1] - mine[1]) - (theirs[0] - mine[0])) / price
             even = price - gap / slope if slope else -1.0
             if even > 0 and gap > 0:
-                found.append(BreakEven(other.name, name, price, float(even), bool(slope < 0)))
+                found.append(
+                    PlanBreakEven(
+                        choice=other.name, part=name, price_usd=price, even_usd=float(even), dearer=bool(slope < 0)
+                    )
+                )
     return tuple(sorted(found, key=lambda row: abs(np.log(row.even_usd / row.price_usd))))
 
 
-@dataclass(frozen=True)
-class PortPrice:
-    """What the network of a runner-up may cost for each NIC of an accelerator to be as good as the first choice.
-
-    Attributes:
-        usd_per_port: Its network's parts over them, typical.
-        even_usd_per_port: At which both cost the same; None where no price of zero or more does.
-    """
-
-    choice: str
-    ports: int
-    usd_per_port: float
-    even_usd_per_port: float | None
-
-
-def port_prices(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[PortPrice, ...]:
+def port_prices(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tuple[PlanPortPrice, ...]:
     """What runners-up may cost a port, in their order: all their network's parts moved by one factor.
 
     The first choice keeps its prices. A cost is linear in the factor, so that two points give the line.
@@ -328,7 +275,8 @@ def port_prices(choices: Sequence[DesignChoice], shares: Sequence[float]) -> tup
         ports = plan.nics * other.hardware[0].cluster.servers
         today = sum(part.count * part.price_usd.typical for part in parts) / ports
         even = today * (1.0 + float((best - once) / (twice - once)))
-        found.append(PortPrice(other.name, ports, today, even if even >= 0 else None))
+        level = even if even >= 0 else None
+        found.append(PlanPortPrice(choice=other.name, ports=ports, usd_per_port=today, even_usd_per_port=level))
     return tuple(found)
 
 

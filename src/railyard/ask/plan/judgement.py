@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.plan.objectives import BuildableDesign, measured_by, regrets
-from railyard.ask.plan.outcome import Unverified
 from railyard.ask.plan.space import keys_in_words
 from railyard.measure import numbers
+from railyard.measure.result.choices import PlanUnverified
 from railyard.work.scenario import override, variants
 from railyard.work.scenario.load import dump
 from railyard.work.study.folder import digest_of, digests_of, key_of
@@ -337,7 +337,7 @@ def best_by_axis(planned: PlannedDesigns) -> Iterator[tuple[str, str, int]]:
             yield from ((axis, value, point) for value, point in chosen.items())
 
 
-def rivals_of(planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.float64]) -> list[Unverified]:
+def rivals_of(planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.float64]) -> list[PlanUnverified]:
     """Families without a run that may be better than the best that ran, the nearest first.
 
     A family may be better where its best by closed form is, were the closed form wrong by twice its spread.
@@ -352,7 +352,7 @@ def rivals_of(planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.
 
 def _families(
     planned: PlannedDesigns, points: Sequence[int], hoped: NDArray[np.float64], best: float
-) -> Iterator[tuple[tuple[str, ...], Unverified]]:
+) -> Iterator[tuple[tuple[str, ...], PlanUnverified]]:
     """The nearest point of each family, if it may be better than a value by the closed form's error."""
     what, spread = planned.objectives[0], planned.closed_form[1]
     seen: set[tuple[str, ...]] = set()
@@ -364,10 +364,12 @@ def _families(
         seen.add(family)
         ahead = (best - least) / abs(best) if np.isfinite(best) and best else 0.0
         name = planned.name(points[at])
-        yield family, Unverified(", ".join(family) or name, name, points[at], what.sign * value, float(ahead))
+        words = ", ".join(family) or name
+        value *= what.sign
+        yield family, PlanUnverified(family=words, variant=name, point=points[at], value=value, ahead=float(ahead))
 
 
-def unverified(planned: PlannedDesigns) -> list[Unverified]:
+def unverified(planned: PlannedDesigns) -> list[PlanUnverified]:
     """Families that may win and did not run; where nothing ran, all that the closed form's error leaves open."""
     points = good(planned)
     left = [point for point in points if not planned.ran(point)]

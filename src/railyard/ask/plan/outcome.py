@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.measure.decompose import TimeRow
-from railyard.measure.result.choices import EQUAL
 from railyard.work.training.spec import Layout
 
 if TYPE_CHECKING:
@@ -122,47 +121,6 @@ def layout_of(values: Mapping[str, Any]) -> Layout:
     if "recompute_modules" in given:
         given["recompute_modules"] = tuple(given["recompute_modules"])
     return Layout(**given)
-
-
-@dataclass(frozen=True)
-class Unverified:
-    """A family that may contain the best design, although none of its designs ran on the engine.
-
-    Attributes:
-        value: Of the first objective, in closed form.
-        ahead: By which share of the best that ran it may be better, at the good end of the closed form's error.
-    """
-
-    family: str
-    variant: str
-    point: int
-    value: float
-    ahead: float
-
-
-@dataclass(frozen=True)
-class Verified:
-    """The best design and its nearest rivals on one engine.
-
-    Attributes:
-        sliced: How many times fewer bytes than a step has ran as packets; 1: whole steps ran.
-        rivals: Points, the nearest first.
-        values: First objective of the best and of each rival on that engine, less is better.
-        packets_s: Seconds of a core that whole steps of all of them as packets would take, about.
-    """
-
-    point: int
-    engine: str
-    sliced: float
-    rivals: tuple[int, ...]
-    values: tuple[float, ...]
-    packets_s: float
-
-    @property
-    def stands(self) -> bool:
-        """Whether no rival is better on that engine, by more than what is called equal."""
-        least = self.values[0] - EQUAL * abs(self.values[0])
-        return all(least <= value for value in self.values[1:])
 
 
 def reason(error: InputError) -> str:

@@ -16,13 +16,14 @@ from railyard.work.study import compose
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from railyard.ask.plan.confidence import BreakEven, Confidence, PortPrice
+    from railyard.ask.plan.confidence import Confidence
     from railyard.ask.plan.objectives import DesignObjective, RelaxedConstraint
-    from railyard.ask.plan.outcome import DesignOutcome, Unverified, Verified
+    from railyard.ask.plan.outcome import DesignOutcome
     from railyard.ask.plan.space import DesignSpace
     from railyard.ask.plan.uncertainty import DesignChoice
     from railyard.catalog import Catalog
     from railyard.kit.schema.yaml import Node
+    from railyard.measure.result.choices import PlanBreakEven, PlanPortPrice, PlanUnverified, PlanVerified
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.model import Scenario
     from railyard.work.scenario.plan_section import PlanSection
@@ -173,8 +174,8 @@ class PlannedDesigns:
     regret: dict[int, Mapping[str, float]] = field(default_factory=dict)
     sure: Confidence | None = None
     relaxed: list[RelaxedConstraint] = field(default_factory=list)
-    even: tuple[BreakEven, ...] = ()
-    ports: tuple[PortPrice, ...] = ()
+    even: tuple[PlanBreakEven, ...] = ()
+    ports: tuple[PlanPortPrice, ...] = ()
     closed_form: tuple[float, float, int] = (0.0, _UNKNOWN_SPREAD, 0)
     layouts: int = 0
     points: list[int] = field(default_factory=list)
@@ -183,8 +184,8 @@ class PlannedDesigns:
     stopped: str = ""
     engine: str = "flow"
     engines: tuple[str, ...] = ("flow", "analytic")
-    unverified: list[Unverified] = field(default_factory=list)
-    verified: Verified | None = None
+    unverified: list[PlanUnverified] = field(default_factory=list)
+    verified: PlanVerified | None = None
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from railyard.ask.plan.objectives import measured_by
 from railyard.ask.plan.planned import begin
 from railyard.ask.trials import journal_of
 from railyard.kit.files import expect_folder, write_frame, write_text
+from railyard.measure.numbers import finite_or_null
 from railyard.measure.result.choices import PlanAnswer
 from railyard.work.scenario.load import dump
 from railyard.work.study import folder as folders
@@ -64,16 +65,16 @@ def _plain_answer(planned: PlannedDesigns) -> dict[str, Any]:
         "runners_up": [row for row in rows if not row["front"]],
         "axes": _axes(planned),
         "constraints": _constraints(planned),
-        "tornado": [_plain(vars(one)) for one in (planned.sure.tornado if planned.sure else ())[:20]],
-        "measure_first": [_plain(vars(one)) for one in (planned.sure.measure if planned.sure else ())[:10]],
-        "break_even": [_plain(vars(one)) for one in planned.even[:20]],
-        "port_prices": [_plain(vars(one)) for one in planned.ports[:20]],
+        "tornado": [one.plain() for one in (planned.sure.tornado if planned.sure else ())[:20]],
+        "measure_first": [one.plain() for one in (planned.sure.measure if planned.sure else ())[:10]],
+        "break_even": [one.plain() for one in planned.even[:20]],
+        "port_prices": [one.plain() for one in planned.ports[:20]],
         "looked_at": _looked_at(planned),
         "failed": _failed(planned),
         "ended": _ended(planned),
         "points": _answer_points(planned),
-        "verified": _verified(planned),
-        "unverified": [_plain(vars(one)) for one in planned.unverified],
+        "verified": None if planned.verified is None else planned.verified.plain(),
+        "unverified": [one.plain() for one in planned.unverified],
         "stopped": bool(planned.stopped),
     }
 
@@ -105,9 +106,9 @@ def _row(planned: PlannedDesigns, at: int) -> dict[str, Any]:
         "within": None if sure is None else float(sure.within[at]),
         "probability_best": chances.get(first),
         "probability_best_by": chances,
-        "figures": _plain(dict(choice.figures)),
+        "figures": finite_or_null(dict(choice.figures)),
         "by_demand": {
-            demand.name: _plain({name: outcome.figures[name] for name in names if name in outcome.figures})
+            demand.name: finite_or_null({name: outcome.figures[name] for name in names if name in outcome.figures})
             for demand, outcome in zip(demands, choice.outcomes, strict=True)
         },
         "tail": max(tails) if tails else None,
@@ -129,7 +130,7 @@ def _axes(planned: PlannedDesigns) -> list[dict[str, Any]]:
             "value": value,
             "variant": planned.name(point),
             "engine": planned.engine if planned.ran(point) else "analytic",
-            "objective": _finite((planned.figures(point) or {})[what.name]),
+            "objective": finite_or_null((planned.figures(point) or {})[what.name]),
             "why_not": reason_behind(planned, point),
         }
         for axis, value, point in best_by_axis(planned)
@@ -160,29 +161,6 @@ def _bound(planned: PlannedDesigns) -> dict[str, Any] | None:
         "objective": what.name,
         "value": figures[what.name],
         "ahead": what.sign * (best - figures[what.name]) / abs(best) if best else 0.0,
-    }
-
-
-def _verified(planned: PlannedDesigns) -> dict[str, Any] | None:
-    """Rivals of the best design that were verified, their engines, and what a finer engine would take."""
-    found, what = planned.verified, planned.objectives[0]
-    if found is None:
-        return None
-    best = found.values[0]
-    return {
-        "variant": planned.name(found.point),
-        "engine": found.engine,
-        "share_of_step": 1.0 / found.sliced,
-        "stands": found.stands,
-        "rivals": [
-            {
-                "variant": planned.name(point),
-                "value": what.sign * value,
-                "behind": (value - best) / abs(best) if best else value - best,
-            }
-            for point, value in zip(found.rivals, found.values[1:], strict=True)
-        ],
-        "packets_core_s": found.packets_s or None,
     }
 
 
@@ -254,7 +232,7 @@ def _ended(planned: PlannedDesigns) -> list[dict[str, Any]]:
                 "lost_s": max(one.lost_s for one in seen if one is not None),
                 "engine": planned.engine if planned.ran(point) else "analytic",
                 "objective": what.name,
-                "value": _finite(value),
+                "value": finite_or_null(value),
             }
         )
     return sorted(rows, key=lambda row: what.sign * (row["value"] or math.inf))[:_SHOWN]
@@ -272,18 +250,10 @@ def _answer_points(planned: PlannedDesigns) -> list[dict[str, Any]]:
     rows = []
     for point in kept:
         figures = planned.figures(point) or {}
-        values = [_finite(figures.get(one.name)) for one in planned.objectives]
+        values = [finite_or_null(figures.get(one.name)) for one in planned.objectives]
         state = "missed" if point in planned.missed else "run" if planned.ran(point) else "closed form"
         rows.append({"name": planned.name(point), "values": values, "state": state})
     return rows
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: _finite(value) for key, value in values.items()}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 POINTS = "points.parquet"

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from railyard.work.training.spec import Layout
 
     Settings = dict[str, Any]
+    Effects = dict[str, tuple[float | None, float | None]]
 
 
 WORTH = 0.002
@@ -88,20 +89,6 @@ class SettingsTrial:
     def mean(self) -> float:
         """Mean of the ratios; infinite if it cannot run."""
         return statistics.fmean(self.ratios) if self.ratios and not self.error else float("inf")
-
-
-@dataclass(frozen=True)
-class SettingEffect:
-    """Effect of one setting of the outcome, on the draws of the search.
-
-    Attributes:
-        alone: Share by which steps are shorter with it and nothing else changed; None: that was not run.
-        without: Share by which they are longer with all but it; None: that was not run.
-    """
-
-    key: str
-    alone: float | None
-    without: float | None
 
 
 @dataclass
@@ -149,19 +136,17 @@ class SettingsRace:
         good = [one for one in self.designs if one.mean <= 1.0 - WORTH]
         return min(good, key=lambda one: (-len(one.ratios), one.mean, len(one.settings)), default=self.designs[0])
 
-    def parts(self, found: SettingsTrial) -> list[SettingEffect]:
-        """What each setting of a design does alone, and what the others do without it."""
+    def parts(self, found: SettingsTrial) -> Effects:
+        """Shares by which steps are shorter with each setting alone, and longer with all but it; None: was not run."""
         self._on([one for pair in self._around(found) for one in pair], len(self.draws))
         return self.known_parts(found)
 
-    def known_parts(self, found: SettingsTrial) -> list[SettingEffect]:
+    def known_parts(self, found: SettingsTrial) -> Effects:
         """The same as far as it was run."""
-        return [
-            SettingEffect(
-                key, 1.0 - alone.mean if alone.ratios else None, rest.mean / found.mean - 1.0 if rest.ratios else None
-            )
+        return {
+            key: (1.0 - alone.mean if alone.ratios else None, rest.mean / found.mean - 1.0 if rest.ratios else None)
             for key, (alone, rest) in zip(found.settings, self._around(found), strict=True)
-        ]
+        }
 
     def _around(self, found: SettingsTrial) -> list[tuple[SettingsTrial, SettingsTrial]]:
         """Designs with each setting of a design alone, and with the others without it."""
@@ -304,7 +289,7 @@ class TuneResult:
     default_s: float = 0.0
     tuned_s: float = 0.0
     settings: dict[str, Any] = field(default_factory=dict)
-    parts: list[SettingEffect] = field(default_factory=list)
+    parts: Effects = field(default_factory=dict)
     tried: list[SettingsTrial] = field(default_factory=list)
     unseen: list[tuple[TuneCase, Pair]] = field(default_factory=list)
     ranks: int = 0
@@ -313,7 +298,7 @@ class TuneResult:
     stopped: bool = False
     refused: list[Problem] = field(default_factory=list)
 
-    def take(self, race: SettingsRace, best: SettingsTrial, parts: list[SettingEffect]) -> None:
+    def take(self, race: SettingsRace, best: SettingsTrial, parts: Effects) -> None:
         """Takes over what a search found."""
         written_s = race.written_s[: len(best.ratios)]
         self.default_s = statistics.fmean(written_s)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from railyard.ask.trials import Report
     from railyard.ask.tune.search import SettingsTrial, TuneResult
     from railyard.ask.tune.space import Kind, TuneCase
-    from railyard.ask.tune.trials import TailGain
     from railyard.work.scenario.load import Draft
     from railyard.work.study.tasks import Workers
     from railyard.work.training.prepare import Prepared
@@ -88,13 +87,13 @@ def answer_of(found: TuneResult, written: Mapping[str, Any]) -> TuneAnswer:
         "recommended": found.settings if found.sure else {},
         "changes": [
             {
-                "key": part.key,
-                "before": value_at(written, part.key),
-                "after": found.settings[part.key],
-                "alone": part.alone,
-                "without": part.without,
+                "key": key,
+                "before": value_at(written, key),
+                "after": found.settings[key],
+                "alone": alone,
+                "without": without,
             }
-            for part in found.parts
+            for key, (alone, without) in found.parts.items()
         ],
         "seen": {"default_s": found.default_s, "tuned_s": found.tuned_s, "gain": 1.0 - found.tuned_s / found.default_s},
         "unseen": _unseen(found) if len(found.unseen) > 1 else None,
@@ -125,7 +124,7 @@ def _unseen(found: TuneResult) -> dict[str, Any]:
             }
             for case, (default, tuned) in found.unseen
         ],
-        "tails": [_tail(one) for one in tail_gains(pairs)],
+        "tails": [one.plain() for one in tail_gains(pairs)],
         "curves": [
             {
                 "what": what,
@@ -155,12 +154,6 @@ def _trial(design: SettingsTrial, *, kept: bool) -> dict[str, Any]:
         "error": design.error,
         "kept": kept,
     }
-
-
-def _tail(one: TailGain) -> dict[str, Any]:
-    mean, low, high = one.gain
-    plain = {"what": one.what, "tail": one.tail, "before_us": one.before_us, "after_us": one.after_us}
-    return {**plain, "gain": mean, "low": low, "high": high}
 
 
 ENGINES = ("flow", "packet")

@@ -12,6 +12,7 @@ import numpy as np
 from railyard.graph import Kind
 from railyard.kit.quantities import interval, percentile
 from railyard.kit.schema.yaml import Mark, from_plain
+from railyard.measure.result.choices import TailChange
 from railyard.work.scenario import load
 from railyard.work.study import study
 from railyard.work.study.folder import key_of
@@ -100,24 +101,7 @@ Pair = tuple[TimedStep, TimedStep]
 """Times as written, and with the settings."""
 
 
-@dataclass(frozen=True)
-class TailGain:
-    """A quantile before and after.
-
-    Attributes:
-        what: `collectives` or `flows`.
-        tail: Key of `TAILS`.
-        gain: Share by which the latter is shorter, and the ends of its 90 % interval.
-    """
-
-    what: str
-    tail: str
-    before_us: float
-    after_us: float
-    gain: tuple[float, float, float]
-
-
-def tail_gains(pairs: Sequence[Pair]) -> list[TailGain]:
+def tail_gains(pairs: Sequence[Pair]) -> list[TailChange]:
     """Every quantile of which there are enough, of everything that all runs timed."""
     found = []
     for what in _timed(pairs):
@@ -128,7 +112,9 @@ def tail_gains(pairs: Sequence[Pair]) -> list[TailGain]:
             before, after = (np.array([pair[at].times[what].at(share) for pair in pairs]) for at in (0, 1))
             if not (before > 0).all() or not (after > 0).all():
                 continue
-            found.append(TailGain(what, tail, _middle(before), _middle(after), _shorter(before, after)))
+            gain, low, high = _shorter(before, after)
+            row = {"what": what, "tail": tail, "before_us": _middle(before), "after_us": _middle(after)}
+            found.append(TailChange.model_validate({**row, "gain": gain, "low": low, "high": high}))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -204,12 +203,12 @@ def calibrate_runs(
         say(f"wrote {out}: {found.use}" if out else f"hint: `--out FILE.toml` writes the constants, for {found.use}")
 
     return Reply(
-        answer, show, lambda: finite({**asdict(found), "written": text, "out": str(out) if out else None}), keep=answer
+        answer, show, lambda: {**found.plain(), "written": text, "out": str(out) if out else None}, keep=answer
     )
 
 
 def _document(found: Calibrated, file: str) -> CalibrationAnswer:
-    from railyard.measure.result.calibration import CalibrationAnswer, ConstantFit, RowFit
+    from railyard.measure.result.calibration import CalibrationAnswer
     from railyard.work.study.provenance import version
 
     return CalibrationAnswer(
@@ -217,22 +216,8 @@ def _document(found: Calibrated, file: str) -> CalibrationAnswer:
         name=file,
         version=version(),
         date=datetime.now(UTC).date().isoformat(),
-        kind=found.kind,
-        unit=found.unit,
-        constants=tuple(ConstantFit(**vars(one)) for one in found.constants),
-        rows=tuple(RowFit(**finite(vars(one))) for one in found.rows),
-        skipped=found.skipped,
-        use=found.use,
+        **{name: value for name, value in found if name != "written"},
     )
-
-
-def finite(content: Any) -> Any:
-    """The same with null in the place of numbers that are none."""
-    if isinstance(content, dict):
-        return {key: finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _constants_table(found: Calibrated) -> None:
@@ -250,13 +235,13 @@ def _judged_table(found: Calibrated) -> None:
     table = Table(("row", f"measured, {unit}", "shipped", "yours", "without this row"), right=(1, 2, 3, 4))
     for row in found.rows:
         errors = [row.before, row.after, row.left_out]
-        signed = [f"{100.0 * (value / row.measured - 1.0):+.1f} %" if math.isfinite(value) else "" for value in errors]
+        signed = [f"{100.0 * (value / row.measured - 1.0):+.1f} %" if value is not None else "" for value in errors]
         table.add(row.name, f"{row.measured:.4g}", *signed)
     for name, of in (("mean |error|", fmean), ("median |error|", median)):
         cells = []
         for column in ("before", "after", "left_out"):
-            misses = [abs(getattr(row, column) / row.measured - 1.0) for row in found.rows]
-            known = [miss for miss in misses if math.isfinite(miss)]
+            values = [(getattr(row, column), row.measured) for row in found.rows]
+            known = [abs(value / measured - 1.0) for value, measured in values if value is not None]
             cells.append(percent(of(known)) if known else "")
         table.add(name, "", *cells)
     table.print()

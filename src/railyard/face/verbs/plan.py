@@ -11,6 +11,7 @@ from railyard.face import signals
 from railyard.face.verb import Page, Reply, Request, verb
 from railyard.kit.errors import InputError
 from railyard.kit.files import keep_existing, write_text
+from railyard.measure.numbers import finite_or_null
 
 Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with pictures.")]
 
@@ -149,7 +150,7 @@ def plan_query(
     return Reply(
         found,
         lambda: words.show_rows(found, whole=whole),
-        lambda: [words.plain(row) for row in rows],
+        lambda: finite_or_null([*rows]),
         headline=words.rows_sentence(found),
     )
 

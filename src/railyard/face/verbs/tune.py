@@ -241,10 +241,10 @@ def _print(found: TuneResult, *, details: bool) -> None:
         emit(f"A step takes {numbers.seconds(found.default_s)} as written, the shortest of {tried} trials.")
         return
     table = Table(("setting", "value", "step alone", "step without it"), (2, 3))
-    for part in found.parts:
-        alone = numbers.NOT_APPLICABLE if part.alone is None else f"{-part.alone:+.2%}"
-        without = numbers.NOT_APPLICABLE if part.without is None else f"{part.without:+.2%}"
-        table.add(part.key, _value(found.settings[part.key]), alone, without)
+    for key, (gain, rest) in found.parts.items():
+        alone = numbers.NOT_APPLICABLE if gain is None else f"{-gain:+.2%}"
+        without = numbers.NOT_APPLICABLE if rest is None else f"{rest:+.2%}"
+        table.add(key, _value(found.settings[key]), alone, without)
     table.print()
     steps = numbers.pair(numbers.seconds(found.default_s), numbers.seconds(found.tuned_s), "->")
     change = found.tuned_s / found.default_s - 1.0

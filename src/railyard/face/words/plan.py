@@ -53,13 +53,6 @@ def _plan_query_cell(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def plain(row: dict[str, object]) -> dict[str, object]:
-    """A row as JSON has it: what is no number is null."""
-    return {
-        key: (None if isinstance(value, float) and not math.isfinite(value) else value) for key, value in row.items()
-    }
-
-
 def growth_sentence(found: Growth) -> str:
     """The path with the least regret, and how much more the next one costs."""
     ranked = sorted(found.paths, key=lambda path: max(path.regret))

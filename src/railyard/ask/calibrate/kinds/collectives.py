@@ -15,13 +15,12 @@ import numpy as np
 from railyard.ask.calibrate.measurements import (
     SETTLED,
     Calibrated,
-    CalibratedConstant,
-    JudgedRow,
     MeasurementKind,
     Prior,
     kinds,
     moved_constants,
     posterior,
+    row_fit,
 )
 from railyard.ask.calibrate.nccl.constants import CONSTANTS as SHIPPED
 from railyard.ask.calibrate.nccl.constants import FITTED, STEP, constants_of
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from railyard.ask.calibrate.nccl.log import NcclLog
     from railyard.ask.calibrate.nccl.rows import CollectiveResult
     from railyard.catalog import Catalog
+    from railyard.measure.result.calibration import ConstantFit
 
     F = NDArray[np.float64]
 
@@ -143,11 +143,18 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     constants = [one for one in moved_constants(of, short, before, found) if one.settled >= SETTLED]
     columns = (known.measured_us, known.times_us(start), known.times_us(at), known.measured_us * np.exp(found.left_out))
     judged = [
-        JudgedRow(row.line, f"{row.collective} {row.bytes} B", *(float(column[number]) for column in columns))
+        row_fit(row.line, f"{row.collective} {row.bytes} B", [float(column[number]) for column in columns])
         for number, row in enumerate(known.rows)
     ]
-    moved, use = tuple(constants), "`collectives: {constants: FILE}` in a scenario"
-    return Calibrated("collectives", "us", moved, tuple(judged), written(moved, source), use, known.skipped)
+    return Calibrated(
+        kind="collectives",
+        unit="us",
+        constants=tuple(constants),
+        rows=tuple(judged),
+        written=written(constants, source),
+        use="`collectives: {constants: FILE}` in a scenario",
+        skipped=known.skipped,
+    )
 
 
 def named(source: MeasurementFile) -> NcclLog:
@@ -170,7 +177,7 @@ def named(source: MeasurementFile) -> NcclLog:
     return log
 
 
-def written(constants: Sequence[CalibratedConstant], source: MeasurementFile) -> str:
+def written(constants: Sequence[ConstantFit], source: MeasurementFile) -> str:
     """The file that `collectives: {constants: FILE}` takes; what is no library's stands there as remarks."""
     lines = [f"# Written by `railyard calibrate runs` from {source.path.name}; +- is one standard deviation."]
     lines += ["", f"[{SECTION}]"]

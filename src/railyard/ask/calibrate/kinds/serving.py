@@ -12,8 +12,6 @@ from railyard.ask.calibrate.measurements import (
     SETTLED,
     TEXT,
     Calibrated,
-    CalibratedConstant,
-    JudgedRow,
     MeasurementKind,
     Prior,
     counts,
@@ -23,6 +21,7 @@ from railyard.ask.calibrate.measurements import (
     numbers,
     posterior,
     read_rows,
+    row_fit,
     words,
 )
 from railyard.model.machine import Machine
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.calibrate.measurements import MeasurementFile
     from railyard.catalog import Accelerator, Catalog, Model
+    from railyard.measure.result.calibration import ConstantFit, RowFit
     from railyard.work.serving.software import ServingSoftware
 
     F = NDArray[np.float64]
@@ -138,21 +138,28 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
         InputError: The table is wrong.
     """
     rows = rows_of(source, catalog)
-    moved: list[CalibratedConstant] = []
-    judged: list[JudgedRow] = []
+    moved: list[ConstantFit] = []
+    judged: list[RowFit] = []
     profiles = {}
     for engine, name in dict.fromkeys((row.software, row.device.name) for row in rows):
         those = [row for row in rows if (row.software, row.device.name) == (engine, name)]
         found = fitted(loop_of(those), profile(engine, those[0].device))
-        kept = [replace(one, of=f"{engine}.{name}") for one in found.constants if one.settled >= SETTLED]
+        kept = [one.model_copy(update={"of": f"{engine}.{name}"}) for one in found.constants if one.settled >= SETTLED]
         moved += kept
         judged += _judged(those, found)
         values = {one.name: one.value for one in kept}
         text = f"{len(those)} rows of {source.path.name}"
         profiles[engine, name] = DeviceProfile(engine, name, text, values)
     judged.sort(key=lambda row: (row.line, row.name))
-    use = "`profiles: FILE` in a scenario's serving section"
-    return Calibrated("serving", "s", tuple(moved), tuple(judged), written(profiles), use)
+    return Calibrated(
+        kind="serving",
+        unit="s",
+        constants=tuple(moved),
+        rows=tuple(judged),
+        written=written(profiles),
+        use="`profiles: FILE` in a scenario's serving section",
+        skipped=(),
+    )
 
 
 @dataclass(frozen=True)
@@ -196,7 +203,7 @@ class FittedLoop:
         seconds: [3, 2, row]: as shipped, with these constants, and each row without itself.
     """
 
-    constants: tuple[CalibratedConstant, ...]
+    constants: tuple[ConstantFit, ...]
     seconds: F
 
 
@@ -243,15 +250,13 @@ def _with(loop: Loop, shipped: ServingSoftware, names: Sequence[str], values: F)
     return ServingSoftwareColumns([replace(shipped, **changed)] * loop.measured_s.shape[1])
 
 
-def _judged(rows: Sequence[ServedRow], found: FittedLoop) -> list[JudgedRow]:
-    judged = []
-    for number, row in enumerate(rows):
-        for metric, name in enumerate(("TPOT", "TTFT")):
-            measured = (row.tpot_s, row.ttft_s)[metric]
-            if measured:
-                before, after, left_out = (float(each[metric, number]) for each in found.seconds)
-                judged.append(JudgedRow(row.line, f"{row.name} {name}", measured, before, after, left_out))
-    return judged
+def _judged(rows: Sequence[ServedRow], found: FittedLoop) -> list[RowFit]:
+    return [
+        row_fit(row.line, f"{row.name} {name}", [measured, *found.seconds[:, metric, number].tolist()])
+        for number, row in enumerate(rows)
+        for metric, (name, measured) in enumerate((("TPOT", row.tpot_s), ("TTFT", row.ttft_s)))
+        if measured
+    ]
 
 
 kinds.add(

@@ -19,20 +19,20 @@ from railyard.ask.calibrate.measurements import (
     NEEDED_TEXT,
     TEXT,
     Calibrated,
-    CalibratedConstant,
-    JudgedRow,
     MeasurementKind,
     counts,
     kinds,
     model_of_cell,
     numbers,
     read_rows,
+    row_fit,
     words,
 )
 from railyard.catalog import Model
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.schema.yaml import Mark, from_plain, resolve
 from railyard.measure.numbers import short
+from railyard.measure.result.calibration import ConstantFit
 from railyard.model import architecture
 from railyard.model.machine import Machine
 from railyard.model.own_runs import TAIL, expected, noise
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from railyard.ask.calibrate.measurements import MeasurementFile
     from railyard.catalog import Accelerator, Catalog
+    from railyard.measure.result.calibration import RowFit
     from railyard.model.own_runs import Scatter
     from railyard.work.training.columns import Columns
     from railyard.work.training.spec import Precision
@@ -336,8 +337,8 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
     for step in steps_of(source, catalog):
         system = profiles.key_of(step.training.software), step.machine.accelerator.name
         systems.setdefault(system, []).append(step)
-    constants: list[CalibratedConstant] = []
-    judged: list[JudgedRow] = []
+    constants: list[ConstantFit] = []
+    judged: list[RowFit] = []
     runs: dict[str, tuple[OwnRun, ...]] = {}
     for (key, device), those in systems.items():
         jobs, widths = [(step.training, step.machine) for step in those], scatter()
@@ -347,9 +348,15 @@ def calibrate(source: MeasurementFile, catalog: Catalog) -> Calibrated:
         constants.append(_typical(f"{key} on {device}", found, widths))
         judged += _judged(those, jobs, found, widths)
     judged.sort(key=lambda row: row.line)
-    use = "`software: {constants: FILE}` in a scenario's training section"
-    text = calibrated.written(runs, source.path.name)
-    return Calibrated("training", "s", tuple(constants), tuple(judged), text, use)
+    return Calibrated(
+        kind="training",
+        unit="s",
+        constants=tuple(constants),
+        rows=tuple(judged),
+        written=calibrated.written(runs, source.path.name),
+        use="`software: {constants: FILE}` in a scenario's training section",
+        skipped=(),
+    )
 
 
 def _check_paces(source: MeasurementFile, steps: Sequence[MeasuredStep], jobs: Sequence[Job]) -> None:
@@ -377,16 +384,16 @@ def _check_paces(source: MeasurementFile, steps: Sequence[MeasuredStep], jobs: S
         raise InputError.many(problems)
 
 
-def _typical(of: str, found: StepPaces, widths: Scatter) -> CalibratedConstant:
+def _typical(of: str, found: StepPaces, widths: Scatter) -> ConstantFit:
     """The mean pace of the measured runs, and how sure that of a run like them is, without what is its own."""
     each, variances = expected(found.at, found.off, noise(found.at, found.off, found.slope, widths), found.at, widths)
     value, variance = float(np.mean(each)), float(np.mean(variances))
     low, high = (math.exp(value + sign * math.sqrt(variance)) for sign in (-1, 1))
     settled = 1.0 - variance / (widths.system**2 + widths.alike**2)
-    return CalibratedConstant(of, "pace", 1.0, math.exp(value), low, high, settled)
+    return ConstantFit(of=of, name="pace", before=1.0, value=math.exp(value), low=low, high=high, settled=settled)
 
 
-def _judged(steps: Sequence[MeasuredStep], jobs: Sequence[Job], found: StepPaces, widths: Scatter) -> list[JudgedRow]:
+def _judged(steps: Sequence[MeasuredStep], jobs: Sequence[Job], found: StepPaces, widths: Scatter) -> list[RowFit]:
     after, _ = expected(found.at, found.off, noise(found.at, found.off, found.slope, widths), found.at, widths)
     left_out = np.full(len(steps), np.nan)
     for number in range(len(steps) if len(steps) > 1 else 0):
@@ -397,7 +404,7 @@ def _judged(steps: Sequence[MeasuredStep], jobs: Sequence[Job], found: StepPaces
     columns = [predicted(jobs, np.exp(each)).tolist() for each in (np.zeros(len(steps)), after, known)]
     columns[2] = np.where(np.isnan(left_out), np.nan, columns[2]).tolist()
     return [
-        JudgedRow(step.line, step.name, step.measured_s, *values) for step, *values in zip(steps, *columns, strict=True)
+        row_fit(step.line, step.name, [step.measured_s, *values]) for step, *values in zip(steps, *columns, strict=True)
     ]
 
 
