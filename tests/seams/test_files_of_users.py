@@ -46,7 +46,7 @@ ALLOWED = (
     # What this process, or one that it started, wrote.
     ("railyard/engine/lab/switches.py", {"(place / 'zebra.log').read_text(errors='replace')"}),
     (
-        "railyard/face/web/outputs.py",
+        "railyard/face/web/routes/outputs.py",
         {
             "os.fdopen(os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW), 'rb')",
             "os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW)",

@@ -13,7 +13,7 @@ from tests.face.web.server import running
 
 from railyard.face import api
 from railyard.face.api.client import CALLS, ENDED, PREFIX, Client, Job, ServerError
-from railyard.face.web.views.packed import packed
+from railyard.face.web.views import packed
 from railyard.graph.parquet import read_record, write_record
 from railyard.kit.errors import InputError
 

@@ -22,7 +22,7 @@ from railyard.face.web.documents import RefusalBody, TextFault
 from railyard.face.web.guard import Guard
 from railyard.face.web.journal import JobJournal
 from railyard.face.web.looking import Looking, faults_of
-from railyard.face.web.routes import answers, asking, jobs, outputs, runs, scenarios, verbs, views
+from railyard.face.web.routes import asking, jobs, outputs, runs, scenarios, views
 from railyard.face.web.routes.asking import House
 from railyard.face.web.status import Status, StatusFirst
 from railyard.kit.errors import RailyardError
@@ -145,8 +145,11 @@ def application(settings: ServerSettings) -> FastAPI:
         responses=_REFUSALS,
     )
     app.state.house = house
-    for part in (asking, scenarios, verbs, jobs, runs, answers, outputs, views):
-        app.include_router(part.router, prefix=PREFIX)
+    for router in (
+        *(asking.router, scenarios.router, jobs.verbs, jobs.router),
+        *(runs.router, runs.answers, outputs.router, views.router),
+    ):
+        app.include_router(router, prefix=PREFIX)
     _explain_refusals(app)
     app.add_middleware(Audited, log=AuditLog(settings.state / "audit.log"))
     if settings.pages:

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from railyard.face.verb import DEPLOYMENTS
 from railyard.face.web.documents import AnswerRow, FileRow, FileText, InputRow, PageRow, RunRow
@@ -21,7 +21,7 @@ from railyard.measure.result.reading import kind_of, result_from
 from railyard.work.study.presentation import comparison, presentation_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @lru_cache(maxsize=4096)
@@ -92,6 +92,9 @@ _TITLE = re.compile(r"<title>([^<]{0,300})</title>", re.IGNORECASE)
 _HEAD_BYTES = 4096
 
 
+Row = TypeVar("Row", RunRow, AnswerRow)
+
+
 class Missing(Exception):
     """There is no such file or run."""
 
@@ -108,12 +111,7 @@ class Shelf:
 
     def files(self) -> list[FileRow]:
         """Scenario files, by name."""
-        rows = []
-        for path in sorted(filter(self._is_inside, self._scenarios())):
-            state = path.stat()
-            name = path.relative_to(self.folder).as_posix()
-            rows.append(FileRow(file=name, bytes=state.st_size, changed=state.st_mtime))
-        return rows
+        return [self._row(path) for path in sorted(filter(self._is_inside, self._named(_ENDINGS, _SKIPPED)))]
 
     def read(self, name: str) -> FileText:
         """A scenario file.
@@ -159,13 +157,7 @@ class Shelf:
             offset: How many of the latest are left out.
             most: Rows.
         """
-        root = self.folder / RUNS
-        if not root.is_dir():
-            return []
-        results = [Path(entry.path) / RESULT for entry in os.scandir(root) if not entry.name.startswith(".")]
-        found = sorted(((_changed_ns(path), path) for path in results if self._is_inside(path)), reverse=True)
-        heads = (head_of(path, changed) for changed, path in found[offset : offset + most] if changed)
-        return [head for head in heads if head is not None]
+        return self._heads(head_of, [folder / RESULT for folder in self._folders(RUNS)], offset, most)
 
     def run(self, name: str) -> Path:
         """The folder of a run.
@@ -194,13 +186,8 @@ class Shelf:
 
     def records(self) -> list[FileRow]:
         """Records outside of runs, by name: what `railyard observe --out` read of traces."""
-        rows = []
-        for path in sorted(self._named((".parquet",), _SKIPPED)):
-            if self._is_inside(path) and is_record(path):
-                state = path.stat()
-                name = path.relative_to(self.folder).as_posix()
-                rows.append(FileRow(file=name, bytes=state.st_size, changed=state.st_mtime))
-        return rows
+        found = sorted(self._named((".parquet",), _SKIPPED))
+        return [self._row(path) for path in found if self._is_inside(path) and is_record(path)]
 
     def record(self, name: str) -> Path:
         """A record of `records`.
@@ -208,9 +195,8 @@ class Shelf:
         Raises:
             Missing: There is none of that name.
         """
-        path = self.folder / name if "\0" not in name else self.folder
-        hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
-        if hidden or not self._is_inside(path) or not path.is_file() or not is_record(path):
+        path = self.given(name)
+        if not path.is_file() or not is_record(path):
             raise Missing(name)
         return path
 
@@ -229,20 +215,24 @@ class Shelf:
 
     def inputs(self) -> list[InputRow]:
         """Inputs of verbs, the latest first: files, folders of uploads, runs."""
-        paths = [*self._named((), _SKIPPED), *self._folders(UPLOADS), *self._folders(RUNS)]
+        runs = [path for path in self._folders(RUNS) if (path / RESULT).is_file()]
+        paths = [*self._named((), _SKIPPED), *self._folders(UPLOADS), *runs]
         rows = [self._input(path) for path in paths if self._is_inside(path)]
         return sorted(rows, key=lambda row: -row.changed)[:_MOST_FILES]
 
+    def _row(self, path: Path) -> FileRow:
+        state = path.stat()
+        return FileRow(file=path.relative_to(self.folder).as_posix(), bytes=state.st_size, changed=state.st_mtime)
+
     def _input(self, path: Path) -> InputRow:
-        state, folder = path.stat(), path.is_dir()
-        name = path.relative_to(self.folder).as_posix()
-        return InputRow(file=name, folder=folder, bytes=0 if folder else state.st_size, changed=state.st_mtime)
+        row, folder = self._row(path), path.is_dir()
+        return InputRow(file=row.file, folder=folder, bytes=0 if folder else row.bytes, changed=row.changed)
 
     def _folders(self, name: str) -> list[Path]:
-        """Folders of one that is known by its name, none hidden; of runs those that hold a result."""
+        """Folders of one that is known by its name, none hidden."""
         root = self.folder / name
-        found = [Path(one.path) for one in os.scandir(root) if one.is_dir()] if root.is_dir() else []
-        return [path for path in found if not path.name.startswith(".") and (name != RUNS or (path / RESULT).is_file())]
+        listed = os.scandir(root) if root.is_dir() else ()
+        return [Path(one.path) for one in listed if not one.name.startswith(".") and one.is_dir()]
 
     def upload_to(self, name: str) -> Path:
         """Path of an uploaded file; its folder is made.
@@ -279,13 +269,13 @@ class Shelf:
 
     def answers(self) -> list[AnswerRow]:
         """Stored answers of commands other than `run`, latest first, without those of unknown formats."""
-        root = self.folder / RUNS
-        folders = (
-            [Path(entry.path) for entry in os.scandir(root) if not entry.name.startswith(".")] if root.is_dir() else []
-        )
-        documents = [path for folder in folders if (path := _answer_in(folder)) and self._is_inside(path)]
-        found = sorted(((_changed_ns(path), path) for path in documents), reverse=True)
-        heads = (answer_head_of(path, changed) for changed, path in found[:_MOST_FILES] if changed)
+        documents = [path for folder in self._folders(RUNS) if (path := _answer_in(folder))]
+        return self._heads(answer_head_of, documents, 0, _MOST_FILES)
+
+    def _heads(self, read: Callable[[Path, int], Row | None], files: list[Path], offset: int, most: int) -> list[Row]:
+        """Heads of files, the latest first, without those that cannot be read."""
+        found = sorted(((_changed_ns(path), path) for path in files if self._is_inside(path)), reverse=True)
+        heads = (read(path, changed) for changed, path in found[offset : offset + most] if changed)
         return [head for head in heads if head is not None]
 
     def answer(self, name: str) -> Path:
@@ -315,9 +305,8 @@ class Shelf:
         Raises:
             Missing: There is none of that name.
         """
-        path = self.folder / name if "\0" not in name else self.folder
-        hidden = any(part.startswith(".") for part in PurePosixPath(name).parts)
-        if hidden or path.suffix != ".html" or not self._is_inside(path) or not path.is_file():
+        path = self.given(name)
+        if path.suffix != ".html" or not path.is_file():
             raise Missing(name)
         return path
 
@@ -339,9 +328,6 @@ class Shelf:
     def _is_inside(self, path: Path) -> bool:
         """Whether it lies in the folder, links followed."""
         return path.resolve().is_relative_to(self.folder)
-
-    def _scenarios(self) -> Iterator[Path]:
-        return self._named(_ENDINGS, _SKIPPED)
 
     def _named(self, endings: tuple[str, ...], skipped: frozenset[str]) -> Iterator[Path]:
         """Files with one of some endings (any where none is named), at most `_MOST_FILES`, none hidden or too deep."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +12,12 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from railyard.face.web.documents import Health, Login, Person
 from railyard.face.web.guard import cookie_for, cookie_of
-from railyard.face.web.shelf import Shelf
+from railyard.face.web.shelf import Missing, Shelf
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from railyard.face.web.journal import JobJournal
     from railyard.face.web.looking import Looking
     from railyard.face.web.settings import ServerSettings
@@ -60,6 +63,15 @@ def _asking(request: Request) -> Asking:
 
 
 Asked = Annotated[Asking, Depends(_asking)]
+
+
+@contextmanager
+def or_404(words: str) -> Iterator[None]:
+    """Refuses a request for something that is not there, or whose name no file can have."""
+    try:
+        yield
+    except (Missing, ValueError, OSError):
+        raise HTTPException(404, words) from None
 
 
 router = APIRouter(tags=["people"])

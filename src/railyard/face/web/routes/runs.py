@@ -1,4 +1,4 @@
-"""Runs that are done, whoever ran them: the folders of the command line."""
+"""Runs that are done, whoever ran them, and answers of other commands: the folders of the command line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import FileResponse, Response
 
-from railyard.face.report.decision import decision
-from railyard.face.web.documents import Decision, PageRow, RunRow
-from railyard.face.web.routes.asking import Asked
-from railyard.face.web.shelf import RESULT, Missing
+from railyard.face.report.decision import decision, decision_of
+from railyard.face.web.documents import AnswerRow, Decision, PageRow, RunRow
+from railyard.face.web.routes.asking import Asked, or_404
+from railyard.face.web.shelf import RESULT
+from railyard.kit.files import read_text
+from railyard.measure.result.answers import answer_from
 from railyard.work.study.folder import read_all, read_result
 from railyard.work.study.joined import joined
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
+
 
 router = APIRouter(tags=["runs"])
 
@@ -60,10 +63,8 @@ def list_pages(asked: Asked) -> list[PageRow]:
 @router.get("/page", response_class=FileResponse)
 def page(asked: Asked, file: Annotated[str, Query(max_length=400)]) -> FileResponse:
     """One of these pages, which may draw and nothing else: it has no origin, no network and no parent."""
-    try:
+    with or_404(f"there is no page `{file[:80]}`"):
         path = asked.shelf.page(file)
-    except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"there is no page `{file[:80]}`") from None
     return FileResponse(path, media_type="text/html", headers={"content-security-policy": _DRAWS_ONLY})
 
 
@@ -90,8 +91,41 @@ def _joined(asked: Asked, runs: list[str]) -> Result:
 
 
 def _file(asked: Asked, run: str, name: str) -> Path:
-    try:
+    with or_404(f"there is no file `{name[:80]}` of a run `{run[:80]}`"):
         asked.shelf.run(run)
         return asked.shelf.file_of_run(run, name)
-    except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"there is no file `{name[:80]}` of a run `{run[:80]}`") from None
+
+
+answers = APIRouter(tags=["answers"])
+
+
+@answers.get("/answers")
+def list_answers(asked: Asked) -> list[AnswerRow]:
+    """Answers, latest first."""
+    return asked.shelf.answers()
+
+
+@answers.get("/answers/{answer}", response_class=FileResponse)
+def answer_document(asked: Asked, answer: str) -> FileResponse:
+    """The answer, of the format that its `format` names."""
+    return FileResponse(_document(asked, answer), media_type="application/json")
+
+
+@answers.get("/answers/{answer}/decision")
+def answer_decision(asked: Asked, answer: str) -> Decision:
+    """What the answer says: verdict, figures, and what to do first."""
+    return Decision.model_validate(decision_of(answer_from(read_text(_document(asked, answer)))))
+
+
+@answers.get("/answers/{answer}/page", response_class=FileResponse)
+def answer_as_page(asked: Asked, answer: str) -> FileResponse:
+    """Its page as one file to keep and to pass on."""
+    page = _document(asked, answer).with_suffix(".html")
+    if not page.is_file():
+        raise HTTPException(404, f"the answer `{answer[:80]}` has no page")
+    return FileResponse(page, media_type="text/html", filename=f"{answer}.html")
+
+
+def _document(asked: Asked, answer: str) -> Path:
+    with or_404(f"there is no answer `{answer[:80]}`"):
+        return asked.shelf.answer(answer)

@@ -24,8 +24,7 @@ from railyard.face.web.documents import (
     Window,
 )
 from railyard.face.web.looking import TooSlow
-from railyard.face.web.routes.asking import Asked, Asking
-from railyard.face.web.shelf import Missing
+from railyard.face.web.routes.asking import Asked, Asking, or_404
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,31 +206,23 @@ async def prices(
 
 
 def _run(asked: Asking, run: str) -> Path:
-    try:
+    with or_404(f"there is no run `{run[:80]}`"):
         return asked.shelf.run(run)
-    except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"there is no run `{run[:80]}`") from None
 
 
 def _answer(asked: Asking, answer: str) -> str:
-    try:
+    with or_404(f"there is no answer `{answer[:80]}`"):
         return str(asked.shelf.answer(answer).parent)
-    except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"there is no answer `{answer[:80]}`") from None
 
 
 def _measured(asked: Asking, file: str) -> str:
-    try:
+    with or_404(f"there is no record `{file[:80]}`"):
         return str(asked.shelf.record(file))
-    except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"there is no record `{file[:80]}`") from None
 
 
 def _kept(asked: Asking, run: str, variant: int, name: str) -> str:
-    try:
+    with or_404(f"variant {variant} of a run `{run[:80]}` kept no {name}"):
         return str(asked.shelf.kept(run, variant, name))
-    except (Missing, ValueError, OSError):
-        raise HTTPException(404, f"variant {variant} of a run `{run[:80]}` kept no {name}") from None
 
 
 async def _seen(asked: Asking, verb: str, about: dict[str, Any]) -> Any:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.face.web.views import view
-from railyard.face.web.views.packed import packed
+from railyard.face.web.views import packed, view
 from railyard.kit.errors import InputError
 from railyard.kit.files import readable
 

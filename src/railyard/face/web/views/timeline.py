@@ -6,8 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from railyard.face.web.views import view
-from railyard.face.web.views.packed import packed
+from railyard.face.web.views import packed, view
 from railyard.graph.parquet import read_record
 from railyard.graph.strips import Strips, strips_of
 from railyard.kit.errors import InputError
