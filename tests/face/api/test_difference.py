@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import railyard
-from railyard.face.api.difference import Document, difference, read
+from railyard.face.api.difference import difference
+from railyard.face.api.figures import Document, read
 from railyard.face.cli import guard
 from railyard.measure.result.answers import DiffAnswer
 from railyard.measure.result.section import flatten

@@ -11,7 +11,7 @@ import numpy as np
 
 from railyard.ask.audit.infer import by_name
 from railyard.ask.audit.reference import MOST
-from railyard.ask.audit.symptom import AuditFinding, Symptom
+from railyard.ask.audit.symptom import AuditFinding, Symptom, shifts_of
 from railyard.cluster.network_table import UNKNOWN
 from railyard.kit.errors import Problem
 
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 MOST_HOPS = 10
 """Cables between two hosts: more than any fat tree of four tiers has, so that what is still under way goes round."""
 
-FLOWS = 300_000
-"""Flows of all shift permutations that are played."""
 
 NO_ENTRY, NO_CABLE = -1, -2
 
@@ -110,11 +108,7 @@ class ForwardingMatrix:
             in the mean of the ports; int64[shifts].
         """
         path, _ = self.walks
-        ports = len(self.host)
-        shifts = np.arange(1, ports)
-        if ports * ports > FLOWS:
-            spread = np.linspace(1, ports - 1, max(FLOWS // ports, 1)).astype(np.int64)
-            shifts = np.unique(np.concatenate([spread, 2 ** np.arange(int(np.log2(ports - 1)) + 1)]))
+        shifts = shifts_of(len(self.host))
         capacity = np.ones(2 * len(self.found.ends))
         for cable, share in speed.items():
             capacity[2 * cable : 2 * cable + 2] = share

@@ -18,7 +18,7 @@ import numpy as np
 from railyard.ask.audit.infer import by_name
 from railyard.ask.audit.price import priced as settings_price
 from railyard.ask.audit.price import rack_of
-from railyard.ask.audit.symptom import CableChange, HostMove, Tables
+from railyard.ask.audit.symptom import CableChange, HostMove, Tables, shifts_of
 from railyard.measure.cost.assumptions import HOURS_PER_MONTH
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ShiftLoads:
     def of(cls, tables: Tables) -> ShiftLoads:
         """Loads under some tables."""
         worst, groups = tables.loads().T
-        return cls(worst, groups, tables.shifts())
+        return cls(worst, groups, shifts_of(len(tables.low_of)))
 
     @property
     def time(self) -> float:

@@ -46,6 +46,14 @@ class HostMove:
     to: int
 
 
+def shifts_of(ports: int) -> NDArray[np.int64]:
+    """The shift permutations of so many ports that are counted: all, or evenly spread ones and the powers of two."""
+    if ports * ports <= FLOWS:
+        return np.arange(1, ports)
+    spread = np.linspace(1, ports - 1, max(FLOWS // ports, 1)).astype(np.int64)
+    return np.unique(np.concatenate([spread, 2 ** np.arange(int(np.log2(ports - 1)) + 1)]))
+
+
 class Tables:
     """Forwarding tables of one block: lower switches with their destinations, and the switches above them.
 
@@ -175,14 +183,6 @@ class Tables:
         self.down[destination, high] = best
         self.down_count[high, low, best] += 1
 
-    def shifts(self) -> NDArray[np.int64]:
-        """The shift permutations that are counted: all, or evenly spread ones and the powers of two."""
-        ports = len(self.low_of)
-        if ports * ports <= FLOWS:
-            return np.arange(1, ports)
-        spread = np.linspace(1, ports - 1, max(FLOWS // ports, 1)).astype(np.int64)
-        return np.unique(np.concatenate([spread, 2 ** np.arange(int(np.log2(ports - 1)) + 1)]))
-
     def load(self, shift: int) -> tuple[float, float]:
         """Flows on the fullest cable when every port sends to the one `shift` further; slow cables count more.
 
@@ -209,7 +209,7 @@ class Tables:
 
     def loads(self) -> NDArray[np.float64]:
         """float64[shifts, 2], see `load`."""
-        return np.array([self.load(int(shift)) for shift in self.shifts()]).reshape(-1, 2)
+        return np.array([self.load(int(shift)) for shift in shifts_of(len(self.low_of))]).reshape(-1, 2)
 
 
 def _crowd(cable: NDArray[np.int64], speed: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -174,7 +174,11 @@ def check(
     result = cache(lambda: run(prepared()))
     subjects = [
         CheckSubject(
-            variant.name, variant.draft, _Prepared(prepared, number), _Measured(result, variant.name), progress
+            variant.name,
+            variant.draft,
+            partial(lambda at: prepared()[at], number),
+            partial(_measured, result, variant.name),
+            progress,
         )
         for number, variant in enumerate(expand(draft))
     ]
@@ -204,29 +208,16 @@ def _judged(
     return found, stopped is not None
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """One variant of a result that is not there yet; `Interrupted` where the run was stopped before it ended."""
+def _measured(result: Callable[[], Result], name: str) -> Any:
+    """One variant of a result that is made when it is asked for.
 
-    result: Callable[[], Result]
-    name: str
-
-    def __call__(self) -> Any:
-        found = next((one for one in self.result().variants if one.name == self.name), None)
-        if found is None:
-            raise Interrupted
-        return found
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """One variant, ready to run; all are prepared at once, so that layouts are searched once."""
-
-    prepared: Callable[[], Sequence[Any]]
-    number: int
-
-    def __call__(self) -> Any:
-        return self.prepared()[self.number]
+    Raises:
+        Interrupted: The run was stopped before it ended.
+    """
+    found = next((one for one in result().variants if one.name == name), None)
+    if found is None:
+        raise Interrupted
+    return found
 
 
 def _read(draft: Draft) -> list[tuple[str, Assertion]]:

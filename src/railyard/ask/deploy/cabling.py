@@ -23,6 +23,8 @@ from railyard.work.scenario.packet import PacketSettings, assign
 from railyard.work.scenario.packet.settings import differences
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from railyard.catalog import Catalog
@@ -104,33 +106,34 @@ class CablingPlan:
 
     @property
     def remarks(self) -> list[str]:
-        """What does not fit, in words: racks over their limits, routes longer than their medium reaches."""
+        """What does not fit, in words: racks over their limits, routes longer than their medium reaches, dim ones."""
         out = list(self.racks.remarks)
         if any(plan.long_tier >= 0 for plan in self.cluster.plans.values()):
             out.append("all sites are drawn in one hall; lines between them keep the scenario's length")
-        for number, tier in enumerate(self.tiers):
-            length = self.length_m[self.cables.tier == number]
-            late = int(np.count_nonzero(length > tier.reach_m * (1 + 1e-9))) if tier.medium else 0
-            if late:
-                out.append(
-                    f"{late:,} of {len(length):,} cables of {tier.network} {tier.name} are longer than {tier.medium}"
-                    f" reaches ({tier.reach_m:g} m; the longest: {length.max():g} m): with"
-                    f" `cable_length: {{{tier.name}: {length.max():g} m}}` it is bought with another medium"
-                )
-        return out + self._dim()
-
-    def _dim(self) -> list[str]:
-        out, lost = [], self.loss_db
-        for number, tier in enumerate(self.tiers):
-            mine = lost[self.cables.tier == number]
-            late = int(np.count_nonzero(mine > tier.budget_db + 1e-9)) if tier.budget_db else 0
-            if late:
-                out.append(
-                    f"{late:,} of {len(mine):,} cables of {tier.network} {tier.name} lose up to {mine.max():.2f} dB,"
-                    f" more than the {tier.budget_db:g} dB that {tier.medium} tolerates: fewer connections, or"
-                    " `hall.patch_loss` of low-loss ones"
-                )
+        for tier, count, late, longest in self._beyond(self.length_m, self.too_long):
+            out.append(
+                f"{late:,} of {count:,} cables of {tier.network} {tier.name} are longer than {tier.medium}"
+                f" reaches ({tier.reach_m:g} m; the longest: {longest:g} m): with"
+                f" `cable_length: {{{tier.name}: {longest:g} m}}` it is bought with another medium"
+            )
+        lost = self.loss_db
+        budget = np.array([tier.budget_db or np.inf for tier in self.tiers])[self.cables.tier]
+        for tier, count, late, most in self._beyond(lost, lost > budget + 1e-9):
+            out.append(
+                f"{late:,} of {count:,} cables of {tier.network} {tier.name} lose up to {most:.2f} dB,"
+                f" more than the {tier.budget_db:g} dB that {tier.medium} tolerates: fewer connections, or"
+                " `hall.patch_loss` of low-loss ones"
+            )
         return out
+
+    def _beyond(
+        self, figure: NDArray[np.float64], wrong: NDArray[np.bool_]
+    ) -> Iterator[tuple[PlannedTier, int, int, float]]:
+        """Tiers with wrong cables, each with how many it has, how many are wrong, and the largest figure of all."""
+        for number, tier in enumerate(self.tiers):
+            mine = self.cables.tier == number
+            if late := int(np.count_nonzero(wrong[mine])):
+                yield tier, int(np.count_nonzero(mine)), late, float(figure[mine].max())
 
     @property
     def loss_db(self) -> NDArray[np.float64]:

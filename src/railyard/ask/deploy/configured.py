@@ -7,7 +7,7 @@ from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from railyard.ask.deploy.emit.intent import Access, SwitchIntent
 
@@ -68,6 +68,20 @@ class RouteTable:
     leaks: list[Leak] = field(default_factory=list)
     lines: dict[str, Line] = field(default_factory=dict)
 
+    def leak(self, prefix: Prefix | None, vrf: str, line: Line) -> None:
+        """Takes a route, or all routes, of another table."""
+        self.leaks.append(Leak(prefix, table_name(vrf), line))
+
+    def tunnel(self, vni: int, line: Line, what: str = "vni") -> None:
+        """Takes its number in tunnels."""
+        self.vni, self.lines[what] = vni, line
+
+    def target(self, which: str, targets: Sequence[str], line: Line) -> None:
+        """Takes route targets: for `import`, `export` or `both`."""
+        for kind, mine in (("import", self.imports), ("export", self.exports)):
+            if which in (kind, "both"):
+                mine.update(dict.fromkeys(targets, line))
+
 
 @dataclass
 class ConfiguredPort:
@@ -120,6 +134,12 @@ class Configured:
         """A port, made where it is not there yet."""
         return self.ports.setdefault(name, ConfiguredPort())
 
+    def set_port(self, name: str, what: str, value: object, line: Line) -> None:
+        """Takes what a line says of a port: its `vrf`, `address` or `filter`."""
+        port = self.port(name)
+        setattr(port, what, value)
+        port.lines[what] = line
+
     def table(self, name: str) -> RouteTable:
         """A table, made where it is not there yet."""
         return self.tables.setdefault(name, RouteTable())
@@ -127,6 +147,11 @@ class Configured:
     def of_vni(self, vni: int) -> str | None:
         """The table of a VNI."""
         return next((name for name, table in self.tables.items() if vni and table.vni == vni), None)
+
+
+def table_name(vrf: str) -> str:
+    """Name of the table of a VRF."""
+    return ALL if vrf == "default" else vrf
 
 
 def indented(file: str, text: str) -> Iterator[tuple[tuple[str, ...], Line]]:

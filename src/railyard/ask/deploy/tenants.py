@@ -179,13 +179,6 @@ class Demand:
         """Whether there are so many, as far as is known."""
         return self.most is None or self.rows <= self.most
 
-    def plain(self) -> dict[str, object]:
-        """The tenants as JSON values."""
-        return {
-            "role": self.role, "box": self.box, "table": self.table, "rows": self.rows, "switch": self.switch,
-            "most": self.most, "source": self.source,
-        }  # fmt: skip
-
 
 def demands(plan: CablingPlan, key: str = "back_end") -> list[Demand]:
     """The fullest tables by role of a network; nothing where nobody shares it."""

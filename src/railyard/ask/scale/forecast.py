@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import railyard
 from railyard.ask.scale.buckets import rebucketed
 from railyard.ask.scale.model import recognized
-from railyard.ask.scale.relayout import other_layout
+from railyard.ask.scale.relayout import ScaledTarget, other_layout
 from railyard.ask.scale.rescale import rescaled
 from railyard.ask.scale.target import checked_target
 from railyard.ask.scale.traced import mean_s, read_traced, refuse_unknown, slowed_kernels, traced_figures, unrecognized
@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from railyard.ask.scale.layout import Grid
-    from railyard.ask.scale.relayout import OtherLayout
-    from railyard.ask.scale.rescale import Unscaled
     from railyard.ask.scale.target import Target
     from railyard.ask.scale.traced import Traced
     from railyard.catalog import Catalog
@@ -125,7 +123,7 @@ def scaled_step(
     grid = None if parallelism else traced.grid.grown(machine.ranks)
     target = checked_target(traced, grid, machine, cluster, draft)
     if grid is None:
-        found = _relaid(other_layout(traced, cluster, draft, catalog, parallelism or {}))
+        found = other_layout(traced, cluster, draft, catalog, parallelism or {})
     else:
         found = _grown(target, grid, machine)
     job = _prepared(draft, catalog, found.cluster, found.graph)
@@ -172,33 +170,7 @@ def scaled_step(
     )
 
 
-@dataclass(frozen=True)
-class _Target:
-    """What runs on the target.
-
-    Attributes:
-        kernels_s, own_s: Kernels of a rank, and these with the host's idle time, mean, s.
-        free: The graph without waits that nothing shows; None if there are none.
-        buckets: What the number of ranks makes of gradient buckets.
-        idle_s: The host's idle time in the trace, where that of the model is in the graph; None: it is in `own_s`.
-        same: Whether the traced step would take as long on as many ranks of it, but for the network.
-    """
-
-    graph: TaskGraph
-    cluster: Cluster
-    kernels_s: float
-    own_s: float
-    layout: tuple[AxisRow, ...]
-    measured_share: float = 1.0
-    unscaled: tuple[Unscaled, ...] = ()
-    free: TaskGraph | None = None
-    parts: tuple[BandPart, ...] = ()
-    same: bool = True
-    buckets: str = ""
-    idle_s: float | None = None
-
-
-def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
+def _grown(on: Target, target: Grid, cluster: Cluster) -> ScaledTarget:
     """The traced layout with more or fewer replicas."""
     traced = on.traced
     made = rebucketed(traced.steps, traced.grid, target, traced.framework, cluster.accelerator)
@@ -219,18 +191,10 @@ def _grown(on: Target, target: Grid, cluster: Cluster) -> _Target:
     low, high = on.error
     words = "kernels of another accelerator: errors of steps that the model had not seen, on both"
     part = BandPart(source=words, low_s=low * kernels_s, high_s=high * kernels_s)
-    return _Target(
+    return ScaledTarget(
         scaled.graph, cluster, kernels_s, own_s, layout, measured_share=0.0 if high else 1.0,
         unscaled=(*scaled.unscaled, *made.kept), free=free, parts=(part,) if high else (), same=not high,
         buckets=made.words,
-    )  # fmt: skip
-
-
-def _relaid(other: OtherLayout) -> _Target:
-    """Another layout."""
-    return _Target(
-        other.graph, other.cluster, other.kernels_s, other.kernels_s, other.layout, other.measured_share,
-        parts=(other.part,), idle_s=other.idle_s,
     )  # fmt: skip
 
 
@@ -255,7 +219,7 @@ def _prepared(draft: Draft, catalog: Catalog, cluster: Cluster, graph: TaskGraph
 
 
 def _band(
-    traced: Traced, found: _Target, bench: TraceBench, rows: Sequence[CollectiveRow], step_s: float
+    traced: Traced, found: ScaledTarget, bench: TraceBench, rows: Sequence[CollectiveRow], step_s: float
 ) -> Iterator[BandPart]:
     own_s = found.own_s
     low, high = traced.spread

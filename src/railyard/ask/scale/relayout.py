@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from railyard.ask.scale.rescale import Unscaled
     from railyard.ask.scale.traced import Traced
     from railyard.catalog import Accelerator, Catalog
     from railyard.cluster import Cluster
@@ -46,29 +47,35 @@ _ORDER = ("tp", "cp", "ep", "dp", "pp")
 
 
 @dataclass(frozen=True)
-class OtherLayout:
-    """The step in another layout.
+class ScaledTarget:
+    """What runs on the target.
 
     Attributes:
+        kernels_s, own_s: Kernels of a rank, and these with the host's idle time, mean, s.
         measured_share: Share of compute time in operators of traced shapes.
-        ratio: Measured over modelled time of the traced kernels.
-        kernels_s: Computation of a rank, mean, s.
-        idle_s: The host's idle time in the trace, mean, s.
+        free: The graph without waits that nothing shows; None if there are none.
+        buckets: What the number of ranks makes of gradient buckets.
+        idle_s: The host's idle time in the trace, where that of the model is in the graph; None: it is in `own_s`.
+        same: Whether the traced step would take as long on as many ranks of it, but for the network.
     """
 
     graph: TaskGraph
     cluster: Cluster
-    measured_share: float
-    ratio: float
     kernels_s: float
-    idle_s: float
+    own_s: float
     layout: tuple[AxisRow, ...]
-    part: BandPart
+    measured_share: float = 1.0
+    unscaled: tuple[Unscaled, ...] = ()
+    free: TaskGraph | None = None
+    parts: tuple[BandPart, ...] = ()
+    same: bool = True
+    buckets: str = ""
+    idle_s: float | None = None
 
 
 def other_layout(
     traced: Traced, file: Path, draft: load.Draft, catalog: Catalog, given: Mapping[str, Any]
-) -> OtherLayout:
+) -> ScaledTarget:
     """The traced job with other values of `parallelism`; each accelerator has as many tokens a step as in the trace.
 
     Args:
@@ -106,22 +113,14 @@ def other_layout(
     error = step_error(experts=new.training.model.experts > 0, precision=new.training.precision)
     before, after = old.training.layout, new.training.layout
     words = f"modelled operators ({1 - share:.0%} of compute time): errors of steps that the model had not seen"
-    return OtherLayout(
-        graph=graph,
-        cluster=new.cluster,
-        measured_share=share,
-        ratio=ratio,
-        kernels_s=now_s,
-        idle_s=max(own_s - kernels_s, 0.0),
-        layout=tuple(
-            AxisRow(role=name, traced=getattr(before, name), target=getattr(after, name), stride=0, known_by=how)
-            for name in _ORDER
-            for how in ["--parallelism" if name in given else "as traced" if name != "dp" else "what is left"]
-        ),
-        part=BandPart(
-            source=words, low_s=-error.low * (1 - share) * now_s, high_s=error.high * (1 - share) * now_s
-        ),
-    )  # fmt: skip
+    part = BandPart(source=words, low_s=-error.low * (1 - share) * now_s, high_s=error.high * (1 - share) * now_s)
+    layout = tuple(
+        AxisRow(role=name, traced=getattr(before, name), target=getattr(after, name), stride=0, known_by=how)
+        for name in _ORDER
+        for how in ["--parallelism" if name in given else "as traced" if name != "dp" else "what is left"]
+    )
+    idle_s = max(own_s - kernels_s, 0.0)
+    return ScaledTarget(graph, new.cluster, now_s, now_s, layout, share, parts=(part,), idle_s=idle_s)
 
 
 def target_job(draft: load.Draft, training: Mapping[str, Any], ranks: int) -> Prepared:

@@ -10,18 +10,16 @@ from railyard.face.api.figures import (
     CHOICES,
     ROUNDING,
     Document,
-    Headline,
     by_kind,
     moved,
     one_sided,
     parts,
-    read,
     shown_change,
     shown_pair,
 )
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
-from railyard.measure.result.answers import DiffAnswer
+from railyard.measure.result.answers import DiffAnswer, DiffCause, DiffChoice, DiffOneSided, DiffRenamed
 from railyard.measure.result.section import missing, same
 from railyard.work.study.memo import sentence
 from railyard.work.study.presentation import quoted
@@ -29,7 +27,7 @@ from railyard.work.study.presentation import quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from railyard.face.api.figures import Moved, OneSided, Part
+    from railyard.face.api.figures import Moved, Part
     from railyard.measure.result.section import Leaf
 
     Leaves = Mapping[str, Leaf]
@@ -55,9 +53,9 @@ class Size:
 
 def conclusion(
     figures: Sequence[Moved],
-    sides: Sequence[OneSided],
+    sides: Sequence[DiffOneSided],
     parts: Sequence[Part],
-    choices: Sequence[Headline],
+    choices: Sequence[DiffChoice],
     size: Size,
 ) -> str:
     """The answer in one line: the variant whose first figure moved most, and figures that only one result has.
@@ -88,7 +86,7 @@ def _lead(figures: Sequence[Moved], parts: Sequence[Part], variants: int) -> str
     return f"{text}{named}{f': {why}' if why else ''}{others}"
 
 
-def _lacking(sides: Sequence[OneSided]) -> list[str]:
+def _lacking(sides: Sequence[DiffOneSided]) -> list[str]:
     """`not in OLD: network tax, scale-up tax`."""
     lines = []
     for name in ("OLD", "NEW"):
@@ -122,25 +120,12 @@ _CONSTANTS = "constants"
 """Field of a source whose value lists many: `a=1, b=2`."""
 
 
-@dataclass(frozen=True)
-class ChangedInput:
-    """Something that two documents have differently and that figures follow from.
-
-    Attributes:
-        kind: version, engine, seed, scenario, catalogue, layout, algorithm, default, model, software, program.
-        what: Name of what changed.
-        old, new: What each has; None: nothing.
-        variant: Whose; empty: all.
-    """
-
-    kind: str
-    what: str
-    old: str | None
-    new: str | None
-    variant: str = ""
+def _cause(kind: str, what: str, old: str | None, new: str | None, variant: str = "") -> DiffCause:
+    row = {"kind": kind, "what": what, "old": old, "new": new, "variant": variant}
+    return DiffCause.model_validate(row)
 
 
-def causes(old: Document, new: Document) -> Iterator[ChangedInput]:
+def causes(old: Document, new: Document) -> Iterator[DiffCause]:
     """Differences between two documents as a whole."""
     for kind, paths in (
         ("version", ("provenance.version", "version")),
@@ -149,23 +134,23 @@ def causes(old: Document, new: Document) -> Iterator[ChangedInput]:
     ):
         before, after = old.text(*paths), new.text(*paths)
         if before != after:
-            yield ChangedInput(kind, kind, before or None, after or None)
+            yield _cause(kind, kind, before or None, after or None)
     yield from _scenario(old.leaves, new.leaves)
     yield from _catalogue(old.leaves, new.leaves)
     for kind, path in (("default", "provenance.defaults"), ("model", "provenance.left_out")):
         yield from _listed(kind, path, old.leaves, new.leaves)
 
 
-def _scenario(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
+def _scenario(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[DiffCause]:
     """Keys of the scenario with different values; sections that only one of them has by their own name."""
     mine, theirs = (_below("scenario.", leaves) for leaves in (old, new))
     for path in mine:
         if path in theirs and not same(mine[path], theirs[path]):
-            yield ChangedInput("scenario", path, str(mine[path]), str(theirs[path]))
+            yield _cause("scenario", path, str(mine[path]), str(theirs[path]))
     for path in missing(mine, theirs):
-        yield ChangedInput("scenario", path, _value(mine, path), None)
+        yield _cause("scenario", path, _value(mine, path), None)
     for path in missing(theirs, mine):
-        yield ChangedInput("scenario", path, None, _value(theirs, path))
+        yield _cause("scenario", path, None, _value(theirs, path))
 
 
 def _below(head: str, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
@@ -184,7 +169,7 @@ def _value(leaves: Mapping[str, Leaf], path: str) -> str:
     return ", ".join(f"{key}: {value}" for key, value in inside.items() if value not in (None, "empty list"))
 
 
-def _catalogue(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
+def _catalogue(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[DiffCause]:
     """Values of the catalogue with their sources; parts that only one has as one line each."""
     mine, theirs = _sources(old), _sources(new)
     for name, row in mine.items():
@@ -194,10 +179,10 @@ def _catalogue(old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[Cha
         counts = [sum(name[0] == item for name in each) for each in (mine, theirs)]
         if not all(counts):
             before, after = (f"{count} values" if count else None for count in counts)
-            yield ChangedInput("catalogue", item, before, after)
+            yield _cause("catalogue", item, before, after)
         else:
             yield from (
-                ChangedInput(
+                _cause(
                     "catalogue",
                     f"{item}: {field}",
                     _sourced(mine.get((item, field))),
@@ -220,15 +205,15 @@ def _sources(leaves: Mapping[str, Leaf]) -> dict[tuple[str, str], dict[str, str]
     return found
 
 
-def _revalued(name: tuple[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[ChangedInput]:
+def _revalued(name: tuple[str, str], before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[DiffCause]:
     item, field = name
     if field != _CONSTANTS:
-        yield ChangedInput("catalogue", f"{item}: {field}", _sourced(before), _sourced(after))
+        yield _cause("catalogue", f"{item}: {field}", _sourced(before), _sourced(after))
         return
     mine, theirs = (dict(pair.split("=", 1) for pair in each["value"].split(", ")) for each in (before, after))
     for constant in dict.fromkeys((*mine, *theirs)):
         if mine.get(constant) != theirs.get(constant):
-            yield ChangedInput("software", f"{item}: {constant}", mine.get(constant), theirs.get(constant))
+            yield _cause("software", f"{item}: {constant}", mine.get(constant), theirs.get(constant))
 
 
 def _sourced(row: Mapping[str, str] | None) -> str | None:
@@ -238,7 +223,7 @@ def _sourced(row: Mapping[str, str] | None) -> str | None:
     return f"{row['value']} ({origin})" if origin else row["value"]
 
 
-def _listed(kind: str, path: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
+def _listed(kind: str, path: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[DiffCause]:
     """Sentences of a list that only one of the documents has; those about the same thing as one change."""
     mine, theirs = ({str(value) for key, value in each.items() if key.startswith(f"{path}[")} for each in (old, new))
     gone, come = sorted(mine - theirs), sorted(theirs - mine)
@@ -248,28 +233,26 @@ def _listed(kind: str, path: str, old: Mapping[str, Leaf], new: Mapping[str, Lea
         if twin is not None:
             come.remove(twin)
         what = head if twin is not None else kind
-        yield ChangedInput(kind, what, text if twin is None else text.partition(":")[2].strip(), _rest(twin))
+        yield _cause(kind, what, text if twin is None else text.partition(":")[2].strip(), _rest(twin))
     for text in come:
-        yield ChangedInput(kind, kind, None, text)
+        yield _cause(kind, kind, None, text)
 
 
 def _rest(text: str | None) -> str | None:
     return None if text is None else text.partition(":")[2].strip()
 
 
-def causes_within(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[ChangedInput]:
+def causes_within(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> Iterator[DiffCause]:
     """Differences in how one variant was carried out: its layout, its collectives' algorithms."""
     before, after = (each.get("layout.words", each.get("layout")) for each in (old, new))
     if isinstance(before, str) and isinstance(after, str) and before != after:
-        yield ChangedInput("layout", "layout", before, after, variant)
+        yield _cause("layout", "layout", before, after, variant)
     for path in old:
         if path.startswith("collectives[") and path.endswith("].algorithm") and path in new:
             row = path.removesuffix("algorithm")
             mine, theirs = (f"{each[path]} ({each.get(f'{row}protocol')})" for each in (old, new))
             if mine != theirs:
-                yield ChangedInput(
-                    "algorithm", row.removeprefix("collectives[").removesuffix("]."), mine, theirs, variant
-                )
+                yield _cause("algorithm", row.removeprefix("collectives[").removesuffix("]."), mine, theirs, variant)
 
 
 _TOLD = ("scenario", "provenance", "format", "version")
@@ -317,13 +300,13 @@ def difference(old: Document, new: Document) -> DiffAnswer:
             "old": _side(old),
             "new": _side(new),
             "figures": tuple(map(_figure, figures)),
-            "one_sided": tuple(map(vars, sides)),
-            "choices": tuple(map(vars, choices)),
+            "one_sided": tuple(sides),
+            "choices": tuple(choices),
             "parts": tuple(map(_part, (row for row in pieces if row.moved))),
-            "causes": tuple(map(vars, _why(old, new, pairs, anything=bool(figures or choices)))),
+            "causes": tuple(_why(old, new, pairs, anything=bool(figures or choices))),
             "only_old": (*lost, *_only(pairs, "old", {row.old for row in renamed})),
             "only_new": (*come, *_only(pairs, "new", {row.new for row in renamed})),
-            "renamed": tuple(map(vars, dict.fromkeys(renamed))),
+            "renamed": tuple(dict.fromkeys(renamed)),
             "equal": size.equal,
             "differ": size.differ,
         }
@@ -364,20 +347,14 @@ def _names(old: Mapping[str, Leaves], new: Mapping[str, Leaves]) -> int:
     return max(sum(bool(name) for name in each) for each in (old, new))
 
 
-@dataclass(frozen=True)
-class _Renamed:
-    old: str
-    new: str
-
-
-def _renamed(pair: _Pair) -> Iterator[_Renamed]:
+def _renamed(pair: _Pair) -> Iterator[DiffRenamed]:
     """Keys that only one of the documents has, in the same section and with the same value."""
     come = [(path, value) for path, value in pair.new.items() if path not in pair.old and _telling(value)]
     by_place = {(path.rpartition(".")[0], value): path for path, value in come}
     for path, value in pair.old.items():
         twin = by_place.get((path.rpartition(".")[0], value)) if path not in pair.new and _telling(value) else None
         if twin is not None:
-            yield _Renamed(path, twin)
+            yield DiffRenamed(old=path, new=twin)
 
 
 def _telling(value: object) -> bool:
@@ -385,23 +362,23 @@ def _telling(value: object) -> bool:
     return isinstance(value, float) and value not in (0.0, 1.0)
 
 
-def _as_new(pair: _Pair, renamed: list[_Renamed]) -> Leaves:
+def _as_new(pair: _Pair, renamed: list[DiffRenamed]) -> Leaves:
     names = {row.old: row.new for row in renamed}
     return {names.get(path, path): value for path, value in pair.old.items()}
 
 
-def _choices(pair: _Pair) -> Iterator[Headline]:
+def _choices(pair: _Pair) -> Iterator[DiffChoice]:
     for path, what in CHOICES.items():
         if path in pair.old and path in pair.new and not same(pair.old[path], pair.new[path]):
             old, new = ("none" if each[path] is None else str(each[path]) for each in (pair.old, pair.new))
-            yield Headline(pair.name, what, old, new)
+            yield DiffChoice(variant=pair.name, what=what, old=old, new=new)
 
 
-def _why(old: Document, new: Document, pairs: list[_Pair], *, anything: bool) -> list[ChangedInput]:
+def _why(old: Document, new: Document, pairs: list[_Pair], *, anything: bool) -> list[DiffCause]:
     found = list(causes(old, new))
     found += [cause for pair in pairs for cause in causes_within(pair.name, pair.old, pair.new)]
     if anything and not any(cause.kind in _INPUTS for cause in found):
-        found.append(ChangedInput("program", "Railyard", old.version or None, new.version or None))
+        found.append(_cause("program", "Railyard", old.version or None, new.version or None))
     return found
 
 
@@ -420,6 +397,3 @@ def _only(pairs: list[_Pair], side: str, renamed: set[str]) -> list[str]:
 def _counted(pairs: list[_Pair]) -> tuple[int, int]:
     both = [same(value, pair.new[path]) for pair in pairs for path, value in pair.old.items() if path in pair.new]
     return sum(both), len(both) - sum(both)
-
-
-__all__ = ["Document", "difference", "read"]

@@ -14,6 +14,7 @@ from railyard.kit.errors import InputError
 from railyard.kit.files import read_text
 from railyard.measure import numbers
 from railyard.measure.causes import NETWORK_CAUSES
+from railyard.measure.result.answers import DiffOneSided
 from railyard.measure.result.section import flatten
 from railyard.work.study.folder import result_file
 
@@ -45,16 +46,6 @@ _UNITS: Mapping[str, Callable[[float, float], str]] = {
 
 _ENDINGS = (("_s", "s"), ("_us", "us"), ("_usd", "USD"), ("_w", "W"), ("_bytes", "bytes"), ("_bps", "bps"))
 """Endings of keys of results, with their units."""
-
-
-@dataclass(frozen=True)
-class Headline:
-    """A word that heads two documents, and differs."""
-
-    variant: str
-    what: str
-    old: str
-    new: str
 
 
 @dataclass(frozen=True)
@@ -171,29 +162,7 @@ class Moved:
         return abs(self.change) / max(abs(self.old), abs(self.new))
 
 
-@dataclass(frozen=True)
-class OneSided:
-    """A headline figure that only one of two documents has.
-
-    Attributes:
-        variant: Whose; empty where the document has one part.
-        path: Within the variant.
-        figure: How it is called.
-        unit: Unit of the value, empty for a plain number.
-        old, new: Its value; None on the side that has none.
-        absent: Whether that side lacks the key; its value is null otherwise.
-    """
-
-    variant: str
-    path: str
-    figure: str
-    unit: str
-    old: float | None
-    new: float | None
-    absent: bool
-
-
-def one_sided(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> list[OneSided]:
+def one_sided(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) -> list[DiffOneSided]:
     """Headline figures of one variant that only one document has, in the order of `FIGURES`."""
     rows = []
     for path in dict.fromkeys((*old, *new)):
@@ -202,7 +171,8 @@ def one_sided(variant: str, old: Mapping[str, Leaf], new: Mapping[str, Leaf]) ->
         known = _known(path) if values.count(None) == 1 else None
         if known is not None and not known[1].detail:
             absent = path not in (old if values[0] is None else new)
-            rows.append((known[0], OneSided(variant, path, known[2], known[1].unit, values[0], values[1], absent)))
+            row = {"variant": variant, "path": path, "figure": known[2], "unit": known[1].unit, "absent": absent}
+            rows.append((known[0], DiffOneSided.model_validate({**row, "old": values[0], "new": values[1]})))
     return [row for _, row in sorted(rows, key=lambda item: item[0])]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,7 +137,7 @@ def deploy(
         "capital_usd": total,
         "installation_usd": installation,
         "remarks": [*plan.remarks, *told.left_out],
-        "tables": [one.plain() for one in tables],
+        "tables": [asdict(one) for one in tables],
     }
 
     def show() -> None:

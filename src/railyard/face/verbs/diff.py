@@ -35,7 +35,8 @@ def diff(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The same question, run later or changed.")],
 ) -> Reply:
     """Say which figures moved between two results, of any versions, where the step moved, and what was changed."""
-    from railyard.face.api.difference import difference, read
+    from railyard.face.api.difference import difference
+    from railyard.face.api.figures import read
 
     found = difference(read(old), read(new))
     return Reply(found, lambda: _show(found, request), headline=found.conclusion)

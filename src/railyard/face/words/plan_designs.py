@@ -43,7 +43,7 @@ def show(finished: FinishedPlan, *, quiet: bool, details: bool) -> None:
         tables = (_front(planned, result), _lost(planned, result), _rivals(planned, result))
         more = (_unverified(planned, result), _axes(planned, result), _constraints(result), _tornado(result))
         for table in (*tables, *more, _measure(result), _even(result), _ports(result)):
-            if table is not None:
+            if table.rows:
                 emit("")
                 table.print()
     if not quiet:
@@ -112,11 +112,11 @@ def _lost(planned: PlannedDesigns, result: dict[str, Any]) -> Table:
     return table
 
 
-def _rivals(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
+def _rivals(planned: PlannedDesigns, result: dict[str, Any]) -> Table:
     """The nearest rivals, on the engine that verified the choice."""
     found, first = result["verified"], planned.objectives[0]
-    if found is None or not found["rivals"]:
-        return None
+    if found is None:
+        return Table(())
     whole = found["share_of_step"] == 1.0
     on = found["engine"] if whole else f"{found['engine']}, {numbers.percent(found['share_of_step'])} of a step"
     table = Table((f"nearest rivals on {on}", first.name, "worse by"), (1, 2))
@@ -125,10 +125,8 @@ def _rivals(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
     return table
 
 
-def _unverified(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
+def _unverified(planned: PlannedDesigns, result: dict[str, Any]) -> Table:
     """Kinds of designs that may win and did not run, so that nobody takes the choice for more than it is."""
-    if not result["unverified"]:
-        return None
     first = planned.objectives[0]
     head = f"did not run, may win (raise `effort.{planned.engine}`)"
     table = Table((head, f"{first.name} in closed form", "may be better by"), (1, 2))
@@ -139,10 +137,8 @@ def _unverified(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None
     return table
 
 
-def _axes(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
+def _axes(planned: PlannedDesigns, result: dict[str, Any]) -> Table:
     """Which value of each axis won, and why the best design with another one is behind."""
-    if not result["axes"]:
-        return None
     first = planned.objectives[0]
     table = Table(("axis", "value", first.name, "engine", "why not"), (2,), prose=True)
     for row in result["axes"]:
@@ -152,9 +148,7 @@ def _axes(planned: PlannedDesigns, result: dict[str, Any]) -> Table | None:
     return table
 
 
-def _constraints(result: dict[str, Any]) -> Table | None:
-    if not result["constraints"]:
-        return None
+def _constraints(result: dict[str, Any]) -> Table:
     table = Table(("constraint", "missed by", "gain without it", "gain if 10 % looser", "best without it"), (1, 2, 3))
     for row in result["constraints"]:
         gains = (numbers.percent(row["gain_without"]), numbers.percent(row["gain_a_tenth_looser"]))
@@ -162,9 +156,7 @@ def _constraints(result: dict[str, Any]) -> Table | None:
     return table
 
 
-def _tornado(result: dict[str, Any]) -> Table | None:
-    if not result["tornado"]:
-        return None
+def _tornado(result: dict[str, Any]) -> Table:
     table = Table(("sensitivity", "lead at low", "lead at high", "best at low", "best at high"), (1, 2))
     for row in result["tornado"][:_ROWS]:
         leads = (f"{row['lead_low']:+.1%}", f"{row['lead_high']:+.1%}")
@@ -172,18 +164,14 @@ def _tornado(result: dict[str, Any]) -> Table | None:
     return table
 
 
-def _measure(result: dict[str, Any]) -> Table | None:
-    if not result["measure_first"]:
-        return None
+def _measure(result: dict[str, Any]) -> Table:
     table = Table(("measure first", "expected gain", "changes the choice"), (1, 2))
     for row in result["measure_first"][:_ROWS]:
         table.add(row["factor"], f"{row['gain']:.2%}", numbers.percent(row["changes"]))
     return table
 
 
-def _even(result: dict[str, Any]) -> Table | None:
-    if not result["break_even"]:
-        return None
+def _even(result: dict[str, Any]) -> Table:
     table = Table(("wins instead", "if the price of", "is", "today"), (2, 3))
     for row in result["break_even"][:_ROWS]:
         words = "more than" if row["dearer"] else "less than"
@@ -192,9 +180,7 @@ def _even(result: dict[str, Any]) -> Table | None:
     return table
 
 
-def _ports(result: dict[str, Any]) -> Table | None:
-    if not result["port_prices"]:
-        return None
+def _ports(result: dict[str, Any]) -> Table:
     table = Table(("wins instead", "if its network per NIC costs", "today"), (1, 2))
     for row in result["port_prices"][:_ROWS]:
         even = row["even_usd_per_port"]

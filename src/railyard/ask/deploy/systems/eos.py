@@ -8,7 +8,7 @@ from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Leak, Line, RouteTable, indented, network
+from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Line, RouteTable, indented, network, table_name
 from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, MAX_PATHS, headroom
 
 if TYPE_CHECKING:
@@ -215,14 +215,8 @@ def read(name: str, first: system.File, _second: system.File, _family: int) -> C
         elif head[:2] == ["ip", "access-list"] and above:
             _read_rule(found, head[-1], line)
         elif (match := _ROUTE.match(line.text)) is not None:
-            found.table(_table_name(match[1] or "default")).leaks.append(
-                Leak(network(match[2]), _table_name(match[3]), line)
-            )
+            found.table(table_name(match[1] or "default")).leak(network(match[2]), match[3], line)
     return found
-
-
-def _table_name(vrf: str) -> str:
-    return ALL if vrf == "default" else vrf
 
 
 def _read_interface(found: Configured, name: str, line: Line) -> None:
@@ -231,17 +225,13 @@ def _read_interface(found: Configured, name: str, line: Line) -> None:
         if words[:2] == ["ip", "address"]:
             found.loopback = words[2].split("/")[0]
     elif words[:2] == ["vxlan", "vrf"]:
-        table = found.table(words[2])
-        table.vni, table.lines["vni"] = int(words[4]), line
+        found.table(words[2]).tunnel(int(words[4]), line)
     elif words[0] == "vrf":
-        port = found.port(name)
-        port.vrf, port.lines["vrf"] = _table_name(words[1]), line
+        found.set_port(name, "vrf", table_name(words[1]), line)
     elif words[:2] == ["ip", "address"]:
-        port = found.port(name)
-        port.address, port.lines["address"] = IPv4Interface(words[2]), line
+        found.set_port(name, "address", IPv4Interface(words[2]), line)
     elif words[:2] == ["ip", "access-group"] and words[-1] == "in":
-        port = found.port(name)
-        port.filter, port.lines["filter"] = words[2], line
+        found.set_port(name, "filter", words[2], line)
 
 
 def _read_rule(found: Configured, name: str, line: Line) -> None:
@@ -259,7 +249,7 @@ def _read_bgp(found: Configured, head: list[str], above: tuple[str, ...], line: 
     inner = list(above[1:])
     vrf = ALL
     if inner and inner[0].startswith("vrf "):
-        vrf = _table_name(inner.pop(0).split()[1])
+        vrf = table_name(inner.pop(0).split()[1])
     _read_instance(found, found.table(vrf), inner[0] if inner else "", line)
 
 
@@ -274,11 +264,10 @@ def _read_instance(found: Configured, table: RouteTable, family: str, line: Line
             table.lines["active"] = line
     elif words[0] == "network":
         table.announced[network(words[1])] = line
-    elif words[:2] == ["route-target", "import"]:
-        table.imports[words[-1]] = line
-    elif words[:2] == ["route-target", "export"]:
-        table.exports[words[-1]] = line
-        table.lines["overlay"] = line  # EOS puts routes into EVPN where they have a target
+    elif words[0] == "route-target":
+        table.target(words[1], words[-1:], line)
+        if words[1] == "export":
+            table.lines["overlay"] = line  # EOS puts routes into EVPN where they have a target
 
 
 EOS = system.systems.add("eos", system.SwitchSystem("eos", "eos.cfg", render, system.port_facts, facts, read))

@@ -8,7 +8,7 @@ from ipaddress import ip_interface
 from typing import TYPE_CHECKING
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, Leak, Line, indented, network
+from railyard.ask.deploy.configured import ALL, Configured, Line, indented, network
 from railyard.ask.deploy.emit.intent import HOLD_S, KEEPALIVE_S, MAX_PATHS
 
 if TYPE_CHECKING:
@@ -212,14 +212,10 @@ def frr_routing(found: Configured, file: str, text: str, family: int = 4) -> Non
         elif head[0] == "vrf":
             _read_vrf(found, head[1], line, family)
         elif (match := _ROUTES[family].match(line.text)) is not None:
-            found.table(ALL).leaks.append(Leak(network(match[1]), _table_name(match[2]), line))
+            found.table(ALL).leak(network(match[1]), match[2], line)
     for table in found.tables.values():  # FRR exports no routes of a table whose tunnel is not there
         if table.lines.get("vni") is None:
             table.lines.pop("overlay", None)
-
-
-def _table_name(vrf: str) -> str:
-    return ALL if vrf == "default" else vrf
 
 
 class _Devices:
@@ -236,8 +232,7 @@ class _Devices:
             return
         device, words = above[0].split()[1], line.text.split()
         if words[0] == "vrf":
-            port = found.port(device)
-            port.vrf, port.lines["vrf"] = words[1], line
+            found.set_port(device, "vrf", words[1], line)
             self.table_of[device] = words[1]
         elif words[0] == "vxlan-id":
             self.vni[device] = int(words[1]), line
@@ -250,8 +245,7 @@ class _Devices:
         for device, (number, line) in self.vni.items():
             svi = self.vlan.get(self.vlan_of.get(device, ""), "")
             if svi in self.table_of:
-                table = found.table(self.table_of[svi])
-                table.vni, table.lines["tunnel"] = number, line
+                found.table(self.table_of[svi]).tunnel(number, line, "tunnel")
 
 
 def _read_interface(found: Configured, head: list[str], line: Line, family: int) -> None:
@@ -267,7 +261,7 @@ def _read_interface(found: Configured, head: list[str], line: Line, family: int)
     if words[0] != _WORD[family]:
         return
     if of is None or of == port.vrf:  # else it is about a device of the same name in another table
-        port.address, port.lines["address"] = ip_interface(words[2]), line
+        found.set_port(name, "address", ip_interface(words[2]), line)
 
 
 def _read_vrf(found: Configured, name: str, line: Line, family: int) -> None:
@@ -276,7 +270,7 @@ def _read_vrf(found: Configured, name: str, line: Line, family: int) -> None:
         table.lines["vni"] = line
     match = _ROUTES[family].match(line.text)
     if match is not None:
-        table.leaks.append(Leak(network(match[1]), _table_name(match[2]), line))
+        table.leak(network(match[1]), match[2], line)
 
 
 def _read_bgp(found: Configured, head: list[str], above: tuple[str, ...], line: Line, family: int) -> None:
@@ -297,21 +291,11 @@ def _read_bgp(found: Configured, head: list[str], above: tuple[str, ...], line: 
     elif words[0] == "network" and mine:
         table.announced[network(words[1])] = line
     elif words[:2] == ["import", "vrf"] and words[2] != "route-map" and mine:
-        table.leaks.append(Leak(None, _table_name(words[2]), line))
+        table.leak(None, words[2], line)
     elif words[0] == "route-target":
-        _read_target(table.imports, table.exports, words[1], words[2:], line)
+        table.target(words[1], words[2:], line)
     elif line.text == f"advertise ipv{family} unicast":
         table.lines["overlay"] = line
-
-
-def _read_target(
-    imports: dict[str, Line], exports: dict[str, Line], which: str, targets: list[str], line: Line
-) -> None:
-    for target in targets:
-        if which in ("import", "both"):
-            imports[target] = line
-        if which in ("export", "both"):
-            exports[target] = line
 
 
 FRR = system.systems.add(

@@ -8,7 +8,7 @@ from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Leak, Line, network
+from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Line, network
 from railyard.ask.deploy.emit.intent import BFD_MS, CNP, DSCP_CNP, DSCP_ROCE, FRAME, LOSSLESS, USUAL, headroom
 
 if TYPE_CHECKING:
@@ -245,13 +245,7 @@ def _read_address(found: Configured, match: re.Match[str], line: Line) -> None:
     if match[1] == "lo0":
         found.loopback = match[3].split("/")[0]
         return
-    port = found.port(_unit(f"{match[1]}.{match[2]}"))
-    port.address, port.lines["address"] = IPv4Interface(match[3]), line
-
-
-def _read_filter(found: Configured, match: re.Match[str], line: Line) -> None:
-    port = found.port(match[1])
-    port.filter, port.lines["filter"] = match[2], line
+    found.set_port(_unit(f"{match[1]}.{match[2]}"), "address", IPv4Interface(match[3]), line)
 
 
 def _read_rule(found: Configured, match: re.Match[str], line: Line) -> None:
@@ -259,18 +253,8 @@ def _read_rule(found: Configured, match: re.Match[str], line: Line) -> None:
 
 
 def _read_member(found: Configured, match: re.Match[str], line: Line) -> None:
-    port = found.port(_unit(match[2]))
-    port.vrf, port.lines["vrf"] = match[1], line
+    found.set_port(_unit(match[2]), "vrf", match[1], line)
     found.table(match[1])
-
-
-def _read_neighbor(found: Configured, match: re.Match[str], line: Line) -> None:
-    table = found.table(match[1] or ALL)
-    table.neighbors[_unit(match[2])] = line
-
-
-def _read_active(found: Configured, match: re.Match[str], line: Line) -> None:
-    found.table(match[1] or ALL).lines["active"] = line
 
 
 def _read_asn(found: Configured, match: re.Match[str], _: Line) -> None:
@@ -281,44 +265,41 @@ def _read_overlay(found: Configured, _: re.Match[str], line: Line) -> None:
     found.overlay = line
 
 
-def _read_vni(found: Configured, match: re.Match[str], line: Line) -> None:
-    table = found.table(match[1])
-    table.vni, table.lines["vni"] = int(match[2]), line
-
-
-def _read_advertised(found: Configured, match: re.Match[str], line: Line) -> None:
-    found.table(match[1]).lines["overlay"] = line
-
-
-def _read_target(found: Configured, match: re.Match[str], line: Line) -> None:
-    table = found.table(match[1])
-    if match[2] in (None, "import "):
-        table.imports[match[3]] = line
-    if match[2] in (None, "export "):
-        table.exports[match[3]] = line
-
-
-def _read_leak(found: Configured, match: re.Match[str], line: Line) -> None:
-    vrf = match[3].removesuffix(".inet.0").removesuffix("inet.0")
-    found.table(match[1] or ALL).leaks.append(Leak(network(match[2]), vrf, line))
-
-
+_BGP = r"set (?:routing-instances (\S+) )?protocols bgp group fabric"
+_EVPN = r"set routing-instances (\S+) protocols evpn ip-prefix-routes"
 _TAKES: tuple[tuple[str, Callable[[Configured, re.Match[str], Line], None]], ...] = (
     (r"set interfaces (\S+) unit (\d+) family inet address (\S+)", _read_address),
-    (r"set interfaces (\S+) unit 0 family inet filter input (\S+)", _read_filter),
+    (
+        r"set interfaces (\S+) unit 0 family inet filter input (\S+)",
+        lambda found, match, line: found.set_port(match[1], "filter", match[2], line),
+    ),
     (r"set firewall family inet filter (\S+) term own from destination-address (\S+)", _read_rule),
     (r"set routing-instances (\S+) interface (\S+)", _read_member),
     (
-        r"set (?:routing-instances (\S+) )?protocols bgp group fabric dynamic-neighbor .* interface (\S+)",
-        _read_neighbor,
+        rf"{_BGP} dynamic-neighbor .* interface (\S+)",
+        lambda found, match, line: found.table(match[1] or ALL).neighbors.update({_unit(match[2]): line}),
     ),
-    (r"set (?:routing-instances (\S+) )?protocols bgp group fabric family inet unicast extended-nexthop", _read_active),
+    (
+        rf"{_BGP} family inet unicast extended-nexthop",
+        lambda found, match, line: found.table(match[1] or ALL).lines.update(active=line),
+    ),
     (r"set routing-options autonomous-system (\d+)", _read_asn),
     (r"set protocols bgp group fabric family evpn signaling", _read_overlay),
-    (r"set routing-instances (\S+) protocols evpn ip-prefix-routes vni (\d+)", _read_vni),
-    (r"set routing-instances (\S+) protocols evpn ip-prefix-routes advertise direct-nexthop", _read_advertised),
-    (r"set routing-instances (\S+) vrf-target (import |export )?target:(\S+)", _read_target),
-    (r"set (?:routing-instances (\S+) )?routing-options static route (\S+) next-table (\S+)", _read_leak),
+    (rf"{_EVPN} vni (\d+)", lambda found, match, line: found.table(match[1]).tunnel(int(match[2]), line)),
+    (
+        rf"{_EVPN} advertise direct-nexthop",
+        lambda found, match, line: found.table(match[1]).lines.update(overlay=line),
+    ),
+    (
+        r"set routing-instances (\S+) vrf-target (import |export )?target:(\S+)",
+        lambda found, match, line: found.table(match[1]).target((match[2] or "both").strip(), [match[3]], line),
+    ),
+    (
+        r"set (?:routing-instances (\S+) )?routing-options static route (\S+) next-table (\S+)",
+        lambda found, match, line: found.table(match[1] or ALL).leak(
+            network(match[2]), match[3].removesuffix(".inet.0").removesuffix("inet.0"), line
+        ),
+    ),
 )
 
 

@@ -11,7 +11,7 @@ from ipaddress import IPv4Interface
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.deploy import system
-from railyard.ask.deploy.configured import ALL, Configured, FilterRule, Leak, Line, network
+from railyard.ask.deploy.configured import Configured, FilterRule, Line, network, table_name
 from railyard.ask.deploy.emit.intent import CNP, DSCP_CNP, DSCP_ROCE, LOSSLESS, headroom
 from railyard.ask.deploy.systems import frr
 from railyard.cluster.network_table import SONIC_LANES
@@ -420,22 +420,22 @@ class _Reader:
             if "|" in key and ":" not in key:
                 self.found.loopback = key.split("|")[1].split("/")[0]
         for vrf in self._all("VRF"):
-            self.found.table(_table_name(vrf))
+            self.found.table(table_name(vrf))
 
     def _ports(self) -> None:
         for table in ("INTERFACE", "VLAN_SUB_INTERFACE"):
             for key, row in self._all(table).items():
                 name, _, address = key.partition("|")
-                port = self.found.port(name)
+                self.found.port(name)
                 if address and ":" not in address:
-                    port.address, port.lines["address"] = IPv4Interface(address), self.line(table, key)
+                    self.found.set_port(name, "address", IPv4Interface(address), self.line(table, key))
                 if "vrf_name" in row:
-                    port.vrf, port.lines["vrf"] = _table_name(row["vrf_name"]), self.line(table, key)
+                    self.found.set_port(name, "vrf", table_name(row["vrf_name"]), self.line(table, key))
 
     def _routing(self) -> None:
         for key in self._all("BGP_NEIGHBOR"):
             vrf, port = key.split("|")
-            self.found.table(_table_name(vrf)).neighbors[port] = self.line("BGP_NEIGHBOR", key)
+            self.found.table(table_name(vrf)).neighbors[port] = self.line("BGP_NEIGHBOR", key)
         for key, row in self._all("BGP_NEIGHBOR_AF").items():
             vrf, _, family = key.split("|")
             if row.get("admin_status") == "up":
@@ -443,42 +443,34 @@ class _Reader:
                 if family == "l2vpn_evpn":
                     self.found.overlay = line
                 else:
-                    self.found.table(_table_name(vrf)).lines["active"] = line
+                    self.found.table(table_name(vrf)).lines["active"] = line
         for key in self._all("BGP_GLOBALS_AF_NETWORK"):
             vrf, _, prefix = key.split("|")
-            self.found.table(_table_name(vrf)).announced[network(prefix)] = self.line("BGP_GLOBALS_AF_NETWORK", key)
+            self.found.table(table_name(vrf)).announced[network(prefix)] = self.line("BGP_GLOBALS_AF_NETWORK", key)
         for key, row in self._all("BGP_GLOBALS_AF").items():
             if "import_vrf" in row:
                 line = self.line("BGP_GLOBALS_AF", key)
-                self.found.table(_table_name(key.split("|")[0])).leaks.append(
-                    Leak(None, _table_name(row["import_vrf"]), line)
-                )
+                self.found.table(table_name(key.split("|")[0])).leak(None, row["import_vrf"], line)
         for key, row in self._all("STATIC_ROUTE").items():
             vrf, prefix = key.split("|") if "|" in key else ("default", key)
             if "nexthop-vrf" in row:
                 line = self.line("STATIC_ROUTE", key)
-                self.found.table(_table_name(vrf)).leaks.append(
-                    Leak(network(prefix), _table_name(row["nexthop-vrf"]), line)
-                )
+                self.found.table(table_name(vrf)).leak(network(prefix), row["nexthop-vrf"], line)
 
     def _tunnels(self) -> None:
         for key, row in self._all("VRF").items():
             if "vni" in row:
-                table = self.found.table(_table_name(key))
-                table.vni, table.lines["tunnel"] = int(row["vni"]), self.line("VRF", key)
+                table = self.found.table(table_name(key))
+                table.tunnel(int(row["vni"]), self.line("VRF", key), "tunnel")
                 if self.made:
                     table.lines["vni"] = table.lines["tunnel"]
         for key, row in self._all("BGP_GLOBALS_AF").items():
             if row.get("advertise-ipv4-unicast") == "true":
-                self.found.table(_table_name(key.split("|")[0])).lines["overlay"] = self.line("BGP_GLOBALS_AF", key)
+                self.found.table(table_name(key.split("|")[0])).lines["overlay"] = self.line("BGP_GLOBALS_AF", key)
         for key, row in self._all("BGP_GLOBALS_EVPN_RT").items():
             vrf, _, target = key.split("|")
-            table, line = self.found.table(_table_name(vrf)), self.line("BGP_GLOBALS_EVPN_RT", key)
-            which = row.get("route-target-type", "both")
-            if which in ("both", "import"):
-                table.imports[target] = line
-            if which in ("both", "export"):
-                table.exports[target] = line
+            which, line = row.get("route-target-type", "both"), self.line("BGP_GLOBALS_EVPN_RT", key)
+            self.found.table(table_name(vrf)).target(which, [target], line)
 
     def _filters(self) -> None:
         for name, row in self._all("ACL_TABLE").items():
@@ -486,8 +478,7 @@ class _Reader:
                 continue
             self.found.filters.setdefault(name, [])
             for port in row.get("ports", []):
-                one = self.found.port(port)
-                one.filter, one.lines["filter"] = name, self.line("ACL_TABLE", name)
+                self.found.set_port(port, "filter", name, self.line("ACL_TABLE", name))
         rules = sorted(self._all("ACL_RULE").items(), key=lambda item: -int(item[1].get("PRIORITY", 0)))
         for key, row in rules:
             name = key.split("|")[0]
@@ -495,10 +486,6 @@ class _Reader:
                 target = network(row.get("DST_IP", "0.0.0.0/0"))
                 permits = row.get("PACKET_ACTION") == "FORWARD"
                 self.found.filters[name].append(FilterRule(permits, target, self.line("ACL_RULE", key)))
-
-
-def _table_name(vrf: str) -> str:
-    return ALL if vrf == "default" else vrf
 
 
 def _renamed(found: Configured) -> Configured:
