@@ -11,7 +11,7 @@ import pytest
 import railyard
 from railyard.ask.plan.memo import _behind
 from railyard.face import memo as memos
-from railyard.face.report.decision import decision
+from railyard.face.reports import decision
 from railyard.face.verbs.memo import _memo_of
 from railyard.face.web.documents import Decision
 from railyard.kit.errors import InputError

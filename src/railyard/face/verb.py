@@ -393,7 +393,7 @@ def keep(reply: Reply, out: Path) -> Path:
     Raises:
         InputError: It cannot be written.
     """
-    from railyard.face.report import keep_answer
+    from railyard.face.reports import keep_answer
     from railyard.kit.files import read_text
 
     assert reply.keep is not None, "only documents are kept"

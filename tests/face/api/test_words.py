@@ -12,7 +12,7 @@ from tests.face.report.browser import CHROMIUM, browse
 from tests.face.report.test_answers import SUSPECT, diagnosis, embedded, named
 
 from railyard.face import api
-from railyard.face.report import keep_answer
+from railyard.face.reports import keep_answer
 from railyard.kit.errors import InputError
 from railyard.measure.result.money import Difference, Unexercised, Verdict
 from railyard.measure.result.network import FaultCost

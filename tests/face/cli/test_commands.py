@@ -265,7 +265,7 @@ def test_ctrl_c_is_code_130(railyard, monkeypatch):
 TRAINING = {"model": "llama-3.2-1b", "global_batch": 8, "sequence": 2048, "parallelism": {"tp": 8}}
 STEP = {"name": "a", "cluster": {"accelerators": 8, "server": "hgx-h100"}, "workload": {"training": TRAINING}}
 RESULT = "railyard.measure.result"
-ANSWERS = f"railyard.face.report {RESULT}.reading {RESULT}.variants {RESULT}.answers"
+ANSWERS = f"railyard.face.reports {RESULT}.reading {RESULT}.variants {RESULT}.answers"
 ROOMS = "railyard.work.training.designs railyard.work.training.spec railyard.work.serving.section railyard.engine.flow"
 ONE_FLOW = ["packet", "--traffic", str(Path(__file__).parents[2] / "engine/packet/data/one.cm")]
 HEAVY = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from railyard.face.report import answer_html, keep_answer, report_html, write_report
+from railyard.face.reports import answer_html, keep_answer, report_html, write_report
 from railyard.graph import Record
 from railyard.kit.errors import InputError
 from railyard.measure.network import packet_section

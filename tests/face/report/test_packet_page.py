@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from tests.face.report import packet_sample
 
-from railyard.face.report import write_report
+from railyard.face.reports import write_report
 from railyard.measure.result.reading import result_from
 
 from .browser import CHROMIUM, browse

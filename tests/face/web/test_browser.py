@@ -11,7 +11,7 @@ from tests.face.report.browser import CHROMIUM
 from railyard.ask.deploy.cabling import dialects, drawn, plan_of
 from railyard.ask.deploy.emit.labs import netlist
 from railyard.face import api
-from railyard.face.report import keep_answer
+from railyard.face.reports import keep_answer
 from railyard.measure.result.answers import answer_from
 from railyard.work.scenario import load
 from railyard.work.study import compose

@@ -20,7 +20,7 @@ from railyard.ask.deploy.emit.labs import netlist
 from railyard.face import api
 from railyard.face.api.client import Client, ServerError
 from railyard.face.cli import guard
-from railyard.face.report import keep_answer
+from railyard.face.reports import keep_answer
 from railyard.face.web.routes import outputs
 from railyard.graph.parquet import read_table
 from railyard.kit.errors import InputError

@@ -18,7 +18,7 @@ from railyard import catalog
 from railyard.catalog.hugging_face import hf_config
 from railyard.face import api
 from railyard.face.cli import guard
-from railyard.face.report import report_html
+from railyard.face.reports import report_html
 from railyard.kit.errors import InputError
 from railyard.work.scenario import load
 from railyard.work.study import repricing

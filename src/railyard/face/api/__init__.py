@@ -151,7 +151,7 @@ def compare_runs(runs: Sequence[str | Path], *, out: str | Path | None = None) -
     Raises:
         InputError: A run cannot be read, is listed twice, or the runs are of different kinds of work.
     """
-    from railyard.face.report import write_report
+    from railyard.face.reports import write_report
     from railyard.work.study.folder import read_all
     from railyard.work.study.joined import joined
     from railyard.work.study.study import keep
@@ -206,7 +206,7 @@ def execute(
         InputError: The scenario cannot be run.
         SimulationError: The run cannot finish.
     """
-    from railyard.face.report import write_report
+    from railyard.face.reports import write_report
     from railyard.work.study import study
 
     def face(result: Result, folder: Path) -> None:

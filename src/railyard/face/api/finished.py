@@ -54,7 +54,7 @@ def view(path: str | Path, *, height: int = 800) -> View:
     Raises:
         InputError: There is none.
     """
-    from railyard.face.report import answer_html, report_html
+    from railyard.face.reports import answer_html, report_html
     from railyard.measure.result.answers import answer_from
     from railyard.measure.result.reading import result_from
 
@@ -159,7 +159,7 @@ class Run:
         Args:
             height: Of the frame, pixels.
         """
-        from railyard.face.report import report_html
+        from railyard.face.reports import report_html
 
         return View(report_html(self.result), height)
 

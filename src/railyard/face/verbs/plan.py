@@ -36,7 +36,7 @@ Report = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", he
 def plan_designs(request: Request) -> Reply:
     """Find the cluster to build, how sure that is, and what would change the choice."""
     from railyard.ask.plan.study import plan
-    from railyard.face.report import answer_page
+    from railyard.face.reports import answer_page
     from railyard.face.words import plan_designs as words
 
     request.progress("reading the plan", 0.0)

@@ -261,7 +261,7 @@ def packet(
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Write the run's folder there.")] = None,
 ) -> Reply:
     """Run given flows over a fat tree packet by packet and print their completion times."""
-    from railyard.face.words import packet as words
+    from railyard.face.words import run as words
     from railyard.work.scenario.packet import chosen
     from railyard.work.study import study
     from railyard.work.traffic.simulate import TrafficRun
@@ -282,7 +282,7 @@ def packet(
             raise error.located(key="--report") from None
 
     def show() -> None:
-        words.show(found, details=request.details)
+        words.show_packets(found, details=request.details)
         for path in (report, finished.folder):
             if path is not None and not request.quiet:
                 say(f"wrote {path}")
@@ -294,7 +294,7 @@ def packet(
 
 def _page(result: Result, path: Path) -> None:
     """Writes the report into a folder, or as a file."""
-    from railyard.face.report import write_report
+    from railyard.face.reports import write_report
 
     write_report(result, path / "report.html" if path.is_dir() else path)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import FileResponse, Response
 
-from railyard.face.report.decision import decision, decision_of
+from railyard.face.reports import decision, decision_of
 from railyard.face.web.documents import AnswerRow, Decision, PageRow, RunRow
 from railyard.face.web.routes.asking import Asked, or_404
 from railyard.face.web.shelf import RESULT
