@@ -186,15 +186,11 @@ def dumped(found: NetworkTable, tables: Mapping[str, Mapping[str, int]]) -> Forw
     return ForwardingMatrix(found=found, next=out, known=known, **columns) if known.any() else None
 
 
-def min_hop(found: NetworkTable, order: NDArray[np.int64] | None = None) -> ForwardingMatrix:
+def min_hop(found: NetworkTable) -> ForwardingMatrix:
     """Tables as OpenSM's min-hop makes them.
 
     For one destination after another, each switch takes among its ports on shortest paths the one that fewest
     destinations use so far, and among equals the first.
-
-    Args:
-        found: The network.
-        order: int64[destinations], in which the tables are set; None: that of the names.
     """
     columns = _hosts(found)
     switch, leaf = columns["switch"], columns["leaf"]
@@ -205,8 +201,7 @@ def min_hop(found: NetworkTable, order: NDArray[np.int64] | None = None) -> Forw
     out = np.full((len(switch), len(columns["host"])), NO_ENTRY, np.int32)
     open_to: dict[int, NDArray[np.int64]] = {}
     rows = np.arange(len(switch))
-    for destination in (np.arange(len(leaf)) if order is None else order).tolist():
-        target = int(leaf[destination])
+    for destination, target in enumerate(leaf.tolist()):
         if target not in open_to:
             away = _away(target, far)
             nearer = (cables >= 0) & (away[far] == away[:, None] - 1)

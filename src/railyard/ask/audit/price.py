@@ -81,7 +81,7 @@ class Rack:
 
     def network(self) -> PacketNetwork:
         """Four leafs with spines, or one switch where there are none above."""
-        below = max(min(self.below, MOST_PORTS), 2)
+        below = self.leaf_ports
         above = round(self.above * below / max(self.below, 1))
         leafs = LEAFS if above else 1
         spines = max(min(SPINES, above), 1)

@@ -107,16 +107,13 @@ class MeasurableDevice(Protocol):
         ...
 
 
-def median_s(
-    device: MeasurableDevice, call: Callable[[], object], *, least_s: float, most: int = 50
-) -> tuple[float, float]:
+def median_s(device: MeasurableDevice, call: Callable[[], object], *, least_s: float) -> tuple[float, float]:
     """Seconds of one call and their spread: the median of samples, and what lies between their quartiles over it.
 
     Args:
         device: Runs and times the call.
         call: Run once beforehand, so that libraries choose their kernels outside the clock.
-        least_s: Measured until so much has passed, and five samples at least.
-        most: Samples at most.
+        least_s: Measured until so much has passed: five samples at least, and 50 at most.
     """
     call()
     # Short calls are timed several at a time, so that a reading of the clock does not count.
@@ -124,7 +121,7 @@ def median_s(
     together = max(1, min(1000, round(least_s / 10.0 / once)))
     samples: list[float] = []
     begin = time.monotonic()
-    while len(samples) < 5 or (time.monotonic() - begin < least_s and len(samples) < most):
+    while len(samples) < 5 or (time.monotonic() - begin < least_s and len(samples) < 50):
         samples.append(device.seconds(call, together) / together)
     ordered = sorted(samples)
     middle = ordered[len(ordered) // 2]

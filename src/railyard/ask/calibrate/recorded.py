@@ -9,6 +9,7 @@ idle reached it at once.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -382,9 +383,13 @@ def replay(setting: ReplaySetting, software: ServingSoftware) -> Replay:
 
 def distance(one: F, other: F) -> float:
     """Kolmogorov-Smirnov distance of two samples: the largest gap between their distribution functions."""
+    return float(np.abs(gaps).max()) if (gaps := distribution_gaps(one, other)).size else math.nan
+
+
+def distribution_gaps(one: F, other: F) -> F:
+    """Gaps between the distribution functions of two samples at every value of both; none where a sample is empty."""
     first, second = np.sort(one[np.isfinite(one)]), np.sort(other[np.isfinite(other)])
     if not first.size or not second.size:
-        return float("nan")
+        return np.zeros(0)
     at = np.concatenate([first, second])
-    below = np.searchsorted(first, at, "right") / first.size - np.searchsorted(second, at, "right") / second.size
-    return float(np.abs(below).max())
+    return np.searchsorted(first, at, "right") / first.size - np.searchsorted(second, at, "right") / second.size

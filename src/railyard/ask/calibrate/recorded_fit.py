@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from railyard.ask.calibrate.recorded import ReplaySetting, distance, read_runs, replay
+from railyard.ask.calibrate.recorded import ReplaySetting, distance, distribution_gaps, read_runs, replay
 from railyard.kit.errors import InputError
 from railyard.work.serving.software import DeviceProfile, ProfiledRun, constants, profile, shipped, table_profile
 
@@ -302,20 +302,13 @@ def profiles_of(runs: Sequence[RecordedRun], catalog: Catalog, source: str) -> t
 
 
 def misfit(setting: ReplaySetting, software: ServingSoftware) -> float:
-    """Distance of a replay's distributions, and of its requests, from the run's."""
+    """Distance of a replay's distributions (Cramer and von Mises), and of its requests, from the run's."""
     found, run = replay(setting, software), setting.run
     return sum(
-        _gap(predicted, measured) + _LOG_WEIGHT * float(np.nanmean(np.log(predicted / measured) ** 2))
+        float(np.mean(distribution_gaps(predicted, measured) ** 2))
+        + _LOG_WEIGHT * float(np.nanmean(np.log(predicted / measured) ** 2))
         for predicted, measured in ((found.ttft_s, run.ttft_s), (found.tpot_s, run.tpot_s))
     )
-
-
-def _gap(one: F, other: F) -> float:
-    """Mean square gap of two distribution functions over both samples (Cramer and von Mises)."""
-    first, second = np.sort(one[np.isfinite(one)]), np.sort(other[np.isfinite(other)])
-    at = np.concatenate([first, second])
-    gap = np.searchsorted(first, at, "right") / first.size - np.searchsorted(second, at, "right") / second.size
-    return float(np.mean(gap**2))
 
 
 def simplex(miss: Callable[[F], float], start: F, step: float) -> F:

@@ -180,10 +180,10 @@ class Demand:
         return self.most is None or self.rows <= self.most
 
 
-def demands(plan: CablingPlan, key: str = "back_end") -> list[Demand]:
-    """The fullest tables by role of a network; nothing where nobody shares it."""
-    number = list(plan.cluster.plans).index(key)
-    shared, network = shared_of(plan, number), plan.cluster.plans[key]
+def demands(plan: CablingPlan) -> list[Demand]:
+    """The fullest tables by role of the back-end; nothing where nobody shares it."""
+    number = list(plan.cluster.plans).index("back_end")
+    shared, network = shared_of(plan, number), plan.cluster.plans["back_end"]
     if shared.tenancy is None:
         return []
     found: dict[tuple[str, str], Demand] = {}
