@@ -73,6 +73,11 @@ def dollars(value: float | None, like: float | None = None) -> str:
     return f"${short(value)}"
 
 
+def signed_dollars(value: float) -> str:
+    """The same with its sign before the dollar where it is less than nothing."""
+    return f"-{dollars(-value)}" if value < 0 else dollars(value)
+
+
 def of_unit(value: float, unit: str) -> str:
     """A value with three digits in its best unit, given its own: s, W, USD, USD/h, tokens/J, ..."""
     if unit == "s":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -138,12 +138,7 @@ def judged(tests: Sequence[Test], results: Results, members: dict[str, Sequence[
     failed = {one.test.name for one in found if one.verdict == FAILED}
     passed = {one.test.name for one in found if one.verdict in (PASSED, OUTSIDE)} - failed
     at = suspects(tests, passed, failed, members)
-    return [
-        one
-        if one.verdict != FAILED
-        else JudgedTest(one.test, one.mark, FAILED, one.measured, one.why, at[one.test.name])
-        for one in found
-    ]
+    return [replace(one, look_at=at[one.test.name]) if one.verdict == FAILED else one for one in found]
 
 
 def _medians(tests: Sequence[Test], results: Results) -> dict[tuple[object, ...], float]:

@@ -85,12 +85,8 @@ def _days(spread: DrawSpread) -> str:
 
 
 def _dollars(spread: DrawSpread) -> str:
-    typical, low, high = (_signed(value) for value in (spread.typical, spread.low, spread.high))
+    typical, low, high = (numbers.signed_dollars(value) for value in (spread.typical, spread.low, spread.high))
     return f"{typical} ({low} to {high})"
-
-
-def _signed(value: float) -> str:
-    return f"-{numbers.dollars(-value)}" if value < 0 else numbers.dollars(value)
 
 
 def _count(spread: DrawSpread) -> str:

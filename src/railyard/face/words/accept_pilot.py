@@ -19,7 +19,6 @@ from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty
 from railyard.face import signals
 from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import RUNS, Reply
-from railyard.face.words.plan import signed
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
 
@@ -193,8 +192,7 @@ def _answer(plain: dict[str, Any]) -> str:
 
 
 def _changed(planned: PlannedDesigns, results: dict[str, Any]) -> str:
-    count = len(results["measured"])
-    words = f"{count} result{'s' if count != 1 else ''}"
+    words = numbers.counted(len(results["measured"]), "result")
     if not results["changed"]:
         return f"Buy {results['after']} as before: {words} do not change the recommendation."
     what = planned.objectives[0].name
@@ -301,7 +299,7 @@ def _designs(planned: PlannedDesigns, plain: dict[str, Any], letters: dict[str, 
     what = planned.objectives[0]
     table = Table(("", what.name, "worse than A", "capital", "more than A", "design"), (1, 2, 3, 4))
     for row in plain["designs"]:
-        figures = (numbers.dollars(row["capex_usd"]), signed(row["capex_difference_usd"]))
+        figures = (numbers.dollars(row["capex_usd"]), numbers.signed_dollars(row["capex_difference_usd"]))
         name, *more = textwrap.wrap(row["variant"], WIDTH - 45) or [""]
         table.add(
             letters[row["variant"]], numbers.of_unit(row["value"], what.unit), f"{row['behind']:+.2%}", *figures, name

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def rows_sentence(found: pl.DataFrame) -> str:
     """How many points were found."""
-    return f"{found.height:,} point{'' if found.height == 1 else 's'} found, with {found.width} columns."
+    return f"{numbers.counted(found.height, 'point')} found, with {found.width} columns."
 
 
 def show_rows(found: pl.DataFrame, *, whole: bool) -> None:
@@ -138,9 +138,10 @@ def _futures(found: Growth) -> None:
 def worth_sentence(found: WorthReport) -> str:
     """What a microsecond is worth, and what the network costs."""
     usual, low, high = _usd(found.hop.usd_per_year)
+    network, cluster = map(numbers.signed_dollars, (found.network.usd_per_year, found.usd_per_year.typical))
     return (
         f"One more microsecond in every switch costs {usual} a year ({low} to {high}); the network costs"
-        f" {signed(found.network.usd_per_year)} of the cluster's {signed(found.usd_per_year.typical)} a year."
+        f" {network} of the cluster's {cluster} a year."
     )
 
 
@@ -156,13 +157,8 @@ def show_worth(found: WorthReport, *, details: bool) -> None:
 
 
 def _usd(band: Range) -> tuple[str, str, str]:
-    low, typical, high = (signed(value) for value in (band.low, band.typical, band.high))
+    low, typical, high = (numbers.signed_dollars(value) for value in (band.low, band.typical, band.high))
     return typical, low, high
-
-
-def signed(value: float) -> str:
-    """Dollars with their sign where they are less than nothing."""
-    return f"-{numbers.dollars(-value)}" if value < 0 else numbers.dollars(value)
 
 
 def _moved(found: WorthReport) -> Table:
@@ -198,9 +194,9 @@ def _nines(found: WorthReport) -> Table:
             usual,
             f"{few} to {many}",
             f"{100 * (one.reached or 0.0):.4g} %",
-            signed(one.usd_per_year.typical),
-            signed(one.step_usd_per_year),
-            signed(one.worth_usd_per_year),
+            numbers.signed_dollars(one.usd_per_year.typical),
+            numbers.signed_dollars(one.step_usd_per_year),
+            numbers.signed_dollars(one.worth_usd_per_year),
         )
     return table
 
@@ -214,7 +210,7 @@ def _network(found: WorthReport) -> Table:
         ("energy", one.joules),
     ):
         table.add(words, *(numbers.percent(value) for value in (band.typical, band.low, band.high)))
-    table.add("$/year", signed(one.usd_per_year), "", "")
+    table.add("$/year", numbers.signed_dollars(one.usd_per_year), "", "")
     return table
 
 
