@@ -262,8 +262,9 @@ def test_by_hand():
     late = regret.relative(list(COSTS.values()))
     assert late == pytest.approx(np.array([[0.0, 1.0], [1.0, 0.0], [0.2, 0.5]]))
     assert regret.excess(list(COSTS.values())) == pytest.approx(np.array([[0.0, 2.0], [1.0, 0.0], [0.2, 1.0]]))
-    assert regret.largest(late).tolist() == pytest.approx([1.0, 1.0, 0.5])
-    assert regret.expected(late, SHARES).tolist() == pytest.approx([0.25, 0.75, 0.275])
+    both = regret.regrets(list(COSTS.values()), SHARES)
+    assert both["regret"].tolist() == pytest.approx([1.0, 1.0, 0.5])
+    assert both["expected_regret"].tolist() == pytest.approx([0.25, 0.75, 0.275])
 
 
 def begun(objectives: list[str]):

@@ -42,23 +42,6 @@ def relative(costs: ArrayLike) -> F:
     return found
 
 
-def largest(found: F) -> F:
-    """float64[choices, ...]: the largest over the futures."""
-    worst: F = found.max(axis=1)
-    return worst
-
-
-def expected(found: F, odds: Sequence[float]) -> F:
-    """float64[choices, ...]: the mean over the futures.
-
-    Args:
-        found: float64[choices, futures, ...].
-        odds: Of the futures; they add up to 1.
-    """
-    mean: F = np.tensordot(np.asarray(odds), found, axes=(0, 1))
-    return mean
-
-
 @dataclass(frozen=True)
 class DesignObjective:
     """One figure of a design.
@@ -171,9 +154,9 @@ def measured_by(objectives: Sequence[DesignObjective]) -> DesignObjective:
 
 
 def regrets(costs: ArrayLike, shares: Sequence[float]) -> dict[str, NDArray[np.float64]]:
-    """Objectives that compare designs, each float64[designs, ...]."""
+    """Objectives that compare designs, each float64[designs, ...], of costs by design and demand."""
     behind = relative(costs)
-    return {"regret": largest(behind), "expected_regret": expected(behind, shares)}
+    return {"regret": behind.max(axis=1), "expected_regret": np.tensordot(np.asarray(shares), behind, axes=(0, 1))}
 
 
 def figures_of(priced: DesignPrice, work: str = "training") -> dict[str, float]:

@@ -27,27 +27,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SmallChange:
-    """One thing that is moved.
-
-    Attributes:
-        by: How far, in `unit`.
-        without: Keys of the runs that it is compared with.
-    """
-
-    name: str
-    by: float
-    unit: str
-    without: Mapping[str, Any]
-    moved: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class ChangeWorth:
     """Worth of one change.
 
     Attributes:
-        unit: Of `by`, and of what dollars are for.
+        by: How far it is moved, in `unit`, which dollars are for as well.
         steps: Step without and with it, s, by draw.
         usd_per_year: Dollars a year for one unit: what the same tokens cost more. The low end is the least of the draws
             at the low end of all prices, the typical one the middle draw at typical prices.
@@ -102,18 +86,19 @@ class WorthBench:
         found = study.run(draft, searched=False).result.variants[0]
         return cast("TrainingVariant", found)
 
-    def moved(self, change: SmallChange, draws: int) -> ChangeWorth:
-        """One thing moved, on so many draws."""
-        by = change.by
+    def moved(
+        self, by: float, without: Mapping[str, Any], moved: Mapping[str, Any], draws: int
+    ) -> tuple[tuple[tuple[float, float], ...], Range]:
+        """Steps and dollars a year, as in `ChangeWorth`, of keys without a change and with it, on so many draws."""
         pairs = []
         for draw in range(draws):
             seed = {"seed": self.draft.seed + draw}
-            pairs.append((self.run({**change.without, **seed}), self.run({**change.moved, **seed})))
+            pairs.append((self.run({**without, **seed}), self.run({**moved, **seed})))
         ends = [sorted(column) for column in zip(*(dearer(*pair, self.ranks) for pair in pairs), strict=True)]
         steps = tuple((one.step.seconds, other.step.seconds) for one, other in pairs)
         typical = ends[1][draws // 2] / by
         edges = (ends[0][0] / by, typical, ends[2][-1] / by)
-        return ChangeWorth(change.name, by, change.unit, steps, Range(min(edges), typical, max(edges)))
+        return steps, Range(min(edges), typical, max(edges))
 
 
 def dearer(one: TrainingVariant, other: TrainingVariant, ranks: int) -> tuple[float, float, float]:
@@ -270,10 +255,12 @@ def worth(draft: Draft, progress: Callable[[str, float], None]) -> WorthReport:
     key = "cluster.back_end.fabric.hop_latency"
     held = {key: f"{bench.hop_ps} ps"}
     slower = {key: f"{bench.hop_ps + round(section.hop * PS)} ps"}
-    hop = bench.moved(SmallChange("latency of every switch", section.hop * 1e6, "us", held, slower), section.draws)
+    by = section.hop * 1e6
+    hop = ChangeWorth("latency of every switch", by, "us", *bench.moved(by, held, slower, section.draws))
     progress("with a longer tail", 0.5)
     calm, shaky = {"jitter": {"law": "none"}}, {"jitter": {"sigma": section.tail / Z999}}
-    tail = bench.moved(SmallChange("slowest of 1,000", section.tail * 1e3, "0.1 %", calm, shaky), section.draws)
+    by = section.tail * 1e3
+    tail = ChangeWorth("slowest of 1,000", by, "0.1 %", *bench.moved(by, calm, shaky, section.draws))
     progress("drawing outages", 0.9)
     year = Range(*(getattr(base.cpmt.usd_per_gpu_h, end) * bench.ranks * HOURS_PER_YEAR for end in ENDS))
     return WorthReport(
