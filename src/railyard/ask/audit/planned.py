@@ -177,10 +177,9 @@ class PlanPricing:
             late = Wrong(np.empty(0, np.int64), dict.fromkeys(links, 1.0 / slower), {})
             return step.cost(late).loss if slower > 1 else 0.0
 
-        cost = settings_price(rack, finding.settings, loss, "flow: the scenario's step, with slower cables")
-        usd = cost.loss * step.usd_per_month
-        step_s = step.step_s / max(1.0 - cost.loss, 1e-9)
-        return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words, step_s=step_s)
+        load = "flow: the scenario's step, with slower cables"
+        found = settings_price(rack, finding, loss, lambda lost: lost * step.usd_per_month, load)
+        return replace(found, step_s=step.step_s / max(1.0 - found.loss, 1e-9))
 
     def _cables_of(self, settings: tuple[Setting, ...]) -> list[int]:
         assert self.there.plan is not None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.ask.audit.infer import InferredDesign
-    from railyard.ask.audit.symptom import Setting
+    from railyard.ask.audit.symptom import AuditFinding, Setting
     from railyard.cluster import Cluster
     from railyard.cluster.fabric import Fabric
     from railyard.cluster.fault import Fault
@@ -185,20 +185,6 @@ CROWDED_SHARE = 0.2
 CROWDED = f"shifts with {SENDERS}-to-1 incasts on one port in {HOT}"
 
 
-@dataclass(frozen=True)
-class SettingPrice:
-    """Price of settings of one switch.
-
-    Attributes:
-        loss: Share of the accelerators' time where `CROWDED_SHARE` of communication is crowded, in the mean of draws.
-        band: Where none of it is, and where all of it is, in the worst draw.
-    """
-
-    loss: float
-    band: tuple[float, float]
-    words: str
-
-
 def rack_of(found: NetworkTable, design: InferredDesign, fabric: Fabric | None) -> Rack | None:
     """The rack that stands for a network: ports of its usual leaf; None where nothing of it can be set.
 
@@ -219,8 +205,22 @@ def rack_of(found: NetworkTable, design: InferredDesign, fabric: Fabric | None) 
     return Rack(tuple(sorted(constants.items())), *ports, rate, int(played.hop_latency_ps))
 
 
-def priced(rack: Rack, settings: tuple[Setting, ...], loss: Callable[[float], float], load: str) -> SettingPrice:
-    """Price of settings, by simulated packets and by the load that waits for them."""
+def priced(
+    rack: Rack, finding: AuditFinding, loss: Callable[[float], float], usd: Callable[[float], float], load: str
+) -> AuditFinding:
+    """Prices the settings of one switch, by simulated packets and by the load that waits for them.
+
+    The loss is of `CROWDED_SHARE` of communication crowded, in the mean of draws; the band goes from none of it crowded
+    to all of it, in the worst draw.
+
+    Args:
+        rack: Stands for the network.
+        finding: With the settings.
+        loss: Share of the accelerators' time where communication takes so many times as long.
+        usd: A month of such a loss.
+        load: What waits, in words.
+    """
+    settings = finding.settings
     even, crowded = slower(rack, settings, crowded=False), slower(rack, settings, crowded=True)
     mixed = (1.0 - CROWDED_SHARE) * even.mean + CROWDED_SHARE * crowded.mean
     quiet, busy, most = (loss(max(one, 1.0)) for one in (even.mean, mixed, crowded.high))
@@ -230,7 +230,8 @@ def priced(rack: Rack, settings: tuple[Setting, ...], loss: Callable[[float], fl
         f" crowded, and the"
         f" band covers none to all; {load}"
     )
-    return SettingPrice(busy, (min(quiet, busy), max(most, busy)), words)
+    band = min(quiet, busy), max(most, busy)
+    return replace(finding, loss=busy, usd_per_month=usd(busy), band=band, priced_by=words)
 
 
 MOST_PAIRS = 40_000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,9 +234,8 @@ class Pricing:
         if self.rack is None:
             return replace(finding, unpriced=NO_PAUSES)
         words = f"that is {self.price.share:.0%} of a step"
-        cost = settings_price(self.rack, finding.settings, lambda slower: self.price.loss(slower, 0.0), words)
-        usd = self.price.usd(cost.loss)
-        return replace(finding, loss=cost.loss, usd_per_month=usd, band=cost.band, priced_by=cost.words)
+        loss = partial(self.price.loss, idle=0.0)
+        return settings_price(self.rack, finding, loss, self.price.usd, words)
 
     def _slower(self, block: int, changes: tuple[CableChange | HostMove, ...]) -> tuple[float, ShiftLoads | None]:
         """Slowdown of all communication: a block counts by its share of the ports of its tier."""
