@@ -4,9 +4,15 @@ Where slow tests are left out, property tests draw a quarter of their examples, 
 """
 
 import gc
+import math
+import time
 
+import pytest
 from hypothesis import settings
 from tests.tables import Table
+
+from railyard.work.study.tasks import Done, call, failure
+from railyard.work.study.workers import Local
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -23,6 +29,34 @@ def pytest_collection_modifyitems(config, items):
             drawn = function._hypothesis_internal_use_settings
             fewer = min(drawn.max_examples, max(FEWEST, drawn.max_examples // 4))
             function._hypothesis_internal_use_settings = settings(drawn, max_examples=fewer)
+
+
+APART = Local.run
+
+
+def here(pool, tasks, until=math.inf):
+    """Tasks one after another in this process, which has imported already what each worker would import anew."""
+    if pool._begin is not None or any(task.limit_s for task in tasks):
+        yield from APART(pool, tasks, until)
+        return
+    for number, task in enumerate(tasks):
+        if time.monotonic() >= until:
+            return
+        try:
+            done = Done(number, call(task.function, task.argument))
+        except Exception as error:  # whatever a task does wrong is its result
+            done = Done(number, error=failure(error))
+        yield done
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    Local.run = APART if item.get_closest_marker("processes") else here
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown():
+    Local.run = APART
 
 
 def pytest_runtestloop():

@@ -18,6 +18,7 @@ from railyard.ask.observe.expected import expected_s
 from railyard.ask.observe.next_tests import SYMPTOMS, after, of_symptom
 from railyard.face.cli import guard
 from railyard.graph.parquet import read_record, write_record
+from railyard.work.training import trying
 
 HERE = Path(__file__).parent / "data"
 SCENARIO = """
@@ -37,6 +38,16 @@ seed: 7
 """
 
 
+def recorded(scenario, folder, faults=""):
+    """The record of a run of that scenario with those faults; no remedies are tried, which the record does not show."""
+    out = folder / f"runs-{abs(hash(faults))}"
+    sets = ["--set", f"faults={faults}"] if faults else []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trying, "TASKS", 0)
+        assert guard.run(["run", str(scenario), "-q", "--out", str(out), *sets]) == 0
+    return read_record(next(out.glob("*/timeline.parquet")))
+
+
 @pytest.fixture(scope="module")
 def diagnosed(tmp_path_factory):
     """Runs a scenario with faults and diagnoses its record, out of which every word of faults was taken."""
@@ -46,12 +57,9 @@ def diagnosed(tmp_path_factory):
     cluster.write_text(SCENARIO.split("workload:", maxsplit=1)[0] + "seed: 7\n", encoding="utf-8")
 
     def call(capsys, faults="", *, known=True):
-        out = folder / f"runs-{abs(hash(faults))}"
-        sets = ["--set", f"faults={faults}"] if faults else []
-        assert guard.run(["run", str(scenario), "-q", "--out", str(out), *sets]) == 0
-        record = read_record(next(out.glob("*/timeline.parquet")))
-        clean = out / "clean.parquet"
-        write_record(replace(record, meta={"engine": "flow"}), clean)
+        clean = folder / f"{abs(hash(faults))}.parquet"
+        if not clean.exists():
+            write_record(replace(recorded(scenario, folder, faults), meta={"engine": "flow"}), clean)
         capsys.readouterr()
         arguments = ["diagnose", str(clean), "--json", *(["--cluster", str(cluster)] if known else [])]
         assert guard.run(arguments) == 0
@@ -260,28 +268,29 @@ FAULT = (
 )
 
 
-def test_no_word_of_a_fault_is_where_a_diagnosis_could_read_it(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory):
+    """The record of a run with those faults."""
+    folder = tmp_path_factory.mktemp("faulty")
+    (folder / "small.yaml").write_text(SCENARIO, encoding="utf-8")
+    return recorded(folder / "small.yaml", folder, FAULT)
+
+
+def test_no_word_of_a_fault_is_where_a_diagnosis_could_read_it(faulty):
     """All that a run's record holds beside its columns: names of faults, their places and factors are not in it."""
-    scenario = tmp_path / "small.yaml"
-    scenario.write_text(SCENARIO, encoding="utf-8")
-    assert guard.run(["run", str(scenario), "-q", "--out", str(tmp_path / "runs"), "--set", f"faults={FAULT}"]) == 0
-    record = read_record(next(tmp_path.glob("runs/*/timeline.parquet")))
-    said = json.dumps({**record.meta, "labels": [str(label) for label in record.labels]})
+    said = json.dumps({**faulty.meta, "labels": [str(label) for label in faulty.labels]})
     assert not re.search(r"fault|degrade|slow-acc|slow_acc|0\.837|0\.413|83\.7|41\.3|leaf 1|spine 2|rank.{0,4}13", said)
 
 
-def test_lies_about_faults_change_no_answer(tmp_path, capsys):
+def test_lies_about_faults_change_no_answer(faulty, tmp_path, capsys):
     """The same record with a false fault in its `meta`, and with none."""
-    scenario, cluster = tmp_path / "small.yaml", tmp_path / "cluster.yaml"
-    scenario.write_text(SCENARIO, encoding="utf-8")
+    cluster = tmp_path / "cluster.yaml"
     cluster.write_text(f"{SCENARIO}faults: [{{kind: slow-accelerator, rank: 2, factor: 50 %}}]\n", encoding="utf-8")
-    assert guard.run(["run", str(scenario), "-q", "--out", str(tmp_path / "runs"), "--set", f"faults={FAULT}"]) == 0
-    record = read_record(next(tmp_path.glob("runs/*/timeline.parquet")))
     lie = {"faults": [{"kind": "slow-accelerator", "rank": 2, "factor": 0.5}], "warnings": ["rank 2 is slow"]}
     answers = []
-    for number, meta in enumerate(({"seed": record.meta["seed"]}, {**record.meta, **lie})):
+    for number, meta in enumerate(({"seed": faulty.meta["seed"]}, {**faulty.meta, **lie})):
         file = tmp_path / f"{number}.parquet"
-        write_record(replace(record, meta=meta), file)
+        write_record(replace(faulty, meta=meta), file)
         capsys.readouterr()
         assert guard.run(["diagnose", str(file), "--cluster", str(cluster), "--json"]) == 0
         answers.append({**json.loads(capsys.readouterr().out), "name": ""})

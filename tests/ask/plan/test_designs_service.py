@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.ask.plan.here import Here
 
 from railyard.ask.plan import service
 from railyard.ask.plan.build import DesignBench
@@ -25,7 +26,6 @@ from railyard.measure.serving.journeys import Served
 from railyard.measure.serving.objective import Objective, goodput
 from railyard.work.scenario import load
 from railyard.work.study.folder import Journal
-from railyard.work.study.tasks import Done, Task, call
 
 LAYOUTS = [
     {"both": {"tp": [2, 8]}},
@@ -51,23 +51,6 @@ def values(space: dict[str, Any] | None = None, **section: Any) -> dict[str, Any
         },
         "plan": {"space": space or {"pools": LAYOUTS, "fabric": ["roce", "infiniband"]}, **section},
     }
-
-
-class Here:
-    """Tasks one after another in this process; after some of them, Ctrl-C."""
-
-    def __init__(self, stop_after: int = 10**9) -> None:
-        self.stop_after, self.count = stop_after, 0
-
-    def run(self, tasks: list[Task], until: float = math.inf):
-        for number, task in enumerate(tasks):
-            if self.count == self.stop_after:
-                raise KeyboardInterrupt
-            self.count += 1
-            yield Done(number, call(task.function, task.argument))
-
-    def close(self) -> None:
-        """Nothing runs on."""
 
 
 def planned(draft, workers: Here | None = None, journal: Journal | None = None) -> PlannedDesigns:

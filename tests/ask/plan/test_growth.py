@@ -36,7 +36,7 @@ from railyard.measure.cost.cost import usd_per_h
 from railyard.measure.result.step import EXPOSED
 from railyard.work.scenario import load
 from railyard.work.study.folder import Journal
-from railyard.work.study.tasks import Done, call
+from railyard.work.study.workers import Local
 
 
 def cluster(ranks: int, ratio: float = 1.0):
@@ -75,19 +75,23 @@ def values(**more):
     }
 
 
-def test_paths_pay_annuities_energy_and_space_for_their_tokens():
-    found = growth(load.from_values(values()))
-    assert {path.name for path in found.paths} == {"incremental", "forklift", "ahead", "beside", "rent"}
-    assert all(min(path.regret[end] for path in found.paths) == 0.0 for end in (0, 1))
-    (path,) = (path for path in found.paths if path.name == "incremental")
+@pytest.fixture(scope="module")
+def grown():
+    return growth(load.from_values(values()))
+
+
+def test_paths_pay_annuities_energy_and_space_for_their_tokens(grown):
+    assert {path.name for path in grown.paths} == {"incremental", "forklift", "ahead", "beside", "rent"}
+    assert all(min(path.regret[end] for path in grown.paths) == 0.0 for end in (0, 1))
+    (path,) = (path for path in grown.paths if path.name == "incremental")
     first, second = path.steps
-    typical = found.stages[0].priced.typical
+    typical = grown.stages[0].priced.typical
     bought = first.change.usd(first.change.bought.values()) * (1 + typical["installation"])
     assert first.capital_usd == pytest.approx(bought)
     life = typical["life_years"]
     yearly = typical["cost_of_capital"] / (1 - (1 + typical["cost_of_capital"]) ** -life)
     assert first.charged_usd == pytest.approx(bought * yearly * 2 / (1 + typical["cost_of_capital"]))
-    assert first.tokens == pytest.approx(found.stages[0].priced.tokens_per_s * YEAR_S)
+    assert first.tokens == pytest.approx(grown.stages[0].priced.tokens_per_s * YEAR_S)
     assert second.stopped_s == pytest.approx(second.change.moved * 600 / 8)
     paid = first.charged_usd + second.charged_usd + first.running_usd + second.running_usd
     assert path.futures[1] == pytest.approx(paid / (first.tokens + second.tokens) * 1e6)
@@ -102,14 +106,13 @@ def test_the_command_prints_json(tmp_path, capsys):
     assert printed["paths"][0]["regret_by_future"]
 
 
-def test_a_second_fabric_beside_the_first_touches_nothing():
-    found = growth(load.from_values(values()))
-    (path,) = (path for path in found.paths if path.name == "beside")
+def test_a_second_fabric_beside_the_first_touches_nothing(grown):
+    (path,) = (path for path in grown.paths if path.name == "beside")
     first, second = path.steps
     assert second.change.moved == second.stopped_s == second.stranded_usd == 0
     assert second.change.bought["h100-sxm"].count == 48  # 96 less the 48 that are there
     assert second.change.laid == first.change.laid  # the same network once more
-    assert found.left_out == ()
+    assert grown.left_out == ()
 
 
 def test_what_adds_nothing_has_no_second_fabric():
@@ -133,9 +136,8 @@ def test_what_is_stranded_is_written_off_the_oldest_first():
     assert books.changed(GrowthChange({}, lot(1), 0, 0, 0), 5 * YEAR_S, 4.0) == 0.0
 
 
-def test_a_forklift_writes_off_three_quarters_after_a_year_of_four():
-    found = growth(load.from_values(values()))
-    (path,) = (path for path in found.paths if path.name == "forklift")
+def test_a_forklift_writes_off_three_quarters_after_a_year_of_four(grown):
+    (path,) = (path for path in grown.paths if path.name == "forklift")
     assert path.steps[1].written_off_usd == pytest.approx(0.75 * path.steps[1].stranded_usd)
 
 
@@ -147,17 +149,16 @@ def test_accelerators_that_are_replaced_are_stranded_whatever_network_was_bought
     assert path.steps[1].change.stranded["h100-sxm"].count == 48
 
 
-def test_the_page_names_every_path():
-    found = growth(load.from_values(values()))
-    drawn = growth_page("g", "Path rent has the least regret.", to_json(found))
+def test_the_page_names_every_path(grown):
+    drawn = growth_page("g", "Path rent has the least regret.", to_json(grown))
     assert '<p class="verdict">Path rent has the least regret.</p>' in drawn
-    assert all(f">{path.name}" in drawn for path in found.paths)
-    assert drawn.count('class="bars"') == len(found.stages) + 1
+    assert all(f">{path.name}" in drawn for path in grown.paths)
+    assert drawn.count('class="bars"') == len(grown.stages) + 1
 
 
-def test_too_much_stands_idle_and_too_little_is_rented():
+def test_too_much_stands_idle_and_too_little_is_rented(grown):
     """48 and 96 accelerators by hand: idle ones cost all but their energy, missing ones the rent of the larger job."""
-    small, large = growth(load.from_values(values())).stages
+    small, large = grown.stages
     rows = {one.built: one for one in provisions((small, large))}
     hourly = usd_per_h(large.priced.typical)
     share = small.priced.tokens_per_s / large.priced.tokens_per_s
@@ -191,21 +192,9 @@ PLAN: dict[str, Any] = {
 }
 
 
-class Here:
-    """Tasks one after another in this process."""
-
-    def run(self, tasks, until=math.inf):
-        del until
-        for number, task in enumerate(tasks):
-            yield Done(number, call(task.function, task.argument))
-
-    def close(self) -> None:
-        """Nothing runs on."""
-
-
 def worked_out(draft):
     begun, section = begin(draft)
-    return DesignPlanner.of(draft, begun, section, Here(), Journal(None)).run()
+    return DesignPlanner.of(draft, begun, section, Local(1), Journal(None)).run()
 
 
 @pytest.fixture(scope="module")

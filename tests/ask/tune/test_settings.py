@@ -104,7 +104,7 @@ def test_a_tuning_that_is_stopped_at_any_step_has_the_best_settings_so_far():
 
     Stopped around the first of them, at the last, and at every seventh between.
     """
-    draft = load.from_values(values(tune={"space": SPACE, "steps": 60}))
+    draft = load.from_values(values(tune={"space": SPACE, "steps": 60, "unseen_jobs": 0}))
 
     def found(workers):
         return Tuner(draft, "flow", draft.scenario.tune, workers, lambda *_: None).run()

@@ -72,6 +72,7 @@ def incomplete(ended):
     assert "incomplete: " in ended.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("share", [0.6, 0.8])
 def test_a_tuning_gives_the_best_settings_so_far(run, tmp_path, share):
     """As an answer that is kept too; no file for machines is written, whatever is asked for."""

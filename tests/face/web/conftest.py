@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 from railyard.face.web.application import application
 from railyard.face.web.settings import ServerSettings, WorkLimits, checked
 
+from .server import Server, running
+
 SMALL = """\
 name: small
 cluster:
@@ -61,3 +63,10 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def folder(house: TestClient) -> Path:
     """What the house serves."""
     return house.app.state.house.settings.folder
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server as users start it, which several tests give work."""
+    with running(tmp_path_factory.mktemp("server")) as server:
+        yield server

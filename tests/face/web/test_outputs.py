@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from tests.face.report.test_answers import SUSPECT, diagnosis
 from tests.face.web.conftest import SMALL, serving
-from tests.face.web.server import running
 from tests.face.web.test_shelf import ANNA, BERT, bearer, digest
 
 from railyard.ask.deploy.cabling import dialects, drawn, plan_of
@@ -196,24 +195,22 @@ def test_nobody_else_fetches_files_and_who_does_is_written_down(settings):
     ]
 
 
-def test_a_deployment_is_fetched_from_python(tmp_path):
-    (tmp_path / "folder").mkdir()
-    with running(tmp_path / "folder") as server:
-        client = Client(server.address)
-        asked = client.submit(SMALL, verb="deploy")
-        *_, job = client.follow(asked.id)
-        names = [row["name"] for row in client.files(job)]
-        assert {"index.html"} < set(names)
-        with zipfile.ZipFile(client.save_all(job, tmp_path)) as found:
-            assert sorted(found.namelist()) == [f"small/{name}" for name in names]
-        kept = client.save("deployments/small", names[0], tmp_path)
-        assert kept.read_bytes() == (tmp_path / "folder" / "deployments" / "small" / names[0]).read_bytes()
-        with pytest.raises(ServerError, match="there is no file"):
-            client.save(job, "../../../../etc/passwd", tmp_path)
-        with pytest.raises(ServerError, match="there is no folder"):
-            client.save_all("none", tmp_path)
-        with pytest.raises(InputError, match="no result yet"):
-            client.files(asked)
+def test_a_deployment_is_fetched_from_python(server, tmp_path):
+    client = Client(server.address)
+    asked = client.submit(SMALL, verb="deploy")
+    *_, job = client.follow(asked.id)
+    names = [row["name"] for row in client.files(job)]
+    assert {"index.html"} < set(names)
+    with zipfile.ZipFile(client.save_all(job, tmp_path)) as found:
+        assert sorted(found.namelist()) == [f"small/{name}" for name in names]
+    kept = client.save("deployments/small", names[0], tmp_path)
+    assert kept.read_bytes() == (server.folder / "deployments" / "small" / names[0]).read_bytes()
+    with pytest.raises(ServerError, match="there is no file"):
+        client.save(job, "../../../../etc/passwd", tmp_path)
+    with pytest.raises(ServerError, match="there is no folder"):
+        client.save_all("none", tmp_path)
+    with pytest.raises(InputError, match="no result yet"):
+        client.files(asked)
     assert not (tmp_path / "passwd").exists()
     assert not (tmp_path / "none.zip").exists()
 
@@ -280,16 +277,16 @@ def test_findings_lie_on_the_cables_of_the_hall(client, audited):
     assert marks[0]["usd_per_month"] >= marks[1]["usd_per_month"]
 
 
-def test_a_suspected_part_lies_on_its_cables(client, settings):
+def test_a_suspected_part_lies_on_its_cables(house, folder):
     answer = diagnosis(
         replace_row(part="leaf 1 - spine 0", kind="cable"), replace_row(part="server 2 nic 3", kind="nic"),
         replace_row(part="the data loader", kind="software"),
     )  # fmt: skip
-    folder = keep_answer(answer, settings.folder / "runs", CABLED)
-    base = f"/api/v1/answers/{folder.name}"
-    head, _ = opened(client.get(f"{base}/hall").content)
-    _, cables = opened(client.get(f"{base}/cables").content)
-    link, nic, software = client.get(f"{base}/marks").json()["rows"]
+    kept = keep_answer(answer, folder / "runs", CABLED)
+    base = f"/api/v1/answers/{kept.name}"
+    head, _ = opened(house.get(f"{base}/hall").content)
+    _, cables = opened(house.get(f"{base}/cables").content)
+    link, nic, software = house.get(f"{base}/marks").json()["rows"]
     assert {head["names"][one] for one in link["devices"]} == {"be-leaf1", "be-spine0"}
     ends = {(head["names"][cables["a"][row]], head["names"][cables["b"][row]]) for row in link["cables"]}
     assert ends == {("be-leaf1", "be-spine0")}
@@ -312,18 +309,18 @@ def test_an_answer_without_a_cluster_has_no_hall(client, settings):
 
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])
-def test_the_load_over_time_adds_up_to_the_load_of_the_step(client, settings, engine):
-    scenario = settings.folder / "small.yaml"
-    scenario.write_text(ANSWERS_SMALL.replace("tp: 8", "tp: 2"))
-    run = api.run(scenario, engine=engine, out=settings.folder / "runs")
+def test_the_load_over_time_adds_up_to_the_load_of_the_step(house, folder, engine):
+    scenario = folder / f"{engine}.yaml"
+    scenario.write_text(ANSWERS_SMALL.replace("tp: 8", "tp: 2").replace("llama-3-8b", "llama-3.2-1b"))
+    run = api.run(scenario, engine=engine, out=folder / "runs")
     base = f"/api/v1/runs/{run.folder.name}"
-    head, over = opened(client.get(f"{base}/load").content)
-    _, cables = opened(client.get(f"{base}/cables").content)
+    head, over = opened(house.get(f"{base}/load").content)
+    _, cables = opened(house.get(f"{base}/cables").content)
     seconds = run.result.variants[0].step.seconds
     assert head["end_us"] == pytest.approx(seconds * 1e6)
     assert 100 <= head["windows"] <= 200
     span = np.diff(np.append(over["start_us"], head["end_us"]))
-    chunks = [opened(client.get(f"{base}/load/cables?first={first}&count=90").content)[1] for first in (0, 90, 180)]
+    chunks = [opened(house.get(f"{base}/load/cables?first={first}&count=90").content)[1] for first in (0, 90, 180)]
     load_of = np.concatenate([chunk["load"] for chunk in chunks]).reshape(head["windows"], -1) / 255
     assert load_of.shape[1] == len(cables["load"])
     mean = (load_of * span[:, None]).sum(axis=0) / head["end_us"]
@@ -337,10 +334,10 @@ def test_the_load_over_time_adds_up_to_the_load_of_the_step(client, settings, en
     assert kept["load"].dtype == np.uint8
 
 
-def test_a_run_without_windows_says_so(client, settings):
-    scenario = settings.folder / "small.yaml"
-    scenario.write_text(ANSWERS_SMALL)
-    run = api.run(scenario, out=settings.folder / "runs")
+def test_a_run_without_windows_says_so(house, folder):
+    scenario = folder / "no-windows.yaml"
+    scenario.write_text(ANSWERS_SMALL.replace("name: small", "name: no-windows"))
+    run = api.run(scenario, out=folder / "runs")
     (run.folder / "timeline.link_windows.parquet").unlink()
-    found = client.get(f"/api/v1/runs/{run.folder.name}/load")
+    found = house.get(f"/api/v1/runs/{run.folder.name}/load")
     assert (found.status_code, found.json()["error"]) == (400, "this run kept no load over time")

@@ -210,6 +210,7 @@ def pool():
     found.close()
 
 
+@pytest.mark.processes
 def test_every_task_once_with_its_error(pool):
     tasks = [Task(f"{__name__}:squared", number) for number in range(6)]
     done = {one.number: one for one in pool.run(tasks)}
@@ -217,6 +218,7 @@ def test_every_task_once_with_its_error(pool):
     assert "three is no number" in done[3].error
 
 
+@pytest.mark.processes
 def test_a_killed_worker_loses_its_task_alone(pool):
     tasks = [Task(f"{__name__}:killed", None), Task(f"{__name__}:squared", 7)]
     done = {one.number: one for one in pool.run(tasks)}
