@@ -306,7 +306,7 @@ def _over_step(load: NDArray[np.uint8], time_ps: NDArray[np.int64], end_ps: floa
     return np.asarray(span @ load / (FULL * max(float(span.sum()), 1.0)), np.float64)
 
 
-@view("load-cables_over_time")
+@view("load-cables")
 def cables_over_time(question: dict[str, Any]) -> bytes:
     """The load of every cable in some windows, the larger one of its two directions, in 255ths.
 
