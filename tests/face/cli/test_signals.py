@@ -65,7 +65,7 @@ def test_without_a_signal_a_ready_command_goes_on_and_hears_the_next(ears):
     assert (signals.exit_code(), signals.name()) == (130, "Ctrl-C")
 
 
-@pytest.mark.parametrize("after", ["", "closed form", "flow: "])
+@pytest.mark.parametrize("after", ["", "flow: "])
 def test_a_plan_that_is_stopped_prints_what_it_found(tmp_path, after):
     """Before anything is looked at, and once a stage is said on stderr.
 
@@ -186,7 +186,7 @@ SWEEP = {
     "workload": {
         "training": {"model": "llama-3-8b", "global_batch": 16, "sequence": 2048, "parallelism": {"tp": 2, "pp": 1}}
     },
-    "compare": {"vary": {"fabric": ["roce", "uec", "infiniband", "spectrum-x"], "global_batch": [16, 64]}},
+    "compare": {"vary": {"fabric": ["roce", "uec", "infiniband", "spectrum-x"]}},
 }
 
 
@@ -202,12 +202,12 @@ def test_a_sweep_that_is_stopped_prints_and_keeps_the_variants_that_had_ended(tm
         out, words = process.communicate(timeout=120)
     found = json.loads(out)
     ended, stopped = len(found["variants"]), len(found["failed"])
-    assert (process.returncode, ended + stopped) == (143, 8)
-    assert 0 < ended < 8
+    assert (process.returncode, ended + stopped) == (143, 4)
+    assert 0 < ended < 4
     assert all("stopped before it ended" in one["error"] for one in found["failed"])
-    assert f"{ended} of 8 variants had ended; the same command continues from here\nstopped by SIGTERM" in words
+    assert f"{ended} of 4 variants had ended; the same command continues from here\nstopped by SIGTERM" in words
     (kept,) = tmp_path.glob("runs/s-*/result.json")
     assert json.loads(kept.read_text()) == found
     whole = json.loads(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True).stdout)
     assert {one["name"] for one in found["variants"]} < {one["name"] for one in whole["variants"]}
-    assert len(whole["variants"]) == 8
+    assert len(whole["variants"]) == 4

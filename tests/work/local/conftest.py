@@ -47,9 +47,18 @@ def closed_s(training, machine):
     return row["step_s"] - row["jitter_s"]
 
 
+STEPS = {}
+
+
 def graph_s(training, machine):
     """The mean step on the flow engine: steps with and without a meeting of workers, by their shares."""
+    key = (str(training), id(machine))
+    if key not in STEPS:
+        STEPS[key] = _graph_s(training, machine)
+    return STEPS[key]
 
+
+def _graph_s(training, machine):
     def run(*, meeting):
         return (
             engine.get("flow").simulate([Job(build(training, machine, meeting=meeting))], machine).makespan_ps * 1e-12

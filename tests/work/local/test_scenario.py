@@ -122,10 +122,11 @@ def test_the_search_for_a_layout_takes_only_those_that_work():
     assert training.layout.zero == 3
 
 
-def test_two_sites_gain_most_from_sending_less_often():
+@pytest.mark.parametrize("engine", ["analytic", pytest.param("flow", marks=pytest.mark.slow)])
+def test_two_sites_gain_most_from_sending_less_often(engine):
     """The claims of the example: over a thin link each remedy helps, and rare meetings cost next to nothing."""
     path = Path(__file__).parents[3] / "examples" / "two-sites-diloco.yaml"
-    result = execute(load.load(path)).result.plain()
+    result = execute(load.load(path), engine=engine).result.plain()
     step = {variant["name"]: variant["step"]["seconds"] for variant in result["variants"]}
     plain = step.pop("every step")
     assert max(step.values()) < 0.9 * plain

@@ -99,19 +99,20 @@ def test_states_of_other_runs_are_left_alone_and_broken_ones_refused(tmp_path):
 
 
 def test_killed_and_begun_again_it_writes_the_same_bytes(tmp_path):
-    jobs = {"synthetic": {**DRAWN, "count": 2000}}
-    values = {"name": "yard", "cluster": CLUSTER, "workload": {"operate": {"jobs": jobs, "save_every": 700}}}
+    jobs = {"synthetic": {**DRAWN, "count": 1000}}
+    values = {"name": "yard", "cluster": CLUSTER, "workload": {"operate": {"jobs": jobs, "save_every": 300}}}
     file = tmp_path / "yard.yaml"
     file.write_text(json.dumps(values))
-    command = [sys.executable, "-m", "railyard.face.cli", "operate", str(file), "--quiet", "--out"]
-    run = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
+    words = ["operate", str(file), "--quiet", "--out"]
+    command = [sys.executable, "-m", "railyard.face.cli", *words, str(tmp_path / "killed")]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     state = tmp_path / "killed" / ".states"
     while run.poll() is None and not (state.is_dir() and any(one.suffix == ".npz" for one in state.iterdir())):
         time.sleep(0.01)
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     for place in ("killed", "straight"):
-        subprocess.run([*command, str(tmp_path / place)], check=True, stdout=subprocess.DEVNULL)
+        assert guard.run([*words, str(tmp_path / place)]) == 0
     folders = [next(one for one in (tmp_path / place).iterdir()) for place in ("killed", "straight")]
     names = sorted(one.name for one in folders[0].iterdir() if one.is_file())
     assert {"jobs.parquet", "report.html", "result.json"} <= set(names)
