@@ -19,7 +19,7 @@ from railyard.measure.cost.capital import (
     capex,
     capital_recovery_factor,
 )
-from railyard.measure.cost.cost import cost_of, cpmt
+from railyard.measure.cost.cost import cost_of, cpmt, usd_per_h
 from railyard.measure.cost.evaluate import SHOWN, sensitivity
 from railyard.measure.cost.power import accelerator_w, power
 
@@ -72,7 +72,7 @@ def test_capex_adds_up_and_carries_its_ends():
 
 
 def per_gpu(model, end="typical"):
-    return {name: usd / 8 for name, usd in model.usd_per_h(model.values(end)).items()}
+    return {name: usd / 8 for name, usd in usd_per_h(model.values(end)).items()}
 
 
 def test_an_h100_costs_2_2_to_2_4_dollars_an_hour(model):

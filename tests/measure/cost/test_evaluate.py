@@ -151,7 +151,7 @@ def result(evaluated, machine, spent):
         "step": StepTimes((1.0,)).section().plain(),
         "utilization": utilization(decomposition, StepWork(4e6, 1e17, 1e17, 989e12)).section().plain(),
         "time": [{key: getattr(row, key) for key in TimeShare.model_fields} for row in decomposition.rows],
-        "lockstep": lockstep(decomposition).section().plain(),
+        "lockstep": lockstep(decomposition).plain(),
         "jct": cost.jct.section().plain(),
         "power": cost.power.section().plain(),
         "capex": cost.capex.section().plain(),

@@ -11,10 +11,11 @@ import pytest
 
 import railyard
 from railyard.kit.errors import InputError
+from railyard.measure.job import best_interval_s
 from railyard.work.operate import saving
 from railyard.work.operate.failures import history
 from railyard.work.operate.failures import history as forecasts
-from railyard.work.operate.failures.fault import Effect, FailureMode, NodeFault, daly_s, efficiency, profiles, young_s
+from railyard.work.operate.failures.fault import Effect, FailureMode, NodeFault, profiles, young_s
 from railyard.work.operate.failures.given import DrawnFaults, mttf_s
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.prepare import prepare
@@ -155,14 +156,19 @@ def test_a_job_that_never_gets_further_is_given_up():
     assert run.state.failed == [100]
 
 
+def efficiency(interval_s, stall_s, restart_s, mttf_s):
+    """Useful share of the time of a job that restarts from its last checkpoint: the inverse of Daly's equation 20."""
+    return interval_s / (mttf_s * math.exp(restart_s / mttf_s) * math.expm1((interval_s + stall_s) / mttf_s))
+
+
 def test_intervals_of_young_and_daly():
     # d = 60 s, M = 10 h: sqrt(2 x 60 x 36,000) = 2,078 s; Daly adds a third of sqrt(d / 2M) and takes d off.
     assert young_s(60, 36_000) == pytest.approx(2078.46, abs=0.01)
     ratio = math.sqrt(60 / 72_000)
-    assert daly_s(60, 36_000) == pytest.approx(2078.46 * (1 + ratio / 3 + ratio**2 / 9) - 60, abs=0.01)
+    assert best_interval_s(60, 36_000) == pytest.approx(2078.46 * (1 + ratio / 3 + ratio**2 / 9) - 60, abs=0.01)
     best = max(range(500, 6000, 10), key=lambda one: efficiency(one, 60, 400, 36_000))
-    assert best == pytest.approx(daly_s(60, 36_000), rel=0.01)
-    assert daly_s(100, 40) == 40
+    assert best == pytest.approx(best_interval_s(60, 36_000), rel=0.01)
+    assert best_interval_s(100, 40) == 40
 
 
 @pytest.mark.parametrize("interval", [900, 2038, 6000])

@@ -14,6 +14,7 @@ from railyard.work.operate.free import PlacementAsk
 from railyard.work.operate.jobs import DrawnKind, drawn
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import DAY, NodeWindow, RecoveryRules, Rules
+from railyard.work.operate.section import DrawnKindSection
 from railyard.work.operate.state import DONE, ENDED, STUCK
 
 from .yard import S, accounts_add_up, jobs, played, seconds, tree
@@ -355,7 +356,7 @@ def test_formats_are_documented():
 
 
 def test_drawn_jobs_have_their_load_and_seed():
-    kinds = [DrawnKind(sizes={1: 0.5, 8: 0.4, 16: 0.1}, median_s=600, p90_s=6000)]
+    kinds = [DrawnKind(DrawnKindSection(), sizes={1: 0.5, 8: 0.4, 16: 0.1}, median_s=600, p90_s=6000)]
     how = {"kinds": kinds, "count": 4000, "load": 0.7}
     jobs = drawn(tree(), **how, tenants=("a", "b", "c"), seed=7)
     assert (jobs.accelerators * jobs.work_us).sum() / 32 / jobs.submit_us[-1] == pytest.approx(0.7, rel=1e-6)

@@ -48,7 +48,7 @@ from railyard.measure.job import Checkpointing, JobTime, job_time
 from railyard.measure.result.money import HourlyCost
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from railyard.catalog import Accelerator
     from railyard.measure.cost.assumptions import Assumptions
@@ -104,16 +104,7 @@ class JobFacts:
         Raises:
             InputError: The job would never end.
         """
-        return job_time(
-            tokens=self.tokens,
-            tokens_per_step=self.tokens_per_step,
-            step_s=self.step_s,
-            accelerators=self.accelerators,
-            checkpointing=self.checkpointing,
-            mtbf_h=mtbf_h,
-            restart_s=restart_s,
-            lost_s=self.lost_s,
-        )
+        return job_time(**vars(self), mtbf_h=mtbf_h, restart_s=restart_s)
 
 
 @dataclass(frozen=True)
@@ -131,11 +122,7 @@ class CostModel:
 
     def values(self, end: End) -> dict[str, float]:
         """All inputs at their cheap (`low`), middle, or expensive (`high`) values."""
-        return {name: at(band, input_end(name, end)) for name, band in self.inputs.items()}
-
-    def usd_per_h(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Dollars per hour of the whole cluster, by part of `BREAKDOWN`."""
-        return usd_per_h(values)
+        return values_at(self.inputs, end)
 
     def tokens_per_h(self, values: Mapping[str, float]) -> float:
         """Goodput tokens per hour."""
@@ -145,7 +132,7 @@ class CostModel:
     def breakdown(self, values: Mapping[str, float]) -> dict[str, float]:
         """Dollars per million tokens, by part of `BREAKDOWN`."""
         per_million = 1e6 / self.tokens_per_h(values)
-        return {name: dollars * per_million for name, dollars in self.usd_per_h(values).items()}
+        return {name: dollars * per_million for name, dollars in usd_per_h(values).items()}
 
     def cpmt(self, values: Mapping[str, float]) -> float:
         """Dollars per million tokens."""
@@ -177,6 +164,26 @@ def input_end(name: str, end: End) -> End:
     return flipped[end]
 
 
+def values_at(inputs: Mapping[str, Range], end: End) -> dict[str, float]:
+    """All inputs of a cost at their cheap (`low`), middle, or expensive (`high`) values."""
+    return {name: at(band, input_end(name, end)) for name, band in inputs.items()}
+
+
+Parts = tuple[tuple[str, Range], ...]
+"""A cost by part; at each end the parts add up to it."""
+
+
+def by_part(cost: Callable[[End], Mapping[str, float]]) -> Parts:
+    """The parts of `BREAKDOWN` from those of each end."""
+    cases = {end: cost(end) for end in ENDS}
+    return tuple((name, Range(*(cases[end][name] for end in ENDS))) for name in BREAKDOWN)
+
+
+def hourly_parts(inputs: Mapping[str, Range]) -> Parts:
+    """Dollars per hour of hardware, by part of `BREAKDOWN`, from `hourly_inputs`."""
+    return by_part(lambda end: usd_per_h(values_at(inputs, end)))
+
+
 def cpmt(cost_per_hour_usd: float, tokens_per_h: float) -> float:
     """Definition of dollars per million tokens.
 
@@ -189,14 +196,10 @@ def cpmt(cost_per_hour_usd: float, tokens_per_h: float) -> float:
 
 @dataclass(frozen=True)
 class Cpmt:
-    """Cost per million tokens.
-
-    Attributes:
-        parts: By part of `BREAKDOWN`; at each end they add up to the total.
-    """
+    """Cost per million tokens, by part of `BREAKDOWN`."""
 
     total: Range
-    parts: tuple[tuple[str, Range], ...]
+    parts: Parts
     usd_per_gpu_h: Range
 
 
@@ -206,10 +209,9 @@ def cost_of(model: CostModel) -> Cpmt:
     Raises:
         InputError: The job fails so often that it would never end.
     """
-    cases = {end: model.breakdown(model.values(end)) for end in ENDS}
-    parts = tuple((name, Range(*(cases[end][name] for end in ENDS))) for name in BREAKDOWN)
-    hourly = by_end(lambda end: sum(model.usd_per_h(model.values(end)).values()) / model.job.accelerators)
-    return Cpmt(by_end(lambda end: sum(cases[end].values())), parts, hourly)
+    parts = by_part(lambda end: model.breakdown(model.values(end)))
+    hourly = by_end(lambda end: sum(usd_per_h(model.values(end)).values()) / model.job.accelerators)
+    return Cpmt(total(band for _, band in parts), parts, hourly)
 
 
 @dataclass(frozen=True)
@@ -217,12 +219,12 @@ class Hourly:
     """Hourly cost of a cluster under some load.
 
     Attributes:
-        parts: Dollars per hour by part of `BREAKDOWN`; at each end they sum to the total.
+        parts: Dollars per hour by part of `BREAKDOWN`.
     """
 
     power: Power
     capex: Capex
-    parts: tuple[tuple[str, Range], ...]
+    parts: Parts
     total: Range
     run_s: float
     sources: tuple[Source, ...]
@@ -242,14 +244,12 @@ def hourly(
     """Hourly cost of a cluster."""
     bought = capex(parts, assumptions.installation, decomposition.ranks)
     drawn = power(decomposition, accelerator, parts, assumptions.pue)
-    inputs = hourly_inputs(bought, drawn, assumptions)
-    cases = {end: usd_per_h({name: at(band, input_end(name, end)) for name, band in inputs.items()}) for end in ENDS}
-    rows = tuple((name, Range(*(cases[end][name] for end in ENDS))) for name in BREAKDOWN)
+    rows = hourly_parts(hourly_inputs(bought, drawn, assumptions))
     return Hourly(
         power=drawn,
         capex=bought,
         parts=rows,
-        total=by_end(lambda end: sum(cases[end].values())),
+        total=total(band for _, band in rows),
         run_s=decomposition.step_s,
         sources=tuple(
             dict.fromkeys(

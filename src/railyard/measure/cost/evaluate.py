@@ -16,19 +16,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.catalog import Range
 from railyard.measure.cost import power as power_model
 from railyard.measure.cost.assumptions import End, Source, at, band_of, by_end, named_band, of_entry, total
-from railyard.measure.cost.capital import MANAGEMENT, NICS, OPTICS, SERVERS, STORAGE, SWITCHES, Capex, capex, power_of
+from railyard.measure.cost.capital import Capex, capex
 from railyard.measure.cost.cost import CostModel, Cpmt, cost_of, cpmt, hourly_inputs
-from railyard.measure.cost.power import Power, PowerLine, power
+from railyard.measure.cost.power import Power, power, power_with
 from railyard.measure.cost.serving import ServingCost, owned, rented
 from railyard.measure.result.money import RentalFigures, ServingCostFigures, SwingRow, TrainingCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from railyard.catalog import Accelerator
+    from railyard.catalog import Accelerator, Range
     from railyard.measure.cost.assumptions import Assumptions
     from railyard.measure.cost.capital import CostPart
     from railyard.measure.cost.cost import JobFacts
@@ -124,7 +123,13 @@ def deployment_cost(
     """
     count = sum(use.count for use in uses)
     bought = capex(parts, assumptions.installation, count)
-    drawn = _power(uses, parts, assumptions.pue, goodput.seconds)
+    drawn = power_with(
+        total(use.drawn_w.scaled(use.count) for use in uses),
+        sum(use.accelerator.tdp_w * use.count for use in uses),
+        parts,
+        assumptions.pue,
+        goodput.seconds,
+    )
     inputs = hourly_inputs(bought, drawn, assumptions)
     rent = total(use.accelerator.rental_usd_per_h.scaled(use.count) for use in uses).scaled(1 / count)
     fields = ("price_usd", "tdp_w", "idle_power_w", "rental_usd_per_h")
@@ -143,21 +148,6 @@ def _prompt_share(uses: Sequence[Use]) -> float:
     prompt = sum(use.count * use.prompt * use.accelerator.price_usd.typical for use in uses)
     decode = sum(use.count * use.decode * use.accelerator.price_usd.typical for use in uses)
     return prompt / (prompt + decode) if prompt + decode > 0 else 0.5
-
-
-def _power(uses: Sequence[Use], parts: Sequence[CostPart], pue: Range, span_s: float) -> Power:
-    lines = [
-        PowerLine("accelerator", total(use.drawn_w.scaled(use.count) for use in uses)),
-        PowerLine("host", power_of(parts, SERVERS) + power_of(parts, MANAGEMENT)),
-        PowerLine("nic", power_of(parts, NICS)),
-        PowerLine("switch", power_of(parts, SWITCHES)),
-        PowerLine("optics", power_of(parts, OPTICS)),
-        PowerLine("storage", power_of(parts, STORAGE)),
-    ]
-    it, rest = total(line.power_w for line in lines), total(line.power_w for line in lines[1:])
-    lines.append(PowerLine("cooling", by_end(lambda end: at(it, end) * (at(pue, end) - 1))))
-    nameplate = sum(use.accelerator.tdp_w * use.count for use in uses)
-    return Power(tuple(lines), Range(nameplate + rest.typical, nameplate + rest.high, nameplate + rest.high), span_s)
 
 
 def _dollars(value: float) -> str:
@@ -224,18 +214,6 @@ def sensitivity(model: CostModel) -> list[SwingRow]:
 
 
 @dataclass(frozen=True)
-class Rental:
-    """Cost of renting the same accelerators."""
-
-    usd_per_gpu_h: Range
-    cpmt: Range
-
-    def section(self) -> RentalFigures:
-        """The cost as a section of a result."""
-        return RentalFigures(usd_per_gpu_h=band_of(self.usd_per_gpu_h), cpmt=band_of(self.cpmt))
-
-
-@dataclass(frozen=True)
 class Economics:
     """Cost of a job on a cluster.
 
@@ -250,8 +228,8 @@ class Economics:
     capex: Capex
     cpmt: Cpmt
     sensitivity: tuple[SwingRow, ...]
-    rental: Rental
-    contract: Rental | None
+    rental: RentalFigures
+    contract: RentalFigures | None
     jct: JobTime
     joules_per_token: Range
     tokens_per_s_per_mw: float
@@ -267,8 +245,8 @@ class Economics:
             breakdown=tuple(named_band(name, band) for name, band in self.cpmt.parts),
             usd_per_gpu_h=band_of(self.cpmt.usd_per_gpu_h),
             sensitivity=self.sensitivity,
-            rental=self.rental.section(),
-            contract=None if self.contract is None else self.contract.section(),
+            rental=self.rental,
+            contract=self.contract,
             joules_per_token=band_of(self.joules_per_token),
             tokens_per_s_per_mw=self.tokens_per_s_per_mw,
         )
@@ -297,7 +275,6 @@ def evaluate(
     parts: Sequence[CostPart],
     job: JobFacts,
     assumptions: Assumptions,
-    sources: Sequence[Source] = (),
 ) -> Economics:
     """Cost of a job on a cluster.
 
@@ -307,8 +284,6 @@ def evaluate(
         parts: The bill of materials.
         job: Budget and step.
         assumptions: Prices and failure rates.
-        sources: Sources of the parts' prices and powers; those of accelerator, assumptions and power model are added
-            here.
 
     Raises:
         InputError: The job would never end, or the bill has an unknown kind.
@@ -330,7 +305,7 @@ def evaluate(
         jct=job.time(mtbf_h=typical["mtbf_h"], restart_s=typical["restart_s"]),
         joules_per_token=by_end(lambda end: at(drawn.total_w, end) / _tokens_per_s(model, end)),
         tokens_per_s_per_mw=_tokens_per_s(model, "typical") / drawn.total_w.typical * 1e6,
-        sources=tuple(_unique([*accelerator_rows, *sources, *assumptions.sources, *power_model.SOURCES])),
+        sources=tuple(dict.fromkeys([*accelerator_rows, *assumptions.sources, *power_model.SOURCES])),
     )
 
 
@@ -338,10 +313,8 @@ def _tokens_per_s(model: CostModel, end: End) -> float:
     return model.tokens_per_h(model.values(end)) / 3600
 
 
-def _rented(usd_per_gpu_h: Range, model: CostModel) -> Rental:
+def _rented(usd_per_gpu_h: Range, model: CostModel) -> RentalFigures:
+    """Cost of renting the same accelerators."""
     hourly = usd_per_gpu_h.scaled(model.job.accelerators)
-    return Rental(usd_per_gpu_h, by_end(lambda end: cpmt(at(hourly, end), model.tokens_per_h(model.values(end)))))
-
-
-def _unique(rows: Sequence[Source]) -> list[Source]:
-    return list(dict.fromkeys(rows))
+    dollars = by_end(lambda end: cpmt(at(hourly, end), model.tokens_per_h(model.values(end))))
+    return RentalFigures(usd_per_gpu_h=band_of(usd_per_gpu_h), cpmt=band_of(dollars))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from railyard.catalog import Range
 from railyard.measure.cost.assumptions import End, Source, at, band_of, by_end, total
@@ -143,36 +143,28 @@ class Power:
 
     def section(self) -> StepPower:
         """The result's `power` of a step."""
-        return StepPower(
-            components=self.components(),
-            total_w=band_of(self.total_w),
-            it_w=band_of(self.it_w),
-            provisioned_w=band_of(self.provisioned_w),
-            energy_per_step_j=self.energy_per_step_j,
-            data_movement_share=self.data_movement_share,
-        )
+        return StepPower(energy_per_step_j=self.energy_per_step_j, **self._figures())
 
     def deployment_section(self) -> DeploymentPower:
         """The result's `power` of a service: metered and provisioned power."""
-        return DeploymentPower(
-            components=self.components(),
-            total_w=band_of(self.total_w),
-            it_w=band_of(self.it_w),
-            provisioned_w=band_of(self.provisioned_w),
-            data_movement_share=self.data_movement_share,
-        )
+        return DeploymentPower(**self._figures())
 
-    def components(self) -> tuple[PowerComponent, ...]:
-        """The lines, as a result holds them."""
-        return tuple(
-            PowerComponent(
-                name=line.name,
-                low_w=line.power_w.low,
-                typical_w=line.power_w.typical,
-                high_w=line.power_w.high,
-            )
-            for line in self.lines
-        )
+    def _figures(self) -> dict[str, Any]:
+        return {
+            "components": tuple(
+                PowerComponent(
+                    name=line.name,
+                    low_w=line.power_w.low,
+                    typical_w=line.power_w.typical,
+                    high_w=line.power_w.high,
+                )
+                for line in self.lines
+            ),
+            "total_w": band_of(self.total_w),
+            "it_w": band_of(self.it_w),
+            "provisioned_w": band_of(self.provisioned_w),
+            "data_movement_share": self.data_movement_share,
+        }
 
 
 def activity(row: TimeRow) -> Range:
@@ -206,8 +198,22 @@ def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[C
     ranks = decomposition.ranks
     unused = max(0.0, sum(part.count for part in parts if part.component == ACCELERATORS) - ranks)
     busy = accelerator_w(decomposition, accelerator)
+    drawn = total([busy.scaled(ranks), accelerator.idle_power_w.scaled(unused)])
+    return power_with(drawn, accelerator.tdp_w * (ranks + unused), parts, pue, decomposition.step_s)
+
+
+def power_with(drawn_w: Range, nameplate_w: float, parts: Sequence[CostPart], pue: Range, span_s: float) -> Power:
+    """Power of accelerators that draw this much, with everything around them.
+
+    Args:
+        drawn_w: Of all accelerators.
+        nameplate_w: Of the same.
+        parts: The bill of materials.
+        pue: Facility power over IT power.
+        span_s: Length of the step, or of the run.
+    """
     lines = [
-        PowerLine("accelerator", total([busy.scaled(ranks), accelerator.idle_power_w.scaled(unused)])),
+        PowerLine("accelerator", drawn_w),
         PowerLine("host", power_of(parts, SERVERS) + power_of(parts, MANAGEMENT)),
         PowerLine("nic", power_of(parts, NICS)),
         PowerLine("switch", power_of(parts, SWITCHES)),
@@ -217,6 +223,5 @@ def power(decomposition: StepShares, accelerator: Accelerator, parts: Sequence[C
     it = total(line.power_w for line in lines)
     rest = total(line.power_w for line in lines[1:])
     lines.append(PowerLine("cooling", by_end(lambda end: at(it, end) * (at(pue, end) - 1))))
-    nameplate = accelerator.tdp_w * (ranks + unused)
-    provisioned = Range(nameplate + rest.typical, nameplate + rest.high, nameplate + rest.high)
-    return Power(tuple(lines), provisioned, decomposition.step_s)
+    provisioned = Range(nameplate_w + rest.typical, nameplate_w + rest.high, nameplate_w + rest.high)
+    return Power(tuple(lines), provisioned, span_s)

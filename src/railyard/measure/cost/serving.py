@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.catalog import Range
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.assumptions import ENDS, End, at, by_end
-from railyard.measure.cost.cost import BREAKDOWN, cpmt, input_end, usd_per_h
+from railyard.measure.cost.assumptions import at, by_end, total
+from railyard.measure.cost.cost import Parts, cpmt, hourly_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike
+
+    from railyard.catalog import Range
 
 
 TOKENS = ("input", "output", "total")
@@ -125,7 +126,7 @@ class ServingCost:
     """
 
     tokens: Mapping[str, Range | None]
-    parts: tuple[tuple[str, Range], ...]
+    parts: Parts
     usd_per_gpu_h: Range
     joules_per_token: Range | None
     metered_w: Range | None
@@ -140,13 +141,7 @@ def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) 
         InputError: A range is missing, unknown or negative.
     """
     _check(inputs, accelerators)
-
-    def bill(end: End) -> dict[str, float]:
-        return usd_per_h({name: at(band, input_end(name, end)) for name, band in inputs.items()})
-
-    bills = {end: bill(end) for end in ENDS}
-    parts = tuple((name, Range(*(bills[end][name] for end in ENDS))) for name in BREAKDOWN)
-    return _cost(parts, goodput, accelerators, inputs["it_w"], inputs["provisioned_w"])
+    return _cost(hourly_parts(inputs), goodput, accelerators, inputs["it_w"], inputs["provisioned_w"])
 
 
 def rented(
@@ -171,13 +166,13 @@ def rented(
 
 
 def _cost(
-    parts: tuple[tuple[str, Range], ...],
+    parts: Parts,
     goodput: PaidGoodput,
     accelerators: float,
     metered_w: Range | None,
     provisioned_w: Range | None,
 ) -> ServingCost:
-    hourly = by_end(lambda end: sum(at(band, end) for _, band in parts))
+    hourly = total(band for _, band in parts)
     served = goodput.tokens_per_h("total")
     return ServingCost(
         tokens={kind: _per_million(hourly, goodput.tokens_per_h(kind)) for kind in TOKENS},

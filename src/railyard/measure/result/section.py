@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 
 Leaf = bool | int | float | str | None
@@ -228,6 +228,11 @@ class Band(Figures):
     def ends(self) -> tuple[float, float, float]:
         """Low, typical and high."""
         return self.low, self.typical, self.high
+
+    def mapped(self, change: Callable[[float], float]) -> Band:
+        """The band of what follows from each end by itself."""
+        low, typical, high = map(change, self.ends)
+        return Band(low=low, typical=typical, high=high)
 
 
 class NamedBand(Figures):

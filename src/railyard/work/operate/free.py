@@ -19,46 +19,15 @@ if TYPE_CHECKING:
     from railyard.work.operate.tree import NodeTree
 
 
-@dataclass(frozen=True)
-class PlacementRequest:
-    """A placement request as the scheduler sees it.
+@dataclass(frozen=True, kw_only=True)
+class PlacementAsk:
+    """Placement constraints of a job.
 
     Attributes:
-        each: Accelerators per node; if fewer than a node has, other jobs may use the rest.
         within: Level at which one group must contain all nodes (Kueue: required; Slurm: `--switches=1`); empty: any.
         prefers: Level that the policy tries first and may widen (Kueue: preferred); empty: the narrowest that fits.
         segment: Nodes of a slice that stay together (Slurm: `--segment`; Kueue: pod set slices); 0: no slices.
         segment_within: Level at which a slice stays together; empty: the policy's own (Slurm: the base block).
-        switches: Maximum number of leafs; 0: no limit.
-        groups: Sizes in nodes of the job's communication groups from the innermost, such as (pipeline, data).
-    """
-
-    nodes: int
-    each: int
-    within: str = ""
-    prefers: str = ""
-    segment: int = 0
-    segment_within: str = ""
-    switches: int = 0
-    groups: tuple[int, ...] = ()
-    job: int = 0
-    seed: int = 0
-
-    @property
-    def constrained(self) -> bool:
-        """Whether some sets of enough free nodes are not acceptable."""
-        return bool(self.within or self.segment or self.switches)
-
-
-@dataclass(frozen=True)
-class PlacementAsk:
-    """Placement constraints of a job; see `PlacementRequest`, which passes them to a policy.
-
-    Attributes:
-        within: Level at which one group must contain all nodes; empty: any.
-        prefers: Level that is tried first and may be widened; empty: the narrowest that fits.
-        segment: Nodes of a slice that stay together; 0: no slices.
-        segment_within: Level at which a slice stays together; empty: the policy's own.
         switches: Maximum number of leafs; 0: no limit.
     """
 
@@ -83,6 +52,27 @@ class PlacementAsk:
         for key in ("segment", "switches"):
             if getattr(self, key) < 0:
                 raise InputError("a number from 0 on", key=key, found=getattr(self, key))
+
+
+@dataclass(frozen=True)
+class PlacementRequest(PlacementAsk):
+    """A placement request as the scheduler sees it.
+
+    Attributes:
+        each: Accelerators per node; if fewer than a node has, other jobs may use the rest.
+        groups: Sizes in nodes of the job's communication groups from the innermost, such as (pipeline, data).
+    """
+
+    nodes: int
+    each: int
+    groups: tuple[int, ...] = ()
+    job: int = 0
+    seed: int = 0
+
+    @property
+    def constrained(self) -> bool:
+        """Whether some sets of enough free nodes are not acceptable."""
+        return bool(self.within or self.segment or self.switches)
 
 
 ANYWHERE = PlacementAsk()

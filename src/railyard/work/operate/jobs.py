@@ -103,10 +103,7 @@ class JobTable:
             "limit_us": np.full(count, -1, np.int64),
             "each": np.ones(count, np.int32),
             "least_nodes": np.asarray(nodes, np.int32),
-            **{
-                key: np.zeros(count, np.int32)
-                for key in ("tenant", "priority", "work", "ask", "replica", "load_ppm", "line")
-            },
+            **{key: np.zeros(count, np.int32) for key in _ZERO},
         }
         table = JobTable(
             submit_us=np.asarray(submit_us, np.int64),
@@ -194,31 +191,20 @@ def _circle(jobs: JobTable, waits: NDArray[np.int64]) -> InputError:
 
 @dataclass(frozen=True)
 class DrawnKind:
-    """A kind of job.
+    """A kind of job, with what it leaves out as for all jobs.
 
     Attributes:
+        given: What the scenario says of it.
         sizes: Accelerators of a job, and how often each size occurs.
         median_s: Median run time.
         p90_s: 90th percentile of the run time.
-        share: Share of the jobs, relative to other kinds.
-        tenant: Its tenant; empty: any tenant.
-        work: Class of work; empty: not given.
-        least: Fewest accelerators that a job can run on; 0: all of them.
-        replica: Accelerators of each replica of a serving job; 0: not a serving job.
-        load: Load of a serving job, relative to what all its replicas can serve.
     """
 
+    given: DrawnKindSection
     sizes: Mapping[int, float]
     median_s: float
     p90_s: float
-    share: float = 1.0
-    tenant: str = ""
-    priority: int = 0
-    work: str = ""
-    ask: PlacementAsk = field(default=ANYWHERE)
-    least: int = 0
-    replica: int = 0
-    load: float = 0.0
+    ask: PlacementAsk = ANYWHERE
 
 
 def drawn(
@@ -268,7 +254,7 @@ def _kind(kinds: Sequence[DrawnKind], count: int, random: np.random.Generator) -
     """int64[jobs], the kind of each; nothing is drawn if there is only one."""
     if len(kinds) == 1:
         return np.zeros(count, np.int64)
-    share = np.array([one.share for one in kinds])
+    share = np.array([one.given.share for one in kinds])
     return random.choice(len(kinds), count, p=share / share.sum()).astype(np.int64)
 
 
@@ -281,12 +267,12 @@ def _owners(
     kinds: Sequence[DrawnKind], kind: NDArray[np.int64], tenants: Sequence[str], random: np.random.Generator
 ) -> dict[str, Any]:
     """The tenants that kinds name, then drawn ones."""
-    named = list(dict.fromkeys(one.tenant for one in kinds if one.tenant))
-    drawn_names = tenants if any(not one.tenant for one in kinds) else ()
+    named = list(dict.fromkeys(one.given.tenant for one in kinds if one.given.tenant))
+    drawn_names = tenants if any(not one.given.tenant for one in kinds) else ()
     names = [*named, *(name for name in drawn_names if name not in named)]
     number = np.array([names.index(name) if name in names else 0 for name in tenants])
     drawn_tenant = number[random.integers(0, len(tenants), len(kind))]
-    fixed = np.array([named.index(one.tenant) if one.tenant else -1 for one in kinds])[kind]
+    fixed = np.array([named.index(one.given.tenant) if one.given.tenant else -1 for one in kinds])[kind]
     return {"tenant": np.where(fixed >= 0, fixed, drawn_tenant).astype(np.int32), "tenants": tuple(names)}
 
 
@@ -295,22 +281,23 @@ def _asked(
 ) -> dict[str, Any]:
     """Columns of what jobs request: placement, priority, class of work, elasticity, replicas."""
     asks = tuple(dict.fromkeys([ANYWHERE, *(one.ask for one in kinds)]))
-    classes = ("opaque", *dict.fromkeys(one.work for one in kinds if one.work))
+    given = [one.given for one in kinds]
+    classes = ("opaque", *dict.fromkeys(one.work for one in given if one.work))
 
     def column(values: Sequence[int]) -> NDArray[np.int32]:
         return np.array(values, np.int64)[kind].astype(np.int32)
 
-    least = column([one.least for one in kinds])
-    replica = column([one.replica for one in kinds])
+    least = column([one.least_accelerators or 0 for one in given])
+    replica = column([one.replica_accelerators or 0 for one in given])
     return {
-        "priority": column([one.priority for one in kinds]),
-        "work": column([classes.index(one.work) if one.work else 0 for one in kinds]),
+        "priority": column([one.priority for one in given]),
+        "work": column([classes.index(one.work) if one.work else 0 for one in given]),
         "classes": classes,
         "ask": column([asks.index(one.ask) for one in kinds]),
         "asks": asks,
         "least_nodes": np.where(least > 0, np.minimum(-(-least // each), nodes), nodes).astype(np.int32),
         "replica": (-(-replica // each)).astype(np.int32),
-        "load_ppm": column([round(one.load * PPM) for one in kinds]),
+        "load_ppm": column([round(one.load * PPM) for one in given]),
     }
 
 
@@ -363,21 +350,15 @@ def _drawn_kind(one: DrawnKindSection, section: SyntheticSection, tree: NodeTree
         raise InputError(
             "jobs make do with no more than they want", key="least_accelerators", found=one.least_accelerators
         )
-    ask = PlacementAsk(one.within or "", one.prefers or "", one.segment, one.segment_within or "", one.switches)
-    ask.check(tree)
-    return DrawnKind(
-        sizes,
-        median,
-        section.p90 if one.p90 is None else one.p90,
-        one.share,
-        one.tenant or "",
-        one.priority,
-        one.work or "",
-        ask,
-        one.least_accelerators or 0,
-        replica,
-        one.load,
+    ask = PlacementAsk(
+        within=one.within or "",
+        prefers=one.prefers or "",
+        segment=one.segment,
+        segment_within=one.segment_within or "",
+        switches=one.switches,
     )
+    ask.check(tree)
+    return DrawnKind(one, sizes, median, section.p90 if one.p90 is None else one.p90, ask)
 
 
 def _size(text: str, tree: NodeTree) -> int:

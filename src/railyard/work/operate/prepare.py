@@ -11,7 +11,7 @@ import numpy as np
 from railyard.cluster.fault.recovery import Recovery as Retries
 from railyard.cluster.ocs import slices_kept
 from railyard.kit.errors import InputError, Refusals, did_you_mean, keyed
-from railyard.measure.job import Reliability
+from railyard.measure.job import Reliability, best_interval_s
 from railyard.work.operate import trace
 from railyard.work.operate.checks import (
     check_owners,
@@ -24,7 +24,7 @@ from railyard.work.operate.checks import (
 from railyard.work.operate.contention.neighbours import Neighbours
 from railyard.work.operate.contention.speeds import Manner, assigned, refuse_classes, work_class
 from railyard.work.operate.discipline import backfills, disciplines, policies
-from railyard.work.operate.failures.fault import HOURS, Effect, FailureMode, daly_s, profiles, young_s
+from railyard.work.operate.failures.fault import HOURS, Effect, FailureMode, profiles, young_s
 from railyard.work.operate.failures.given import (
     DrawnFaults,
     GivenFaults,
@@ -518,7 +518,7 @@ def _interval_s(settings: RecoverySettings, stall: float, mttf: float, each: int
     if settings.interval == "none" or mttf == float("inf"):
         return 0.0
     if isinstance(settings.interval, str):
-        law = young_s if settings.interval == "young" else daly_s
+        law = young_s if settings.interval == "young" else best_interval_s
         found = law(stall, mttf)
     else:
         found = settings.interval

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from railyard.measure.cost.assumptions import ZERO, band_of
 from railyard.measure.result.operate import (
     BreakageFigures,
     ClusterPrice,
@@ -20,8 +21,6 @@ from railyard.measure.result.operate import (
     TenantRow,
     TimePart,
 )
-from railyard.measure.result.section import Band
-from railyard.work.operate.failures.fault import NO_COST
 from railyard.work.operate.files import heat, series
 from railyard.work.operate.rules import HOUR, SECOND
 from railyard.work.operate.state import DONE, ENDED, FUTURE, RUNNING, STUCK, WAITING
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.measure.result.section import Band
     from railyard.work.operate.failures.fault import FailureMode
     from railyard.work.operate.loop import ClusterRun
     from railyard.work.operate.steady import Columns, RunParts, RunPeriod
@@ -102,10 +102,7 @@ def by_tenant(run: ClusterRun, jobs: Columns, window: RunPeriod, total_usd: Band
 
 def per_hour(total_usd: Band, share: float, work_us: int) -> Band | None:
     """A share of the dollars per hour of work done with it; None if there was none."""
-    if not work_us:
-        return None
-    low, typical, high = (end * share / (work_us / HOUR) for end in total_usd.ends)
-    return Band(low=low, typical=typical, high=high)
+    return total_usd.mapped(lambda usd: usd * share / (work_us / HOUR)) if work_us else None
 
 
 def finish_time_fairness(run: ClusterRun, jobs: Columns) -> NDArray[np.float64]:
@@ -187,8 +184,7 @@ def summary(
 
 
 def _over(usd_per_h: Band, period: RunPeriod) -> Band:
-    low, typical, high = (end * max(period.hours, 1 / HOUR) for end in usd_per_h.ends)
-    return Band(low=low, typical=typical, high=high)
+    return usd_per_h.mapped(lambda usd: usd * max(period.hours, 1 / HOUR))
 
 
 def _period(period: RunPeriod, price_of: PriceOf) -> PeriodFigures:
@@ -230,10 +226,9 @@ def _fragmentation(run: ClusterRun, window: RunPeriod, total_usd: Band) -> Fragm
         int(table[name][inside].sum()) for name in ("free", "idle_nodes", "broken_free", "broken_idle")
     )
     useless = window.useless / window.capacity
-    low, typical, high = (end * useless for end in total_usd.ends)
     return FragmentationFigures(
         idle_while_jobs_wait=useless,
-        usd_while_jobs_wait=Band(low=low, typical=typical, high=high),
+        usd_while_jobs_wait=total_usd.mapped(lambda usd: usd * useless),
         accelerators_in_shared_nodes=broken_free / max(free, 1),
         nodes_in_shared_groups=broken_idle / max(idle, 1),
     )
@@ -249,11 +244,11 @@ def failures_of(run: ClusterRun, window: RunPeriod, modes: Sequence[FailureMode]
         if mine.any()
     ]
     count = np.bincount(faults["mode"][inside], minlength=len(modes)).tolist()
-    usd = sum((mode.repair_usd.scaled(number) for mode, number in zip(modes, count, strict=True)), NO_COST)
+    usd = sum((mode.repair_usd.scaled(number) for mode, number in zip(modes, count, strict=True)), ZERO)
     return BreakageFigures(
         faults=int(inside.sum()),
         jobs_hit=int(faults["jobs"][inside].sum()),
         by_mode=tuple(sorted(rows, key=lambda row: (-row.faults, row.name))),
         repair_work_h=sum(mode.work_s * number for mode, number in zip(modes, count, strict=True)) / 3600.0,
-        repair_usd=Band(low=usd.low, typical=usd.typical, high=usd.high),
+        repair_usd=band_of(usd),
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -112,7 +112,7 @@ class TopologyFormat:
 
     Attributes:
         recognise: Whether a text looks like this format.
-        read: From text and file name (for messages) to a tree; None: write only.
+        read: From text and file name (for messages) to a tree.
         write: From a tree to text; None: read only.
         source: Programs and versions that read it.
     """
@@ -121,7 +121,7 @@ class TopologyFormat:
     summary: str
     filename: str
     recognise: Callable[[str], bool]
-    read: Callable[[str, str], NodeTree] | None = None
+    read: Callable[[str, str], NodeTree]
     write: Callable[[NodeTree], str] | None = None
     source: str = ""
 
@@ -139,18 +139,16 @@ def read_topology(path: Path, name: str | None = None) -> NodeTree:
         InputError: The file cannot be read, is in no known format, or is invalid.
     """
     text = read_text(path)
-    readable = [record for _, record in topology_formats.items() if record.read]
-    chosen = (
-        topology_formats.get(name) if name else next((record for record in readable if record.recognise(text)), None)
-    )
-    if chosen is None or chosen.read is None:
+    known = [record for _, record in topology_formats.items()]
+    chosen = topology_formats.get(name) if name else next((record for record in known if record.recognise(text)), None)
+    if chosen is None:
         made = re.search(r"^apiVersion:\s*(\S+)", text, re.MULTILINE)
         raise InputError(
             f"these are objects of Kubernetes (`{made[1]}`) without a Topology of Kueue or HyperNodes of Volcano"
             if made
             else "no format of topologies that is known",
             file=str(path),
-            allowed=[record.name for record in readable],
+            allowed=[record.name for record in known],
             hint="name it with --format",
         )
     try:
@@ -168,14 +166,12 @@ class SwitchNode:
     children: tuple[str, ...] = ()
     line: int = 0
 
-
-@dataclass
-class _Walk:
-    by_name: dict[str, SwitchNode]
-    parent: dict[str, str] = field(default_factory=dict)
+    def wrong(self, message: str, file: str, **details: Any) -> InputError:
+        """An error about it, with its place in the file."""
+        return InputError(message, file=file, line=self.line or None, **details)
 
 
-def tree_of(switches: Sequence[SwitchNode], file: str, *, accelerators: int = 1) -> NodeTree:
+def tree_of(switches: Sequence[SwitchNode], file: str) -> NodeTree:
     """Builds a tree of nodes from a tree of switches.
 
     Levels count from the leafs. A leaf attached higher than others is in an unnamed group at the levels that it skips,
@@ -185,10 +181,10 @@ def tree_of(switches: Sequence[SwitchNode], file: str, *, accelerators: int = 1)
     Raises:
         InputError: A name is used twice, a switch is missing, has two parents, is empty, or is below itself.
     """
-    walk = _Walk(_unique(switches, file))
+    by_name, parent = _unique(switches, file), dict[str, SwitchNode]()
     for switch in switches:
-        _check(switch, walk, file)
-    path = {switch.name: _path(switch, walk, file) for switch in switches}
+        _check(switch, by_name, parent, file)
+    path = {switch.name: _path(switch, parent, file) for switch in switches}
     if not any(switch.nodes for switch in switches):
         raise InputError("there is no node in the file", file=file)
     paths = {leaf.name: path[leaf.name] for leaf in switches if not leaf.children}
@@ -200,9 +196,7 @@ def tree_of(switches: Sequence[SwitchNode], file: str, *, accelerators: int = 1)
     leaf_of = {node: leaf.name for leaf in switches for node in leaf.nodes}
     names = sorted(leaf_of, key=natural)
     order = {leaf: number for number, leaf in enumerate(paths)}
-    return _numbered(
-        names, [leaf_of[node] for node in names], order, words, keep, joined=len(roots) == 1, accelerators=accelerators
-    )
+    return _numbered(names, [leaf_of[node] for node in names], order, words, keep, joined=len(roots) == 1)
 
 
 def _unique(switches: Sequence[SwitchNode], file: str) -> dict[str, SwitchNode]:
@@ -210,55 +204,45 @@ def _unique(switches: Sequence[SwitchNode], file: str) -> dict[str, SwitchNode]:
     node_in: dict[str, str] = {}
     for switch in switches:
         if switch.name in seen:
-            raise InputError(f"the switch `{switch.name}` appears twice", file=file, line=switch.line or None)
+            raise switch.wrong(f"the switch `{switch.name}` appears twice", file)
         seen[switch.name] = switch
         for node in switch.nodes:
             if node in node_in:
-                raise InputError(
-                    f"the node `{node}` is below two switches, `{node_in[node]}` and `{switch.name}`",
-                    file=file,
-                    line=switch.line or None,
-                    allowed="one leaf for each node",
+                both = f"`{node_in[node]}` and `{switch.name}`"
+                raise switch.wrong(
+                    f"the node `{node}` is below two switches, {both}", file, allowed="one leaf for each node"
                 )
             node_in[node] = switch.name
     return seen
 
 
-def _check(switch: SwitchNode, walk: _Walk, file: str) -> None:
-    def wrong(
-        message: str, allowed: str | None = None, found: str | None = None, hint: str | None = None
-    ) -> InputError:
-        return InputError(message, file=file, line=switch.line or None, allowed=allowed, found=found, hint=hint)
-
+def _check(switch: SwitchNode, by_name: dict[str, SwitchNode], parent: dict[str, SwitchNode], file: str) -> None:
+    """Checks a switch, and notes that it is the parent of those below it."""
     if bool(switch.nodes) == bool(switch.children):
         what = "both nodes and switches" if switch.nodes else "neither nodes nor switches"
-        raise wrong(f"the switch `{switch.name}` has {what}", allowed="one of the two")
+        raise switch.wrong(f"the switch `{switch.name}` has {what}", file, allowed="one of the two")
     for child in switch.children:
-        if child not in walk.by_name:
-            raise wrong(f"there is no switch `{child}`", found=child, hint=did_you_mean(child, walk.by_name))
-        if walk.parent.setdefault(child, switch.name) != switch.name:
-            above = f"`{walk.parent[child]}` and `{switch.name}`"
-            raise wrong(
+        if child not in by_name:
+            raise switch.wrong(f"there is no switch `{child}`", file, found=child, hint=did_you_mean(child, by_name))
+        if parent.setdefault(child, switch) is not switch:
+            above = f"`{parent[child].name}` and `{switch.name}`"
+            raise switch.wrong(
                 f"the switch `{child}` is below two switches, {above}",
+                file,
                 allowed="a tree: a file for schedulers names one of several spines, or their group",
             )
 
 
-def _path(leaf: SwitchNode, walk: _Walk, file: str) -> list[str]:
+def _path(leaf: SwitchNode, parent: dict[str, SwitchNode], file: str) -> list[str]:
     path = [leaf.name]
-    while path[-1] in walk.parent:
-        above = walk.parent[path[-1]]
-        if above in path:
-            raise InputError(f"the switch `{above}` is below itself", file=file, line=walk.by_name[above].line or None)
+    while path[-1] in parent:
+        above = parent[path[-1]]
+        if above.name in path:
+            raise above.wrong(f"the switch `{above.name}` is below itself", file)
         if len(path) == MOST_LEVELS:
-            raise InputError(
-                "switches are too many levels deep",
-                file=file,
-                line=leaf.line or None,
-                found=leaf.name,
-                allowed=f"{MOST_LEVELS} levels",
-            )
-        path.append(above)
+            deep = "switches are too many levels deep"
+            raise leaf.wrong(deep, file, found=leaf.name, allowed=f"{MOST_LEVELS} levels")
+        path.append(above.name)
     return path
 
 
@@ -284,7 +268,6 @@ def _numbered(
     keep: int,
     *,
     joined: bool,
-    accelerators: int,
 ) -> NodeTree:
     group, group_names, levels = [], [], []
     for level in range(keep - 1, -1, -1):
@@ -295,7 +278,7 @@ def _numbered(
         levels.append(_LEVELS[level] if level < len(_LEVELS) else f"tier-{level}")
     return NodeTree(
         tuple(names),
-        np.full(len(names), accelerators, np.int32),
+        np.ones(len(names), np.int32),
         tuple(levels),
         tuple(group),
         tuple(group_names),

@@ -113,11 +113,8 @@ def _table_row(text: dict[str, str]) -> TraceJob:
         tuple((text.get("after") or "").split()),
         text.get("class") or "",
         PlacementAsk(
-            text.get("within") or "",
-            text.get("prefers") or "",
-            integer(text, "segment", 0),
-            text.get("segment_within") or "",
-            integer(text, "switches", 0),
+            **{key: text.get(key) or "" for key in ("within", "prefers", "segment_within")},
+            **{key: integer(text, key, 0) for key in ("segment", "switches")},
         ),
         integer(text, "replica_accelerators", 0),
         number(text, "load") if text.get("load") else 0.0,

@@ -15,7 +15,7 @@ from railyard.catalog import Range
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.measure.cost.assumptions import ENDS, PRICES, Assumptions, End, at, exactly
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
-from railyard.measure.cost.cost import BREAKDOWN, input_end, usd_per_h
+from railyard.measure.cost.cost import BREAKDOWN, usd_per_h, values_at
 from railyard.work.scenario import load, variants
 from railyard.work.study import compose
 
@@ -96,7 +96,7 @@ class PriceLedger:
         for name, value in changes.items():
             key = f"{name}_usd"
             moved[key if key in moved else name] = moved[key].scaled(value) if key in moved else exactly(value)
-        ends = {end: usd_per_h({name: at(band, input_end(name, end)) for name, band in moved.items()}) for end in ENDS}
+        ends = {end: usd_per_h(values_at(moved, end)) for end in ENDS}
         totals = [sum(ends[end].values()) / at(self.tokens_per_h, end) * 1e6 for end in ENDS]
         parts = {name: ends["typical"][name] / self.tokens_per_h.typical * 1e6 for name in BREAKDOWN}
         return Repriced(self.name, Range(*totals), parts, self.tokens_per_h.typical / 3600)
@@ -190,7 +190,7 @@ def _ledger(name: str, draft: Draft, bill: Bill) -> PriceLedger:
 
 
 def _hour(inputs: Mapping[str, Range], end: End) -> float:
-    return sum(usd_per_h({name: at(band, input_end(name, end)) for name, band in inputs.items()}).values())
+    return sum(usd_per_h(values_at(inputs, end)).values())
 
 
 def _bought(figures: CapexFigures, names: Iterable[str]) -> Range:

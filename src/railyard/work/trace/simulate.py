@@ -75,7 +75,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
         utilization=busy.section(),
         tax=simulated.tax,
         time=_time(decomposition),
-        lockstep=lockstep(decomposition).section(),
+        lockstep=lockstep(decomposition),
         jct=None,
         power=cost.power.section(),
         capex=cost.capex.section(),

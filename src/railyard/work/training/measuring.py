@@ -95,7 +95,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
         utilization=busy.section(gpu=busy.gpu * mean.once_s / mean.mean_s),
         tax=simulated.tax,
         time=_time(mean),
-        lockstep=lockstep(decomposition).section(),
+        lockstep=lockstep(decomposition),
         jct=cost.jct.section() if job.training.tokens else None,
         power=cost.power.section(),
         capex=cost.capex.section(),

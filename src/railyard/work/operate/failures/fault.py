@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from railyard.catalog.types import Range
 from railyard.kit.registry import Registry
+from railyard.measure.cost.assumptions import ZERO
+
+if TYPE_CHECKING:
+    from railyard.catalog.types import Range
 
 HOURS = 3600.0
 SLOW_SEEN_S = 2 * HOURS
 """Time until a slow accelerator is detected; an assumption."""
-
-
-NO_COST = Range(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FailureMode:
     stall_s: float = -1.0
     link: bool = False
     work_s: float = 0.0
-    repair_usd: Range = NO_COST
+    repair_usd: Range = ZERO
 
 
 @dataclass(frozen=True)
@@ -77,27 +77,6 @@ TIMEOUT = -1.0
 def young_s(stall_s: float, mttf_s: float) -> float:
     """Young's interval: work between two checkpoints."""
     return math.sqrt(2 * stall_s * mttf_s)
-
-
-def daly_s(stall_s: float, mttf_s: float) -> float:
-    """Daly's interval: work between two checkpoints; the mean time to failure if a checkpoint takes twice that."""
-    if stall_s >= 2 * mttf_s:
-        return mttf_s
-    ratio = math.sqrt(stall_s / (2 * mttf_s))
-    return math.sqrt(2 * stall_s * mttf_s) * (1 + ratio / 3 + ratio * ratio / 9) - stall_s
-
-
-def efficiency(interval_s: float, stall_s: float, restart_s: float, mttf_s: float) -> float:
-    """Useful share of the time of a job whose failures are Poisson and that restarts from its last checkpoint.
-
-    This is the inverse of Daly's equation 20; detection counts as part of the restart.
-    """
-    if math.isinf(mttf_s):
-        return interval_s / (interval_s + stall_s)
-    segment = (interval_s + stall_s) / mttf_s
-    if segment > 500:
-        return 0.0
-    return interval_s / (mttf_s * math.exp(restart_s / mttf_s) * math.expm1(segment))
 
 
 class Effect(IntEnum):

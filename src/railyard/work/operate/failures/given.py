@@ -8,6 +8,7 @@ the nodes below it stall until it has done so.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from railyard.cluster.fault import LinkRate, RankDeath, RankSpeed
 from railyard.cluster.fault.cluster_places import ClusterPlaces
-from railyard.cluster.fault.recovery import Recovery as Retries
+from railyard.cluster.fault.recovery import Recovery
 from railyard.kit.errors import InputError
 from railyard.work.operate.failures.fault import SLOW_SEEN_S, Effect, FailureMode, NodeFault
 from railyard.work.operate.rules import DAY, PPM, microseconds, sigma
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from railyard.cluster.fault import Effect as LinkEffect
     from railyard.cluster.fault import Fault as Given
     from railyard.cluster.fault import Spell
-    from railyard.cluster.fault.recovery import Recovery
     from railyard.work.operate.failures.fault import FaultSource
     from railyard.work.operate.tree import NodeTree
 
 
+@dataclass(eq=False)
 class DrawnFaults:
     """Faults drawn from failure modes on a cluster.
 
-    Args:
+    Attributes:
         modes: Failure modes with their rates.
         tree: The cluster.
         timeout_s: Timeout of collectives, for modes that only a timeout detects.
@@ -53,33 +54,20 @@ class DrawnFaults:
     chunk_us = 7 * DAY
     random = True
 
-    def __init__(
-        self,
-        modes: Sequence[FailureMode],
-        tree: NodeTree,
-        *,
-        timeout_s: float = 600.0,
-        reroute_s: float = -1.0,
-        around_s: float = 0.0,
-        retries: Recovery | None = None,
-        seed: int = 0,
-    ) -> None:
-        self.modes, self.tree, self.seed = tuple(modes), tree, seed
-        self.timeout_s, self.reroute_s, self.around_s = timeout_s, reroute_s, around_s
-        self.retries = retries or Retries()
+    modes: Sequence[FailureMode]
+    tree: NodeTree
+    timeout_s: float = 600.0
+    reroute_s: float = -1.0
+    around_s: float = 0.0
+    retries: Recovery = field(default_factory=Recovery)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
         self._chunk = lru_cache(4)(self._drawn)
 
     def again(self, seed: int) -> DrawnFaults:
         """The same faults with another seed."""
-        return DrawnFaults(
-            self.modes,
-            self.tree,
-            timeout_s=self.timeout_s,
-            reroute_s=self.reroute_s,
-            around_s=self.around_s,
-            retries=self.retries,
-            seed=seed,
-        )
+        return replace(self, seed=seed)
 
     def chunk(self, number: int) -> tuple[NodeFault, ...]:
         """Faults of one week, in time order."""
