@@ -146,8 +146,7 @@ def _row(job: str, wanted: int, nodes: NDArray[np.int32] | None, tree: NodeTree,
 
 
 def _of_kueue(played: PlayedWorkloads, key: str, one: Workload) -> PlacedRow:
-    shares = () if one.admission is None else one.admission.shares
-    names = ["/".join(values) for share in shares if share.place for values, _ in share.place.domains]
+    names = ["/".join(values) for share in one.shares if share.place for values, _ in share.place.domains]
     why = why_not(played, key) if one.admission is None else ""
     return PlacedRow(
         job=key, state=state_of(played, one), wanted=None, nodes=tuple(names), groups=(), remarks=(why,) if why else ()

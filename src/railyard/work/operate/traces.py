@@ -113,8 +113,11 @@ def _table_row(text: dict[str, str]) -> TraceJob:
         tuple((text.get("after") or "").split()),
         text.get("class") or "",
         PlacementAsk(
-            **{key: text.get(key) or "" for key in ("within", "prefers", "segment_within")},
-            **{key: integer(text, key, 0) for key in ("segment", "switches")},
+            within=text.get("within") or "",
+            prefers=text.get("prefers") or "",
+            segment=integer(text, "segment", 0),
+            segment_within=text.get("segment_within") or "",
+            switches=integer(text, "switches", 0),
         ),
         integer(text, "replica_accelerators", 0),
         number(text, "load") if text.get("load") else 0.0,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
-from railyard.work.operate.kueue.objects import times, total
+from railyard.work.operate.kueue.objects import times, together, total
 from railyard.work.operate.kueue.plan import (
     AdmissionMode,
     FlavorChoice,
@@ -150,7 +150,7 @@ class _Search:
             return True
         if borrowing and one.why == PreemptionReason.NOT_BORROWING:
             return False
-        account = self.snapshot.accounts[_queue(one.workload)]
+        account = self.snapshot.accounts[one.workload.quota_queue]
         if account.within(self.short):
             return False
         for above in account.above():
@@ -196,11 +196,7 @@ class _Search:
         policy = self.rules.within if top is None else self.rules.reclaim
         found = []
         for other in self.snapshot.running[account.name].values():
-            kinds = {
-                (flavor, resource)
-                for share in (other.admission.shares if other.admission else ())
-                for resource, flavor in share.flavors.items()
-            }
+            kinds = {(flavor, resource) for share in other.shares for resource, flavor in share.flavors.items()}
             if kinds & self.short and self._allowed(other, policy):
                 found.append(Candidate(other, self._why(other, top, nearer=nearer), top))
         return found
@@ -224,10 +220,6 @@ class _Search:
         other = one.workload
         newest = tuple(-ord(letter) for letter in other.reserved) if other.reserved else ()
         return not other.evicted, one.top is None, other.priority, newest, other.uid
-
-
-def _queue(workload: Workload) -> str:
-    return workload.admission.queue if workload.admission else workload.queue
 
 
 class Grade(IntEnum):
@@ -284,11 +276,8 @@ class Assigner:
         Args:
             counts: Pods by set; None: all.
         """
-        found, groups = WorkloadPlan(), dict[str, list[PodSetPlan]]()
-        for number, part in enumerate(self._parts(counts)):
-            asks = part.pods.asks
-            groups.setdefault(asks.group if asks and asks.group else f"\0{number}", []).append(part)
-        for group in groups.values():
+        found = WorkloadPlan()
+        for group in together(self._parts(counts), lambda part: part.pods):
             if not self._serve(group, found):
                 return found
         if found.mode != AdmissionMode.NONE and self.snapshot.gates.topology:

@@ -49,15 +49,19 @@ def node(manifest: Manifest) -> KubernetesNode:
     """A node; without conditions it counts as ready."""
     spec, status = manifest.get("spec") or {}, manifest.get("status") or {}
     ready = [one["status"] == "True" for one in status.get("conditions") or () if one["type"] == "Ready"]
-    taints = tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in spec.get("taints") or ())
     metadata = manifest["metadata"]
     return KubernetesNode(
         text(metadata, "name"),
         {key: str(value) for key, value in (metadata.get("labels") or {}).items()},
-        taints,
+        taints(spec.get("taints")),
         requests(status.get("allocatable")),
         all(ready) and not spec.get("unschedulable"),
     )
+
+
+def taints(manifests: Iterable[Manifest] | None) -> tuple[tuple[str, str, str], ...]:
+    """Taints as (key, value, effect)."""
+    return tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in manifests or ())
 
 
 def taken_by(pods: Iterable[Manifest]) -> dict[str, Requests]:

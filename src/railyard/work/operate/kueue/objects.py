@@ -6,14 +6,17 @@ import re
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import numpy as np
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 
 Requests = dict[str, int]
 """Amounts by resource; CPU in millicores."""
@@ -273,6 +276,15 @@ class PodSet:
     asks: TopologyRequest | None = None
     selection: NodeSelection = field(default_factory=NodeSelection)
     minimum: int = 0
+
+
+def together(parts: Iterable[T], pods: Callable[[T], PodSet]) -> list[list[T]]:
+    """Parts of a workload by the group in which their pod sets are placed; a set without a group is one by itself."""
+    groups: dict[str, list[T]] = {}
+    for number, part in enumerate(parts):
+        asks = pods(part).asks
+        groups.setdefault(asks.group if asks and asks.group else f"\0{number}", []).append(part)
+    return list(groups.values())
 
 
 @dataclass(frozen=True)

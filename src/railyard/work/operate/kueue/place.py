@@ -18,6 +18,7 @@ from railyard.work.operate.kueue.objects import (
     Refusal,
     Requests,
     TopologyRequest,
+    together,
     total,
 )
 from railyard.work.operate.kueue.search import assign
@@ -40,6 +41,10 @@ class Wanted:
     pods: PodSet
     implied: bool = False
     previous: Assignment | None = None
+
+
+Places = dict[str, Assignment | Refusal]
+"""The place of each pod set by name, or why it has to wait."""
 
 
 @dataclass
@@ -84,11 +89,9 @@ class PlaceSearch:
         return _refusal(*found, nodes=len(self.flavor.nodes), excluded=excluded)
 
 
-def booked(
-    search: PlaceSearch, places: Sequence[tuple[Wanted | None, Assignment | None]]
-) -> dict[str, Assignment | Refusal]:
+def booked(search: PlaceSearch, places: Sequence[tuple[Wanted | None, Assignment | None]]) -> Places:
     """Assignments by pod set, with their usage added."""
-    result: dict[str, Assignment | Refusal] = {}
+    result: Places = {}
     for one, assignment in places:
         if one is not None and assignment is not None:
             search.book(assignment, one.pods)
@@ -167,7 +170,7 @@ def shrunk(wanted: Wanted, count: int, asks: TopologyRequest | None = None) -> W
     return Wanted(pods, wanted.implied)
 
 
-def resized(search: PlaceSearch, workers: Wanted, leader: Wanted | None) -> dict[str, Assignment | Refusal] | None:
+def resized(search: PlaceSearch, workers: Wanted, leader: Wanted | None) -> Places | None:
     """Where the pods of the new slice go; None: a node of the old slice is gone, so all pods are placed again.
 
     Args:
@@ -197,9 +200,7 @@ def first(assignment: Assignment, pods: int) -> Assignment:
     return Assignment(assignment.levels, tuple(kept))
 
 
-def _grown(
-    search: PlaceSearch, workers: Wanted, leader: Wanted | None, before: Assignment
-) -> dict[str, Assignment | Refusal]:
+def _grown(search: PlaceSearch, workers: Wanted, leader: Wanted | None, before: Assignment) -> Places:
     led = leader.previous if leader else None
     booked(search, [(workers, before), (leader, led)])
     new_leader = leader.pods if leader and led is None else None
@@ -207,7 +208,7 @@ def _grown(
     if isinstance(found, Refusal):
         return {workers.pods.name: found}
     booked(search, [(workers, found[0]), (leader, found[1])])
-    result: dict[str, Assignment | Refusal] = {workers.pods.name: search.flavor.merged(found[0], before)}
+    result: Places = {workers.pods.name: search.flavor.merged(found[0], before)}
     place = led or found[1]
     if leader and place:
         result[leader.pods.name] = place
@@ -283,9 +284,7 @@ class RunningPods:
     one_pod: bool = False
 
 
-def place(
-    search: PlaceSearch, wanted: Sequence[Wanted], running: RunningPods | None = None
-) -> dict[str, Assignment | Refusal]:
+def place(search: PlaceSearch, wanted: Sequence[Wanted], running: RunningPods | None = None) -> Places:
     """The place of each pod set by name; stops at the first that has to wait.
 
     Args:
@@ -293,20 +292,15 @@ def place(
         wanted: Pod sets in workload order; those of a group are placed together.
         running: The workload, if it is running and a node has to be replaced.
     """
-    groups: dict[str, list[Wanted]] = {}
-    for number, one in enumerate(wanted):
-        groups.setdefault(one.pods.asks.group if one.pods.asks and one.pods.asks.group else f"\0{number}", []).append(
-            one
-        )
-    result: dict[str, Assignment | Refusal] = {}
-    for group in groups.values():
+    result: Places = {}
+    for group in together(wanted, lambda one: one.pods):
         result |= _replaced(search, group, running) if running else _group(search, group)
         if any(isinstance(one, Refusal) for one in result.values()):
             return result
     return result
 
 
-def _group(search: PlaceSearch, group: list[Wanted]) -> dict[str, Assignment | Refusal]:
+def _group(search: PlaceSearch, group: list[Wanted]) -> Places:
     workers, leader = group[0], group[1] if len(group) > 1 else None
     if leader and leader.pods.count > workers.pods.count:
         workers, leader = leader, workers
@@ -320,8 +314,8 @@ def _group(search: PlaceSearch, group: list[Wanted]) -> dict[str, Assignment | R
     return booked(search, [(workers, placed[0]), (leader, placed[1])])
 
 
-def _replaced(search: PlaceSearch, group: list[Wanted], running: RunningPods) -> dict[str, Assignment | Refusal]:
-    result: dict[str, Assignment | Refusal] = {}
+def _replaced(search: PlaceSearch, group: list[Wanted], running: RunningPods) -> Places:
+    result: Places = {}
     for one in group:
         existing = running.places.get(one.pods.name)
         if existing is None:

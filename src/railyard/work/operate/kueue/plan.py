@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railyard.work.operate.kueue.flavor import usage
 from railyard.work.operate.kueue.objects import Refusal
-from railyard.work.operate.kueue.place import PlaceSearch, RunningPods, Wanted, place
+from railyard.work.operate.kueue.place import Places, PlaceSearch, RunningPods, Wanted, place
 from railyard.work.operate.kueue.queues import Admission, Share
 from railyard.work.operate.kueue.snapshot import WorkloadUsage
 
@@ -116,11 +116,6 @@ class WorkloadPlan:
             self.quota[kind] = self.quota.get(kind, 0) + part.wanted.get(resource, 0)
 
     @property
-    def totals(self) -> dict[FlavorResource, int]:
-        """Usage of all parts by flavor and resource."""
-        return dict(self.quota)
-
-    @property
     def flavors_left(self) -> bool:
         """Whether some flavors have not been tried."""
         return any(not choice.last for part in self.parts for choice in part.flavors.values())
@@ -219,9 +214,7 @@ def _provisioned(queue: ClusterQueue, snapshot: Snapshot) -> set[str]:
     }
 
 
-def find(
-    snapshot: Snapshot, workload: Workload, wanted: Needs, *, empty: bool = False
-) -> dict[str, Assignment | Refusal]:
+def find(snapshot: Snapshot, workload: Workload, wanted: Needs, *, empty: bool = False) -> Places:
     """The places of pod sets by name.
 
     Args:
@@ -230,7 +223,7 @@ def find(
         wanted: Pod sets that need a place.
         empty: Whether to ignore everything that is running.
     """
-    result: dict[str, Assignment | Refusal] = {}
+    result: Places = {}
     shared: dict[Path, Requests] = {}
     running = _running(workload)
     for name in sorted(wanted):
@@ -244,17 +237,16 @@ def find(
 def _running(workload: Workload) -> RunningPods | None:
     if not workload.unhealthy:
         return None
-    shares = workload.admission.shares if workload.admission else ()
-    places = {share.name: share.place for share in shares if share.place}
+    places = {share.name: share.place for share in workload.shares if share.place}
     return RunningPods(places, workload.unhealthy[0], workload.one_pod)
 
 
-def failure(result: Mapping[str, Assignment | Refusal]) -> tuple[str, Refusal] | None:
+def failure(result: Places) -> tuple[str, Refusal] | None:
     """The first pod set that has to wait, and why."""
     return next(((name, found) for name, found in result.items() if isinstance(found, Refusal)), None)
 
 
-def keep(plan: WorkloadPlan, result: Mapping[str, Assignment | Refusal]) -> None:
+def keep(plan: WorkloadPlan, result: Places) -> None:
     """Stores places in the plan; refused pod sets have none."""
     for name, found in result.items():
         part = plan.part(name)

@@ -13,8 +13,6 @@ from railyard.work.operate.kueue.queues import ANY
 from railyard.work.operate.kueue.snapshot import Snapshot, WorkloadUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from railyard.work.operate.kueue.queues import Admission, ClusterQueue, FlavorResource, Workload
     from railyard.work.operate.kueue.snapshot import KueueCluster
 
@@ -254,12 +252,6 @@ def _shape(workload: Workload) -> tuple[object, ...]:
     return workload.queue, workload.priority, workload.pod_sets
 
 
-def after(cluster: KueueCluster, outcome: CycleOutcome) -> Mapping[str, Admission]:
-    """Admissions of all workloads after a cycle, new or unchanged."""
-    before = {one.key: one.admission for one in cluster.workloads if one.admission}
-    return {**before, **outcome.admitted}
-
-
 _ROUNDS = 4
 """Cycles per workload after which the run counts as endless."""
 
@@ -297,16 +289,12 @@ def play(cluster: KueueCluster) -> PlayedWorkloads:
         moved = _apply(cluster, played, outcome)
         told = {key for keys in outcome.inadmissible.values() for key in keys}
         if not moved and told <= held:
-            for key in _keys(outcome):
+            for key in (key for keys in outcome.left.values() for key in keys):
                 played.why.setdefault(key, "it waits behind others of its queue")
             return played
         held = told if outcome.preempted or outcome.evicted else held | told
         if played.cycles > _ROUNDS * (len(pending) + 1):
             raise SimulationError(f"workloads preempt one another without end: {', '.join(outcome.preempted)}")
-
-
-def _keys(outcome: CycleOutcome) -> list[str]:
-    return [key for keys in outcome.left.values() for key in keys]
 
 
 def _apply(cluster: KueueCluster, played: PlayedWorkloads, outcome: CycleOutcome) -> bool:

@@ -188,26 +188,33 @@ class Workload:
             return share.count, share.used
         return left, {resource: value // share.count * left for resource, value in share.used.items()}
 
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """The admission of each pod set; empty: none yet."""
+        return self.admission.shares if self.admission else ()
+
+    @property
+    def quota_queue(self) -> str:
+        """The queue that has its quota, or that it is for."""
+        return self.admission.queue if self.admission else self.queue
+
     def share(self, name: str) -> Share | None:
         """The admission of a pod set."""
-        return next((one for one in self.admission.shares if one.name == name), None) if self.admission else None
+        return next((one for one in self.shares if one.name == name), None)
 
     @property
     def lost(self) -> bool:
         """Whether some of its pods are on a lost node."""
         return self.admitted and any(
             values[-1] in self.unhealthy
-            for share in (self.admission.shares if self.admission else ())
+            for share in self.shares
             for values, _ in (share.place.domains if share.place else ())
         )
 
     @property
     def delayed(self) -> bool:
         """Whether all checks are ready and it still needs a place."""
-        pending = any(
-            share.place is None and share.delayed == "Pending"
-            for share in (self.admission.shares if self.admission else ())
-        )
+        pending = any(share.place is None and share.delayed == "Pending" for share in self.shares)
         return bool(self.checks) and set(self.checks.values()) == {"Ready"} and pending and not self.admitted
 
     @property

@@ -261,7 +261,7 @@ class Snapshot:
         """Usage of a workload with quota."""
         found = WorkloadUsage()
         requests = {one.name: one.requests for one in workload.pod_sets}
-        for share in workload.admission.shares if workload.admission else ():
+        for share in workload.shares:
             _, held = workload.held(share)
             for resource, flavor in share.flavors.items():
                 kind = (flavor, resource)
@@ -280,20 +280,18 @@ class Snapshot:
 
     def remove_workload(self, workload: Workload) -> None:
         """Removes a workload."""
-        queue = _queue_of(workload)
-        del self.running[queue][workload.key]
-        self.add(queue, self.usage(workload), -1)
+        del self.running[workload.quota_queue][workload.key]
+        self.weigh([workload], -1)
 
     def add_workload(self, workload: Workload) -> None:
         """Adds a workload back."""
-        queue = _queue_of(workload)
-        self.running[queue][workload.key] = workload
-        self.add(queue, self.usage(workload))
+        self.running[workload.quota_queue][workload.key] = workload
+        self.weigh([workload], 1)
 
     def weigh(self, workloads: Iterable[Workload], sign: int) -> None:
         """Removes the usage of workloads (-1) or adds it back (1); they stay in their queues."""
         for workload in workloads:
-            self.add(_queue_of(workload), self.usage(workload), sign)
+            self.add(workload.quota_queue, self.usage(workload), sign)
 
     def fits(self, queue: str, taken: WorkloadUsage) -> str:
         """What does not fit: `quota`, `topology`, or nothing."""
@@ -304,7 +302,3 @@ class Snapshot:
             if not all(self.flavors[name].holds(values, requests) for values, requests in places.items()):
                 return "topology"
         return ""
-
-
-def _queue_of(workload: Workload) -> str:
-    return workload.admission.queue if workload.admission else workload.queue

@@ -16,6 +16,7 @@ from railyard.work.operate.kueue.manifests import (
     pod_set,
     requests,
     selection,
+    taints,
     taken_by,
     text,
     tolerations,
@@ -127,7 +128,7 @@ def _flavor(manifest: Manifest, levels: dict[str, tuple[str, ...]]) -> FlavorSpe
     return FlavorSpec(
         text(manifest["metadata"], "name"),
         dict(spec.get("nodeLabels") or {}),
-        tuple((text(one, "key"), text(one, "value", ""), text(one, "effect")) for one in spec.get("nodeTaints") or ()),
+        taints(spec.get("nodeTaints")),
         tolerations(spec.get("tolerations")),
         levels.get(topology or "", ()),
     )
