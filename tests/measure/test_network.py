@@ -49,7 +49,7 @@ def exposed(yard, machine):
 
 def test_load_is_bytes_over_line_rate_and_step(machine, exposed):
     line = exposed([0, 8], {"nic": 400e9 / 8 * 0.010 * 0.25})
-    found = network_use(line, machine, decompose(line))
+    found = network_use(line, machine, decompose(line)).figures
     nic = next(tier for tier in found.tiers if tier.name == "nic")
     assert nic.links == 2 * machine.ranks
     assert nic.rate_bps == 400e9
@@ -62,12 +62,12 @@ def test_load_is_bytes_over_line_rate_and_step(machine, exposed):
 def test_the_tier_whose_busiest_link_takes_longest_saturates(machine, exposed):
     ranks = list(range(0, 256, 8))
     line = exposed(ranks, {"nic": 100e6, "leaf-spine": 180e6})
-    assert network_use(line, machine, decompose(line)).saturated_tier == "leaf-spine"
+    assert network_use(line, machine, decompose(line)).figures.saturated_tier == "leaf-spine"
     line = exposed(ranks, {"nic": 100e6, "leaf-spine": 90e6})
-    assert network_use(line, machine, decompose(line)).saturated_tier == "nic"
+    assert network_use(line, machine, decompose(line)).figures.saturated_tier == "nic"
     line = exposed([0, 1, 2, 3], {"scale-up": 500e6, "nic": 1e6}, group="tp")
     assert scale_up_groups(line.graph, machine) == {"tp"}
-    assert network_use(line, machine, decompose(line)).saturated_tier == "scale-up"
+    assert network_use(line, machine, decompose(line)).figures.saturated_tier == "scale-up"
 
 
 def test_no_tier_saturates_when_nobody_waits_for_bandwidth(machine, yard):
@@ -75,20 +75,18 @@ def test_no_tier_saturates_when_nobody_waits_for_bandwidth(machine, yard):
     for rank in range(machine.ranks):
         job.compute(rank, 6 * MS)
     line = replace(job.play(), tables={"links": {"bytes": np.full(len(machine.links), 1e5)}})
-    assert network_use(line, machine, decompose(line)).saturated_tier is None
+    assert network_use(line, machine, decompose(line)).figures.saturated_tier is None
 
 
 def test_hot_links_are_named_and_bundles_spread_over_their_members(machine, exposed):
     line = exposed([0, 8], {})
     hottest = int(machine.links.of_tier("leaf-spine")[5])
     line.table("links")["bytes"][hottest] = 1e8
-    found = network_use(line, machine, decompose(line), hot=3)
-    (name, tier, load), *others = found.hot_links
-    assert not others
-    assert tier == "leaf-spine"
-    assert "leaf" in name
-    assert "spine" in name
-    assert load == pytest.approx(8 * 1e8 / machine.links.line_bps[hottest] / 0.010)
+    (found,) = network_use(line, machine, decompose(line)).figures.hot_links
+    assert found.tier == "leaf-spine"
+    assert "leaf" in found.name
+    assert "spine" in found.name
+    assert found.utilization == pytest.approx(8 * 1e8 / machine.links.line_bps[hottest] / 0.010)
 
 
 def test_the_picture_draws_every_used_link_once(machine, exposed):

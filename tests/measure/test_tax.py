@@ -201,10 +201,9 @@ def test_slower_uplinks_are_charged_to_the_network_and_to_nobody_else(graph, mac
 def test_what_is_waited_for_inside_and_outside_the_scale_up_domain(graph, machine):
     line = play(graph, machine)
     found = decompose(line)
-    use = network_use(line, machine, found)
-    assert use.waited_scale_up + use.waited_scale_out == pytest.approx(found.network_s() / found.step_s)
-    assert use.waited_scale_up > 0
-    assert use.section().waited.scale_out == use.waited_scale_out
+    waited = network_use(line, machine, found).figures.waited
+    assert waited.scale_up + waited.scale_out == pytest.approx(found.network_s() / found.step_s)
+    assert waited.scale_up > 0
 
 
 def test_one_gpu_of_ten_thousand_in_the_engine(facts):

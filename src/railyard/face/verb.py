@@ -198,6 +198,7 @@ class Verb:
         patient: Whether it still answers when a signal stops it.
         every_s: Interval of progress lines if stderr is not a terminal; None: never.
         shorter: How to shorten its work, in words; empty: it has no such setting.
+        kind: The kind of work that its scenario must have; empty: any.
     """
 
     name: str
@@ -217,6 +218,7 @@ class Verb:
     patient: bool = False
     every_s: float | None = 30.0
     shorter: str = ""
+    kind: str = ""
 
     @cached_property
     def arguments(self) -> dict[str, tuple[inspect.Parameter, Any]]:
@@ -260,8 +262,16 @@ class Verb:
         """Calls the verb; omitted arguments have their defaults, and texts become paths and numbers.
 
         Raises:
-            InputError: An argument is no number or too small, or the verb refuses.
+            InputError: An argument is no number or too small, the scenario has other work, or the verb refuses.
         """
+        if self.kind and request.draft().kind != self.kind:
+            raise InputError(
+                f"the scenario has no `workload.{self.kind}`",
+                key="workload",
+                found=request.draft().kind,
+                allowed=self.kind,
+                hint="`railyard run` runs it",
+            )
         given = {name: self.typed(name, value) for name, value in arguments.items()}
         if "request" in inspect.signature(self.ask).parameters:
             return self.ask(request, **given)

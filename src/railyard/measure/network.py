@@ -204,100 +204,51 @@ _EQUAL = 0.98
 
 
 @dataclass(frozen=True)
-class TierUse:
-    """One tier of links.
-
-    Attributes:
-        rate_bps: Median line rate, bit/s.
-        busy_s: Time that the busiest link needs for its bytes, at the rate that flows can use.
-    """
-
-    name: str
-    links: int
-    rate_bps: float
-    mean_utilization: float
-    max_utilization: float
-    busy_s: float
-    bytes: float
-
-    def row(self) -> TierRow:
-        """One row of the result's `network.tiers`."""
-        return TierRow(
-            name=self.name,
-            links=self.links,
-            rate_bps=self.rate_bps,
-            mean_utilization=self.mean_utilization,
-            max_utilization=self.max_utilization,
-            bytes=self.bytes,
-        )
-
-
-@dataclass(frozen=True)
 class NetworkUse:
     """Network use in a step.
 
     Attributes:
-        tiers: From the accelerators up.
-        saturated_tier: Name of the tier that limits, or None.
-        hot_links: Name, tier and load of the busiest links between switches and at NICs.
+        figures: The result's `network`.
         load: float64[physical links]; load of each.
-        waited_scale_up: Share of the step that a rank waits for communication inside scale-up domains.
-        waited_scale_out: The same for communication between domains: GPU time waiting for the network.
-        crosses: Whether anything crosses links between switches of the back-end.
-        crosses_from: If nothing does, the fewest servers for which the topology makes it cross; None: it could already,
-            or never does.
     """
 
-    tiers: tuple[TierUse, ...]
-    saturated_tier: str | None
-    hot_links: tuple[tuple[str, str, float], ...]
+    figures: NetworkFigures
     load: NDArray[np.float64]
-    waited_scale_up: float
-    waited_scale_out: float
-    crosses: bool
-    crosses_from: int | None
-
-    def section(self) -> NetworkFigures:
-        """The result's `network`."""
-        return NetworkFigures(
-            tiers=tuple(tier.row() for tier in self.tiers),
-            saturated_tier=self.saturated_tier,
-            hot_links=tuple(HotLink(name=name, tier=tier, utilization=load) for name, tier, load in self.hot_links),
-            waited=Waited(scale_up=self.waited_scale_up, scale_out=self.waited_scale_out),
-            crosses=self.crosses,
-            crosses_from=self.crosses_from,
-        )
 
 
-def network_use(record: Record, cluster: Cluster, decomposition: Decomposition, *, hot: int = 10) -> NetworkUse:
+HOT = 10
+"""Number of busiest links that are named."""
+
+
+def network_use(record: Record, cluster: Cluster, decomposition: Decomposition) -> NetworkUse:
     """Computes the network use of a step.
 
     Args:
         record: The step, with the bytes of every link and bundle.
         cluster: The cluster.
         decomposition: Decomposition of the step, for the time spent waiting for bandwidth.
-        hot: Number of busiest links to name.
     """
     record.require("the load of links", tables=["links"], graph=True)
     links = cluster.links
     carried = links.to_physical(record.table("links")["bytes"])
     load = 8 * carried / links.line_bps[: links.physical] / decomposition.step_s
-    busy_s = 8 * carried / links.rate_bps[: links.physical]
-    tiers = tuple(_tier(cluster, number, carried, load, busy_s) for number in range(len(links.tiers)))
-    tiers = tuple(tier for tier in tiers if tier.links)
+    tiers = [_tier(cluster, number, carried, load) for number in range(len(links.tiers))]
+    tiers = [tier for tier in tiers if tier.links]
     inside = scale_up_groups(record.graph, cluster)
     between = {tier.name for tier in cluster.back_end.tiers if tier.kind != "access"}
     crosses = any(tier.bytes > 0 for tier in tiers if tier.name in between)
-    return NetworkUse(
-        tiers=tiers,
-        saturated_tier=_saturated(tiers, decomposition, inside),
-        hot_links=_hot_links(cluster, load, hot),
-        load=load,
-        waited_scale_up=_waited(decomposition, inside, within=True),
-        waited_scale_out=_waited(decomposition, inside, within=False),
+    waited = Waited(
+        scale_up=_waited(decomposition, inside, within=True), scale_out=_waited(decomposition, inside, within=False)
+    )
+    figures = NetworkFigures(
+        tiers=tuple(tiers),
+        saturated_tier=_saturated(_busy_s(cluster, carried), decomposition, inside),
+        hot_links=_hot_links(cluster, load),
+        waited=waited,
         crosses=crosses,
         crosses_from=None if crosses else servers_to_cross(cluster),
     )
+    return NetworkUse(figures, load)
 
 
 def _waited(decomposition: Decomposition, scale_up: set[str], *, within: bool, bandwidth_only: bool = False) -> float:
@@ -307,23 +258,16 @@ def _waited(decomposition: Decomposition, scale_up: set[str], *, within: bool, b
     return math.fsum(row.share for row in rows if (row.group in scale_up) == within)
 
 
-def _tier(
-    cluster: Cluster,
-    number: int,
-    carried: NDArray[np.float64],
-    load: NDArray[np.float64],
-    busy_s: NDArray[np.float64],
-) -> TierUse:
+def _tier(cluster: Cluster, number: int, carried: NDArray[np.float64], load: NDArray[np.float64]) -> TierRow:
     links = cluster.links
     chosen = np.flatnonzero(links.tier[: links.physical] == number)
     some = bool(chosen.size)
-    return TierUse(
+    return TierRow(
         name=links.tiers[number],
         links=len(chosen),
         rate_bps=float(np.median(links.line_bps[chosen])) if some else 0.0,
         mean_utilization=float(load[chosen].mean()) if some else 0.0,
         max_utilization=float(load[chosen].max(initial=0.0)),
-        busy_s=float(busy_s[chosen].max(initial=0.0)),
         bytes=float(carried[chosen].sum()),
     )
 
@@ -345,18 +289,31 @@ def scale_up_groups(graph: TaskGraph, cluster: Cluster) -> set[str]:
     return groups - {graph.labels[label].group for label in np.unique(graph.label[far])}
 
 
-def _saturated(tiers: tuple[TierUse, ...], decomposition: Decomposition, scale_up: set[str]) -> str | None:
+def _busy_s(cluster: Cluster, carried: NDArray[np.float64]) -> dict[str, float]:
+    """Time that the busiest link of each tier needs for its bytes, at the rate that flows can use."""
+    links = cluster.links
+    seconds = 8 * carried / links.rate_bps[: links.physical]
+    tier = links.tier[: links.physical]
+    return {links.tiers[number]: float(seconds[tier == number].max()) for number in np.unique(tier).tolist()}
+
+
+def _saturated(busy_s: Mapping[str, float], decomposition: Decomposition, scale_up: set[str]) -> str | None:
     outside = _waited(decomposition, scale_up, within=False, bandwidth_only=True)
     inside = _waited(decomposition, scale_up, within=True, bandwidth_only=True)
-    between = [tier for tier in tiers if tier.name != SCALE_UP_TIER and not tier.name.startswith("storage ")]
-    longest = max((tier.busy_s for tier in between), default=0.0)
+    between = {
+        name: seconds for name, seconds in busy_s.items() if name != SCALE_UP_TIER and not name.startswith("storage ")
+    }
+    longest = max(between.values(), default=0.0)
     if outside >= VISIBLE and longest > 0:
-        return next(tier.name for tier in between if tier.busy_s >= _EQUAL * longest)
+        return next(name for name, seconds in between.items() if seconds >= _EQUAL * longest)
     return SCALE_UP_TIER if inside >= VISIBLE else None
 
 
-def _hot_links(cluster: Cluster, load: NDArray[np.float64], hot: int) -> tuple[tuple[str, str, float], ...]:
+def _hot_links(cluster: Cluster, load: NDArray[np.float64]) -> tuple[HotLink, ...]:
     links = cluster.links
     outside = np.flatnonzero((links.tier[: links.physical] != links.tiers.index(SCALE_UP_TIER)) & (load > 0))
-    busiest = outside[np.argsort(-load[outside], kind="stable")[:hot]]
-    return tuple((link_name(cluster, int(link)), links.tiers[links.tier[link]], float(load[link])) for link in busiest)
+    busiest = outside[np.argsort(-load[outside], kind="stable")[:HOT]]
+    return tuple(
+        HotLink(name=link_name(cluster, int(link)), tier=links.tiers[links.tier[link]], utilization=float(load[link]))
+        for link in busiest
+    )

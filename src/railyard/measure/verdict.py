@@ -61,13 +61,10 @@ def flat(settings: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str
 def unexercised(variants: Sequence[ComparedVariant]) -> tuple[Unexercised, ...]:
     """Keys that vary between variants although the work feels little or nothing of them."""
     settings = [dict(flat(variant.settings)) for variant in variants]
-    keys = dict.fromkeys(key for one in settings for key in one)
-    absent = object()
-    varied = [key for key in keys if any(one.get(key, absent) != settings[0].get(key, absent) for one in settings)]
     networks = [variant.fabric for variant in variants]
     uncrossed = not any(network is None or network.crosses for network in networks)
     found = []
-    for key in varied:
+    for key in _varied(settings):
         if key.startswith(_PRICED):
             continue
         between = uncrossed and _is_between(key)
@@ -148,11 +145,14 @@ def verdict_of(variants: Sequence[object]) -> Verdict | None:
 
 def unlike(variants: Sequence[ComparedVariant]) -> tuple[str, ...]:
     """Keys of the workload in which some variants differ from others."""
+    return tuple(filter(_is_work, _varied([dict(flat(variant.settings)) for variant in variants])))
+
+
+def _varied(settings: Sequence[Mapping[str, object]]) -> list[str]:
+    """Keys in which some differ from others."""
     absent = object()
-    settings = [dict(flat(variant.settings)) for variant in variants]
     keys = dict.fromkeys(key for one in settings for key in one)
-    apart = [key for key in keys if any(one.get(key, absent) != settings[0].get(key, absent) for one in settings)]
-    return tuple(key for key in apart if _is_work(key))
+    return [key for key in keys if any(one.get(key, absent) != settings[0].get(key, absent) for one in settings)]
 
 
 def _is_work(key: str) -> bool:

@@ -157,7 +157,7 @@ def result(evaluated, machine, spent):
         "capex": cost.capex.section().plain(),
         "cpmt": cost.section().plain(),
         "bottleneck": Bottleneck("none", "No single resource helps.").section().plain(),
-        "network": use.section().plain(),
+        "network": use.figures.plain(),
         "memory": {"rows": []},
         "timeline": {
             "ranks": [0],

@@ -134,6 +134,7 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
     out="runs",
     patient=True,
     shorter="`--set draws=1` draws failures once; after Ctrl-C the same command goes on",
+    kind="operate",
     order=70,
     page=Page(
         "Operate", "Simulates many jobs on one cluster for months: waits, failures, dollars.", order=6, view="run",
@@ -142,15 +143,6 @@ def _runs(request: Request, what: list[Path], sets: list[str] | None) -> list[Pa
 )  # fmt: skip
 def operate(request: Request) -> Reply:
     """Play the jobs of a scenario: who waits, who runs where, what breaks, what an hour of use costs."""
-    kind = request.draft().kind
-    if kind != "operate":
-        raise InputError(
-            "the scenario has no `workload.operate`",
-            key="workload",
-            found=kind,
-            allowed="operate",
-            hint="`railyard run` runs it",
-        )
     return run(request)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.kit.errors import InputError, did_you_mean
+from railyard.kit.errors import InputError
 from railyard.measure.cost.assumptions import at, by_end, total
 from railyard.measure.cost.cost import Parts, cpmt, hourly_parts
 
@@ -34,22 +34,6 @@ if TYPE_CHECKING:
 
 
 TOKENS = ("input", "output", "total")
-OWNED = (
-    "accelerators_usd",
-    "servers_usd",
-    "network_usd",
-    "storage_usd",
-    "installation",
-    "cost_of_capital",
-    "life_years",
-    "operations",
-    "it_w",
-    "pue",
-    "electricity_usd_per_kwh",
-    "provisioned_w",
-    "space_usd_per_kw_month",
-)
-"""Inputs of an owner's bill; `it_w` is metered, `provisioned_w` the nameplates."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +121,11 @@ class ServingCost:
 def owned(inputs: Mapping[str, Range], goodput: PaidGoodput, accelerators: int) -> ServingCost:
     """Price of tokens for an owner of the deployment.
 
-    Raises:
-        InputError: A range is missing, unknown or negative.
+    Args:
+        inputs: Of `hourly_inputs`; `it_w` is metered, `provisioned_w` the nameplates.
+        goodput: What was served within the SLO.
+        accelerators: Of the deployment.
     """
-    _check(inputs, accelerators)
     return _cost(hourly_parts(inputs), goodput, accelerators, inputs["it_w"], inputs["provisioned_w"])
 
 
@@ -187,22 +172,6 @@ def _cost(
 
 def _per_million(hourly: Range, tokens_per_h: float) -> Range | None:
     return by_end(lambda end: cpmt(at(hourly, end), tokens_per_h)) if tokens_per_h > 0 else None
-
-
-def _check(inputs: Mapping[str, Range], accelerators: int) -> None:
-    if accelerators < 1:
-        raise InputError("a deployment has accelerators", key="accelerators", found=accelerators)
-    for name in inputs:
-        if name not in OWNED:
-            raise InputError("the bill has no such part", key=name, allowed=OWNED, hint=did_you_mean(name, OWNED))
-    for name in OWNED:
-        if name not in inputs:
-            raise InputError("the bill lacks a part", key=name, allowed=OWNED)
-        band = inputs[name]
-        if not 0 <= band.low <= band.typical <= band.high:
-            raise InputError("low, typical and high are not in order, or below zero", key=name, found=band)
-    if inputs["life_years"].low <= 0 or inputs["pue"].low < 1:
-        raise InputError("a life is more than 0 years, facility power never less than IT power", key="life_years, pue")
 
 
 DAY_S = 86400.0

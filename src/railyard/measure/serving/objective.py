@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from railyard.measure.model_error import SERVING, power_error, serving_error
-from railyard.measure.result.serving import LEVELS, PoolQueueRow
+from railyard.measure.result.serving import LEVELS, CapacityFigures, PoolQueueRow
 from railyard.measure.result.step import ServingTax, ServingTaxShares
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.utilization import steady_window
@@ -39,20 +39,6 @@ if TYPE_CHECKING:
 MOST_DOUBLINGS = 12
 
 
-@dataclass(frozen=True)
-class Capacity:
-    """Capacity that a search found.
-
-    Attributes:
-        rate_per_s: The largest load tried that met the objective; 0 when none did.
-        bounded: Whether a load that misses the objective was found above it.
-    """
-
-    rate_per_s: float
-    points: tuple[LoadPoint, ...]
-    bounded: bool
-
-
 def capacity(
     evaluate: Callable[[float], LoadPoint],
     start: float,
@@ -60,7 +46,7 @@ def capacity(
     *,
     tolerance: float = 0.05,
     slowest: float = 0.0,
-) -> Capacity:
+) -> CapacityFigures:
     """Doubles or halves the load until the objective turns, then halves the span between.
 
     Args:
@@ -96,7 +82,7 @@ def capacity(
         else:
             high = middle
     ordered = tuple(points[rate] for rate in sorted(points))
-    return Capacity(low or 0.0, ordered, bounded=high is not None)
+    return CapacityFigures(rate_per_s=low or 0.0, bounded=high is not None, points=ordered)
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,6 +42,19 @@ policies: Registry[NodePolicy] = Registry("placement policy", package="railyard.
 
 NO_NODES = np.empty(0, np.int32)
 """Reserved nodes of rules that reserve only time."""
+
+
+def first_nodes(room: NDArray[np.bool_], wanted: int) -> NDArray[np.int32] | None:
+    """int32[wanted], the first nodes with room; None: too few have."""
+    found = np.flatnonzero(room)[:wanted].astype(np.int32)
+    return found if len(found) == wanted else None
+
+
+def nodes_of(
+    groups: Iterable[int], members: Sequence[NDArray[np.int32]], room: NDArray[np.bool_], wanted: int
+) -> NDArray[np.int32]:
+    """int32[wanted or less], the first nodes with room of some groups, group by group."""
+    return np.concatenate([NO_NODES, *(members[one][room[members[one]]] for one in groups)])[:wanted]
 
 
 def placement_policy(name: str, summary: str, *, source: str = "", seeded: bool = False) -> Callable[[Place], Place]:

@@ -280,6 +280,12 @@ def _latencies(row: ServiceRow, name: str) -> str:
     return " / ".join("queue grows" if one is None else numbers.seconds(one) for one in (full, getattr(row, name)))
 
 
+def _priced(every: Sequence[OperateVariant]) -> list[tuple[float, OperateVariant]]:
+    """Cost of a useful hour and variant, the cheapest first; without those that did no useful work."""
+    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
+    return sorted(priced, key=lambda pair: pair[0])
+
+
 def verdict(result: Result) -> str:
     """Which variant's useful hour is cheapest, and which costs most.
 
@@ -287,11 +293,11 @@ def verdict(result: Result) -> str:
     their difference over the same draws includes zero.
     """
     every = result.of(OperateVariant)
-    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
+    priced = _priced(every)
     if len(priced) < 2:
         return _alone(every[0]) if len(every) == 1 else "Too few variants did useful work to compare their costs."
-    (low, best), (high, worst) = min(priced, key=lambda pair: pair[0]), max(priced, key=lambda pair: pair[0])
-    equal = [one.name for _, one in priced if one is not best and _tied(best, one)]
+    (low, best), (high, worst) = priced[0], max(priced, key=lambda pair: pair[0])
+    equal = [one.name for one in every if one is not best and _cost(one) is not None and _tied(best, one)]
     at = f"${low:.2f} per useful GPU-hour"
     if worst.name in equal:
         return f"{listed([best.name, *equal])} are equal within the failure draws, at {at}."
@@ -316,10 +322,10 @@ SPENT = {
 def why(result: Result) -> list[str]:
     """The share of time in which the cheapest and the most expensive variant differ most, and the window."""
     every = result.of(OperateVariant)
-    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
+    priced = _priced(every)
     if len(priced) < 2:
         return [*map(_time, every), *(f"{_drained(one.operate)}." for one in every)]
-    best, worst = (pick(priced, key=lambda pair: pair[0])[1] for pick in (min, max))
+    best, worst = priced[0][1], max(priced, key=lambda pair: pair[0])[1]
     more = {part.name: worst.operate.share(part.name) - part.share for part in best.operate.time[1:]}
     name = max(more, key=lambda part: more[part])
     window = f"Figures are of the {_window(best.operate)}."
@@ -332,8 +338,8 @@ def why(result: Result) -> list[str]:
 def _memo(result: Result) -> DecisionMemo:
     """The page for a decision: price of a useful hour, goodput and waits of the cheapest variant, and the time lost."""
     every = result.of(OperateVariant)
-    priced = [(cost, one) for one in every if (cost := _cost(one)) is not None]
-    ranked = [one for _, one in sorted(priced, key=lambda pair: pair[0])] or every
+    priced = _priced(every)
+    ranked = [one for _, one in priced] or every
     found = ranked[0].operate
     figures = [
         cost_figure("Cost of a useful GPU-hour", found.usd.per_useful_accelerator_hour),

@@ -11,7 +11,7 @@ from railyard.kit.errors import InputError, SimulationError
 from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoint, ReplicaTrial, ServingFigures
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.measure.serving.journeys import quantiles
-from railyard.measure.serving.objective import Capacity, Objective, capacity, front, goodput
+from railyard.measure.serving.objective import Objective, capacity, front, goodput
 from railyard.work.scenario import load
 from railyard.work.scenario.variants import Variant
 from railyard.work.serving.figures import idle_of
@@ -191,9 +191,8 @@ def with_curve(
     points: tuple[LoadPoint, ...] = (_as_asked(serving),)
     if job.section.capacity is not None:
         control.progress(f"capacity of {job.variant.name}", RUN_SHARE)
-        at_loads, trials = _searched(job.section.capacity, job.variant.draft, job.requests, objective, serve)
-        warnings, points = (*warnings, *_trials(trials)), at_loads.points
-        curve = CapacityFigures(rate_per_s=at_loads.rate_per_s, bounded=at_loads.bounded, points=points)
+        curve, trials = _searched(job.section.capacity, job.variant.draft, job.requests, objective, serve)
+        warnings, points = (*warnings, *_trials(trials)), curve.points
     front_points = _front_points(points, serving.throughput.accelerators, found.cost.usd_per_h.typical / 3600)
     searched = serving.model_copy(update={"capacity": curve, "pareto": front_points})
     variant = found.variant.model_copy(update={"serving": searched, "warnings": warnings})
@@ -218,7 +217,7 @@ def _front_points(points: Sequence[LoadPoint], accelerators: int, usd_per_s: flo
 
 def _searched(
     section: CapacitySection, draft: Draft, requests: RequestTable, objective: Objective, serve: Serve
-) -> tuple[Capacity, _Lasting]:
+) -> tuple[CapacityFigures, _Lasting]:
     start = requests.head(section.first).rate_per_s
     if start <= 0:
         error = InputError("requests that all arrive at once have no rate to search", key="capacity")

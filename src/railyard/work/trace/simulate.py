@@ -82,7 +82,7 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
         cost=cost.section(),
         cpmt=None,
         bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
-        network=carried.section(),
+        network=carried.figures,
         memory=MemoryFigures(rows=()),
         timeline=timeline_tracks.tracks(traces, ranks),
         topology=topology_picture(job.cluster, carried.load),

@@ -101,7 +101,7 @@ def measure(simulated: Simulated) -> MeasuredVariant[TrainingVariant]:
         capex=cost.capex.section(),
         cpmt=cost.section(),
         bottleneck=simulated.bottleneck.led_by(simulated.tax).section(),
-        network=carried.section(),
+        network=carried.figures,
         memory=memory(job.training, job.cluster.accelerator).figures(),
         timeline=timeline_tracks.tracks(timeline, ranks),
         topology=topology_picture(job.cluster, carried.load),

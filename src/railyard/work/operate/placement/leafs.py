@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import placement_policy, policies
+from railyard.work.operate.discipline import first_nodes, nodes_of, placement_policy, policies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,16 +42,14 @@ def few_leafs(request: PlacementRequest, free: FreeNodes, noise: Sequence[float]
         return None
     level = leaf_level(free)
     if level < 0:
-        return np.flatnonzero(room)[: request.nodes].astype(np.int32)
+        return first_nodes(room, request.nodes)
     count: list[int] = free.counts(level, request.each).tolist()
     fitting = [leaf for leaf, nodes in enumerate(count) if nodes >= request.nodes]
     if fitting:
         leafs = [min(fitting, key=lambda leaf: (count[leaf], noise[leaf], leaf))]
     else:
         leafs = _least_noise(count, noise, request.nodes)
-    members = free.tree.members[level]
-    found = np.concatenate([members[leaf][room[members[leaf]]] for leaf in leafs])
-    return found[: request.nodes].astype(np.int32)
+    return nodes_of(leafs, free.tree.members[level], room, request.nodes)
 
 
 def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> list[int]:
@@ -88,7 +86,7 @@ def _communication(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int
     if int(room.sum()) < request.nodes:
         return None
     if not tree.levels:
-        return np.flatnonzero(room)[: request.nodes].astype(np.int32)
+        return first_nodes(room, request.nodes)
     left = [members[room[members]].tolist() for members in tree.members[-1]]
     size = next((one for one in request.groups if 1 < one <= max(map(len, left))), 1)
     found: list[int] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import placement_policy
+from railyard.work.operate.discipline import first_nodes, nodes_of, placement_policy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 @placement_policy("first-fit", "The first nodes with room in the order of the racks.")
 def _first_fit(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
-    found = np.flatnonzero(free.room >= request.each)[: request.nodes]
-    return found.astype(np.int32) if len(found) == request.nodes else None
+    return first_nodes(free.with_room(request.each), request.nodes)
 
 
 @placement_policy("random", "Any free nodes in any order", seeded=True)
@@ -61,8 +60,7 @@ def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] 
     tree, wanted = free.tree, request.nodes
     room = free.with_room(request.each)
     if not tree.levels:
-        found = np.flatnonzero(room)[:wanted].astype(np.int32)
-        return found if len(found) == wanted else None
+        return first_nodes(room, wanted)
     count = free.counts(len(tree.levels) - 1, request.each)
     if int(count.sum()) < wanted:
         return None
@@ -72,9 +70,7 @@ def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] 
         domains.append(domain)
         wanted -= int(count[domain])
         count[domain] = 0
-    members = tree.members[-1]
-    found = np.concatenate([members[domain][room[members[domain]]] for domain in domains])
-    return found[: request.nodes].astype(np.int32)
+    return nodes_of(domains, tree.members[-1], room, request.nodes)
 
 
 def _next(free: FreeNodes, count: NDArray[np.int32], wanted: int) -> int:

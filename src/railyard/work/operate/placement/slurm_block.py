@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, policies
+from railyard.work.operate.discipline import NodePolicy, nodes_of, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,9 +90,8 @@ def _part(blocks: Blocks, tree: NodeTree, room: NDArray[np.bool_], wanted: int) 
         return None
     span = range(block * wide, min(blocks.count, (block + 1) * wide))
     chosen = _Scan(base.tolist(), span, below if few else -1, most).choose(wanted)
-    members = tree.members[-1]
-    found = np.concatenate([members[one][room[members[one]]] for one in chosen]) if chosen else np.empty(0, np.int32)
-    return found[:wanted] if len(found) >= wanted else None
+    found = nodes_of(chosen, tree.members[-1], room, wanted)
+    return found if len(found) == wanted else None
 
 
 def _block(base: NDArray[np.int64], wide: int, below: int, most: int, wanted: int) -> int:

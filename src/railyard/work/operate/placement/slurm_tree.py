@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, policies
+from railyard.work.operate.discipline import NodePolicy, first_nodes, nodes_of, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ def _place(request: PlacementRequest, free: FreeNodes, *, renew: bool) -> NDArra
     tree, wanted = free.tree, request.nodes
     room = free.with_room(request.each)
     if not tree.levels:
-        return _first(np.flatnonzero(room), wanted)
+        return first_nodes(room, wanted)
     counts = [_counts(free, level, request.each) for level in range(len(tree.levels))]
     if not tree.joined:
         counts = _last_network(tree, counts, wanted)
@@ -39,14 +39,7 @@ def _place(request: PlacementRequest, free: FreeNodes, *, renew: bool) -> NDArra
     leafs = _Leafs(tree, counts, renew=renew).choose(wanted)
     if 0 < request.switches < len(leafs) or (request.within and not _inside(tree, request.within, leafs)):
         return None
-    members = tree.members[-1]
-    found = [members[leaf][room[members[leaf]]] for leaf in leafs]
-    found[-1] = found[-1][: wanted - sum(map(len, found[:-1]))]
-    return np.sort(np.concatenate(found)).astype(np.int32)
-
-
-def _first(nodes: NDArray[np.int64], wanted: int) -> NDArray[np.int32] | None:
-    return nodes[:wanted].astype(np.int32) if len(nodes) >= wanted else None
+    return np.sort(nodes_of(leafs, tree.members[-1], room, wanted))
 
 
 def _counts(free: FreeNodes, level: int, each: int) -> NDArray[np.int32]:
