@@ -19,6 +19,7 @@ from railyard.measure.causes import Cause
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
+from railyard.measure.cost.power import EqualShares
 from railyard.measure.decompose import TimeRow, decompose
 from railyard.measure.picture import drawing_of
 from railyard.measure.result.answers import DiagnosisAnswer, SuspectRow, TestStep
@@ -99,15 +100,6 @@ def _catalog(path: Path, tree: yaml.Node) -> catalogs.Catalog:
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Use of time, for the price of energy."""
-
-    ranks: int
-    step_s: float
-    rows: tuple[TimeRow, ...]
-
-
-@dataclass(frozen=True)
 class PriceOfParts:
     """What the capacity behind a part costs: it is idle while the part is slow, or is taken out."""
 
@@ -133,7 +125,7 @@ def traced_usd_per_hour(cluster: Cluster, span_s: float, utilization: float) -> 
         TimeRow(cause.name.lower(), "", "", span_s * share, share)
         for cause, share in ((Cause.COMPUTE, busy), (Cause.BANDWIDTH, 1 - busy))
     )
-    return _hourly(cluster, Spent(cluster.ranks, span_s, rows))
+    return _hourly(cluster, EqualShares(cluster.ranks, span_s, rows))
 
 
 def usd_per_hour(record: Record, cluster: Cluster) -> float:

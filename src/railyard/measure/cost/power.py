@@ -105,6 +105,15 @@ class StepShares(Protocol):
 
 
 @dataclass(frozen=True)
+class EqualShares:
+    """Time shares that are the same on every accelerator."""
+
+    ranks: int
+    step_s: float
+    rows: tuple[TimeRow, ...]
+
+
+@dataclass(frozen=True)
 class PowerLine:
     """One component of the power."""
 

@@ -14,10 +14,10 @@ from railyard.work.study.kind import kinds
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.edge.simulate import EdgeRun
+    from railyard.work.edge.simulate import Answers
 
 
-def _write(folder: Path, run: EdgeRun, _found: object) -> None:
+def _write(folder: Path, answers: tuple[Answers, ...]) -> None:
     """Every request at every place as Parquet."""
     import polars as pl
 
@@ -26,7 +26,7 @@ def _write(folder: Path, run: EdgeRun, _found: object) -> None:
             {"place": [one.name] * len(one.e2e_s), "ttft_s": one.ttft_s, "e2e_s": one.e2e_s, "done": one.answered},
             schema_overrides={"place": pl.String},  # a place may have no answers
         )
-        for one in run.answers
+        for one in answers
     ]
     write_frame(folder / "answers.parquet", pl.concat(tables))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.section import Band
     from railyard.work.edge.prepare import NearUser
     from railyard.work.edge.section import BoundSection
-    from railyard.work.edge.simulate import Answers, EdgeRun
+    from railyard.work.edge.simulate import Answers
 
 
 _LEAST = 30
@@ -99,11 +99,11 @@ LEFT_OUT = (
 )
 
 
-def measure(run: EdgeRun) -> MeasuredVariant[EdgeVariant]:
+def measure(job: NearUser, answers: Sequence[Answers]) -> MeasuredVariant[EdgeVariant]:
     """All figures of one variant."""
-    job = run.job
-    rows = tuple(_row(job, one) for one in run.answers)
-    normal = [row for row in rows if not row.name.endswith("one site down")]
+    rows = tuple(_row(job, one) for one in answers)
+    up = [(one, row) for one, row in zip(answers, rows, strict=True) if not row.name.endswith("one site down")]
+    normal = [row for _, row in up]
     choice = min(
         (row for row in normal if row.within), key=lambda row: 0.0 if row.usd is None else row.usd.typical, default=None
     )
@@ -115,18 +115,13 @@ def measure(run: EdgeRun) -> MeasuredVariant[EdgeVariant]:
             choice=None if choice is None else choice.name,
             reason=_reason(job, normal, choice),
             places=rows,
-            offload_share=_offload(run, choice),
-            offload=offload(job, _all_up(run, rows), lambda one: _in_time(job.section.bound, one)),
+            offload_share=_offload(job, answers, choice),
+            offload=offload(job, up, lambda one: _in_time(job.section.bound, one)),
         ),
         warnings=tuple(_warnings(rows)),
-        digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in run.answers)).hexdigest()[:16],
+        digest=hashlib.sha256(b"".join(one.e2e_s.tobytes() for one in answers)).hexdigest()[:16],
     )
     return MeasuredVariant(variant, tuple(_sources(job)), LEFT_OUT, ())
-
-
-def _all_up(run: EdgeRun, rows: Sequence[PlaceRow]) -> list[tuple[Answers, PlaceRow]]:
-    pairs = zip(run.answers, rows, strict=True)
-    return [(one, row) for one, row in pairs if not row.name.endswith("one site down")]
 
 
 def _words(bound: BoundSection) -> str:
@@ -214,14 +209,14 @@ def _reason(job: NearUser, rows: Sequence[PlaceRow], choice: PlaceRow | None) ->
     return f"{words}; {', '.join(missed)} {'does' if len(missed) == 1 else 'do'} not." if missed else f"{words}."
 
 
-def _offload(run: EdgeRun, choice: PlaceRow | None) -> float | None:
+def _offload(job: NearUser, answers: Sequence[Answers], choice: PlaceRow | None) -> float | None:
     """Requests for which a device misses the bound and the choice meets it; the same clients use both."""
-    device = next((one for one in run.answers if one.name == DEVICE and one.answered.any()), None)
-    other = next((one for one in run.answers if choice is not None and one.name == choice.name), None)
+    device = next((one for one in answers if one.name == DEVICE and one.answered.any()), None)
+    other = next((one for one in answers if choice is not None and one.name == choice.name), None)
     if device is None or other is None or choice is None or choice.name == DEVICE:
         return None if device is None else 0.0
     count = min(len(device.answered), len(other.answered))
-    bound = run.job.section.bound
+    bound = job.section.bound
     missed, held = ~_in_time(bound, device)[:count], _in_time(bound, other)[:count]
     return float((missed & held).mean())
 

@@ -166,23 +166,15 @@ class Answers:
     why_not: str | None
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeRun:
-    """All places, each as if it answered all requests."""
-
-    job: NearUser
-    answers: tuple[Answers, ...]
-
-
-def simulate(job: NearUser, control: Control) -> EdgeRun:
-    """Runs every place."""
+def simulate(job: NearUser, control: Control) -> tuple[Answers, ...]:
+    """Runs every place, each as if it answered all requests."""
     found = []
     for number, place in enumerate(job.places):
         control.progress(f"requests at {place.name}", number / (len(job.places) + 1))
         found.append(_at_place(job, place, control))
     if job.section.on_device:
         found.append(_on_device(job))
-    return EdgeRun(job, tuple(found))
+    return tuple(found)
 
 
 def _at_place(job: NearUser, place: Place, control: Control) -> Answers:

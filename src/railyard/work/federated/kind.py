@@ -14,14 +14,13 @@ from railyard.work.study.kind import kinds
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from railyard.work.federated.simulate import Learned
+    from railyard.work.federated.messages import RoundLog
 
 
-def _write(folder: Path, learned: Learned, _found: object) -> None:
+def _write(folder: Path, log: RoundLog) -> None:
     """Every round as Parquet."""
     import polars as pl
 
-    log = learned.log
     columns = {"at_s": log.at_s, "took_s": log.took_s, "used": log.used, "left": log.left, "ok": log.ok}
     write_frame(folder / "rounds.parquet", pl.DataFrame(columns))
 

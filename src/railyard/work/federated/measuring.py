@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.distributed import CostFigures
     from railyard.work.federated.messages import Learning, RoundLog
-    from railyard.work.federated.simulate import Learned
 
 MOST_ROWS = 2000
 _SERVER_UNITS = (("line", 1e9, "Gb/s"), ("flops", 1e9, "GFLOP/s"), ("price", 1.0, "$/h"), ("power", 1.0, "W"))
@@ -39,9 +38,8 @@ LEFT_OUT = (
 )
 
 
-def measure(learned: Learned) -> MeasuredVariant[FederatedVariant]:
+def measure(job: Learning, log: RoundLog) -> MeasuredVariant[FederatedVariant]:
     """All figures of one variant."""
-    job, log = learned.job, learned.log
     took = np.array(log.took_s)
     count, total = len(took), float(log.at_s[-1] + log.took_s[-1])
     mean = float(took.mean())

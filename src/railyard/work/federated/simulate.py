@@ -142,20 +142,8 @@ _LOOK_S = 300.0
 _MOST_WAIT_S = 14 * 24 * HOUR_S
 
 
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """Simulated rounds.
-
-    Attributes:
-        log: Figures of the rounds.
-    """
-
-    job: Learning
-    log: RoundLog
-
-
-def simulate(job: Learning, control: Control) -> Learned:
-    """Runs all rounds.
+def simulate(job: Learning, control: Control) -> RoundLog:
+    """The figures of all rounds.
 
     Raises:
         SimulationError: Too few clients are available for two weeks.
@@ -174,7 +162,7 @@ def simulate(job: Learning, control: Control) -> Learned:
         run(job, log)
     else:
         _waited(job, log, control)
-    return Learned(job, log)
+    return log
 
 
 def _waited(job: Learning, log: RoundLog, control: Control) -> None:

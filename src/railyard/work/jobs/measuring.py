@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from railyard.cluster.notes import notes_of
 from railyard.graph.record import fingerprint
 from railyard.measure.causes import NETWORK_CAUSES
 from railyard.measure.cost.assumptions import band_of
-from railyard.measure.cost.capital import CostPart, component_of
+from railyard.measure.cost.capital import CostPart, parts_of_rows
 from railyard.measure.cost.cost import JobFacts
 from railyard.measure.cost.evaluate import deployment_cost, evaluate
 from railyard.measure.decompose import decompose
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from railyard.measure.result.step import TaxFigures
     from railyard.work.jobs.prepare import JobTenant, SharedCluster
     from railyard.work.jobs.simulate import Figure, JobSetOutcome
-    from railyard.work.serving.prepare import ServingJob
 
 _HOT_LINKS = 8
 LEFT_OUT = (
@@ -71,12 +70,6 @@ class Compared:
     together: JobSetOutcome
     without: dict[int, JobSetOutcome]
     free: dict[int, FreeNetworkRun]
-
-
-class TransferNumbers(TypedDict, total=False):
-    """Figures that only serving jobs have."""
-
-    transfer_share: float
 
 
 class Trained(TypedDict, total=False):
@@ -160,7 +153,7 @@ def _ratio(figure: Figure, base: Figure) -> float:
 def _cost(compared: Compared, number: int, other: int) -> CostRow:
     """How much longer one job takes because of another: all together against all without the other."""
     every, without = compared.together.figures[number], compared.without[other].figures[number]
-    transfers: TransferNumbers = {}
+    transfers: dict[str, float] = {}
     if isinstance(every, Answering) and isinstance(without, Answering):
         transfers["transfer_share"] = every.slowdown / without.slowdown - 1.0
     return CostRow(
@@ -178,8 +171,7 @@ def _figure(compared: Compared, tenant: JobTenant, figure: Figure) -> SteppedFig
         tax = _tax(figure, split, compared.free[tenant.number], slows=figure.record.graph.loss is not None)
         trained = _trained(shared, tenant, figure, split)
         return SteppedFigure(step_s=figure.step_s, steps=figure.steps, tax=tax, **trained)
-    job = cast("ServingJob", tenant.serving)  # only serving jobs get here
-    usd_per_h, usd_per_mtoken = _served_money(shared, tenant, job, figure)
+    usd_per_h, usd_per_mtoken = _served_money(shared, tenant, figure)
     return ServingFigure(
         ttft_s=Percentiles(**figure.ttft_s),
         tpot_s=Percentiles(**figure.tpot_s),
@@ -223,11 +215,9 @@ def _trained(shared: SharedCluster, tenant: JobTenant, figure: JobSetSteps, spli
     }
 
 
-def _served_money(
-    shared: SharedCluster, tenant: JobTenant, job: ServingJob, figure: Answering
-) -> tuple[Band, Band | None]:
+def _served_money(shared: SharedCluster, tenant: JobTenant, figure: Answering) -> tuple[Band, Band | None]:
     """Dollars per hour and per million tokens; a job pays for its share of the machine."""
-    job = job.as_sent(figure.run)
+    job = tenant.answers.as_sent(figure.run)
     served = latencies(job, job.requests, figure.run)
     objective = objective_of(job)
     good = goodput(served, objective)
@@ -243,10 +233,7 @@ def _served_money(
 
 def _parts(shared: SharedCluster, tenant: JobTenant) -> list[CostPart]:
     share = tenant.section.accelerators / shared.machine.ranks
-    return [
-        CostPart(component_of(row.kind), row.name, row.count * share, row.price_usd, row.power_w)
-        for row in bill_of(shared.machine)
-    ]
+    return [replace(part, count=part.count * share) for part in parts_of_rows(bill_of(shared.machine))]
 
 
 def _network(shared: SharedCluster, record: Record) -> SharedNetwork:

@@ -109,6 +109,18 @@ class JobTenant:
         """Start time."""
         return round(self.section.start * 1e12)
 
+    @property
+    def answers(self) -> ServingJob:
+        """What a serving job answers; no other job is asked for it."""
+        assert self.serving is not None
+        return self.serving
+
+    @property
+    def once(self) -> TaskGraph:
+        """One step of a job that has steps; no other job is asked for it."""
+        assert self.step is not None
+        return self.step
+
 
 @dataclass(frozen=True, eq=False)
 class SharedCluster:

@@ -127,13 +127,13 @@ class JobSetRuns:
     def plan(self) -> None:
         """Number of steps of each job that cover the time in which all run together."""
         stepping = [tenant for tenant in self.shared.tenants if tenant.step is not None]
-        took = {t.number: self._record([Job(_step(t), t.placement)]).makespan_ps for t in stepping}
+        took = {t.number: self._record([Job(t.once, t.placement)]).makespan_ps for t in stepping}
         if not took:
             return
         last = max(tenant.start_ps for tenant in self.shared.tenants)
         self.span_ps = round(MARGIN * (last + STEPS * max(took.values())))
         for tenant in stepping:
-            once = _step(tenant).release_ps is not None
+            once = tenant.once.release_ps is not None
             steps = math.ceil((self.span_ps - tenant.start_ps) / max(took[tenant.number], 1))
             self.repeats[tenant.number] = 1 if once else max(steps, 1)
 
@@ -164,7 +164,8 @@ class JobSetRuns:
         if not serving or len(members) == 1:
             return found
         for number in range(2, MOST_ROUNDS + 1):
-            runs = {one: self._answered(one, _answering(found, one).links) for one in serving}
+            answers = {one: figure for one, figure in found.figures.items() if isinstance(figure, Answering)}
+            runs = {one: self._answered(one, figure.links) for one, figure in answers.items()}
             after = _damped(found, self._round(members, runs))
             found = replace(after, rounds=number, moved=_moved(found, after))
             if found.moved < ENOUGH:
@@ -189,9 +190,7 @@ class JobSetRuns:
         return JobSetOutcome(figures, record)
 
     def _figure(self, number: int, run: Record, traffic: KvTransfers, part: Record | None, members: int) -> Answering:
-        job = self._tenant(number).serving
-        if job is None:
-            raise TypeError("not a serving job")
+        job = self._tenant(number).answers
         sent = job.as_sent(run)
         served = latencies(sent, sent.requests, run)
         plain = Answering(run, quantiles(served.ttft_s), quantiles(served.tpot_s), len(traffic))
@@ -213,23 +212,19 @@ class JobSetRuns:
 
     def _answered(self, number: int, links: Links | None) -> Record:
         """A serving job's requests over links slowed as measured; None: links at their own rates."""
-        job = self._tenant(number).serving
-        if job is None:
-            raise TypeError("not a serving job")
+        job = self._tenant(number).answers
         if links is not None:
             job = replace(job, deployment=replace(job.deployment, links=links))
         return job.run(job.requests)
 
     def _traffic(self, number: int, run: Record) -> KvTransfers:
-        job = self._tenant(number).serving
-        if job is None:
-            raise TypeError("not a serving job")
+        job = self._tenant(number).answers
         middle = self._from_ps.setdefault(number, max(middle_ps(run) - self.span_ps // 2, 0))
         return traffic_of(job, run, middle, self.span_ps)
 
     def _job(self, number: int, traffic: KvTransfers | None) -> Job:
         tenant = self._tenant(number)
-        work = repeat(_step(tenant), self.repeats[number]) if traffic is None else traffic.graph
+        work = repeat(tenant.once, self.repeats[number]) if traffic is None else traffic.graph
         return Job(work, tenant.placement, tenant.start_ps, tenant.name, number)
 
     def _tenant(self, number: int) -> JobTenant:
@@ -253,25 +248,12 @@ class JobSetRuns:
             raise Stopped("stopped")
 
 
-def _step(tenant: JobTenant) -> TaskGraph:
-    if tenant.step is None:
-        raise TypeError("a serving job has no steps")
-    return tenant.step
-
-
 def _beside(tenant: JobTenant, machine: Cluster) -> TaskGraph:
     """A step whose overlapped computations lose to communication what they lose on a machine."""
-    step = _step(tenant)
+    step = tenant.once
     if tenant.training is None or step.loss is None:
         return step
     return replace(step, loss=losses(tenant.training.training, machine.accelerator, Machine.of(machine)))
-
-
-def _answering(outcome: JobSetOutcome, number: int) -> Answering:
-    figure = outcome.figures[number]
-    if not isinstance(figure, Answering):
-        raise TypeError("not a serving job")
-    return figure
 
 
 def _took(part: Record, job: Job) -> NDArray[np.float64]:

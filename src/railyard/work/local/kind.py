@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railyard.work.local.measuring import LocalRun, measure
+from railyard.work.local.measuring import measure
 from railyard.work.local.prepare import prepare
 from railyard.work.local.sync import sync_times
 from railyard.work.study.distributed import distributed_kind
@@ -14,7 +14,7 @@ LOCAL = kinds.add(
         "local",
         "closed form",
         prepare=prepare,
-        run=lambda job, _control: LocalRun(job, sync_times(job)),
+        run=lambda job, _control: sync_times(job),
         measure=measure,
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from railyard.measure.cost.assumptions import of_entry
@@ -31,21 +30,8 @@ LEFT_OUT = (
 _MILLION = 1e6
 
 
-@dataclass(frozen=True, eq=False)
-class LocalRun:
-    """One variant of local training, computed.
-
-    Attributes:
-        times: Times of its steps and synchronizations.
-    """
-
-    job: LocalJob
-    times: SiteSyncTimes
-
-
-def measure(run: LocalRun) -> MeasuredVariant[LocalVariant]:
+def measure(job: LocalJob, times: SiteSyncTimes) -> MeasuredVariant[LocalVariant]:
     """All figures of one variant."""
-    job, times = run.job, run.times
     tokens = math.fsum(times.tokens_per_s)
     used = times.compute_s / times.step_s
     mean_bps = times.sent_bytes * 8.0 / (times.step_s * job.method.inner_steps)

@@ -19,7 +19,8 @@ from railyard.measure.causes import CAUSES, Cause
 from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
-from railyard.measure.decompose import Decomposition, TimeRow
+from railyard.measure.cost.power import EqualShares
+from railyard.measure.decompose import TimeRow
 from railyard.work.operate.discipline import policies
 from railyard.work.operate.free import FreeNodes, PlacementRequest
 from railyard.work.operate.state import State
@@ -54,8 +55,8 @@ def usd_per_h(cluster: Cluster, scenario: Scenario, time: dict[str, float]) -> t
     return cost.section().usd_per_h, cost.sources
 
 
-def _spent(time: dict[str, float], ranks: int) -> Decomposition:
-    """The shares as a step of one second, the same on every accelerator."""
+def _spent(time: dict[str, float], ranks: int) -> EqualShares:
+    """The shares as a step of one second."""
     shares = np.zeros(CAUSES)
     for name, share in time.items():
         shares[_CAUSE.get(name, Cause.DEPENDENCY)] += max(share, 0.0)
@@ -66,7 +67,7 @@ def _spent(time: dict[str, float], ranks: int) -> Decomposition:
         for number, value in enumerate(exact.tolist())
         if value
     )
-    return Decomposition(SECOND_PS, rows, np.tile(exact, (ranks, 1)), np.zeros(ranks, np.int64), 0)
+    return EqualShares(ranks, SECOND_PS * 1e-12, rows)
 
 
 def check_owners(jobs: JobTable, tree: NodeTree, draft: Draft) -> None:

@@ -16,53 +16,23 @@ from railyard.work.operate.service import services
 from railyard.work.operate.state import FUTURE, STUCK, WAITING
 from railyard.work.operate.steady import draw_figures, draw_row, steady
 from railyard.work.operate.summary import failures_of, summary
+from railyard.work.study.kind import MeasuredVariant
 from railyard.work.study.provenance import version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.operate import DrawFigures, DrawRow
     from railyard.work.operate.loop import ClusterRun
     from railyard.work.operate.prepare import PreparedOperation
+    from railyard.work.operate.section import OperateSection
     from railyard.work.operate.steady import RunParts
     from railyard.work.study.tasks import Control
 
 
 ENGINE = "flow"
 """The engine that computes contention; the event loop itself has only one implementation."""
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredOperation:
-    """A variant that has been run."""
-
-    prepared: PreparedOperation
-    run: ClusterRun
-    variant: OperateVariant
-    sources: tuple[Source, ...]
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of every allocation."""
-        return self.variant.digest
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Omissions of the scenario and of the model."""
-        section = self.prepared.variant.draft.scenario.operate
-        absent = {
-            "jobs do not slow one another: the scenario has no `contention`": section.contention is None,
-            "nothing fails by itself: the scenario has no `failures`": section.failures is None,
-            "computation is assumed by class, since traces lack it": section.contention is not None,
-        }
-        return tuple(words for words, holds in absent.items() if holds)
-
-    @property
-    def defaults(self) -> tuple[str, ...]:
-        """Defaults that were chosen because the document did not say."""
-        return self.prepared.defaults
 
 
 @dataclass(frozen=True)
@@ -159,7 +129,17 @@ def play(
     return run
 
 
-def measure(found: DrawnRun) -> MeasuredOperation:
+def _left_out(section: OperateSection) -> tuple[str, ...]:
+    """Omissions of the scenario and of the model."""
+    absent = {
+        "jobs do not slow one another: the scenario has no `contention`": section.contention is None,
+        "nothing fails by itself: the scenario has no `failures`": section.failures is None,
+        "computation is assumed by class, since traces lack it": section.contention is not None,
+    }
+    return tuple(words for words, holds in absent.items() if holds)
+
+
+def measure(found: DrawnRun) -> MeasuredVariant[OperateVariant]:
     """The figures of a run."""
     prepared, run, early = found.prepared, found.run, found.early
     parts = _parts(prepared, run)
@@ -177,7 +157,8 @@ def measure(found: DrawnRun) -> MeasuredOperation:
     )
     if early:
         variant = variant.model_copy(update={"stopped": early})
-    return MeasuredOperation(prepared, run, variant, prepared.usd_per_h(parts.window)[1])
+    left_out = _left_out(prepared.variant.draft.scenario.operate)
+    return MeasuredVariant(variant, prepared.usd_per_h(parts.window)[1], left_out, prepared.defaults)
 
 
 def _parts(prepared: PreparedOperation, run: ClusterRun) -> RunParts:

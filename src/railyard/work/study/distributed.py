@@ -374,28 +374,33 @@ def preparing(one: Callable[[Variant, Catalog, Memo], P]) -> Callable[[Sequence[
     return prepare
 
 
-def _writes_nothing(*_: object) -> None:
-    """Everything is in `result.json`."""
-
-
 def distributed_kind(
     name: str,
     engine: str,
     *,
     prepare: Callable[[Sequence[Variant], str | None], Sequence[P]],
     run: Callable[[P, Control], R],
-    measure: Callable[[R], MeasuredVariant[F]],
-    write: Callable[[Path, R, MeasuredVariant[F]], None] = _writes_nothing,
-) -> StudyKind[Draft, Variant, P, R, MeasuredVariant[F]]:
-    """The record of a kind of distributed work, which has its own engine."""
+    measure: Callable[[P, R], MeasuredVariant[F]],
+    write: Callable[[Path, R], None] | None = None,
+) -> StudyKind[Draft, Variant, P, tuple[P, R], MeasuredVariant[F]]:
+    """The record of a kind of distributed work, which has its own engine.
+
+    Args:
+        name: Of the kind.
+        engine: Of the engine.
+        prepare: Of `StudyKind`.
+        run: What happens in a job.
+        measure: The figures of a job in which that happened.
+        write: Writes it to files of the run; None: everything is in `result.json`.
+    """
     return StudyKind(
         name=name,
         check=_refuse_engine,
         prepare=prepare,
         engine=lambda _job: engine,
-        run=run,
-        measure=measure,
-        write=write,
+        run=lambda job, control: (job, run(job, control)),
+        measure=lambda ran: measure(*ran),
+        write=lambda folder, ran, _found: None if write is None else write(folder, ran[1]),
     )
 
 
