@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
-from railyard.ask.observe.reader import COMPLETED
+from railyard.ask.observe.reader import COMPLETED, few
 from railyard.ask.observe.summary import record_file
 from railyard.graph import TaskGraph
 from railyard.kit.errors import InputError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from railyard.ask.observe.answer import PriceOfParts
     from railyard.ask.observe.gather import Gathered
     from railyard.ask.observe.reader import Call, CommunicatorMember, Piece
     from railyard.graph import Record
@@ -29,7 +28,6 @@ _MISSING = {"dead": 0.95, "unresponsive": 0.8}
 FAR_BEHIND = 2
 """Calls by which as many ranks are behind as ahead to be named: by one, either half may be the one that errs."""
 
-SHOWN = 8
 STUCK, ONCE = 0.9, 0.5
 """Confidence in a rank that is behind: where counts have not grown since an earlier capture, and from one alone."""
 
@@ -95,7 +93,7 @@ def _halved(group: str, name: str, counts: Mapping[int, int], most: int) -> str:
     """Why nobody is named, and who is ahead: they may call what others do not, or be the first with what all will."""
     ahead = [rank for rank, count in counts.items() if count == most]
     words = f"communicator {group}: {name} was called {min(counts.values())} to {most} times"
-    return f"{words}; ahead: rank {', '.join(map(str, ahead[:SHOWN]))}" + (", ..." if len(ahead) > SHOWN else "")
+    return f"{words}; ahead: rank {few(ahead)}"
 
 
 @dataclass(frozen=True)
@@ -301,18 +299,16 @@ def _traces(path: Path, cluster_file: Path | None) -> Diagnosis:
 
 def _of_traces(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     """Diagnoses by the strongest evidence: hanging calls, communicator states, port counters, kernel times."""
+    from railyard.ask.observe.answer import cluster_of, parts_of
     from railyard.ask.observe.diagnosis.ports import diagnose_ports
 
-    pass
-
     pieces = found.pieces
-
     if any(piece.calls for piece in pieces):
         return diagnose_calls(pieces)
     if any(piece.members or piece.well for piece in pieces):
         return diagnose_counts(pieces)
     if any(piece.counts for piece in pieces):
-        return diagnose_ports(pieces, _price_of_parts(cluster_file))
+        return diagnose_ports(pieces, None if cluster_file is None else parts_of(cluster_of(cluster_file)))
     if any(piece.kernels for piece in pieces):
         return _kernels(found, cluster_file)
     raise InputError(
@@ -338,9 +334,3 @@ def _kernels(found: Gathered, cluster_file: Path | None) -> Diagnosis:
     cluster = cluster_of(cluster_file)
     price = HourlyPrice(traced_usd_per_hour(cluster, figures["span_s"], figures["utilization"]))
     return of_kernels(record, figures, cluster.ranks_per_server, price, found.missing_ranks)
-
-
-def _price_of_parts(cluster_file: Path | None) -> PriceOfParts | None:
-    from railyard.ask.observe.answer import cluster_of, parts_of
-
-    return None if cluster_file is None else parts_of(cluster_of(cluster_file))

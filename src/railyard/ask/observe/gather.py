@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import IO, TYPE_CHECKING, Any
 
-from railyard.ask.observe.reader import readers, sources, upto
+from railyard.ask.observe.reader import few, readers, sources, upto
 from railyard.kit.errors import InputError, SimulationError
 from railyard.work.study.tasks import Task
 from railyard.work.study.workers import Local
@@ -215,13 +215,10 @@ class Gathered:
     @property
     def missing(self) -> list[str]:
         """The same in words."""
-        gone = [str(rank) for rank in self.missing_ranks]
+        gone = self.missing_ranks
         if not gone:
             return []
-        more = ", ..." if len(gone) > SHOWN else ""
-        return [
-            f"of {self.world} ranks {self.world - len(gone)} have a trace; missing: {', '.join(gone[:SHOWN])}{more}"
-        ]
+        return [f"of {self.world} ranks {self.world - len(gone)} have a trace; missing: {few(gone, SHOWN)}"]
 
 
 def gather(path: Path) -> Gathered:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from railyard.graph import Record
+
     Column = NDArray[np.int64]
 
 
@@ -209,3 +211,17 @@ class KernelRows:
         name, kind, group = (np.array(column, np.int32) for column in self._columns[:3])
         wide = [np.array(column, np.int64) for column in self._columns[3:]]
         return Kernels(tuple(self.words), np.array(self._phase, np.uint8), name, kind, group, *wide)
+
+
+def communicates(record: Record) -> NDArray[np.bool_]:
+    """bool[n], which kernels of a record communicate."""
+    return np.array([label.phase == COMMUNICATION for label in record.labels], np.bool_)[record.what]
+
+
+def changes(*columns: Column) -> Column:
+    """int64[m], rows at which any of several sorted columns changes."""
+    new = np.zeros(len(columns[0]), np.bool_)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= np.diff(column) != 0
+    return np.flatnonzero(new)

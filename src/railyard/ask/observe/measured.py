@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from railyard.ask.observe.kernels import COMMUNICATION, PHASES
+from railyard.ask.observe.reader import few
 from railyard.graph import Label, Record
 from railyard.kit.errors import InputError
 
@@ -32,8 +33,6 @@ Ends = dict[tuple[int, int, int], int]
 
 FAR_NS = 1_000_000_000
 """Difference of two hosts' clocks, ns; by more they are not set by the same server."""
-
-SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -71,16 +70,11 @@ def aligned(ends: Mapping[int, Ends]) -> dict[int, RankClock]:
 def odd(clocks: Mapping[int, RankClock]) -> list[str]:
     """Ranks whose clocks are far off, or that share nothing by which they could be aligned, in words."""
     far = {rank: clock.ahead_ns for rank, clock in clocks.items() if abs(clock.ahead_ns) > FAR_NS}
-    lone = [str(rank) for rank, clock in clocks.items() if clock.error_ns < 0 and len(clocks) > 1]
+    lone = [rank for rank, clock in clocks.items() if clock.error_ns < 0 and len(clocks) > 1]
     listed = [f"{rank} by {ahead / 1e9:+,.1f} s" for rank, ahead in far.items()]
-    words = [f"clocks are ahead of the first rank's, and were set back: rank {_few(listed)}"] if listed else []
-    return words + (
-        [f"no collective shared with other ranks, so clocks are not aligned: rank {_few(lone)}"] if lone else []
-    )
-
-
-def _few(listed: list[str]) -> str:
-    return ", ".join(listed[:SHOWN]) + (", ..." if len(listed) > SHOWN else "")
+    words = [f"clocks are ahead of the first rank's, and were set back: rank {few(listed)}"] if listed else []
+    apart = f"no collective shared with other ranks, so clocks are not aligned: rank {few(lone)}"
+    return [*words, *([apart] if lone else [])]
 
 
 def _against(
@@ -368,9 +362,6 @@ def _meta(
         "world": found.world,
         "devices": {str(piece.rank): piece.device for piece in pieces},
         "communicators": groups,
-        "clocks": {
-            str(rank): {"ahead_ns": one.ahead_ns, "error_ns": one.error_ns, "shared": one.shared}
-            for rank, one in clocks.items()
-        },
+        "clocks": {str(rank): asdict(one) for rank, one in clocks.items()},
         "warnings": found.remarks + odd(clocks),
     }

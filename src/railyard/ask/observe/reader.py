@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from codecs import BOM_UTF8
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -17,7 +18,7 @@ from railyard.kit.files import opened
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from railyard.ask.observe.kernels import Kernels
@@ -55,20 +56,22 @@ class TraceSource:
         Raises:
             InputError: It is damaged from its first bytes on.
         """
+        with self._sound():
+            raw = self.opened()
+            packed = raw.read(2) == GZIP
+            raw.seek(0)
+            if not packed:
+                return _behind_mark(raw)
+            unpacked = gzip.GzipFile(fileobj=raw)
+            unpacked.myfileobj = cast("Any", raw)  # closed with it
+            return _behind_mark(cast("IO[bytes]", unpacked))
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
         try:
-            return self._stream()
+            yield
         except DAMAGED as error:
             raise InputError(f"the file cannot be read: {error}", file=self.name) from None
-
-    def _stream(self) -> IO[bytes]:
-        raw = self.opened()
-        packed = raw.read(2) == GZIP
-        raw.seek(0)
-        if not packed:
-            return _behind_mark(raw)
-        unpacked = gzip.GzipFile(fileobj=raw)
-        unpacked.myfileobj = cast("Any", raw)  # closed with it
-        return _behind_mark(cast("IO[bytes]", unpacked))
 
     def head(self, size: int = 4096) -> bytes:
         """First bytes, decompressed.
@@ -76,12 +79,8 @@ class TraceSource:
         Raises:
             InputError: It cannot be read.
         """
-        try:
-            with self.stream() as stream:
-                found = upto(stream, size)
-                return found or stream.read(1)  # what is damaged from its first byte on says why
-        except DAMAGED as error:
-            raise InputError(f"the file cannot be read: {error}", file=self.name) from None
+        with self._sound(), self.stream() as stream:
+            return upto(stream, size) or stream.read(1)  # what is damaged from its first byte on says why
 
     def text(self) -> str:
         """The text as UTF-8; invalid bytes are replaced."""
@@ -93,11 +92,8 @@ class TraceSource:
         Raises:
             InputError: It cannot be read, or is too large to be read at once.
         """
-        try:
-            with self.stream() as stream:
-                found = stream.read(MOST_BYTES + 1)
-        except DAMAGED as error:
-            raise InputError(f"the file cannot be read: {error}", file=self.name) from None
+        with self._sound(), self.stream() as stream:
+            found = stream.read(MOST_BYTES + 1)
         if len(found) > MOST_BYTES:
             raise InputError("the file is too large", file=self.name, allowed=f"up to {MOST_BYTES} bytes")
         return found
@@ -369,6 +365,11 @@ def add_text_reader(
         return piece
 
     readers.add(name, Reader(name, summary, recognises, read))
+
+
+def few(listed: Sequence[object], most: int = 8) -> str:
+    """The first of a list, `0, 1, 2, ...` where there are more."""
+    return ", ".join(map(str, listed[:most])) + (", ..." if len(listed) > most else "")
 
 
 def is_count(word: str) -> bool:

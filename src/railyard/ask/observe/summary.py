@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.kernels import BUSBW, COMMUNICATION, COMPUTE
+from railyard.ask.observe.kernels import BUSBW, COMMUNICATION, COMPUTE, changes, communicates
 from railyard.ask.observe.measured import record_of
 from railyard.graph import Record, TaskGraph
 from railyard.graph.parquet import read_record
@@ -167,16 +167,11 @@ class Collectives:
 
 
 def _collectives(record: Record) -> Collectives:
-    moves = np.array([label.phase == COMMUNICATION for label in record.labels], np.bool_)[record.what]
-    rows = np.flatnonzero(moves & (record.column("sequence") >= 0))
+    rows = np.flatnonzero(communicates(record) & (record.column("sequence") >= 0))
     keys = [record.column("communicator")[rows], record.what[rows], record.column("sequence")[rows]]
     order = np.lexsort((record.start_ps[rows], *reversed(keys)))
     rows = rows[order]
-    new = np.zeros(len(rows), np.bool_)
-    new[:1] = True
-    for key in keys:
-        new[1:] |= np.diff(key[order]) != 0
-    first = np.flatnonzero(new)
+    first = changes(*(key[order] for key in keys))
     count = np.diff(np.r_[first, len(rows)])
     return Collectives(
         rows, first, count, keys[0][order][first].astype(np.int64), keys[1][order][first].astype(np.int64)

@@ -15,10 +15,11 @@ import numpy as np
 
 from railyard.ask.observe.diagnosis import work as blame
 from railyard.ask.observe.diagnosis.compute import LEAST, SPREADS
-from railyard.ask.observe.diagnosis.episodes import MOST_SHOWN, Episode, ExcessSeries, groups_of, networks, quantile
+from railyard.ask.observe.diagnosis.episodes import Episode, ExcessSeries, groups_of, networks, quantile
 from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
 from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, stalls_of, work_of
 from railyard.ask.observe.kernels import ATTENTION, COMMUNICATION, EXPERT, GEMM, WORDS
+from railyard.ask.observe.reader import few
 from railyard.measure.result.answers import ALL_RANKS
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class _Trace:
         self, part: str, kind: str, episode: Episode, words: str, confidence: float, usd: float | None
     ) -> Suspect:
         """A row of the verdict, with its steps."""
-        slow = tuple(number for number, is_slow in zip(self.steps, episode.steps.tolist(), strict=True) if is_slow)
+        slow = self._numbers(episode)
         pattern: Literal["constant", "intermittent"] = "constant" if len(slow) == len(self.steps) else "intermittent"
         return Suspect(part, kind, round(confidence, 3), f"{words}, {_when(slow, self.steps)}", usd, pattern, slow)
 
@@ -312,8 +313,7 @@ class _Trace:
             yield f"no trace of {_many(len(missing), 'rank')}: one of them may be slower"
         other = self.ranks[self.work.compared < COMPARED].tolist()
         if other and len(self.ranks) > PEERS:
-            shown = ", ".join(map(str, other[:MOST_SHOWN])) + (", ..." if len(other) > MOST_SHOWN else "")
-            ranks = f"rank{'' if len(other) == 1 else 's'} {shown}"
+            ranks = f"rank{'' if len(other) == 1 else 's'} {few(other)}"
             yield f"the pace of {ranks} is unknown: too few other ranks run the same kernels as often"
 
     def least(self, *, compared: bool) -> str:

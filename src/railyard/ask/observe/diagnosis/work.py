@@ -25,6 +25,8 @@ from railyard.ask.observe.kernels import (
     GEMM,
     MEMORY_BOUND,
     WORDS,
+    changes,
+    communicates,
     kind_of_kernel,
 )
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 def stalls_of(record: Record, ranks: Ints) -> tuple[Floats, Floats]:
     """float64[steps, ranks], ps for which each rank stalled, and that each step took it; nan if that is not known."""
-    talks = np.array([label.phase == COMMUNICATION for label in record.labels], np.bool_)[record.what]
+    talks = communicates(record)
     steps = len(record.meta["steps"])
     still, took = np.full((steps, len(ranks)), np.nan), np.full((steps, len(ranks)), np.nan)
     step, began = record.column("step").astype(np.int64), record.meta["began_ps"]
@@ -309,9 +311,8 @@ class _Rows:
 
     @classmethod
     def of(cls, record: Record, ranks: Ints, *, grids: bool) -> _Rows:
-        computes = np.array([label.phase != COMMUNICATION for label in record.labels], np.bool_)[record.what]
         step = record.column("step").astype(np.int64)
-        rows = np.flatnonzero(computes & (step >= 0))
+        rows = np.flatnonzero(~communicates(record) & (step >= 0))
         blocks = record.column("blocks")[rows]
         kernel = record.what[rows].astype(np.int64)
         if grids:
@@ -320,7 +321,7 @@ class _Rows:
         rank = np.searchsorted(ranks, record.who[rows])
         took = (record.end_ps[rows] - record.start_ps[rows]).astype(np.float64)
         order = np.lexsort((took, rank, step[rows], kernel))
-        first = _starts(kernel[order], step[rows][order], rank[order])
+        first = changes(kernel[order], step[rows][order], rank[order])
         count = np.diff(np.r_[first, len(order)])
         return cls(
             rows[order],
@@ -337,7 +338,7 @@ class _Rows:
     def typical(self, values: Floats, peers: int) -> Floats:
         """float64[n], the median over the ranks that ran the kernel as often; nan where these are too few."""
         order = np.lexsort((values, self.place, self.count, self.step, self.kernel))
-        first = _starts(*(column[order] for column in (self.kernel, self.step, self.count, self.place)))
+        first = changes(*(column[order] for column in (self.kernel, self.step, self.count, self.place)))
         size = np.diff(np.r_[first, len(order)])
         ordered = values[order]
         middle = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2
@@ -362,12 +363,3 @@ class _Rows:
         for rank, kernels in ran.items():
             alike.setdefault(frozenset(kernels), []).append(rank)
         return list(alike.values())
-
-
-def _starts(*columns: Ints) -> Ints:
-    """int64[m], rows at which any of several sorted columns changes."""
-    new = np.zeros(len(columns[0]), np.bool_)
-    new[:1] = True
-    for column in columns:
-        new[1:] |= np.diff(column) != 0
-    return np.flatnonzero(new)
