@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import tarfile
 import zipfile
@@ -18,7 +19,7 @@ from railyard.kit.files import opened
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from railyard.ask.observe.kernels import Kernels
@@ -329,6 +330,15 @@ class Piece:
     timed: bool = False
     faulty: bool = False
 
+    def note(self, count: int, words: str) -> None:
+        """Remarks how many of something there are, if any."""
+        if count:
+            self.remarks.append(f"{count} {words}")
+
+    def count_last(self, last: Mapping[tuple[str, str, str], float]) -> None:
+        """Takes the last value of each counter, by host or switch, port and name."""
+        self.counts = [Count(*key, value) for key, value in last.items()]
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -364,7 +374,27 @@ def add_text_reader(
             raise InputError(nothing[0], file=source.name, allowed=nothing[1])
         return piece
 
-    readers.add(name, Reader(name, summary, recognises, read))
+    readers.enter(Reader(name, summary, recognises, read))
+
+
+def decoded(text: str | bytes, file: str) -> Any:
+    """The JSON of a file.
+
+    Raises:
+        InputError: The file is damaged.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the file is damaged: {error}", file=file) from None
+
+
+def number(word: Any) -> float:
+    """A number of a file; nan where it is none."""
+    try:
+        return float(word)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def few(listed: Sequence[object], most: int = 8) -> str:

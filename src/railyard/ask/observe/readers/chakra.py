@@ -113,4 +113,4 @@ def _add(rows: KernelRows, node: ChakraNode, start_us: int) -> None:
     )
 
 
-readers.add("chakra", Reader("chakra", "Chakra execution traces: protocol buffers or JSON", recognises, read))
+readers.enter(Reader("chakra", "Chakra execution traces: protocol buffers or JSON", recognises, read))

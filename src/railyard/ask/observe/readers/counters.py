@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.reader import Count, Piece, Reader, add_text_reader, is_count, readers
+from railyard.ask.observe.reader import Count, Piece, Reader, add_text_reader, decoded, is_count, number, readers
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.reported import switches
 from railyard.kit.errors import InputError
@@ -36,8 +36,7 @@ def _read_perfquery(source: TraceSource) -> Piece:
     return piece
 
 
-readers.add(
-    "infiniband",
+readers.enter(
     Reader(
         "infiniband",
         "perfquery and ibqueryerrors",
@@ -64,21 +63,17 @@ def _read_ibnetdiscover(source: TraceSource) -> Piece:
         raise InputError("it has no cables", file=source.name)
     piece = Piece(source.name, cabling=found)
     if found.problems:
-        piece.remarks.append(f"{len(found.problems)} lines of it could not be read: {found.problems[0].headline()}")
+        piece.note(len(found.problems), f"lines of it could not be read: {found.problems[0].headline()}")
     return piece
 
 
-readers.add(
-    "ibnetdiscover",
+readers.enter(
     Reader("ibnetdiscover", "ibnetdiscover: devices and cables", _is_ibnetdiscover, _read_ibnetdiscover),
 )
 
 
 def _take_sonic(text: str, piece: Piece) -> None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"the file is damaged: {error}", file=piece.source) from None
+    found = decoded(text, piece.source)
     tables = found if isinstance(found, dict) else {}
     names: dict[str, str] = {}
     for key in ("COUNTERS_PORT_NAME_MAP", "COUNTERS_QUEUE_NAME_MAP"):
@@ -129,8 +124,7 @@ def _take_exposition(text: str, piece: Piece) -> None:
         if not line.startswith(_KNOWN):
             continue
         found = _SAMPLE.match(line)
-        value = _number(found[3]) if found else math.nan
-        if found is None or not math.isfinite(value):
+        if found is None or not math.isfinite(value := number(found[3])):
             broken += 1
             continue
         labels = dict(_LABEL.findall(found[2] or ""))
@@ -139,15 +133,7 @@ def _take_exposition(text: str, piece: Piece) -> None:
         )
         where = next((labels[key] for key in _EXPORTED_WHERE if labels.get(key)), "")
         piece.counts.append(Count(where, port, found[1], value))
-    if broken:
-        piece.remarks.append(f"{broken} samples are damaged or not numbers, and were left out")
-
-
-def _number(word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        return math.nan
+    piece.note(broken, "samples are damaged or not numbers, and were left out")
 
 
 add_text_reader(
@@ -171,7 +157,7 @@ def _take_otlp(text: str, piece: Piece) -> None:
             for scope in _listed(resource, "scopeMetrics", "scope_metrics"):
                 for metric in _listed(scope, "metrics"):
                     _points(metric, about, last)
-    piece.counts = [Count(where, port, name, value) for (where, port, name), value in last.items()]
+    piece.count_last(last)
 
 
 def _documents(text: str, piece: Piece) -> Iterator[Any]:
@@ -185,8 +171,7 @@ def _documents(text: str, piece: Piece) -> Iterator[Any]:
             yield json.loads(line)
         except (ValueError, RecursionError):
             broken += 1
-    if broken:
-        piece.remarks.append(f"{broken} lines are damaged and were left out")
+    piece.note(broken, "lines are damaged and were left out")
 
 
 def _listed(one: Any, *keys: str) -> list[dict[str, Any]]:
@@ -209,10 +194,7 @@ def _points(metric: dict[str, Any], about: dict[str, str], last: dict[tuple[str,
             labels = {**about, **_labels(point)}
             where = next((labels[key] for key in _WHERE if key in labels), "")
             port = next((labels[key] for key in _PORT if key in labels), "")
-            try:
-                value = float(point.get("asDouble", point.get("asInt", math.nan)))
-            except (TypeError, ValueError, OverflowError):
-                continue
+            value = number(point.get("asDouble", point.get("asInt", math.nan)))
             if math.isfinite(value):
                 last[where, port, str(metric.get("name", ""))] = value
 

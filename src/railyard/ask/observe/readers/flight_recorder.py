@@ -170,8 +170,7 @@ def _read_flight_recorder(source: TraceSource) -> Piece:
     piece.world = max((max(ranks) + 1 for ranks in piece.groups.values() if ranks), default=0)
     entries = [entry for entry in dump["entries"] if isinstance(entry, dict)]
     piece.calls = [call for entry in entries if (call := _call(piece.rank, entry)) is not None]
-    if len(piece.calls) < len(dump["entries"]):
-        piece.remarks.append(f"{len(dump['entries']) - len(piece.calls)} entries are not collectives and were left out")
+    piece.note(len(dump["entries"]) - len(piece.calls), "entries are not collectives and were left out")
     return piece
 
 
@@ -232,8 +231,7 @@ def _shape(entry: dict[Any, Any]) -> str:
     return " ".join(json.dumps(part, default=str) for part in parts if isinstance(part, list | tuple))
 
 
-readers.add(
-    "flight-recorder",
+readers.enter(
     Reader(
         "flight-recorder",
         "PyTorch flight recorder: pickle or JSON of a rank",

@@ -60,8 +60,7 @@ def read(source: TraceSource) -> Piece:
     if found.annotated and piece.kernels is not None and not piece.kernels.communicates.any():
         piece.remarks.append(f"{found.annotated} calls of NCCL are seen on the host, but none of their kernels")
     piece.faulty = bool(found.odd or file.damage or _odd_about(file.about))
-    if found.timeless:
-        piece.remarks.append(f"{found.timeless} kernels have no usable time and were left out")
+    piece.note(found.timeless, "kernels have no usable time and were left out")
     if file.damage:
         piece.remarks.append(f"only the first {file.count} events could be read: {file.damage}")
     return piece
@@ -332,4 +331,4 @@ def _ranks(found: Any) -> tuple[int, ...]:
     return tuple(whole_number(rank, -1) for rank in listed) if isinstance(listed, list) else ()
 
 
-readers.add("kineto", Reader("kineto", "PyTorch profiler: Chrome trace JSON of a rank", recognises, read))
+readers.enter(Reader("kineto", "PyTorch profiler: Chrome trace JSON of a rank", recognises, read))

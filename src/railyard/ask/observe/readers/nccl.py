@@ -14,7 +14,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from railyard.ask.observe.kernels import BUSBW, kind_of
-from railyard.ask.observe.reader import Edge, Piece, Reader, Timed, add_text_reader, is_count, readers
+from railyard.ask.observe.reader import (
+    Edge,
+    Piece,
+    Reader,
+    Timed,
+    add_text_reader,
+    decoded,
+    is_count,
+    number,
+    readers,
+)
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,18 +55,13 @@ def read_nccl_tests(source: TraceSource) -> Piece:
     """
     text = source.text()
     piece = Piece(source.name)
-    try:
-        plain = text.lstrip()[:1] != "{"
-        rows = _of_table(text, source.name, piece) if plain else _of_json(json.loads(text), source.name)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"the file is damaged: {error}", file=source.name) from None
+    plain = text.lstrip()[:1] != "{"
+    rows = _of_table(text, source.name, piece) if plain else _of_json(decoded(text, source.name), source.name)
     piece.timings = [row for row in rows if row.seconds > 0]
     if not piece.timings:
         allowed = "the table of nccl-tests, or its JSON"
         raise InputError("the log has no row with a time", file=source.name, allowed=allowed)
-    wrong = sum(row.wrong > 0 for row in piece.timings)
-    if wrong:
-        piece.remarks.append(f"{wrong} rows have wrong values")
+    piece.note(sum(row.wrong > 0 for row in piece.timings), "rows have wrong values")
     return piece
 
 
@@ -73,8 +78,7 @@ def _of_table(text: str, name: str, piece: Piece) -> list[Timed]:
             broken += bool(words) and words[0].isdigit()
             continue
         rows += _row(words, width, ranks, hosts, test[1] if test else "")
-    if broken:
-        piece.remarks.append(f"{broken} rows are cut off and were left out")
+    piece.note(broken, "rows are cut off and were left out")
     return rows
 
 
@@ -89,22 +93,23 @@ def _row(words: list[str], width: int, ranks: int, hosts: int, test: str) -> lis
     for half in (
         {0: words[-2 * width : -width], 1: words[-width:]} if len(words) >= 3 + 2 * width else {1: words[-width:]}
     ).values():
-        time_us, algbw, busbw = (_number(word) for word in half[:3])
-        wrong = _number(half[3]) if len(half) > 3 else 0.0
-        if not math.isfinite(time_us):
-            continue
-        kind = kind_of(test) or _kind(busbw / algbw if algbw else math.nan, ranks)
-        bits = 8e9 * busbw if math.isfinite(busbw) else None
-        errors = int(wrong) if math.isfinite(wrong) else 0
-        found.append(Timed(kind, size, time_us * 1e-6, ranks, hosts, bits, wrong=errors))
+        time_us, algbw, busbw = map(number, half[:3])
+        wrong = number(half[3]) if len(half) > 3 else 0.0
+        if math.isfinite(time_us):
+            found.append(_half(kind_of(test), (size, ranks, hosts), time_us, (algbw, busbw), wrong))
     return found
 
 
-def _number(word: Any) -> float:
-    try:
-        return float(word)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+def _half(
+    kind: str, about: tuple[int, int, int], time_us: float, rates_gbs: tuple[float, float], wrong: float
+) -> Timed:
+    """A timed half of a row, about so many bytes, ranks and hosts; of unknown kind where the file does not say it."""
+    algbw, busbw = rates_gbs
+    size, ranks, hosts = about
+    kind = kind or _kind(busbw / algbw if algbw else math.nan, ranks)
+    bits = 8e9 * busbw if math.isfinite(busbw) else None
+    errors = int(wrong) if math.isfinite(wrong) else 0
+    return Timed(kind, size, time_us * 1e-6, ranks, hosts, bits, wrong=errors)
 
 
 def _kind(ratio: float, ranks: int) -> str:
@@ -128,24 +133,19 @@ def _of_json(found: Any, name: str) -> list[Timed]:
             continue
         for place in ("out_of_place", "in_place"):
             half = one.get(place)
-            if isinstance(half, dict) and math.isfinite(time_us := _number(half.get("time"))):
-                busbw = _number(half.get("bus_bw", half.get("busbw")))
-                algbw = _number(half.get("alg_bw", half.get("algbw")))
-                kind = kind_of(test[1]) if test else _kind(busbw / algbw if algbw else math.nan, ranks)
-                wrong = _number(half.get("nwrong", 0))
-                bits = 8e9 * busbw if math.isfinite(busbw) else None
-                rows.append(Timed(kind, size, time_us * 1e-6, ranks, hosts, bits, wrong=int(wrong) if wrong > 0 else 0))
+            if isinstance(half, dict) and math.isfinite(time_us := number(half.get("time"))):
+                kind, wrong = kind_of(test[1]) if test else "", max(number(half.get("nwrong", 0)), 0.0)
+                rates = number(half.get("alg_bw", half.get("algbw"))), number(half.get("bus_bw", half.get("busbw")))
+                rows.append(_half(kind, (size, ranks, hosts), time_us, rates, wrong))
     return rows
 
 
 def _ranks_of(word: Any) -> int:
-    number = _number(word)
-    return int(number) if 0 < number < 1 << 24 else 0
+    count = number(word)
+    return int(count) if 0 < count < 1 << 24 else 0
 
 
-readers.add(
-    "nccl-tests", Reader("nccl-tests", "nccl-tests and rccl-tests: table or JSON", is_nccl_tests, read_nccl_tests)
-)
+readers.enter(Reader("nccl-tests", "nccl-tests and rccl-tests: table or JSON", is_nccl_tests, read_nccl_tests))
 
 
 EARLIEST_US, LATEST_US = 946_684_800e6, 4_102_444_800e6
@@ -168,8 +168,7 @@ def _take_inspector(text: str, piece: Piece) -> None:
             bad += 1
         else:
             piece.timings.append(timed)
-    if bad:
-        piece.remarks.append(f"{bad} entries lack a time, a size or a rank and were left out")
+    piece.note(bad, "entries lack a time, a size or a rank and were left out")
 
 
 def _objects(text: str, piece: Piece) -> Iterator[Any]:

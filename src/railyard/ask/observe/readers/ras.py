@@ -51,8 +51,7 @@ def _read_ras_text(source: TraceSource) -> Piece:
             sets[-1][2].append(CommunicatorMember(group, int(found[1]), found[2], {what: sets[-1][1]}))
         elif found := _WELL.match(line):
             piece.well += int(found[1])
-    if piece.well:
-        piece.remarks.append(f"{piece.well} communicators run and agree: if one still hangs, the cause is elsewhere")
+    piece.note(piece.well, "communicators run and agree: if one still hangs, the cause is elsewhere")
     return piece
 
 
@@ -71,8 +70,7 @@ def _note(piece: Piece, group: str, what: str, sets: list[tuple[int, int, list[C
         piece.remarks.append(f"communicator {group}: the report does not name all ranks")
 
 
-readers.add(
-    "ras-text",
+readers.enter(
     Reader(
         "ras-text",
         "NCCL RAS: the report as text",
@@ -140,8 +138,7 @@ def _counts(one: dict[str, Any]) -> dict[str, int]:
     return {str(name): count for name, count in listed if isinstance(count, int) and not isinstance(count, bool)}
 
 
-readers.add(
-    "ras",
+readers.enter(
     Reader(
         "ras",
         "NCCL RAS: the state of communicators as JSON",

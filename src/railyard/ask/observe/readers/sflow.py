@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from railyard.ask.observe.reader import Count, Piece, Reader, add_text_reader, is_count, readers
+from railyard.ask.observe.reader import Piece, Reader, add_text_reader, is_count, readers
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,12 +90,11 @@ def _read_datagrams(source: TraceSource) -> Piece:
         while rest.at < len(data) and _datagram(rest, found):
             pass
     piece = Piece(source.name)
-    piece.counts = [Count(where, port, name, value) for (where, port, name), value in found.last.items()]
+    piece.count_last(found.last)
     if not piece.counts:
         said = f"{found.datagrams} datagrams, {found.broken} of them damaged"
         raise InputError("it has no counter samples of sFlow version 5", file=source.name, found=said)
-    if found.broken:
-        piece.remarks.append(f"{found.broken} datagrams are damaged and were left out from there on")
+    piece.note(found.broken, "datagrams are damaged and were left out from there on")
     return piece
 
 
@@ -177,9 +176,7 @@ def _payload(packet: bytes, link: int) -> bytes | None:
     return packet[at + 8 :] if int.from_bytes(packet[at + 2 : at + 4], "big") == PORT else None
 
 
-readers.add(
-    "sflow-datagrams", Reader("sflow-datagrams", "sFlow datagrams: pcap or raw", _is_datagrams, _read_datagrams)
-)
+readers.enter(Reader("sflow-datagrams", "sFlow datagrams: pcap or raw", _is_datagrams, _read_datagrams))
 
 
 _NAMES = (
@@ -203,9 +200,8 @@ def _take_sflow(text: str, piece: Piece) -> None:
         for name, value in zip(_NAMES, words[3:], strict=False):
             if name in _COUNTERS:
                 last[words[1], f"interface {words[2]}", name] = float(value)
-    piece.counts = [Count(where, port, name, value) for (where, port, name), value in last.items()]
-    if broken:
-        piece.remarks.append(f"{broken} lines are damaged and were left out")
+    piece.count_last(last)
+    piece.note(broken, "lines are damaged and were left out")
 
 
 add_text_reader(
