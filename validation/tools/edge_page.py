@@ -251,7 +251,7 @@ def secrecy() -> list[str]:
     lines = []
     for users, numbers, theirs in ((2**10, 2**20, 1.73), (2**14, 2**24, 1.98)):
         scheme = Scheme(algorithms.get("fedavg")(), secrecy=secrecies.get("secagg")())
-        found = messages(LearnedModel(numbers, 1.0, 16, 16), scheme, users)
+        found = messages(LearnedModel(numbers, 1.0, 16), scheme, users)
         total = found.up_bytes + sum(stage.up_bytes + stage.down_bytes for stage in (*found.before, *found.after))
         ours = total / (2.0 * numbers)
         lines.append(f"| {users:,} | {numbers:,} | {theirs} | {ours:.3f} | {error(ours, theirs)} |")

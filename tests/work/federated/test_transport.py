@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from railyard.cluster.edge.transport import carried_s, goodput_bps, transfer_s, transports
 from railyard.kit.errors import InputError
 from railyard.work.federated.algorithm import Candidates, algorithms, selections
-from railyard.work.federated.messages import LearnedModel, Privacy, Scheme, curve, curves, messages
+from railyard.work.federated.messages import LearnedModel, Scheme, curve, curves, messages
+from railyard.work.federated.section import PrivacySection
 from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.local.method import BACKWARD, Synchronous
 from railyard.work.training.sync.local import DiLoCo, StreamingDiLoCo, utilization
@@ -131,7 +132,7 @@ def sent(algorithm="fedavg", clients=40, **more):
 @pytest.mark.parametrize(("users", "numbers", "expansion"), [(2**10, 2**20, 1.73), (2**14, 2**24, 1.98)])
 def test_secagg_as_published(users, numbers, expansion):
     # Bonawitz et al. 2017, abstract: 16-bit values, 1.73 and 1.98 times the bytes of data in the clear.
-    found = messages(LearnedModel(numbers, 1.0, 16, 16), Scheme(FEDAVG, secrecy=secrecies.get("secagg")()), users)
+    found = messages(LearnedModel(numbers, 1.0, 16), Scheme(FEDAVG, secrecy=secrecies.get("secagg")()), users)
     total = found.up_bytes + sum(stage.up_bytes + stage.down_bytes for stage in (*found.before, *found.after))
     assert round(total / (2 * numbers), 2) == expansion
 
@@ -196,10 +197,10 @@ def test_error_feedback_is_kept():
 
 
 def test_noise():
-    assert sent(privacy=Privacy("client", 1.0, 4)).up_bytes == pytest.approx(4.5e6)
-    assert sent(privacy=Privacy("client")).flop == pytest.approx(44e6)
-    assert sent(privacy=Privacy("server")).flop == pytest.approx(4e6)
-    assert sent(privacy=Privacy("server")).server_flop_a_round == pytest.approx(40e6)
+    assert sent(privacy=PrivacySection(place="client", extra_bits=4)).up_bytes == pytest.approx(4.5e6)
+    assert sent(privacy=PrivacySection(place="client")).flop == pytest.approx(44e6)
+    assert sent(privacy=PrivacySection(place="server")).flop == pytest.approx(4e6)
+    assert sent(privacy=PrivacySection(place="server")).server_flop_a_round == pytest.approx(40e6)
 
 
 @pytest.mark.parametrize("registry", [algorithms, compressions, secrecies, selections], ids=lambda one: one.kind)

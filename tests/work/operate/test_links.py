@@ -19,10 +19,11 @@ from railyard.kit.errors import InputError
 from railyard.measure import numbers
 from railyard.work.operate.failures.fault import Effect, NodeFault
 from railyard.work.operate.failures.given import DrawnFaults, mttf_s
-from railyard.work.operate.failures.links import Mitigations, flap_outcome, link_modes
+from railyard.work.operate.failures.links import flap_outcome, link_modes
 from railyard.work.operate.prepare import prepare
 from railyard.work.operate.present import sheets
 from railyard.work.operate.rules import RecoveryRules
+from railyard.work.operate.section import LinksSection
 from railyard.work.operate.tree import NodeTree
 from railyard.work.scenario.load import from_values
 from railyard.work.scenario.variants import expand
@@ -47,7 +48,7 @@ def cluster(optics="dsp", kind="leaf-spine", accelerators=128, server="hgx-b300"
 
 
 def modes(made, retries=FIELD, **mitigations):
-    found = link_modes(made, NodeTree.of(made), retries, Mitigations(**mitigations))
+    found = link_modes(made, NodeTree.of(made), retries, LinksSection(**mitigations))
     return {mode.name: mode for mode in found}
 
 

@@ -57,15 +57,8 @@ class Drawn:
 
     def take(self, rows: NDArray[np.intp] | slice) -> Drawn:
         """Some of them; a slice is a view, not a copy."""
-        return Drawn(
-            self.who[rows],
-            self.device[rows],
-            self.link[rows],
-            self.region[rows],
-            self.samples[rows],
-            self.flops[rows],
-            self.paths.take(rows),
-        )
+        columns = {name: value[rows] for name, value in vars(self).items() if name != "paths"}
+        return Drawn(**columns, paths=self.paths.take(rows))
 
 
 def drawn(job: Learning, clients: Clients, who: Ids, at_s: float) -> Drawn:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from railyard.cluster.edge.clients import Clients
     from railyard.cluster.edge.transport import WideAreaTransport
     from railyard.work.federated.algorithm import FederatedAlgorithm, Selection
-    from railyard.work.federated.section import FederatedSection
+    from railyard.work.federated.section import FederatedSection, PrivacySection
     from railyard.work.federated.updates import SecAgg, UpdateCompression
     from railyard.work.scenario.variants import Variant
 
@@ -193,31 +193,6 @@ NOISE_FLOP = 40.0
 """Operations per normal number by Box-Muller: a logarithm, a root, a cosine."""
 
 
-@dataclass(frozen=True)
-class Privacy:
-    """Noise on updates.
-
-    Attributes:
-        place: `server` adds noise to the sum (central), `client` each to its update (distributed).
-        noise: Standard deviation over the clipping norm, of the sum.
-        extra_bits: Additional bits per number sent, for the range that noise adds to a masked integer.
-    """
-
-    place: str = "server"
-    noise: float = 1.0
-    extra_bits: int = 0
-
-    @property
-    def client_flop(self) -> float:
-        """Operations of a client per number."""
-        return CLIP_FLOP + (NOISE_FLOP if self.place == "client" else 0.0)
-
-    @property
-    def server_flop(self) -> float:
-        """Operations of the server per number of the sum."""
-        return NOISE_FLOP if self.place == "server" else 0.0
-
-
 AGGREGATE_FLOP = 2.0
 """The server's operations per number of an update: scale and add."""
 
@@ -229,13 +204,12 @@ class LearnedModel:
     Attributes:
         parameters: Trained parameters.
         flop_per_sample: FLOP of forward and backward for one sample.
-        down_bits: The same on its way to clients.
+        bits: Of a parameter as sent.
     """
 
     parameters: float
     flop_per_sample: float
     bits: float = 32.0
-    down_bits: float = 32.0
 
 
 @dataclass(frozen=True)
@@ -245,13 +219,20 @@ class Scheme:
     Attributes:
         compression: Compression of updates; None sends them in full.
         secrecy: Secure aggregation; None shows updates to the server.
-        privacy: Noise; None adds none.
+        privacy: Noise on updates, by the server on their sum or by each client on its own; None adds none.
     """
 
     algorithm: FederatedAlgorithm
     compression: UpdateCompression | None = None
     secrecy: SecAgg | None = None
-    privacy: Privacy | None = None
+    privacy: PrivacySection | None = None
+
+    @property
+    def private_flop(self) -> tuple[float, float]:
+        """Operations of clipping and noise: of a client per number, and of the server per number of the sum."""
+        if self.privacy is None:
+            return 0.0, 0.0
+        return (CLIP_FLOP, NOISE_FLOP) if self.privacy.place == "server" else (CLIP_FLOP + NOISE_FLOP, 0.0)
 
 
 @dataclass(frozen=True)
@@ -290,7 +271,7 @@ def messages(model: LearnedModel, scheme: Scheme, clients: int) -> Messages:
     bits = model.bits + (0 if scheme.privacy is None else scheme.privacy.extra_bits)
     up = numbers * bits / 8.0 if scheme.compression is None else scheme.compression.sent_bytes(numbers, bits)
     flop = 0.0 if scheme.compression is None else scheme.compression.operations(numbers)
-    flop += 0.0 if scheme.privacy is None else scheme.privacy.client_flop * numbers
+    flop += scheme.private_flop[0] * numbers
     one_mask = 0.0
     if secrecy is not None:
         up *= secrecy.value_bits(clients, up * 8.0 / numbers) / (up * 8.0 / numbers)
@@ -298,14 +279,14 @@ def messages(model: LearnedModel, scheme: Scheme, clients: int) -> Messages:
         flop += secrecy.mask_bytes(clients, up) * STREAM_FLOP_PER_BYTE
     partners = 0 if secrecy is None else secrecy.partners(clients)
     return Messages(
-        down_bytes=mine * algorithm.models_down * model.down_bits / 8.0,
+        down_bytes=mine * algorithm.models_down * model.bits / 8.0,
         up_bytes=up,
         crossing_bytes=algorithm.cut_bytes,
         flop_per_sample=model.flop_per_sample * algorithm.client_share,
         flop=flop,
         server_flop=AGGREGATE_FLOP * numbers + one_mask * STREAM_FLOP_PER_BYTE,
         server_flop_per_sample=model.flop_per_sample * (1.0 - algorithm.client_share),
-        server_flop_a_round=0.0 if scheme.privacy is None else scheme.privacy.server_flop * mine,
+        server_flop_a_round=scheme.private_flop[1] * mine,
         unmask_bytes=one_mask * partners,
         before=() if secrecy is None else secrecy.before(clients),
         after=() if secrecy is None else secrecy.after(clients),

@@ -14,7 +14,7 @@ from railyard.kit.quantities import format_memory
 from railyard.model.architecture import model_flops_per_token
 from railyard.work.federated.algorithm import algorithms, selections
 from railyard.work.federated.known import drawn, expected_s
-from railyard.work.federated.messages import LearnedModel, Learning, Privacy, Scheme, curve, messages
+from railyard.work.federated.messages import LearnedModel, Learning, Scheme, curve, messages
 from railyard.work.federated.updates import compressions, secrecies
 from railyard.work.scenario.load import blaming
 from railyard.work.study import compose
@@ -64,23 +64,22 @@ def _learning(variant: Variant, catalog: Catalog, _memo: Memo) -> Learning:
 
 
 def _scheme(draft: Draft, section: FederatedSection) -> Scheme:
-    privacy = section.privacy
     return Scheme(
         algorithm=record_of(draft, algorithms, section.algorithm, *PLACE, "algorithm"),
         compression=record_of(draft, compressions, section.compression, *PLACE, "compression"),
         secrecy=record_of(draft, secrecies, section.secrecy, *PLACE, "secrecy"),
-        privacy=None if privacy is None else Privacy(privacy.place, privacy.noise, privacy.extra_bits),
+        privacy=section.privacy,
     )
 
 
 def _model(draft: Draft, section: FederatedSection, catalog: Catalog) -> LearnedModel:
     if not isinstance(section.model, str):
-        return LearnedModel(section.model.parameters, section.model.flop_per_sample, section.bits, section.bits)
+        return LearnedModel(section.model.parameters, section.model.flop_per_sample, section.bits)
     with blaming(draft, *PLACE):
         known = compose.model_of(draft.folder, section.model, catalog)
     sequence = section.sequence or 1
     flop = model_flops_per_token(known, sequence) * sequence
-    return LearnedModel(float(known.parameters()), flop, section.bits, section.bits)
+    return LearnedModel(float(known.parameters()), flop, section.bits)
 
 
 def _possible(found: Learning) -> None:

@@ -34,7 +34,7 @@ from railyard.work.operate.failures.given import (
     mttf_s,
     rows_of,
 )
-from railyard.work.operate.failures.links import Mitigations, link_modes
+from railyard.work.operate.failures.links import link_modes
 from railyard.work.operate.jobs import drawn_jobs
 from railyard.work.operate.loop import ClusterRun
 from railyard.work.operate.rules import SECOND, NodeWindow, RecoveryRules, Rules, Turnaround, microseconds
@@ -421,7 +421,7 @@ def _with_links(
     if failures is None or failures.links is None:
         return modes
     with blaming(draft, *_KEYS, "failures"):
-        found = link_modes(cluster, tree, _retries(draft), Mitigations(**failures.links.model_dump()))
+        found = link_modes(cluster, tree, _retries(draft), failures.links)
     scaled = (replace(mode, per_1000_node_days=mode.per_1000_node_days * failures.scale) for mode in found)
     return (*(mode for mode in modes if not mode.link), *scaled)
 

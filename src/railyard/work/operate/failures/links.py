@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.boxes import CableRun
     from railyard.cluster.fault.recovery import Recovery
+    from railyard.work.operate.section import LinksSection
     from railyard.work.operate.tree import NodeTree
 
 PER_1000_DAYS = 1e-9 * 24 * 1000
@@ -46,21 +47,6 @@ CLEANING_S = 0.5 * HOURS
 """Work of a technician who cleans and reseats a connector, the walk in: an assumption."""
 QUANTILES = 2000
 """Points at which the length of flaps is integrated."""
-
-
-@dataclass(frozen=True)
-class Mitigations:
-    """What operators do against failing links; retries of hosts are those of `Recovery`.
-
-    Attributes:
-        llr: Links retry corrupted packets themselves, so that bit errors slow nobody down.
-        drain: Links are drained when bit errors rise, before they fail (CorrOpt, SIGCOMM 2017).
-        spare_lanes: Modules have one lane more than they need and switch to it.
-    """
-
-    llr: bool = False
-    drain: bool = False
-    spare_lanes: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,7 +82,7 @@ def flap_outcome(median_s: float, p90_s: float, retries: Recovery) -> tuple[floa
 
 
 def link_modes(
-    cluster: Cluster, tree: NodeTree, retries: Recovery, mitigations: Mitigations
+    cluster: Cluster, tree: NodeTree, retries: Recovery, mitigations: LinksSection
 ) -> tuple[FailureMode, ...]:
     """Failure modes of all links of the back-end.
 
@@ -162,7 +148,7 @@ class _Modes:
     ends: _Ends
     tree: NodeTree
     retries: Recovery
-    mitigations: Mitigations
+    mitigations: LinksSection
     wage: Range
 
     def broken(self) -> Iterator[FailureMode]:
