@@ -13,7 +13,7 @@ from railyard.ask.observe.answer import cluster_of
 from railyard.ask.observe.diagnosis.compute import Paces, agreed, relative, slow_parts
 from railyard.ask.observe.diagnosis.peers import Observed, _uncertain
 from railyard.ask.observe.diagnosis.ports import bad_share, pointed_at, stands_out
-from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.ask.observe.diagnosis.verdict import Diagnosis, suspect
 from railyard.ask.observe.expected import expected_s
 from railyard.ask.observe.next_tests import SYMPTOMS, after, of_symptom
 from railyard.face.cli import guard
@@ -318,7 +318,7 @@ def cluster(tmp_path):
 
 def test_a_link_is_tested_at_what_its_rate_leaves(cluster):
     """400 Gb/s less headers is between 47 and 50 GB/s; the collective's value is the model's on two hosts."""
-    steps = after(Diagnosis([Suspect("server 1 nic 3", "nic", 0.9, "")]), cluster)
+    steps = after(Diagnosis([suspect("server 1 nic 3", "nic", 0.9, "")]), cluster)
     assert len(steps) == 4
     assert all("server 1 nic 3" in step.run for step in steps)
     assert 47 < float(re.findall(r"about ([\d.]+) GB/s", steps[1].expected)[0]) < 50
@@ -344,7 +344,7 @@ def test_where_traces_are_short_more_are_recorded_first(cluster):
     "kind", ["cable", "nic", "switch", "host", "accelerator", "stage", "rank", "software", "sequences", "experts"]
 )
 def test_every_kind_has_steps_without_a_cluster_too(kind):
-    steps = after(Diagnosis([Suspect("part 7", kind, 0.9, "")]), None)
+    steps = after(Diagnosis([suspect("part 7", kind, 0.9, "")]), None)
     assert steps
     assert any("part 7" in step.run + step.otherwise for step in steps)
 

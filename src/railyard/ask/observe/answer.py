@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +22,7 @@ from railyard.measure.cost.cost import hourly
 from railyard.measure.cost.power import EqualShares
 from railyard.measure.decompose import TimeRow, decompose
 from railyard.measure.picture import drawing_of
-from railyard.measure.result.answers import DiagnosisAnswer, SuspectRow, TestStep
+from railyard.measure.result.answers import DiagnosisAnswer, SuspectRow
 from railyard.work.scenario import load, problems
 from railyard.work.scenario.cluster import ClusterSection
 from railyard.work.study.provenance import version
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
+    from railyard.ask.observe.diagnosis.verdict import Diagnosis
     from railyard.cluster import Cluster
     from railyard.graph import Record
     from railyard.measure.cost.power import StepShares
@@ -161,28 +161,20 @@ def answer_of(found: Diagnosis, name: str, cluster: Cluster | None) -> Diagnosis
         format="railyard-diagnosis/1",
         name=name,
         version=version(),
-        verdict=tuple(_row(suspect, cluster, drawing) for suspect in found.verdict),
+        verdict=tuple(_placed(suspect, cluster, drawing) for suspect in found.verdict),
         unknown=found.unknown,
         missing_ranks=tuple(found.missing_ranks),
         what_if=found.plain()["what_if"],
         notes=tuple(found.notes),
-        steps=tuple(TestStep(**asdict(step)) for step in after(found, cluster)),
+        steps=tuple(after(found, cluster)),
         picture=None if drawing is None else drawing.picture(np.zeros(drawing.ends.shape[1])),
     )
 
 
-def _row(suspect: Suspect, cluster: Cluster | None, drawing: Drawing | None) -> SuspectRow:
-    place = {} if cluster is None or drawing is None else {"place": _place(suspect.part, cluster, drawing)}
-    return SuspectRow(
-        part=suspect.part,
-        kind=suspect.kind,
-        confidence=float(suspect.confidence),
-        pattern=suspect.pattern,
-        slow_steps=suspect.slow_steps,
-        evidence=suspect.evidence,
-        usd_per_hour=None if suspect.usd_per_hour is None else float(suspect.usd_per_hour),
-        **place,
-    )
+def _placed(suspect: SuspectRow, cluster: Cluster | None, drawing: Drawing | None) -> SuspectRow:
+    if cluster is None or drawing is None:
+        return suspect
+    return suspect.model_copy(update={"place": _place(suspect.part, cluster, drawing)})
 
 
 def _place(part: str, cluster: Cluster, drawing: Drawing) -> PicturePlace:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.ask.observe.diagnosis.verdict import Diagnosis, suspect
 from railyard.ask.observe.reader import COMPLETED, few
 from railyard.ask.observe.summary import record_file
 from railyard.graph import TaskGraph
@@ -38,7 +38,7 @@ def diagnose_counts(pieces: Sequence[Piece]) -> Diagnosis:
     captures = [piece.members for piece in pieces if piece.members]
     last = captures[-1] if captures else []
     answer.verdict = [
-        Suspect(
+        suspect(
             f"rank {one.rank}",
             "rank",
             _MISSING[one.missing],
@@ -49,7 +49,7 @@ def diagnose_counts(pieces: Sequence[Piece]) -> Diagnosis:
     ]
     if not answer.verdict:
         _behind(last, _still(captures), answer)
-    first = {suspect.part: suspect for suspect in reversed(answer.verdict)}
+    first = {one.part: one for one in reversed(answer.verdict)}
     answer.verdict = sorted(first.values(), key=lambda one: (-one.confidence, len(one.part), one.part))
     return answer
 
@@ -77,7 +77,7 @@ def _behind(members: Sequence[CommunicatorMember], still: bool, answer: Diagnosi
                 answer.notes.append(_halved(group, name, counts, most))
                 continue
             answer.verdict += [
-                Suspect(
+                suspect(
                     f"rank {rank}",
                     "rank",
                     STUCK if still else ONCE,
@@ -128,7 +128,7 @@ def diagnose_calls(pieces: Sequence[Piece]) -> Diagnosis:
     if waiting and not answer.verdict:
         answer.unknown = True
         answer.notes.append(f"{len(waiting)} calls have not ended, and no known rank is missing in any of them")
-    first = {suspect.part: suspect for suspect in reversed(answer.verdict)}
+    first = {one.part: one for one in reversed(answer.verdict)}
     answer.verdict = sorted(first.values(), key=lambda one: -one.confidence)
     return answer
 
@@ -155,7 +155,7 @@ def _missing(group: CallGroup, answer: Diagnosis) -> None:
         name = group.calls[there[0]][number].name
         for rank in behind:
             answer.verdict.append(
-                Suspect(
+                suspect(
                     f"rank {rank}",
                     "rank",
                     0.95 if not silent else 0.8,
@@ -181,7 +181,7 @@ def _mismatch(group: CallGroup, answer: Diagnosis) -> None:
         for rank in odd if sure else sorted(calls):
             call = calls[rank]
             answer.verdict.append(
-                Suspect(
+                suspect(
                     f"rank {rank}",
                     "software",
                     0.9 if sure else 0.5,
@@ -279,11 +279,11 @@ def _operations(file: Path) -> Diagnosis:
         words = (
             f"S {found.slowdown:.4f}; {min(found.last_stage, 1):.0%} of it would go with a last stage like the others"
         )
-        answer.verdict.append(Suspect(f"stage {len(found.by_stage) - 1}", "stage", 0.8, words))
+        answer.verdict.append(suspect(f"stage {len(found.by_stage) - 1}", "stage", 0.8, words))
     if found.workers >= MAIN_PART:
         slowest = list(found.by_worker)[int(np.argmax(list(found.by_worker.values())))]
         words = f"S {found.slowdown:.4f}; {min(found.workers, 1):.0%} of it would go without the slowest 3 % of workers"
-        answer.verdict.append(Suspect(f"rank {slowest}", "rank", 0.8, words))
+        answer.verdict.append(suspect(f"rank {slowest}", "rank", 0.8, words))
     answer.unknown = not answer.verdict
     return answer
 

@@ -15,7 +15,6 @@ from railyard.measure import numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from railyard.ask.observe.next_tests import NextTest
     from railyard.measure.result.answers import DiagnosisAnswer, TestStep
 
 SHOWN, _NOTES = 20, 2
@@ -303,7 +302,7 @@ def diagnose(
     """
     from railyard.ask.observe import answer as answers
     from railyard.ask.observe.diagnose import diagnose as diagnosed
-    from railyard.ask.observe.next_tests import of_symptom, plain
+    from railyard.ask.observe.next_tests import of_symptom
     from railyard.kit.errors import InputError
 
     if (symptom is None) == (path is None):
@@ -311,7 +310,7 @@ def diagnose(
     if path is None:
         steps = of_symptom(str(symptom), None if cluster is None else answers.cluster_of(cluster))
         headline = f"Run these {len(steps)} tests in order, and stop at the first whose result is not the expected one."
-        return Reply(steps, lambda: _steps(steps), lambda: {"steps": plain(steps)}, headline)
+        return Reply(steps, lambda: _steps(steps), lambda: {"steps": [step.plain() for step in steps]}, headline)
     request.progress("reading what was measured", 0.0)
     found = diagnosed(path, cluster)
     request.progress("choosing the tests that confirm it", 0.9)
@@ -354,7 +353,7 @@ def _suspects(answer: DiagnosisAnswer) -> None:
     table.print()
 
 
-def _steps(steps: Sequence[NextTest | TestStep]) -> None:
+def _steps(steps: Sequence[TestStep]) -> None:
     for number, step in enumerate(steps, 1):
         emit(wrapped(f"test {number}: {step.run}"))
         emit(wrapped(f"  expected: {step.expected}"))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.ask.observe.diagnosis.verdict import Diagnosis, Suspect
+from railyard.ask.observe.diagnosis.verdict import Diagnosis, suspect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -245,7 +245,7 @@ def _errors(
         part = " ".join(word for word in key if word)
         kind = _kind(part, erring[key])
         usd = None if price is None else price.of(kind)
-        answer.verdict.append(Suspect(part, kind, 0.9 if value > WORSE * max(rest, 1.0) else 0.7, words, usd))
+        answer.verdict.append(suspect(part, kind, 0.9 if value > WORSE * max(rest, 1.0) else 0.7, words, usd))
 
 
 def _leads_to(cabling: NetworkTable | None, where: str, port: str) -> str:
@@ -275,7 +275,7 @@ def _waits(
     if found and found[0].is_host and found[0].share >= MAIN:
         end = found[0]
         words = f"{end.share:.0%} of all waiting leads to it: {' -> '.join(end.way)}; it accepts data slowly"
-        answer.verdict.append(Suspect(end.part, "nic", SURE, words, None if price is None else price.of("nic")))
+        answer.verdict.append(suspect(end.part, "nic", SURE, words, None if price is None else price.of("nic")))
         return
     answer.notes += [
         f"{one.share:.0%} of all waiting leads to {one.part} by {' -> '.join(one.way)}" for one in found[:3]

@@ -13,7 +13,7 @@ import numpy as np
 
 from railyard.ask.observe.diagnosis import compute, network
 from railyard.ask.observe.diagnosis.peers import routed
-from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect
+from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, suspect
 from railyard.cluster.names import node_name
 from railyard.kit.quantities import ranges
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record, TaskGraph
+    from railyard.measure.result.answers import SuspectRow
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -175,10 +176,10 @@ def _healed(found: Paces, slow: list[Slow], paths: Routed) -> int:
     return replace(paths, merged=merged).replay().makespan_ps
 
 
-def _computing(one: Slow, found: Paces, usd: float | None) -> Suspect:
+def _computing(one: Slow, found: Paces, usd: float | None) -> SuspectRow:
     count = f"its {len(one.ranks)} accelerators compute" if len(one.ranks) > 1 else "it computes"
     words = f"{count} {one.ratio:.3f} times as long as the others, whose spread is {found.sigma:.2%}"
-    return Suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
+    return suspect(one.name, one.kind, round(float(min(0.99, 1 - 0.5 * np.exp(-one.spreads / 2))), 3), words, usd)
 
 
 NAMED = 2
@@ -228,13 +229,13 @@ def _enough(best: Guess) -> float:
     return EXPLAINED[best.pointed_at >= POINTED]
 
 
-def _suspect(best: Guess, confidence: float, slower: float, price: HourlyPrice) -> Suspect:
+def _suspect(best: Guess, confidence: float, slower: float, price: HourlyPrice) -> SuspectRow:
     words = (
         f"it behaves like a link at {100 * best.factor:.0f} % speed and explains {100 * best.explained:.0f} % of the"
         " slowdown"
     )
     sure = round(min(0.99, confidence), 3)
-    return Suspect(best.part.name, best.part.kind, sure, words, price.of(1 - 1 / slower))
+    return suspect(best.part.name, best.part.kind, sure, words, price.of(1 - 1 / slower))
 
 
 def _not_known(found: Weighed, best: Guess, record: Record, answer: Diagnosis) -> None:

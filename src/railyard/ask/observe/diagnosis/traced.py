@@ -8,7 +8,7 @@ other (`stalls.py`): its host. And transfers that take longer once all members a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,11 +16,11 @@ import numpy as np
 from railyard.ask.observe.diagnosis import work as blame
 from railyard.ask.observe.diagnosis.compute import LEAST, SPREADS
 from railyard.ask.observe.diagnosis.episodes import Episode, ExcessSeries, groups_of, networks, quantile
-from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, Suspect, sure
+from railyard.ask.observe.diagnosis.verdict import UNPRICED, Diagnosis, sure, suspect
 from railyard.ask.observe.diagnosis.work import ALL, CHIPS, PREEMPTED, stalls_of, work_of
 from railyard.ask.observe.kernels import ATTENTION, COMMUNICATION, EXPERT, GEMM, WORDS
 from railyard.ask.observe.reader import few
-from railyard.measure.result.answers import ALL_RANKS
+from railyard.measure.result.answers import ALL_RANKS, SuspectRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,8 +95,10 @@ def diagnose(
     answer.short = bool(lacks)
     answer.unknown |= len(trace.ranks) <= PEERS or (bool(lacks) and not answer.verdict)
     unseen = len(missing) / (len(missing) + len(trace.ranks))
-    hedged = [replace(one, confidence=round(one.confidence * (1 - UNSEEN * unseen), 3)) for one in answer.verdict]
-    answer.verdict = sorted(hedged, key=lambda one: -one.confidence)
+    for number, one in enumerate(answer.verdict):
+        hedged = round(one.confidence * (1 - UNSEEN * unseen), 3)
+        answer.verdict[number] = one.model_copy(update={"confidence": hedged})
+    answer.verdict = sorted(answer.verdict, key=lambda one: -one.confidence)
     answer.notes += [*lacks, *figures["warnings"]]
     if not answer.verdict and not answer.unknown:
         answer.notes.insert(0, trace.least(compared=any(one.compared for one in groups)))
@@ -250,7 +252,7 @@ class _Trace:
         """Two ranks say that one is slower, and not which of them is as it should be."""
         return confidence if len(self.ranks) > PEERS else confidence / 2
 
-    def suspect(self, one: _Slow, price: HourlyPrice) -> Suspect:
+    def suspect(self, one: _Slow, price: HourlyPrice) -> SuspectRow:
         usd, several = price.of(one.cost), len(one.ranks) > 1
         if not several:
             return self.named(f"rank {one.ranks[0]}", one.kind, one.episode, one.words, one.sure, usd)
@@ -259,13 +261,13 @@ class _Trace:
 
     def named(  # noqa: PLR0917 - a row of the verdict
         self, part: str, kind: str, episode: Episode, words: str, confidence: float, usd: float | None
-    ) -> Suspect:
+    ) -> SuspectRow:
         """A row of the verdict, with its steps."""
         slow = self._numbers(episode)
         pattern: Literal["constant", "intermittent"] = "constant" if len(slow) == len(self.steps) else "intermittent"
-        return Suspect(part, kind, round(confidence, 3), f"{words}, {_when(slow, self.steps)}", usd, pattern, slow)
+        return suspect(part, kind, round(confidence, 3), f"{words}, {_when(slow, self.steps)}", usd, pattern, slow)
 
-    def uneven(self, slow: Sequence[_Slow], price: HourlyPrice) -> Iterator[Suspect]:
+    def uneven(self, slow: Sequence[_Slow], price: HourlyPrice) -> Iterator[SuspectRow]:
         """Work of one kind that is spread unevenly, on other ranks in every step, so that no rank is to blame."""
         usual, named = self.series.get(GEMM), {one.kind for one in slow}
         if len(self.steps) < STEPS:

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from railyard.measure.result.answers import SuspectRow
 
-@dataclass(frozen=True)
-class Suspect:
-    """A part that is named.
 
-    Attributes:
-        part: As faults of scenarios write it: `rank 17`, `server 3`, `server 3 nic 2`, `leaf 0 - spine 1`.
-        kind: accelerator, host, nic, cable, switch, stage, rank, software, sequences or experts.
-        confidence: 0 to 1.
-        evidence: In words, with figures: what is slow, by how much, in which steps.
-        usd_per_hour: What it costs; None where no price is known.
-        pattern: `constant`, or `intermittent` where it is slow in some steps only.
-        slow_steps: Which steps, as the traces number them; empty where steps could not be separated.
-    """
-
-    part: str
-    kind: str
-    confidence: float
-    evidence: str
-    usd_per_hour: float | None = None
-    pattern: Literal["constant", "intermittent"] = "constant"
-    slow_steps: tuple[int, ...] = ()
+def suspect(  # noqa: PLR0917 - a row of the verdict
+    part: str,
+    kind: str,
+    confidence: float,
+    evidence: str,
+    usd_per_hour: float | None = None,
+    pattern: Literal["constant", "intermittent"] = "constant",
+    slow_steps: tuple[int, ...] = (),
+) -> SuspectRow:
+    """A part that is named: `rank 17`, `server 3`, `server 3 nic 2`, `leaf 0 - spine 1`."""
+    return SuspectRow(
+        part=part,
+        kind=kind,
+        confidence=float(confidence),
+        pattern=pattern,
+        slow_steps=slow_steps,
+        evidence=evidence,
+        usd_per_hour=None if usd_per_hour is None else float(usd_per_hour),
+    )
 
 
 MOST_SURE = 0.99
@@ -68,7 +68,7 @@ class Diagnosis:
         notes: What stands between this and a surer answer, the weightiest first.
     """
 
-    verdict: list[Suspect] = field(default_factory=list)
+    verdict: list[SuspectRow] = field(default_factory=list)
     unknown: bool = False
     missing_ranks: list[int] = field(default_factory=list)
     short: bool = False
@@ -78,7 +78,7 @@ class Diagnosis:
     def plain(self) -> dict[str, Any]:
         """The answer as JSON values: numbers that are not there are null."""
         return {
-            "verdict": [asdict(suspect) for suspect in self.verdict],
+            "verdict": [one.plain() for one in self.verdict],
             "unknown": self.unknown,
             "missing_ranks": self.missing_ranks,
             "what_if": _finite(self.what_if),
