@@ -213,12 +213,12 @@ class KernelRows:
         return Kernels(tuple(self.words), np.array(self._phase, np.uint8), name, kind, group, *wide)
 
 
-def communicates(record: Record) -> NDArray[np.bool_]:
+def communicating(record: Record) -> NDArray[np.bool_]:
     """bool[n], which kernels of a record communicate."""
     return np.array([label.phase == COMMUNICATION for label in record.labels], np.bool_)[record.what]
 
 
-def changes(*columns: Column) -> Column:
+def starts_of(*columns: Column) -> Column:
     """int64[m], rows at which any of several sorted columns changes."""
     new = np.zeros(len(columns[0]), np.bool_)
     new[:1] = True

@@ -377,7 +377,7 @@ def add_text_reader(
     readers.enter(Reader(name, summary, recognises, read))
 
 
-def decoded(text: str | bytes, file: str) -> Any:
+def decoded_json(text: str | bytes, file: str) -> Any:
     """The JSON of a file.
 
     Raises:
@@ -389,7 +389,7 @@ def decoded(text: str | bytes, file: str) -> Any:
         raise InputError(f"the file is damaged: {error}", file=file) from None
 
 
-def number(word: Any) -> float:
+def float_or_nan(word: Any) -> float:
     """A number of a file; nan where it is none."""
     try:
         return float(word)

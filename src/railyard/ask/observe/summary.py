@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from railyard.ask.observe.gather import gather
-from railyard.ask.observe.kernels import BUSBW, COMMUNICATION, COMPUTE, changes, communicates
+from railyard.ask.observe.kernels import BUSBW, COMMUNICATION, COMPUTE, communicating, starts_of
 from railyard.ask.observe.measured import record_of
 from railyard.graph import Record, TaskGraph
 from railyard.graph.parquet import read_record
@@ -167,11 +167,11 @@ class Collectives:
 
 
 def _collectives(record: Record) -> Collectives:
-    rows = np.flatnonzero(communicates(record) & (record.column("sequence") >= 0))
+    rows = np.flatnonzero(communicating(record) & (record.column("sequence") >= 0))
     keys = [record.column("communicator")[rows], record.what[rows], record.column("sequence")[rows]]
     order = np.lexsort((record.start_ps[rows], *reversed(keys)))
     rows = rows[order]
-    first = changes(*(key[order] for key in keys))
+    first = starts_of(*(key[order] for key in keys))
     count = np.diff(np.r_[first, len(rows)])
     return Collectives(
         rows, first, count, keys[0][order][first].astype(np.int64), keys[1][order][first].astype(np.int64)

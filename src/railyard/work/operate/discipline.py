@@ -50,7 +50,7 @@ def first_nodes(room: NDArray[np.bool_], wanted: int) -> NDArray[np.int32] | Non
     return found if len(found) == wanted else None
 
 
-def nodes_of(
+def nodes_in(
     groups: Iterable[int], members: Sequence[NDArray[np.int32]], room: NDArray[np.bool_], wanted: int
 ) -> NDArray[np.int32]:
     """int32[wanted or less], the first nodes with room of some groups, group by group."""

@@ -25,9 +25,9 @@ from railyard.ask.observe.kernels import (
     GEMM,
     MEMORY_BOUND,
     WORDS,
-    changes,
-    communicates,
+    communicating,
     kind_of_kernel,
+    starts_of,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 def stalls_of(record: Record, ranks: Ints) -> tuple[Floats, Floats]:
     """float64[steps, ranks], ps for which each rank stalled, and that each step took it; nan if that is not known."""
-    talks = communicates(record)
+    talks = communicating(record)
     steps = len(record.meta["steps"])
     still, took = np.full((steps, len(ranks)), np.nan), np.full((steps, len(ranks)), np.nan)
     step, began = record.column("step").astype(np.int64), record.meta["began_ps"]
@@ -312,7 +312,7 @@ class _Rows:
     @classmethod
     def of(cls, record: Record, ranks: Ints, *, grids: bool) -> _Rows:
         step = record.column("step").astype(np.int64)
-        rows = np.flatnonzero(~communicates(record) & (step >= 0))
+        rows = np.flatnonzero(~communicating(record) & (step >= 0))
         blocks = record.column("blocks")[rows]
         kernel = record.what[rows].astype(np.int64)
         if grids:
@@ -321,7 +321,7 @@ class _Rows:
         rank = np.searchsorted(ranks, record.who[rows])
         took = (record.end_ps[rows] - record.start_ps[rows]).astype(np.float64)
         order = np.lexsort((took, rank, step[rows], kernel))
-        first = changes(kernel[order], step[rows][order], rank[order])
+        first = starts_of(kernel[order], step[rows][order], rank[order])
         count = np.diff(np.r_[first, len(order)])
         return cls(
             rows[order],
@@ -338,7 +338,7 @@ class _Rows:
     def typical(self, values: Floats, peers: int) -> Floats:
         """float64[n], the median over the ranks that ran the kernel as often; nan where these are too few."""
         order = np.lexsort((values, self.place, self.count, self.step, self.kernel))
-        first = changes(*(column[order] for column in (self.kernel, self.step, self.count, self.place)))
+        first = starts_of(*(column[order] for column in (self.kernel, self.step, self.count, self.place)))
         size = np.diff(np.r_[first, len(order)])
         ordered = values[order]
         middle = (ordered[first + (size - 1) // 2] + ordered[first + size // 2]) / 2

@@ -11,7 +11,16 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from railyard.ask.observe.reader import Count, Piece, Reader, add_text_reader, decoded, is_count, number, readers
+from railyard.ask.observe.reader import (
+    Count,
+    Piece,
+    Reader,
+    add_text_reader,
+    decoded_json,
+    float_or_nan,
+    is_count,
+    readers,
+)
 from railyard.cluster.asbuilt import ibnetdiscover
 from railyard.cluster.asbuilt.reported import switches
 from railyard.kit.errors import InputError
@@ -73,7 +82,7 @@ readers.enter(
 
 
 def _take_sonic(text: str, piece: Piece) -> None:
-    found = decoded(text, piece.source)
+    found = decoded_json(text, piece.source)
     tables = found if isinstance(found, dict) else {}
     names: dict[str, str] = {}
     for key in ("COUNTERS_PORT_NAME_MAP", "COUNTERS_QUEUE_NAME_MAP"):
@@ -124,7 +133,7 @@ def _take_exposition(text: str, piece: Piece) -> None:
         if not line.startswith(_KNOWN):
             continue
         found = _SAMPLE.match(line)
-        if found is None or not math.isfinite(value := number(found[3])):
+        if found is None or not math.isfinite(value := float_or_nan(found[3])):
             broken += 1
             continue
         labels = dict(_LABEL.findall(found[2] or ""))
@@ -194,7 +203,7 @@ def _points(metric: dict[str, Any], about: dict[str, str], last: dict[tuple[str,
             labels = {**about, **_labels(point)}
             where = next((labels[key] for key in _WHERE if key in labels), "")
             port = next((labels[key] for key in _PORT if key in labels), "")
-            value = number(point.get("asDouble", point.get("asInt", math.nan)))
+            value = float_or_nan(point.get("asDouble", point.get("asInt", math.nan)))
             if math.isfinite(value):
                 last[where, port, str(metric.get("name", ""))] = value
 

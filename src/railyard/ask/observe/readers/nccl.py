@@ -20,9 +20,9 @@ from railyard.ask.observe.reader import (
     Reader,
     Timed,
     add_text_reader,
-    decoded,
+    decoded_json,
+    float_or_nan,
     is_count,
-    number,
     readers,
 )
 from railyard.kit.errors import InputError
@@ -56,7 +56,7 @@ def read_nccl_tests(source: TraceSource) -> Piece:
     text = source.text()
     piece = Piece(source.name)
     plain = text.lstrip()[:1] != "{"
-    rows = _of_table(text, source.name, piece) if plain else _of_json(decoded(text, source.name), source.name)
+    rows = _of_table(text, source.name, piece) if plain else _of_json(decoded_json(text, source.name), source.name)
     piece.timings = [row for row in rows if row.seconds > 0]
     if not piece.timings:
         allowed = "the table of nccl-tests, or its JSON"
@@ -93,8 +93,8 @@ def _row(words: list[str], width: int, ranks: int, hosts: int, test: str) -> lis
     for half in (
         {0: words[-2 * width : -width], 1: words[-width:]} if len(words) >= 3 + 2 * width else {1: words[-width:]}
     ).values():
-        time_us, algbw, busbw = map(number, half[:3])
-        wrong = number(half[3]) if len(half) > 3 else 0.0
+        time_us, algbw, busbw = map(float_or_nan, half[:3])
+        wrong = float_or_nan(half[3]) if len(half) > 3 else 0.0
         if math.isfinite(time_us):
             found.append(_half(kind_of(test), (size, ranks, hosts), time_us, (algbw, busbw), wrong))
     return found
@@ -133,15 +133,18 @@ def _of_json(found: Any, name: str) -> list[Timed]:
             continue
         for place in ("out_of_place", "in_place"):
             half = one.get(place)
-            if isinstance(half, dict) and math.isfinite(time_us := number(half.get("time"))):
-                kind, wrong = kind_of(test[1]) if test else "", max(number(half.get("nwrong", 0)), 0.0)
-                rates = number(half.get("alg_bw", half.get("algbw"))), number(half.get("bus_bw", half.get("busbw")))
+            if isinstance(half, dict) and math.isfinite(time_us := float_or_nan(half.get("time"))):
+                kind, wrong = kind_of(test[1]) if test else "", max(float_or_nan(half.get("nwrong", 0)), 0.0)
+                rates = (
+                    float_or_nan(half.get("alg_bw", half.get("algbw"))),
+                    float_or_nan(half.get("bus_bw", half.get("busbw"))),
+                )
                 rows.append(_half(kind, (size, ranks, hosts), time_us, rates, wrong))
     return rows
 
 
 def _ranks_of(word: Any) -> int:
-    count = number(word)
+    count = float_or_nan(word)
     return int(count) if 0 < count < 1 << 24 else 0
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING
 
-from railyard.work.operate.kueue.objects import times, together, total
+from railyard.work.operate.kueue.objects import placed_together, times, total
 from railyard.work.operate.kueue.plan import (
     AdmissionMode,
     FlavorChoice,
@@ -277,7 +277,7 @@ class Assigner:
             counts: Pods by set; None: all.
         """
         found = WorkloadPlan()
-        for group in together(self._parts(counts), lambda part: part.pods):
+        for group in placed_together(self._parts(counts), lambda part: part.pods):
             if not self._serve(group, found):
                 return found
         if found.mode != AdmissionMode.NONE and self.snapshot.gates.topology:

@@ -278,7 +278,7 @@ class PodSet:
     minimum: int = 0
 
 
-def together(parts: Iterable[T], pods: Callable[[T], PodSet]) -> list[list[T]]:
+def placed_together(parts: Iterable[T], pods: Callable[[T], PodSet]) -> list[list[T]]:
     """Parts of a workload by the group in which their pod sets are placed; a set without a group is one by itself."""
     groups: dict[str, list[T]] = {}
     for number, part in enumerate(parts):

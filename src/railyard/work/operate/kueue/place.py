@@ -18,7 +18,7 @@ from railyard.work.operate.kueue.objects import (
     Refusal,
     Requests,
     TopologyRequest,
-    together,
+    placed_together,
     total,
 )
 from railyard.work.operate.kueue.search import assign
@@ -293,7 +293,7 @@ def place(search: PlaceSearch, wanted: Sequence[Wanted], running: RunningPods | 
         running: The workload, if it is running and a node has to be replaced.
     """
     result: Places = {}
-    for group in together(wanted, lambda one: one.pods):
+    for group in placed_together(wanted, lambda one: one.pods):
         result |= _replaced(search, group, running) if running else _group(search, group)
         if any(isinstance(one, Refusal) for one in result.values()):
             return result

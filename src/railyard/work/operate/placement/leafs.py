@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import first_nodes, nodes_of, placement_policy, policies
+from railyard.work.operate.discipline import first_nodes, nodes_in, placement_policy, policies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def few_leafs(request: PlacementRequest, free: FreeNodes, noise: Sequence[float]
         leafs = [min(fitting, key=lambda leaf: (count[leaf], noise[leaf], leaf))]
     else:
         leafs = _least_noise(count, noise, request.nodes)
-    return nodes_of(leafs, free.tree.members[level], room, request.nodes)
+    return nodes_in(leafs, free.tree.members[level], room, request.nodes)
 
 
 def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> list[int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import first_nodes, nodes_of, placement_policy
+from railyard.work.operate.discipline import first_nodes, nodes_in, placement_policy
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] 
         domains.append(domain)
         wanted -= int(count[domain])
         count[domain] = 0
-    return nodes_of(domains, tree.members[-1], room, request.nodes)
+    return nodes_in(domains, tree.members[-1], room, request.nodes)
 
 
 def _next(free: FreeNodes, count: NDArray[np.int32], wanted: int) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, nodes_of, policies
+from railyard.work.operate.discipline import NodePolicy, nodes_in, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,7 +90,7 @@ def _part(blocks: Blocks, tree: NodeTree, room: NDArray[np.bool_], wanted: int) 
         return None
     span = range(block * wide, min(blocks.count, (block + 1) * wide))
     chosen = _Scan(base.tolist(), span, below if few else -1, most).choose(wanted)
-    found = nodes_of(chosen, tree.members[-1], room, wanted)
+    found = nodes_in(chosen, tree.members[-1], room, wanted)
     return found if len(found) == wanted else None
 
 

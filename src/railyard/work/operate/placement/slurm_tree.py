@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from railyard.work.operate.discipline import NodePolicy, first_nodes, nodes_of, policies
+from railyard.work.operate.discipline import NodePolicy, first_nodes, nodes_in, policies
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ def _place(request: PlacementRequest, free: FreeNodes, *, renew: bool) -> NDArra
     leafs = _Leafs(tree, counts, renew=renew).choose(wanted)
     if 0 < request.switches < len(leafs) or (request.within and not _inside(tree, request.within, leafs)):
         return None
-    return np.sort(nodes_of(leafs, tree.members[-1], room, wanted))
+    return np.sort(nodes_in(leafs, tree.members[-1], room, wanted))
 
 
 def _counts(free: FreeNodes, level: int, each: int) -> NDArray[np.int32]:
