@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from railyard.measure.result.money import ErrorRow
+from railyard.measure.result.section import EIGHT_OF_TEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from railyard.measure.result.section import Band
     from railyard.measure.result.step import TaxFigures
 
-# Standard deviations of a normal distribution between which eight of ten, and one of two, lie.
-_EIGHT_OF_TEN, _HALF = 1.2816, 0.6745
+_HALF = 0.6745
+"""Standard deviations of a normal distribution within which one of two draws lies."""
 Question = Literal["step", "tpot", "ttft", "throughput", "power", "collective", "slowed kernels"]
 SERVING: tuple[Question, ...] = ("ttft", "tpot", "throughput")
 """Serving questions whose bands depend on how close a deployment is to measured ones."""
@@ -79,7 +80,7 @@ class ModelError:
             runs: Number of runs.
             width: One standard deviation of ln(measured / predicted) that they leave.
         """
-        end = _EIGHT_OF_TEN * width
+        end = EIGHT_OF_TEN * width
         return replace(
             self,
             family="own runs",

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Literal
 
 from railyard.measure.model_error import collectives_scatter, slowed_error, unknown_error
 from railyard.measure.result.money import Difference, Unexercised, Verdict
-from railyard.measure.result.section import SAME
-from railyard.measure.result.variants import EIGHT_OF_TEN, ComparedVariant
+from railyard.measure.result.section import EIGHT_OF_TEN, SAME
+from railyard.measure.result.variants import ComparedVariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,8 +16,9 @@ from railyard.ask.plan.build import DesignBench
 from railyard.ask.plan.confidence import compared
 from railyard.ask.plan.outcome import layout_of
 from railyard.ask.plan.price import Goodputs
-from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty, worth
+from railyard.ask.plan.uncertainty import Uncertainty, worth
 from railyard.kit.errors import InputError
+from railyard.measure.result.section import EIGHT_OF_TEN
 from railyard.measure.result.step import EXPOSED
 from railyard.work.study import compose, study
 from railyard.work.study.folder import slug

@@ -25,6 +25,7 @@ from railyard.measure.cost.assumptions import NAMES
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, SERVERS, STORAGE
 from railyard.measure.cost.evaluate import SHOWN
 from railyard.measure.model_error import collective_error, step_error
+from railyard.measure.result.section import EIGHT_OF_TEN
 from railyard.measure.result.step import EXPOSED
 
 if TYPE_CHECKING:
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
     F = NDArray[np.float64]
 
-
-EIGHT_OF_TEN = 1.2816
-"""Standard deviations within which eight of ten draws of a normal distribution lie."""
 
 _INSTALLED = {
     ACCELERATORS: "accelerators_usd",

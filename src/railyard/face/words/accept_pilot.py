@@ -15,12 +15,13 @@ from railyard.ask.accept.tests import NCCL, WRITE, ExpectedValue, Test
 from railyard.ask.plan.confidence import chances
 from railyard.ask.plan.pilot import SIZE_BYTES, best, sheet, typical
 from railyard.ask.plan.study import worked_out
-from railyard.ask.plan.uncertainty import EIGHT_OF_TEN, Uncertainty
+from railyard.ask.plan.uncertainty import Uncertainty
 from railyard.face import signals
 from railyard.face.terminal import Table, emit, say
 from railyard.face.verb import RUNS, Reply
 from railyard.kit.errors import InputError
 from railyard.measure import numbers
+from railyard.measure.result.section import EIGHT_OF_TEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -21,6 +21,9 @@ Leaf = bool | int | float | str | None
 LONG = 16
 """A list of more plain values is one leaf: how many, and their fingerprint."""
 
+EIGHT_OF_TEN = 1.2816
+"""Standard deviations of a normal distribution within which eight of ten draws lie, as values in a band do."""
+
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
 
 _CALLED: tuple[tuple[str, ...], ...] = (

@@ -21,7 +21,7 @@ from railyard.measure.result.network import (
     TopologyFigures,
 )
 from railyard.measure.result.operate import OperateFigures
-from railyard.measure.result.section import Band, Count, Figures, Values, require_equal
+from railyard.measure.result.section import EIGHT_OF_TEN, Band, Count, Figures, Values, require_equal
 from railyard.measure.result.serving import ModelServing, Percentiles, PipelineServing, ServingFigures
 from railyard.measure.result.step import (
     BottleneckFigures,
@@ -42,9 +42,6 @@ from railyard.measure.result.step import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-EIGHT_OF_TEN = 1.2816
-"""Standard deviations of a normal distribution within which eight of ten draws lie."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from railyard.ask.observe.diagnosis.peers import MAD_TO_SIGMA
+from railyard.measure.result.section import EIGHT_OF_TEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,9 +33,6 @@ SPREADS = 6.0
 
 QUARTER_OF_NORMAL = 0.6745
 """Standard deviations from the lower quartile of a normal law to its middle."""
-
-EIGHT_IN_TEN = 1.2816
-"""Standard deviations within which 80 % of a normal law lie: of few ranks the median alone may be far too small."""
 
 ALIKE = 0.02
 """Accelerators of a slow part differ at most by so much, or by what healthy ones differ by."""
@@ -130,11 +128,14 @@ def agreed(one: Paces, other: Paces) -> Paces:
 
 
 def _spread(off: Floats, *, few: bool) -> float:
-    """The standard deviation of healthy ranks from deviations within cells, of few ranks each or of many."""
+    """The standard deviation of healthy ranks from deviations within cells, of few ranks each or of many.
+
+    The median alone may be far too small of few ranks.
+    """
     if not len(off):
         return 0.0
     middle = MAD_TO_SIGMA * float(np.median(off))
-    return max(middle, float(np.quantile(off, 0.8)) / EIGHT_IN_TEN) if few else middle
+    return max(middle, float(np.quantile(off, 0.8)) / EIGHT_OF_TEN) if few else middle
 
 
 def _cells(groups: Sequence[Sequence[int]], per_host: int) -> list[list[int]]:

@@ -2,8 +2,8 @@
 
 All ranks of a collective end together, so that its time names nobody. Three things do. Kernels that take longer than
 the same ones elsewhere (`work.py`): an accelerator slows all kinds that need the same resource, uneven sequences slow
-attention alone, uneven experts their GEMMs (`blame.py`). Time in which nothing runs on a rank though it waits for no
-other (`stalls.py`): its host. And transfers that take longer once all members are there (`groups.py`): the network.
+attention alone, uneven experts their GEMMs. Time in which nothing runs on a rank though it waits for no
+other: its host. And transfers that take longer once all members are there (`episodes.py`): the network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from railyard.ask.observe.reader import few
 from railyard.measure.result.answers import ALL_RANKS, SuspectRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Series = dict[str, ExcessSeries]
+    Parts = Sequence[Sequence[int]]
+    """Each some places of ranks."""
 
 PEERS = 3
 """Fewest other ranks that ran a kernel, or other groups, for a comparison to say which of them is slow."""
@@ -84,7 +87,7 @@ def diagnose(
         missing: Ranks of the job that were not traced.
     """
     trace = _Trace.of(record, per_host or _per_host(record.meta["devices"]))
-    slow = [*trace.slow_kernels(), *trace.slow_hosts()]
+    slow = list(trace.slow())
     answer = Diagnosis(missing_ranks=list(missing))
     answer.verdict = [trace.suspect(one, price) for one in slow]
     answer.verdict += trace.uneven(slow, price)
@@ -161,21 +164,27 @@ class _Trace:
         whole = [places for places in found.values() if len(places) == self.per_host > 1]
         return whole if len(found) > 1 else []
 
-    def slow_kernels(self) -> Iterator[_Slow]:
-        """Hosts and ranks whose kernels are slow by more than chance, and enough to matter."""
-        ranks, taken = [[place] for place in range(len(self.ranks))], set[int]()
+    def slow(self) -> Iterator[_Slow]:
+        """Hosts and ranks whose kernels are slow, or that stall; in single steps a stall happens by accident."""
+        yield from self._slow(self.series, self._slow_kernels, blame.ACCELERATOR)
+        if len(self.steps) >= STEPS:
+            yield from self._slow({ALL: self._stalls()}, self._slow_hosts, blame.HOST)
+
+    def _slow(self, series: Series, slow: Callable[[Series, Parts], Iterator[_Slow]], kind: str) -> Iterator[_Slow]:
+        """Parts that are slow: hosts, of one kind and on every rank, and ranks of other hosts."""
+        taken = set[int]()
         if self.hosts:
-            pooled = {kind: series.pooled(self.hosts, CHIPS) for kind, series in self.series.items()}
-            for one in self._slow_kernels(pooled, self.hosts):
-                if one.kind == blame.ACCELERATOR and self._alike(self.series[ALL], one):
+            pooled = {name: one.pooled(self.hosts, CHIPS) for name, one in series.items()}
+            for one in slow(pooled, self.hosts):
+                if one.kind == kind and self._alike(series[ALL], one):
                     taken |= set(one.ranks)
                     yield one
-        for one in self._slow_kernels(self.series, ranks):
+        for one in slow(series, [[place] for place in range(len(self.ranks))]):
             if not taken & set(one.ranks):
                 yield one
 
-    def _slow_kernels(self, series: dict[str, ExcessSeries], parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
-        """Parts, each some places of ranks, that are slow in a series of theirs."""
+    def _slow_kernels(self, series: Series, parts: Parts) -> Iterator[_Slow]:
+        """Parts whose kernels are slow in a series of theirs by more than chance, and enough to matter."""
         routed = any(label.op == "all_to_all" for label in self.record.labels)
         for number, places in enumerate(parts):
             found = {kind: one.episode(number) for kind, one in series.items()}
@@ -210,20 +219,6 @@ class _Trace:
     def _ranks(self, places: Sequence[int]) -> tuple[int, ...]:
         return tuple(int(self.ranks[place]) for place in places)
 
-    def slow_hosts(self) -> Iterator[_Slow]:
-        """Hosts that stall all their ranks or one of them; in single steps that happens by accident."""
-        if len(self.steps) < STEPS:
-            return
-        series, taken = self._stalls(), set[int]()
-        if self.hosts:
-            for one in self._slow_hosts(series.pooled(self.hosts, CHIPS), self.hosts):
-                if self._alike(series, one):
-                    taken |= set(one.ranks)
-                    yield one
-        for one in self._slow_hosts(series, [[place] for place in range(len(self.ranks))]):
-            if not taken & set(one.ranks):
-                yield one
-
     def _stalls(self) -> ExcessSeries:
         """How long ranks stalled, relative to those with the same work if these are enough."""
         groups = [group for group in self.work.groups if len(group) > PEERS]
@@ -235,10 +230,10 @@ class _Trace:
             excess[:, group] = one.excess
         return ExcessSeries(excess, max(one.between for _, one in found), max(one.within for _, one in found))
 
-    def _slow_hosts(self, series: ExcessSeries, parts: Sequence[Sequence[int]]) -> Iterator[_Slow]:
+    def _slow_hosts(self, series: Series, parts: Parts) -> Iterator[_Slow]:
         """Parts that pause: one pause is an accident as often as not, two are one half as often, and so on."""
         for number, places in enumerate(parts):
-            if (episode := series.episode(number)) is None:
+            if (episode := series[ALL].episode(number)) is None:
                 continue
             accident, cost = 0.5 ** float(episode.steps.sum()), episode.level * float(episode.steps.mean())
             if cost < LEAST * (1 + 2 * accident):

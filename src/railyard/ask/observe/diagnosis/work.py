@@ -204,8 +204,7 @@ class KernelTimes:
     """Times of kernels.
 
     Attributes:
-        ranks: int64[r], that were traced.
-        spent: By kind, float64[steps, r], what its kernels took, ps; nan where peers are missing.
+        spent: By kind, float64[steps, r], what its kernels took on each rank traced, ps; nan where peers are missing.
         typical: By kind, float64[steps, r], what the same kernels took on peers.
         count: By kind, int64[steps, r], how many they are.
         usual_ps: By kind, what all its kernels take in a step of a rank on average, those left out too.
@@ -213,7 +212,6 @@ class KernelTimes:
         blocks: By kind, float64[steps, r], thread blocks of its kernels over those on peers; 1 where nobody noted them.
     """
 
-    ranks: Ints
     spent: dict[str, Floats]
     typical: dict[str, Floats]
     count: dict[str, Ints]
@@ -262,7 +260,6 @@ def work_of(record: Record, ranks: Ints, peers: int) -> KernelTimes:
     found = {str(name): (spent[at], usual[at], count[at]) for at, name in enumerate(kinds) if usual[at].any()}
     found[ALL] = spent.sum(axis=0), usual.sum(axis=0), count.sum(axis=0)
     return KernelTimes(
-        ranks,
         {name: np.where(one[1] > 0, one[0], np.nan) for name, one in found.items()},
         {name: np.where(one[1] > 0, one[1], np.nan) for name, one in found.items()},
         {name: one[2] for name, one in found.items()},
