@@ -192,8 +192,7 @@ class Bottleneck:
         """The same with a headline: the largest single loss, and the most effective remedies.
 
         The most helpful resource may belong to another cause, because a wait that is removed often turns into another.
-        But
-        if a loss is larger than any resource saves, it is the bottleneck.
+        But if a loss is larger than any resource saves, it is the bottleneck.
         """
         losses = losses_of(tax)
         loss = max(losses, key=losses.__getitem__, default=("", ""))

@@ -161,8 +161,7 @@ def step_error(*, experts: bool, precision: str, known: bool = True) -> ModelErr
         experts: Whether the model has experts.
         precision: Precision of its matrix products.
         known: Whether the software is named and `judged_software` has it on this architecture; otherwise measured runs
-            used
-            other software than was assumed for them. Two predictions still share their software.
+            used other software than was assumed for them. Two predictions still share their software.
     """
     bits = "16 bits" if precision in ("bf16", "fp16") else "8 bits or fewer"
     family = f"{'experts' if experts else 'dense'}, {bits}"

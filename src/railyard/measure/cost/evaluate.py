@@ -1,8 +1,7 @@
 """Power, capital and token prices from a measured step, or pools of accelerators, and a bill of materials.
 
 The prices of `serving.py` divide all dollars by the input, the output, or all tokens. There is also a split that sums
-to
-the total, as in price lists:
+to the total, as in price lists:
 
     input  = USD/h x (share of accelerator time that prompts take) / input tokens per hour x 10^6
     output = USD/h x (the rest)                                    / output tokens per hour x 10^6

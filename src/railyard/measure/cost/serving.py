@@ -101,11 +101,9 @@ class ServingCost:
 
     Attributes:
         tokens: USD per million `input`, `output` and `total` tokens, each over the whole bill; None if no request met
-            the
-            SLO, because then no price is high enough.
+            the SLO, because then no price is high enough.
         parts: USD per hour of the deployment by part: `BREAKDOWN`, or `rent`.
         joules_per_token: Metered IT energy over all goodput tokens; None if unknown or if nothing was served.
-        metered_w: Metered IT power; None if unknown.
         provisioned_w: IT power for which space is paid; None if unknown.
     """
 
@@ -113,7 +111,6 @@ class ServingCost:
     parts: Parts
     usd_per_gpu_h: Range
     joules_per_token: Range | None
-    metered_w: Range | None
     provisioned_w: Range | None
     goodput: PaidGoodput
 
@@ -164,7 +161,6 @@ def _cost(
         parts=parts,
         usd_per_gpu_h=hourly.scaled(1 / accelerators),
         joules_per_token=None if metered_w is None or not served else metered_w.scaled(3600 / served),
-        metered_w=metered_w,
         provisioned_w=provisioned_w,
         goodput=goodput,
     )

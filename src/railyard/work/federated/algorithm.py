@@ -188,8 +188,7 @@ class Candidates:
 
     Attributes:
         expected_s: float64[candidates], expected time of each under its usual conditions: its own device and data, its
-            link
-            without temporary effects.
+            link without temporary effects.
         samples: float64[candidates], training samples.
         device: int64[candidates], class of its device.
         wanted: Number of participants.

@@ -164,8 +164,7 @@ class _Easy(Gate):
 
     Its start is predicted from the promised ends of running jobs, counting nodes and accelerators. If it has placement
     constraints (one leaf, segments), its policy is run on the nodes that will be free then, and jobs that would not end
-    in
-    time stay off those nodes. Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995.
+    in time stay off those nodes. Source: D. Lifka, "The ANL/IBM SP Scheduling System", JSSPP 1995.
     """
 
     def __init__(self, scheduler: Queue) -> None:

@@ -109,8 +109,7 @@ class FreeNodes:
         traffic_bps: One float64[groups] per level: mean traffic that running jobs send out of each group; zeros if
             contention is not modeled.
         judge: From a request and nodes in rank order to the demand above the uplink capacity of leafs; None if
-            contention
-            is not modeled.
+            contention is not modeled.
     """
 
     _owner: NDArray[np.int32]  # only in parts, as is `_number`

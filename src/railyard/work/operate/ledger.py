@@ -51,8 +51,7 @@ class RunLedger:
         useless_us: Accelerator-microseconds free while a job waited, so far.
         allocations: Rows of `ALLOCATIONS`: nodes are `nodes[first : first + count]`.
         series: Rows of `SERIES`: `broken_free` counts free accelerators of partly used nodes, `broken_idle` idle nodes
-            of the
-            narrowest groups that are partly in use.
+            of the narrowest groups that are partly in use.
         faults: Rows of `FAULTS`: accelerators of the affected jobs.
         outages: Finished rows of `OUTAGES`: a node, the start and end of its outage, and the reason (`Away`).
         out: Nodes out of service, with start and reason.

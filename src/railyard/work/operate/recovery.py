@@ -1,8 +1,7 @@
 """Effects of a failure on jobs and nodes, and recovery: detection, rollback, spares, restart, repair.
 
 A job that loses a node hangs until the loss is detected. Then it rolls back to its last checkpoint. It continues at
-once
-on spares if there are enough, or with fewer nodes if it may; otherwise it leaves its nodes and waits in the queue.
+once on spares if there are enough, or with fewer nodes if it may; otherwise it leaves its nodes and waits in the queue.
 
 A serving job loses only the replicas that a failure hits. Requests arrive evenly, at `load` times the capacity of all
 replicas. Until a loss is detected, the dead replica's share of requests fails; after that the other replicas serve as

@@ -1,10 +1,9 @@
 """Latencies of serving jobs while replicas are out: the serving engine runs each number of live replicas.
 
 A run of months gives how long each deployment had how many live replicas, and to how many requests were sent. The
-engine
-runs each such state separately, with the requests of its class at the rate that its replicas received. States last for
-minutes to days and requests for seconds, so each state is measured once it has settled. A state whose replicas receive
-more than they can serve has no latency: its queue grows.
+engine runs each such state separately, with the requests of its class at the rate that its replicas received. States
+last for minutes to days and requests for seconds, so each state is measured once it has settled. A state whose replicas
+receive more than they can serve has no latency: its queue grows.
 
 The rate is the job's `load` times the throughput of all its replicas when there is always a request waiting.
 """

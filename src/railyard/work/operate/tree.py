@@ -41,10 +41,8 @@ class NodeTree:
         group: One int32[nodes] per level: the group of each node, numbered from 0 in the order of their first nodes.
         joined: Whether the widest groups reach one another; false if a file describes separate networks.
         block_sizes: Slurm's `BlockSizes` in nodes, ascending. The first is the size by which narrowest groups count
-            (groups of
-            18 that count as 16 have two spare nodes), the others are its multiples by powers of two; empty: the size of
-            the
-            smallest group times 1, 2, 4, 8 and 16, as Slurm assumes if a file has none.
+            (groups of 18 that count as 16 have two spare nodes), the others are its multiples by powers of two; empty:
+            the size of the smallest group times 1, 2, 4, 8 and 16, as Slurm assumes if a file has none.
         tenancy: Tenants that share it; None: not shared.
         cubes: Cubes of a scale-up torus, which are the groups of the level `cube`; None: there are none.
         owner: int32[nodes], the tenant that owns each entire node; -1: unowned; -2: divided. None if `tenancy` is None.
@@ -159,8 +157,7 @@ class NodeTree:
             names: Names of nodes.
             accelerators: Accelerators per node.
             levels: Name of each level, widest first, and for each node the name of its group there. Groups of the same
-                name
-                in different groups of the level above are different groups.
+                name in different groups of the level above are different groups.
             joined: See the class.
             block_sizes: See the class.
 
@@ -194,8 +191,7 @@ class NodeTree:
 
         A leaf here is all servers that share a switch by any of their first NICs or a scale-up domain; if servers have
         rails, the rails of one group form one leaf. A pod is what is joined without the top tier of switches. Levels
-        that have
-        every server in one group, or one server per group, are left out.
+        that have every server in one group, or one server per group, are left out.
         """
         found = [(name, _renumbered(group)) for name, group in _levels_of(cluster)]
         kept: list[tuple[str, NDArray[np.int32]]] = []

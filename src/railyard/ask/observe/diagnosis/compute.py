@@ -2,8 +2,7 @@
 
 The pace of a rank is the time of its computations, without what communications took from them, over that of a nominal
 accelerator. A part can only make it slower: the pace of the fastest quarter is what all should have, and the spread
-between
-ranks is that between those of one host and stage, so that neither a slow stage nor a slow host hides itself.
+between ranks is that between those of one host and stage, so that neither a slow stage nor a slow host hides itself.
 """
 
 from __future__ import annotations

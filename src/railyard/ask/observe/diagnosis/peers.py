@@ -2,10 +2,9 @@
 
 An observation is a communication of one group of ranks and size: the logarithm of its measured over its expected time,
 the median over the times that it ran. Communications alike in kind, size, number of members and tiers crossed are
-peers: whatever
-the model gets wrong is the same for all of them, and is taken out as their median, as far as a spread of `BIAS` makes
-that
-likely. What remains is compared with a guess under Student's law, since a few communications are always odd.
+peers: whatever the model gets wrong is the same for all of them, and is taken out as their median, as far as a spread
+of `BIAS` makes that likely. What remains is compared with a guess under Student's law, since a few communications are
+always odd.
 
 How far the model is from the record in what communications cost each other on shared links is up to the record: queues
 decide who goes first, and a model of rates has none. So its own median error there is its spread.

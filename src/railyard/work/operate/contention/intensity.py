@@ -3,8 +3,7 @@
 A job's GPU intensity is its computation per step divided by the time of its traffic. It ranks jobs with equal steps.
 Among other jobs, those with shorter steps and less computation to hide traffic behind should go first. The correction
 comes from playing two jobs on one link in both orders: each loses some seconds of traffic when the other goes first,
-and
-their priorities are equal if both orders serve the same computation. Every job is compared with the one that sends
+and their priorities are equal if both orders serve the same computation. Every job is compared with the one that sends
 most.
 
 There are few priority classes. Jobs in priority order are cut into consecutive groups such that jobs sharing a link

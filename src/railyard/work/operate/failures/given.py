@@ -44,8 +44,7 @@ class DrawnFaults:
         tree: The cluster.
         timeout_s: Timeout of collectives, for modes that only a timeout detects.
         reroute_s: Time until a fabric reroutes around a node's dead cable or switch; negative: there is no second path,
-            and
-            nodes are cut off.
+            and nodes are cut off.
         around_s: Time until a fabric reroutes around a dead cable between switches.
         retries: How long NICs retransmit without an acknowledgment: 30 s with NCCL's defaults.
         seed: Of every draw.

@@ -1,11 +1,10 @@
 """Reads an InfiniBand fabric from `ibnetdiscover` as a tree of hosts.
 
 The graph is not a tree. A scheduler's leaf is the set of hosts that share most of their leaf switches (the rails of one
-group), not the hosts of one switch. A switch that every host reaches (storage, management) does not join hosts.
-Single spines are not parents: the hosts that spines join without the tier above form a pod. If networks that do not
-reach one another have hosts in common (planes, storage), the one with most of the hosts' cables counts. Networks
-without
-common hosts are separate fabrics without a common root.
+group), not the hosts of one switch. A switch that every host reaches (storage, management) does not join hosts. Single
+spines are not parents: the hosts that spines join without the tier above form a pod. If networks that do not reach one
+another have hosts in common (planes, storage), the one with most of the hosts' cables counts. Networks without common
+hosts are separate fabrics without a common root.
 """
 
 from __future__ import annotations

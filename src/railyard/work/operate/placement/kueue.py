@@ -4,10 +4,9 @@ Kueue counts how many pods fit below every group and finds the level at which on
 or the preferred one and then those above it). From there it goes down: at each level it takes the groups with the most
 room, and the tightest one that fits for the rest (BestFit). A job without a level goes to the nodes with the least room
 (LeastFreeCapacity, since 0.15). Slices are counted at their level, and assigned slice by slice below it. Ties are
-broken
-by name. A pod here is a node's share of a job, so that each node gets one. `kueue-balanced` gives equal shares to
-groups of a preferred level. The search itself is in `operate/kueue`, together with leaders, replacements, flavors and
-quotas.
+broken by name. A pod here is a node's share of a job, so that each node gets one. `kueue-balanced` gives equal shares
+to groups of a preferred level. The search itself is in `operate/kueue`, together with leaders, replacements, flavors
+and quotas.
 
 Source: kubernetes-sigs/kueue, enhancement 2724, and the tables of its tests (Apache-2.0), against which this is
 checked.

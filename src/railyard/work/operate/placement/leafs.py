@@ -22,8 +22,7 @@ def _quiet(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | No
 
     A job that fits into a leaf gets the tightest one, since it sends nothing over uplinks. A larger one needs a minimum
     number of leafs, and the traffic of running jobs decides which (`FreeNodes.traffic_bps`, a mean over their steps;
-    zeros
-    if contention is not modeled). Ranks go leaf by leaf, so that a ring leaves each leaf once.
+    zeros if contention is not modeled). Ranks go leaf by leaf, so that a ring leaves each leaf once.
     """
     level = leaf_level(free)
     return few_leafs(request, free, free.traffic_bps[level].tolist() if level >= 0 else ())
@@ -74,10 +73,9 @@ def _least_noise(count: Sequence[int], noise: Sequence[float], wanted: int) -> l
 def _communication(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] | None:
     """Puts each of the most communicating rank groups on one leaf, and neighbors in rank order on the same leaf.
 
-    A job gives the sizes in nodes of its communication groups, innermost first (such as a stage's data-parallel
-    group). Each group goes to the narrowest switch that fits it, preferring leafs with room for several groups so that
-    few leafs are used; groups that fit no leaf are spread over the emptiest ones. Arnold (NeurIPS 2025) aligns data-
-    and
+    A job gives the sizes in nodes of its communication groups, innermost first (such as a stage's data-parallel group).
+    Each group goes to the narrowest switch that fits it, preferring leafs with room for several groups so that few
+    leafs are used; groups that fit no leaf are spread over the emptiest ones. Arnold (NeurIPS 2025) aligns data- and
     pipeline-parallel groups with leafs in this way: 1.67 times less spread and 10.6 % more throughput on over 9,600
     GPUs.
     """

@@ -52,10 +52,9 @@ def _by_domain(request: PlacementRequest, free: FreeNodes) -> NDArray[np.int32] 
     """Whole scale-up domains first, so that small jobs do not fragment domains that large jobs need.
 
     A job that fills domains gets idle ones on as few leafs as possible. Its remainder, and any job smaller than a
-    domain,
-    goes where it leaves the least room, partly used domains before idle ones. Operators of 72-GPU racks ask schedulers
-    for
-    this, because node-level packing fragments one rack after another (kubernetes-sigs/kueue issue 10406).
+    domain, goes where it leaves the least room, partly used domains before idle ones. Operators of 72-GPU racks ask
+    schedulers for this, because node-level packing fragments one rack after another (kubernetes-sigs/kueue issue
+    10406).
     """
     tree, wanted = free.tree, request.nodes
     room = free.with_room(request.each)

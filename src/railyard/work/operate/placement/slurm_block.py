@@ -1,13 +1,10 @@
 """`slurm-block`: Slurm's `topology/block`: a job in few adjacent blocks, its segments in base blocks.
 
 A base block is a group of the narrowest level. Larger blocks are 2, 4, 8, ... consecutive base blocks, at the sizes
-that
-`BlockSizes` lists. A job goes into the smallest block size that fits it: the fullest block with room, the last of
-equals.
-Within it Slurm takes base blocks one by one: from as few smaller blocks (the next size below the job's) as possible,
-the
-fullest that fits the rest, else the emptiest, again the last of equals. `--segment` cuts the job into equal parts that
-are placed one at a time in the same way; up to 25.05 a part has to fit into a base block.
+that `BlockSizes` lists. A job goes into the smallest block size that fits it: the fullest block with room, the last of
+equals. Within it Slurm takes base blocks one by one: from as few smaller blocks (the next size below the job's) as
+possible, the fullest that fits the rest, else the emptiest, again the last of equals. `--segment` cuts the job into
+equal parts that are placed one at a time in the same way; up to 25.05 a part has to fit into a base block.
 
 Observed on `slurmctld` 24.11, and from the description of its selection in the sources of 24.05 to 26.05.
 """
