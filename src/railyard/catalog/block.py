@@ -24,10 +24,7 @@ class Recurrent:
 
     Attributes:
         kind: The mechanism, in the words of its publication.
-        heads: Heads of the state.
         key_dim, value_dim: Rows and columns of a head's state.
-        conv: Elements that a short convolution keeps of a sequence.
-        weights: Parameters in matrix products.
         parameters: All of one layer, without the residual's norms.
     """
 
@@ -61,13 +58,10 @@ class Block:
     Attributes:
         mixer, feed: What mixes tokens and what feeds forward.
         heads, kv_heads, head_dim, ffn: Where they are not the model's.
-        window: Tokens that attention sees; 0 for all.
-        compression: Tokens whose keys and values are joined into one.
         cached: Whether it has keys and values of its own; false where it reads those of an earlier layer.
         cache_elements: Cached elements of an entry, where heads do not say (latents; keys that are values too).
         mixer_parameters: Of one layer's attention, where its projections are not the four plain ones.
         index: In a model whose index picks keys: the layer's own index, that of an earlier layer, or attention to all.
-        norms: Normalisations of the residual in a layer.
     """
 
     layers: int = field(metadata=f.count("layers", "Layers of this kind that follow one another"))

@@ -30,8 +30,6 @@ class MLA:
         q_lora: Rank of the query compression; 0 when queries are not compressed.
         kv_lora: Rank of the key-value compression: what the KV cache holds, with `rope_dim`.
         rope_dim: Dimensions of a head that carry the rotary position, shared by all heads on the key side.
-        nope_dim: Dimensions of a head that carry none.
-        v_dim: Dimensions of a head's value.
     """
 
     q_lora: int = field(metadata=f.count("q_lora", "Rank of the query compression; 0 without"))

@@ -18,7 +18,6 @@ from railyard.engine.faults import FaultColumns, effects_of, expand, outages_of,
 from railyard.engine.lowering import Free, LoweredGraph, core_graph, core_of, freed, lower
 from railyard.engine.probing import ReroutedTraffic, rerouted
 from railyard.graph import Kind, Record, Stream
-from railyard.graph.record import fingerprint
 from railyard.graph.symmetry import CopiesRecord, copies_of
 from railyard.kit.errors import Hung, InputError, SimulationError
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from railyard.engine.background import Bursts
     from railyard.engine.faults import Row
     from railyard.graph import Job, MergedJobs, TaskGraph
-    from railyard.graph.record import Table
     from railyard.graph.symmetry import GraphCopies
 
 
@@ -375,34 +373,14 @@ class FluidEngine:
         jitter: Jitter,
     ) -> Record:
         columns = FaultColumns.of(changes.rows)
-        meta = {
-            "engine": self.name,
-            **_about(seed, changes.faults, jitter, columns, result),
-            "left_out": list(self.left_out),
-        }
-        tables = {"links": probing.counters(result, columns, links), **probing.series(result, probes, links)}
-        return _record(merged, optional, result, meta, tables)
-
-
-def _record(
-    merged: MergedJobs,
-    optional: dict[str, NDArray[np.integer]],
-    result: _core.Result | symmetric.CopiesRun,
-    meta: dict[str, object],
-    tables: dict[str, Table],
-) -> Record:
-    if not merged.alone:
-        optional["job"] = merged.job
-    meta["digest"] = fingerprint(result.start_ps, result.end_ps, result.blocker, result.link_bytes)
-    return Record.of_tasks(
-        merged.graph,
-        result.start_ps,
-        result.end_ps,
-        optional=optional,
-        tables=tables,
-        meta=meta,
-        jobs=() if merged.graph is merged.jobs[0].work else merged.jobs,
-    )
+        about = _about(seed, changes.faults, jitter, columns, result)
+        return merged.record(
+            result.start_ps,
+            result.end_ps,
+            optional=optional,
+            tables={"links": probing.counters(result, columns, links), **probing.series(result, probes, links)},
+            meta={"engine": self.name, **about, "left_out": list(self.left_out)},
+        )
 
 
 def _optional(graph: TaskGraph, lowered: LoweredGraph, result: _core.Result) -> dict[str, NDArray[np.integer]]:

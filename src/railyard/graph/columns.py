@@ -149,153 +149,117 @@ for _column in (
 TABLES: Registry[TableKind] = Registry("side table of a record")
 """Side tables that a record may have."""
 
-TABLES.add(
+
+def _table(name: str, sentence: str, *columns: Column) -> None:
+    TABLES.add(name, TableKind(sentence, _columns(*columns)))
+
+
+_table(
     "links",
-    TableKind(
-        "a directed link",
-        _columns(
-            Column("bytes", "float64", "On its wire, headers, acknowledgements and retransmissions included."),
-            Column(
-                "full_ps", "int64", "How long it carried all that it can: its egress marks packets or lets them wait."
-            ),
-            Column("paused_ps", "int64", "How long its egress was paused, any class."),
-            Column("longest_pause_ps", "int64", "The longest of those times."),
-            Column("pauses", "int32", "How often."),
-            Column(
-                "pause_origin",
-                "int32",
-                "The link whose queue caused most of that time: the head of the tree of pauses, an egress that was "
-                "full though nobody paused it.",
-            ),
-        ),
+    "a directed link",
+    Column("bytes", "float64", "On its wire, headers, acknowledgements and retransmissions included."),
+    Column("full_ps", "int64", "How long it carried all that it can: its egress marks packets or lets them wait."),
+    Column("paused_ps", "int64", "How long its egress was paused, any class."),
+    Column("longest_pause_ps", "int64", "The longest of those times."),
+    Column("pauses", "int32", "How often."),
+    Column(
+        "pause_origin",
+        "int32",
+        "The link whose queue caused most of that time: the head of the tree of pauses, an egress that was "
+        "full though nobody paused it.",
     ),
 )
-TABLES.add(
+_table(
     "sampled_links",
-    TableKind(
-        "a link that was sampled",
-        _columns(Column("link", "int32", "Its number."), Column("rate_bps", "float64", "Its line rate.")),
-    ),
+    "a link that was sampled",
+    Column("link", "int32", "Its number."),
+    Column("rate_bps", "float64", "Its line rate."),
 )
-TABLES.add(
+_table(
     "link_series",
-    TableKind(
-        "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",
-        _columns(
-            Column("time_ps", "int64", "Start of the sample."),
-            Column("utilization", "float32", "Share of the line rate in the sample, 0 to 1."),
-        ),
-    ),
+    "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",
+    Column("time_ps", "int64", "Start of the sample."),
+    Column("utilization", "float32", "Share of the line rate in the sample, 0 to 1."),
 )
-TABLES.add(
+_table(
     "link_windows",
-    TableKind(
-        "a window of time; columns of two dimensions have one entry a directed link",
-        _columns(
-            Column("time_ps", "int64", "Start of the window; it ends where the next one begins."),
-            Column("load", "uint8", "Mean load of the link in the window, in 255ths of its rate."),
-        ),
-    ),
+    "a window of time; columns of two dimensions have one entry a directed link",
+    Column("time_ps", "int64", "Start of the window; it ends where the next one begins."),
+    Column("load", "uint8", "Mean load of the link in the window, in 255ths of its rate."),
 )
-TABLES.add(
+_table(
     "queue_series",
-    TableKind(
-        "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",
-        _columns(
-            Column("time_ps", "int64", "When."),
-            Column("depth_bytes", "int64", "Bytes waiting and in service."),
-            Column("carried_bytes", "int64", "Bytes on the wire since the start."),
-            Column("marks", "int64", "Packets marked since the start."),
-            Column("paused_ps", "int64", "Time stopped by the neighbour since the start."),
-        ),
-    ),
+    "a sampling time; columns of two dimensions have one entry a row of `sampled_links`",
+    Column("time_ps", "int64", "When."),
+    Column("depth_bytes", "int64", "Bytes waiting and in service."),
+    Column("carried_bytes", "int64", "Bytes on the wire since the start."),
+    Column("marks", "int64", "Packets marked since the start."),
+    Column("paused_ps", "int64", "Time stopped by the neighbour since the start."),
 )
-TABLES.add(
+_table(
     "background",
-    TableKind(
-        "a flow of background traffic",
-        _columns(
-            Column("row", "int64", "Its row in the record."),
-            Column("alone_ps", "int64", "How long it takes on a network without the job."),
-        ),
-    ),
+    "a flow of background traffic",
+    Column("row", "int64", "Its row in the record."),
+    Column("alone_ps", "int64", "How long it takes on a network without the job."),
 )
-TABLES.add(
-    "sampled_flows", TableKind("a flow that was sampled", _columns(Column("flow", "int32", "Its row in the record.")))
+_table(
+    "sampled_flows",
+    "a flow that was sampled",
+    Column("flow", "int32", "Its row in the record."),
 )
-TABLES.add(
+_table(
     "flow_series",
-    TableKind(
-        "a sampling time; columns of two dimensions have one entry a row of `sampled_flows`",
-        _columns(
-            Column("time_ps", "int64", "When."),
-            Column("window_bytes", "int64", "Congestion window, 0 without one."),
-            Column("rate_bps", "float64", "Sending rate, 0 without one."),
-        ),
-    ),
+    "a sampling time; columns of two dimensions have one entry a row of `sampled_flows`",
+    Column("time_ps", "int64", "When."),
+    Column("window_bytes", "int64", "Congestion window, 0 without one."),
+    Column("rate_bps", "float64", "Sending rate, 0 without one."),
 )
-TABLES.add(
+_table(
     "replicas",
-    TableKind(
-        "totals of a replica",
-        _columns(
-            Column("pool", "int32", "Number of its pool."),
-            Column("busy_ps", "int64", "Time with an iteration under way, of the slowest of several stages."),
-            Column("loads", "int64", "Times that its weights came over links."),
-            Column("load_ps", "int64", "How long that took, summed."),
-            Column("slowed_ps", "int64", "Of `busy_ps`, what collectives lost to transfers over the same NICs."),
-            Column("up_ps", "int64", "Time that it was there."),
-            Column("iterations", "int64", "Iterations."),
-            Column("input_tokens", "int64", "Computed by prefills, recomputed ones included."),
-            Column("output_tokens", "int64", "That came out."),
-            Column("cached_tokens", "int64", "Not computed, being in the replica's own cache."),
-            Column("loaded_tokens", "int64", "Not computed, being loaded from host memory or the store."),
-            Column("moved_tokens", "int64", "Not computed, being moved from another replica."),
-            Column("preemptions", "int64", "Of its requests."),
-            Column("kv_peak_blocks", "int64", "Most blocks in use at once."),
-            Column("kv_used_blocks", "int64", "Blocks in use at the end."),
-            Column("tokens", "int64", "Of all iterations together, drafts included."),
-            Column("kv_tokens", "float64", "Keys that decodes looked at."),
-            Column("pairs", "float64", "Query and key pairs of prefills."),
-            Column("energy_j", "float64", "idle_w x up + busy_w x busy + the costs by token, key and pair."),
-        ),
-    ),
+    "totals of a replica",
+    Column("pool", "int32", "Number of its pool."),
+    Column("busy_ps", "int64", "Time with an iteration under way, of the slowest of several stages."),
+    Column("loads", "int64", "Times that its weights came over links."),
+    Column("load_ps", "int64", "How long that took, summed."),
+    Column("slowed_ps", "int64", "Of `busy_ps`, what collectives lost to transfers over the same NICs."),
+    Column("up_ps", "int64", "Time that it was there."),
+    Column("iterations", "int64", "Iterations."),
+    Column("input_tokens", "int64", "Computed by prefills, recomputed ones included."),
+    Column("output_tokens", "int64", "That came out."),
+    Column("cached_tokens", "int64", "Not computed, being in the replica's own cache."),
+    Column("loaded_tokens", "int64", "Not computed, being loaded from host memory or the store."),
+    Column("moved_tokens", "int64", "Not computed, being moved from another replica."),
+    Column("preemptions", "int64", "Of its requests."),
+    Column("kv_peak_blocks", "int64", "Most blocks in use at once."),
+    Column("kv_used_blocks", "int64", "Blocks in use at the end."),
+    Column("tokens", "int64", "Of all iterations together, drafts included."),
+    Column("kv_tokens", "float64", "Keys that decodes looked at."),
+    Column("pairs", "float64", "Query and key pairs of prefills."),
+    Column("energy_j", "float64", "idle_w x up + busy_w x busy + the costs by token, key and pair."),
 )
-TABLES.add(
+_table(
     "gaps",
-    TableKind(
-        "a bin of the gaps between two tokens of a request, over all requests",
-        _columns(
-            Column("lower_ps", "int64", "Lower edge."),
-            Column("upper_ps", "int64", "Upper edge."),
-            Column("count", "int64", "Gaps in it."),
-        ),
-    ),
+    "a bin of the gaps between two tokens of a request, over all requests",
+    Column("lower_ps", "int64", "Lower edge."),
+    Column("upper_ps", "int64", "Upper edge."),
+    Column("count", "int64", "Gaps in it."),
 )
-TABLES.add(
+_table(
     "iterations",
-    TableKind(
-        "a run of like iterations of a logged replica",
-        _columns(
-            Column("replica", "int32", "Which."),
-            Column("start_ps", "int64", "Start of the first."),
-            Column("end_ps", "int64", "End of the last."),
-            Column("count", "int64", "How many."),
-            Column("tokens", "int64", "In each."),
-            Column("decodes", "int64", "Of them, tokens of requests past their prompt."),
-            Column("kv_tokens", "int64", "Keys that decodes looked at."),
-        ),
-    ),
+    "a run of like iterations of a logged replica",
+    Column("replica", "int32", "Which."),
+    Column("start_ps", "int64", "Start of the first."),
+    Column("end_ps", "int64", "End of the last."),
+    Column("count", "int64", "How many."),
+    Column("tokens", "int64", "In each."),
+    Column("decodes", "int64", "Of them, tokens of requests past their prompt."),
+    Column("kv_tokens", "int64", "Keys that decodes looked at."),
 )
-TABLES.add(
+_table(
     "batches",
-    TableKind(
-        "a request in an iteration of a logged replica",
-        _columns(
-            Column("iteration", "int64", "Row of `iterations`."),
-            Column("request", "int64", "Number in the order of arrival."),
-            Column("tokens", "int64", "Its tokens in each; 0: it was preempted just before."),
-            Column("admitted", "int64", "Tokens computed or cached when it was admitted here; -1: it ran before."),
-        ),
-    ),
+    "a request in an iteration of a logged replica",
+    Column("iteration", "int64", "Row of `iterations`."),
+    Column("request", "int64", "Number in the order of arrival."),
+    Column("tokens", "int64", "Its tokens in each; 0: it was preempted just before."),
+    Column("admitted", "int64", "Tokens computed or cached when it was admitted here; -1: it ran before."),
 )

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from railyard.graph.job import Job
+from railyard.graph.record import Record, fingerprint
 from railyard.graph.task_graph import AT_RECEIVER, Communicators, Kind, Label, Stream, TaskGraph
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from railyard.graph.record import Table
 
     Waits = tuple[NDArray[np.int64], NDArray[np.int64]]
     """A task, and a task of the step before that it waits for; one pair an entry."""
@@ -60,6 +63,38 @@ class MergedJobs:
     def every_rank(self) -> NDArray[np.int32]:
         """The rank in the graph of every rank of every job, job after job."""
         return np.concatenate(self.ranks)
+
+    def record(
+        self,
+        start_ps: NDArray[np.int64],
+        end_ps: NDArray[np.int64],
+        *,
+        optional: Mapping[str, NDArray[np.integer]],
+        tables: Mapping[str, Table],
+        meta: Mapping[str, object],
+        parts: Mapping[str, Record] | None = None,
+    ) -> Record:
+        """What an engine found, with its fingerprint; see `Record.of_tasks`.
+
+        Args:
+            start_ps: int64[n].
+            end_ps: int64[n].
+            optional: Optional columns, `blocker` among them.
+            tables: Side tables, `links` with `bytes` among them.
+            meta: What the engine says of the run.
+            parts: Other records of the run.
+        """
+        digest = fingerprint(start_ps, end_ps, optional["blocker"], tables["links"]["bytes"])
+        return Record.of_tasks(
+            self.graph,
+            start_ps,
+            end_ps,
+            optional={**optional, **({} if self.alone else {"job": self.job})},
+            tables=tables,
+            parts=parts,
+            meta={**meta, "digest": digest},
+            jobs=() if self.graph is self.jobs[0].work else self.jobs,
+        )
 
 
 def merge(jobs: Sequence[Job], ranks: Sequence[NDArray[np.int32]]) -> MergedJobs:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from railyard.catalog.block import Block
 from railyard.catalog.hugging_face import unsaid
 from railyard.catalog.hugging_face.families import UNSAID_LENGTH, Fields, blocks, families, latent
-from railyard.catalog.hugging_face.key_names import NAMES
+from railyard.catalog.hugging_face.unsaid import NAMES
 from railyard.catalog.model import Model
 
 if TYPE_CHECKING:

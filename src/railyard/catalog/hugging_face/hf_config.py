@@ -13,7 +13,7 @@ from railyard.catalog.hugging_face import decoders, hybrids, layered  # noqa: F4
 from railyard.catalog.hugging_face.by_keys import by_keys
 from railyard.catalog.hugging_face.config_file import ConfigFile
 from railyard.catalog.hugging_face.families import families
-from railyard.catalog.hugging_face.key_names import NAMES
+from railyard.catalog.hugging_face.unsaid import NAMES
 from railyard.catalog.model import Model
 from railyard.kit.errors import did_you_mean
 from railyard.kit.files import read_text

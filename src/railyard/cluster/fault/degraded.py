@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BitErrors(OnCable):
-    """A share of the bits on a cable, or on every link, is corrupted; packets are lost or retransmitted by the link.
-
-    Attributes:
-        cable: Two nodes, with both directions between them; None: every link.
-    """
+    """A share of the bits on a cable, or on every link, is corrupted; packets are lost or retransmitted by the link."""
 
     kind: ClassVar[str] = "bit-errors"
 
@@ -61,12 +57,7 @@ faults.add(BitErrors.kind, BitErrors)
 
 @dataclass(frozen=True)
 class DegradeLink(OnCable):
-    """A link, a cable, or all links of a tier carry less than their rate.
-
-    Attributes:
-        factor: Capacity as a share of the link's rate, between 0 and 1.
-        tier: All links of a tier, by its name or the last word of its name.
-    """
+    """A link, a cable, or all links of a tier carry less than their rate."""
 
     kind: ClassVar[str] = "degrade-link"
 
@@ -109,12 +100,7 @@ faults.add(DegradeLink.kind, DegradeLink)
 
 @dataclass(frozen=True)
 class Late:
-    """One rank reaches its next task late by a given time.
-
-    Attributes:
-        by_ps: Extra time of the computation that runs at `at_ps`, or of the next one, in ps.
-        at_ps: Start time, in ps.
-    """
+    """One rank reaches its next task late by a given time."""
 
     kind: ClassVar[str] = "late"
 
@@ -140,13 +126,7 @@ faults.add(Late.kind, Late)
 
 @dataclass(frozen=True)
 class Misconfigured:
-    """Switch ports are misconfigured for a fabric that pauses, from the start on (packets only).
-
-    Attributes:
-        towards: Only the ports to this node; all if omitted.
-        pauses: Whether these ports send pauses and obey them.
-        marks: Whether their queues mark.
-    """
+    """Switch ports are misconfigured for a fabric that pauses, from the start on (packets only)."""
 
     kind: ClassVar[str] = "misconfigured"
 
@@ -188,11 +168,7 @@ faults.add(Misconfigured.kind, Misconfigured)
 
 @dataclass(frozen=True)
 class SlowAccelerator(Spells):
-    """One accelerator computes slower than nominal; a running computation slows down from then on.
-
-    Attributes:
-        factor: Speed as a share of the nominal speed, between 0 and 1; 0.8 takes 1.25 times as long.
-    """
+    """One accelerator computes slower than nominal; a running computation slows down from then on."""
 
     kind: ClassVar[str] = "slow-accelerator"
 

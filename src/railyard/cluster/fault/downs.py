@@ -71,11 +71,7 @@ faults.add(LinkDown.kind, LinkDown)
 
 @dataclass(frozen=True)
 class NicDown(Spells):
-    """A NIC of a host is down, or one of its ports while the others keep working.
-
-    Attributes:
-        port: Port of a NIC that has several (planes, dual ToR); None: all.
-    """
+    """A NIC of a host is down, or one of its ports while the others keep working."""
 
     kind: ClassVar[str] = "nic-down"
 

@@ -171,13 +171,7 @@ class Fault(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Spells:
-    """When a fault is active: once or several times, for a while or permanently.
-
-    Attributes:
-        at_ps: Start, ps from the start of the run.
-        for_ps: Duration; None: permanent.
-        every_ps: Time from one start to the next; None: it occurs once.
-    """
+    """When a fault is active: once or several times, for a while or permanently."""
 
     at_ps: int = field(default=0, metadata=f.time("at", "When it begins, from the start of the run", "20 ms"))
     for_ps: int | None = field(default=None, metadata=f.time("for", "How long it lasts; forever when left out", "5 s"))
@@ -216,12 +210,7 @@ class Spells:
 
 @dataclass(frozen=True, kw_only=True)
 class OnCable(Spells):
-    """A fault of a cable: one cable, unless more of the bundle between two nodes are given.
-
-    Attributes:
-        cables: Number of cables between the two nodes.
-        first: The first of them, if several connect the two nodes.
-    """
+    """A fault of a cable: one cable, unless more of the bundle between two nodes are given."""
 
     cables: int | Literal["all"] = field(
         default=1,

@@ -28,10 +28,6 @@ class HallSpec:
         zone_w: Maximum power of a zone: rows that share a block of UPS, generator and cooling; 3 MW, assumed.
         rack_width_m, rack_depth_m: Size of a rack.
         cold_aisle_m, hot_aisle_m: Distance between fronts and between backs of rows.
-        cross_aisle_m: Distance between banks, which are rows behind one another.
-        banks: Number of banks next to each other; None: as many as minimize the total cable length.
-        tray_m: Height of the trays above the floor.
-        slack_m: Slack at each end of a cable.
         patch_db: Loss at each patch panel connection: the TIA-568 maximum of a mated pair; 0.35 dB for low-loss
             connectors.
     """

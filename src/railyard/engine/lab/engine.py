@@ -19,7 +19,6 @@ from railyard.engine.lab.program import PIECE_S, PS, LabWork, TimeScale, program
 from railyard.engine.lab.wiring import Connections, laid_out
 from railyard.engine.lowering import lower
 from railyard.graph import Kind, Record, Stream
-from railyard.graph.record import fingerprint
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,23 +68,14 @@ def record_of(played: LabRun, ran: LabResult, meta: dict[str, object]) -> Record
     merged, lowered, cluster, dilation = played.merged, played.lowered, played.cluster, played.dilation
     graph = merged.graph
     start, end = _times(graph, ran, dilation)
-    counted = _counters(cluster, played.plan, ran, dilation)
     alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
     latency_ps = np.append(lowered.entities.even_latency_ps, 0)[lowered.entity]
-    optional = {"blocker": blockers(graph, end), "alone_ps": alone_ps, "latency_ps": latency_ps}
-    if not merged.alone:
-        optional["job"] = merged.job
-    meta["starved"] = ran.starved
-    meta["warnings"] = [*cluster.remarks, *_warnings(ran)]
-    meta["digest"] = fingerprint(start, end, optional["blocker"], counted["bytes"])
-    return Record.of_tasks(
-        graph,
+    return merged.record(
         start,
         end,
-        optional=optional,
-        tables={"links": counted},
-        meta=meta,
-        jobs=() if graph is merged.jobs[0].work else merged.jobs,
+        optional={"blocker": blockers(graph, end), "alone_ps": alone_ps, "latency_ps": latency_ps},
+        tables={"links": _counters(cluster, played.plan, ran, dilation)},
+        meta={**meta, "starved": ran.starved, "warnings": [*cluster.remarks, *_warnings(ran)]},
     )
 
 

@@ -49,7 +49,6 @@ from railyard.engine.packet.slices import (
 )
 from railyard.engine.packet.stored import unsent_ps
 from railyard.graph import Kind, MergedJobs, Record
-from railyard.graph.record import fingerprint
 from railyard.kit.errors import InputError, Stalled
 
 if TYPE_CHECKING:
@@ -291,17 +290,14 @@ class PacketEngine:
         graph, cluster, placed = case.graph, case.cluster, case.placed
         slicing, sampled = sent.slicing, sent.sampled
         background = alone(placed.network, sent.traffic, sent.sends, sent.settings)
-        took_ps, left_out = (
-            durations_ps(graph, sent.traffic, result, slicing, case.lowering.duration_ps),
-            notes(slicing),
-        )
+        took_ps = durations_ps(graph, sent.traffic, result, slicing, case.lowering.duration_ps)
+        left_out = notes(slicing)
         if sent.chosen is not None:
             drawn = sent.chosen.occasions.drawn
             took_ps, *known = drawn(sent.chosen.simulated, took_ps, partial(_timed, graph), sent.settings.seed)
             left_out.append(sent.chosen.note(*known))
         timed = _timed(graph, took_ps)
-        blocker, link_bytes = timed.column("blocker"), _link_bytes(case, sent, result)
-        links, over_time = {"bytes": link_bytes}, {}
+        links, over_time = {"bytes": _link_bytes(case, sent, result)}, {}
         if probes.full and "queue_series" in result.tables:
             full = full_ps(result, placed, sampled, len(cluster.links), sent.settings.mtu_bytes)
             links["full_ps"] = np.rint(full * slicing.factor).astype(np.int64)
@@ -311,15 +307,13 @@ class PacketEngine:
                 )
             kept = self._sampled(case.lowering, placed)
             result, sampled = thinned(result, sampled, kept, self.samples), kept
-        return Record.of_tasks(
-            graph,
+        return case.merged.record(
             timed.start_ps,
             timed.end_ps,
             optional={
-                "blocker": blocker,
+                "blocker": timed.column("blocker"),
                 "alone_ps": case.alone_ps,
                 "latency_ps": case.by_task(case.lowering.lowered.entities.even_latency_ps),
-                **({} if case.merged.alone else {"job": case.merged.job}),
             },
             tables={"links": links, **over_time},
             parts={"flows": flows_of(sent.traffic, result, placed, cluster, sampled, background=background)},
@@ -330,9 +324,7 @@ class PacketEngine:
                 "left_out": [*case.left_out, *left_out, *self.left_out, *placed.left_out],
                 "slice": slicing.factor,
                 "coarser": slicing.coarser,
-                "digest": fingerprint(timed.start_ps, timed.end_ps, blocker, link_bytes),
             },
-            jobs=() if graph is case.merged.jobs[0].work else case.merged.jobs,
         )
 
     def _sampled(self, lowering: Lowering, placed: PlacedNetwork, *, everywhere: bool = False) -> NDArray[np.int64]:

@@ -89,3 +89,18 @@ def _phases(record: Record, row: int, *, moved: bool) -> list[tuple[str, int, in
         return [*found, ("answer", first_ps, record.end_ps[row])]
     leaves_ps, arrives_ps = record.column("transfer_start_ps")[row], record.column("transfer_end_ps")[row]
     return [*found, ("keys and values", leaves_ps, arrives_ps), ("answer", arrives_ps, record.end_ps[row])]
+
+
+def stage_events(record: Record) -> Iterator[str]:
+    """Requests through stages: each stage is a process, and a request a span in every stage that it takes; as JSON.
+
+    Args:
+        record: Of journeys, a part a stage.
+    """
+    for process, (name, visits) in enumerate(record.parts.items()):
+        yield metadata("process_name", process, 0, "name", name)
+        for visit in np.flatnonzero(visits.ended & (visits.who < MOST_REQUESTS)).tolist():
+            row = int(visits.who[visit])
+            span = {"cat": name, "id": row, "pid": process, "tid": 0, "name": f"request {row}"}
+            yield event(**span, ph="b", ts=float(visits.start_ps[visit]) * _US, args={"request": row})
+            yield event(**span, ph="e", ts=float(visits.end_ps[visit]) * _US)

@@ -7,7 +7,7 @@ line is the schema, the parser, the documentation and the subject of the tests; 
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from railyard.kit import quantities
 from railyard.kit.errors import InputError, did_you_mean
@@ -93,125 +93,99 @@ def _meta(record: FieldRecord) -> dict[str, FieldRecord]:
     return {METADATA_KEY: record}
 
 
-def rate(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A rate in bit/s."""
-    return _meta(FieldRecord(key, "value", help_, quantity.RATE.parse, quantity.RATE.example, bounds=bounds))
+class ValueField(Protocol):
+    """Metadata of a field with one number."""
+
+    def __call__(
+        self, key: str, help_: str, example: str = ..., *, bounds: Bounds | None = ...
+    ) -> dict[str, FieldRecord]:
+        """The key, what the number says, how one is written, and what it may be."""
+        ...
 
 
-def size(key: str, help_: str, example: str = "80 GB", *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A size in bytes."""
-    return _meta(FieldRecord(key, "value", help_, quantity.SIZE.parse, example, bounds=bounds))
+def _value(read: Callable[[object], float], example: str, bounds: Bounds | None = None) -> ValueField:
+    def made(key: str, help_: str, example: str = example, *, bounds: Bounds | None = bounds) -> dict[str, FieldRecord]:
+        return _meta(FieldRecord(key, "value", help_, read, example, bounds=bounds))
+
+    return made
 
 
-def time(
-    key: str, help_: str, example: str = quantity.TIME.example, *, bounds: Bounds | None = None
-) -> dict[str, FieldRecord]:
-    """A time in picoseconds."""
-    return _meta(FieldRecord(key, "value", help_, quantity.TIME.parse, example, bounds=bounds))
+rate = _value(quantity.RATE.parse, quantity.RATE.example)
+"""A rate in bit/s."""
+size = _value(quantity.SIZE.parse, "80 GB")
+"""A size in bytes."""
+time = _value(quantity.TIME.parse, quantity.TIME.example)
+"""A time in picoseconds."""
+span = _value(quantity.SPAN.parse, quantity.SPAN.example)
+"""A span of time in seconds."""
+power = _value(quantity.POWER.parse, quantity.POWER.example)
+"""A power in W."""
+length = _value(quantity.LENGTH.parse, quantity.LENGTH.example)
+"""A length in m."""
+loss = _value(quantity.LOSS.parse, quantity.LOSS.example)
+"""A loss of light in dB."""
+delay_per_length = _value(quantities.delay_per_length, "5 ns/m")
+"""A propagation delay in s/m."""
+frequency = _value(quantity.FREQUENCY.parse, quantity.FREQUENCY.example)
+"""A frequency in Hz."""
+count = _value(readers.integer, "8")
+"""An integer, zero or more."""
+fraction = _value(readers.fraction, "95 %", SHARE)
+"""A share between 0 and 1."""
+spread = _value(quantities.ratio, "0.4")
+"""A plain number without unit, such as a standard deviation of logarithms."""
+ratio = _value(quantities.ratio, "3:1")
+"""A ratio such as `3:1`."""
 
 
-def span(
-    key: str, help_: str, example: str = quantity.SPAN.example, *, bounds: Bounds | None = None
-) -> dict[str, FieldRecord]:
-    """A span of time in seconds."""
-    return _meta(FieldRecord(key, "value", help_, quantity.SPAN.parse, example, bounds=bounds))
+class TableField(Protocol):
+    """Metadata of a field with numbers by name."""
+
+    def __call__(self, key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
+        """The key, what the numbers say, and their names."""
+        ...
 
 
-def power(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A power in W."""
-    return _meta(FieldRecord(key, "value", help_, quantity.POWER.parse, quantity.POWER.example, bounds=bounds))
+def _table(read: Callable[[object], float], example: str) -> TableField:
+    return lambda key, help_, names: _meta(FieldRecord(key, "table", help_, read, example, allowed=names))
 
 
-def length(
-    key: str, help_: str, example: str = quantity.LENGTH.example, *, bounds: Bounds | None = None
-) -> dict[str, FieldRecord]:
-    """A length in m."""
-    return _meta(FieldRecord(key, "value", help_, quantity.LENGTH.parse, example, bounds=bounds))
+flops_table = _table(quantity.FLOPS.parse, quantity.FLOPS.example)
+"""FLOP/s by name."""
+rate_table = _table(quantity.RATE.parse, quantity.RATE.example)
+"""Rates in bit/s by name."""
+count_table = _table(quantity.COUNT.parse, "1024")
+"""Numbers of things by name."""
+time_quantiles = _table(quantity.TIME.parse, "20 ms")
+"""Times in picoseconds by quantile."""
 
 
-def loss(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A loss of light in dB."""
-    return _meta(FieldRecord(key, "value", help_, quantity.LOSS.parse, quantity.LOSS.example, bounds=bounds))
+def _range(unit: quantity.Quantity) -> Callable[[str, str], dict[str, FieldRecord]]:
+    return lambda key, help_: _meta(FieldRecord(key, "range", help_, unit.parse, unit.example))
 
 
-def delay_per_length(key: str, help_: str) -> dict[str, FieldRecord]:
-    """A propagation delay in s/m."""
-    return _meta(FieldRecord(key, "value", help_, quantities.delay_per_length, "5 ns/m"))
+power_range = _range(quantity.POWER)
+"""An uncertain power in W."""
+money_range = _range(quantity.MONEY)
+"""An uncertain sum in USD."""
+money_rate_range = _range(quantity.MONEY_RATE)
+"""An uncertain price of an hour in USD/h."""
+money_per_terabyte_range = _range(quantity.STORAGE_PRICE)
+"""An uncertain price of capacity in USD/TB (10^12 bytes)."""
+failure_rate_range = _range(quantity.FIT)
+"""An uncertain number of failures in 10^9 hours."""
+span_range = _range(quantity.SPAN)
+"""An uncertain span of time in seconds."""
 
 
-def frequency(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A frequency in Hz."""
-    return _meta(FieldRecord(key, "value", help_, quantity.FREQUENCY.parse, quantity.FREQUENCY.example, bounds=bounds))
-
-
-def count(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """An integer, zero or more."""
-    return _meta(FieldRecord(key, "value", help_, readers.integer, "8", bounds=bounds))
+def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
+    """An uncertain number whose reader follows from the entry's `quantity`."""
+    return _meta(FieldRecord(key, "range", help_, unit="$0.08/kWh"))
 
 
 def how_many(key: str, help_: str) -> dict[str, FieldRecord]:
     """`all`, or an integer above zero."""
     return _meta(FieldRecord(key, "how_many", help_, unit="all"))
-
-
-def fraction(key: str, help_: str, *, bounds: Bounds = SHARE) -> dict[str, FieldRecord]:
-    """A share between 0 and 1."""
-    return _meta(FieldRecord(key, "value", help_, readers.fraction, "95 %", bounds=bounds))
-
-
-def flops_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
-    """FLOP/s by name."""
-    return _meta(FieldRecord(key, "table", help_, quantity.FLOPS.parse, quantity.FLOPS.example, allowed=names))
-
-
-def rate_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
-    """Rates in bit/s by name."""
-    return _meta(FieldRecord(key, "table", help_, quantity.RATE.parse, quantity.RATE.example, allowed=names))
-
-
-def count_table(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
-    """Numbers of things by name."""
-    return _meta(FieldRecord(key, "table", help_, quantity.COUNT.parse, "1024", allowed=names))
-
-
-def time_quantiles(key: str, help_: str, names: tuple[str, ...]) -> dict[str, FieldRecord]:
-    """Times in picoseconds by quantile."""
-    return _meta(FieldRecord(key, "table", help_, quantity.TIME.parse, "20 ms", allowed=names))
-
-
-def spread(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A plain number without unit, such as a standard deviation of logarithms."""
-    return _meta(FieldRecord(key, "value", help_, quantities.ratio, "0.4", bounds=bounds))
-
-
-def power_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain power in W."""
-    return _meta(FieldRecord(key, "range", help_, quantity.POWER.parse, quantity.POWER.example))
-
-
-def money_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain sum in USD."""
-    return _meta(FieldRecord(key, "range", help_, quantity.MONEY.parse, quantity.MONEY.example))
-
-
-def money_rate_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain price of an hour in USD/h."""
-    return _meta(FieldRecord(key, "range", help_, quantity.MONEY_RATE.parse, quantity.MONEY_RATE.example))
-
-
-def money_per_terabyte_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain price of capacity in USD/TB (10^12 bytes)."""
-    return _meta(FieldRecord(key, "range", help_, quantity.STORAGE_PRICE.parse, quantity.STORAGE_PRICE.example))
-
-
-def failure_rate_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain number of failures in 10^9 hours."""
-    return _meta(FieldRecord(key, "range", help_, quantity.FIT.parse, quantity.FIT.example))
-
-
-def span_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain span of time in seconds."""
-    return _meta(FieldRecord(key, "range", help_, quantity.SPAN.parse, quantity.SPAN.example))
 
 
 def text(key: str, help_: str) -> dict[str, FieldRecord]:
@@ -237,16 +211,6 @@ def flag(key: str, help_: str) -> dict[str, FieldRecord]:
 def numbers(key: str, help_: str, example: str = "[0, 0, 1, 1]") -> dict[str, FieldRecord]:
     """A list of integers."""
     return _meta(FieldRecord(key, "numbers", help_, readers.integer, example))
-
-
-def price_range(key: str, help_: str) -> dict[str, FieldRecord]:
-    """An uncertain number whose reader follows from the entry's `quantity`."""
-    return _meta(FieldRecord(key, "range", help_, unit="$0.08/kWh"))
-
-
-def ratio(key: str, help_: str, *, bounds: Bounds | None = None) -> dict[str, FieldRecord]:
-    """A ratio such as `3:1`."""
-    return _meta(FieldRecord(key, "value", help_, quantities.ratio, "3:1", bounds=bounds))
 
 
 def topology(key: str, help_: str) -> dict[str, FieldRecord]:
