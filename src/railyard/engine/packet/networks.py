@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from railyard.engine.packet.records import PacketNetwork
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
+    from railyard.cluster import Cluster
     from railyard.cluster.network import Network
 
     Ints = NDArray[np.int64]
-    from railyard.cluster import Cluster
 
 
 PS_PER_S = 10**12
@@ -26,8 +26,7 @@ INSIDE_PS = 1000
 """Latency of links that stand for the inside of a box: a host's own router, a switch's own adder."""
 
 
-@dataclass(frozen=True)
-class RoutingRecord:
+class RoutingRecord(NamedTuple):
     """Routing records of one block, in its own numbers; columns as in `Routes`, and the node of each."""
 
     node: Ints
@@ -36,6 +35,15 @@ class RoutingRecord:
     first: Ints
     width: Ints
     stride: Ints
+
+    @classmethod
+    def of(cls, *parts: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike, ArrayLike]) -> RoutingRecord:
+        """Records part by part, in columns; a single value holds for the whole part."""
+        return cls(*np.concatenate([np.stack(np.broadcast_arrays(*part)) for part in parts], axis=1))
+
+    def part(self, chosen: NDArray[np.bool_] | slice) -> RoutingRecord:
+        """Some of the records."""
+        return RoutingRecord(*(column[chosen] for column in self))
 
 
 @dataclass(frozen=True)
@@ -82,14 +90,11 @@ def with_routers(block: NetworkBlock) -> NetworkBlock:
     up = len(block.source) + np.arange(ports)
     down = up + ports
     host = np.arange(ports)
-    kept = block.record
-    record = RoutingRecord(
-        node=np.concatenate([kept.node + shift, host + shift, host]),
-        lo=np.concatenate([kept.lo, host, np.zeros(ports, np.int64)]),
-        hi=np.concatenate([kept.hi, host + 1, np.full(ports, ports)]),
-        first=np.concatenate([kept.first, len(block.choices) + ports + host, len(block.choices) + host]),
-        width=np.concatenate([kept.width, np.ones(2 * ports, np.int64)]),
-        stride=np.concatenate([kept.stride, np.full(2 * ports, ports)]),
+    kept, begin = block.record, len(block.choices)
+    record = RoutingRecord.of(
+        (kept.node + shift, *kept[1:]),
+        (host + shift, host, host + 1, begin + ports + host, 1, ports),
+        (host, 0, ports, begin + host, 1, ports),
     )
     if ((kept.lo <= kept.node) & (kept.node < kept.hi)).any():
         raise InputError(
@@ -149,27 +154,16 @@ def with_reducers(block: NetworkBlock, leaf: Ints) -> NetworkBlock:
     _, firsts = np.unique(block.source[attached], return_index=True)
     attached = attached[firsts]  # from each port the one link to its reducer
     begin = len(block.choices)
-    record = RoutingRecord(
-        node=np.concatenate([moved(kept.node), moved(leaf), host, block.source[attached]]),
-        lo=np.concatenate(
-            [kept.lo, host, np.zeros(count, np.int64), host[np.searchsorted(leaf, block.target[attached])]]
-        ),
-        hi=np.concatenate(
-            [kept.hi, host + 1, np.full(count, ports), host[np.searchsorted(leaf, block.target[attached])] + 1]
-        ),
-        first=np.concatenate(
-            [
-                kept.first,
-                begin + count + np.arange(count),
-                begin + np.arange(count),
-                begin + 2 * count + np.arange(len(attached)),
-            ]
-        ),
-        width=np.concatenate([kept.width, np.ones(2 * count + len(attached), np.int64)]),
-        stride=np.concatenate([kept.stride, np.full(2 * count + len(attached), ports + count)]),
+    near = host[np.searchsorted(leaf, block.target[attached])]
+    number, hosts = np.arange(count), ports + count
+    record = RoutingRecord.of(
+        (moved(kept.node), *kept[1:]),
+        (moved(leaf), host, host + 1, begin + count + number, 1, hosts),
+        (host, 0, ports, begin + number, 1, hosts),
+        (block.source[attached], near, near + 1, begin + 2 * count + np.arange(len(attached)), 1, hosts),
     )
     return NetworkBlock(
-        hosts=ports + count,
+        hosts=hosts,
         nodes=block.nodes + count,
         source=np.concatenate([moved(block.source), host, moved(leaf)]),
         target=np.concatenate([moved(block.target), moved(leaf), host]),
@@ -354,35 +348,23 @@ def _switched(cluster: Cluster) -> NetworkBlock:
     efficiency = scale_up_efficiency(cluster)
     rate_bps_of = links.rate_bps[egress] * efficiency
     reducing = np.bincount(rank // size, rate_bps_of, minlength=domains)
-    lo = ranks + domain
-    record = RoutingRecord(
-        node=np.concatenate([rank, switch, switch, ranks + domain]),
-        lo=np.concatenate([np.zeros(ranks, np.int64), domain * size, lo, np.zeros(domains, np.int64)]),
-        hi=np.concatenate(
-            [
-                np.full(ranks, ranks + domains),
-                np.minimum((domain + 1) * size, ranks),
-                lo + 1,
-                np.full(domains, ranks),
-            ]
-        ),
-        first=np.concatenate([rank, ranks + domain * size, 2 * ranks + domains + domain, 2 * ranks + domain]),
-        width=np.ones(ranks + 3 * domains, np.int64),
-        stride=np.concatenate(
-            [np.full(ranks, ranks + domains), np.ones(domains, np.int64), np.full(2 * domains, ranks)]
-        ),
-    )
+    reducer, hosts = ranks + domain, ranks + domains
     return NetworkBlock(
-        hosts=ranks + domains,
-        nodes=ranks + 2 * domains,
-        source=np.concatenate([rank, switch_of, ranks + domain, switch]),
-        target=np.concatenate([switch_of, rank, switch, ranks + domain]),
+        hosts=hosts,
+        nodes=hosts + domains,
+        source=np.concatenate([rank, switch_of, reducer, switch]),
+        target=np.concatenate([switch_of, rank, switch, reducer]),
         rate_bps=np.concatenate([rate_bps_of, links.rate_bps[ingress] * efficiency, reducing, reducing]),
         latency_ps=np.concatenate(
             [links.latency_ps[egress], links.latency_ps[ingress], np.full(2 * domains, INSIDE_PS)]
         ),
         link=np.concatenate([egress, ingress, np.full(2 * domains, -1)]),
-        record=record,
+        record=RoutingRecord.of(
+            (rank, 0, hosts, rank, 1, hosts),
+            (switch, domain * size, np.minimum((domain + 1) * size, ranks), ranks + domain * size, 1, 1),
+            (switch, reducer, reducer + 1, ranks + hosts + domain, 1, ranks),
+            (reducer, 0, ranks, ranks + reducer, 1, ranks),
+        ),
         choices=np.arange(2 * ranks + 2 * domains),
     )
 
@@ -399,16 +381,11 @@ def _mesh(cluster: Cluster) -> NetworkBlock:
     local = rank % size
     first = rank - local
     begin = ranks + rank * (size - 1)
-    record = RoutingRecord(
-        node=np.concatenate([rank, ranks + rank, ranks + rank]),
-        lo=np.concatenate([np.zeros(ranks, np.int64), first, rank + 1]),
-        hi=np.concatenate([np.full(ranks, ranks), rank, first + size]),
-        first=np.concatenate([rank, begin, begin + local]),
-        width=np.ones(3 * ranks, np.int64),
-        stride=np.concatenate([np.full(ranks, ranks), np.ones(2 * ranks, np.int64)]),
+    record = RoutingRecord.of(
+        (rank, 0, ranks, rank, 1, ranks),
+        (ranks + rank, first, rank, begin, 1, 1),
+        (ranks + rank, rank + 1, first + size, begin + local, 1, 1),
     )
-    used = record.lo < record.hi
-    names = ("node", "lo", "hi", "first", "width", "stride")
     return NetworkBlock(
         hosts=ranks,
         nodes=2 * ranks,
@@ -417,6 +394,6 @@ def _mesh(cluster: Cluster) -> NetworkBlock:
         rate_bps=np.concatenate([sent, rate]),
         latency_ps=np.concatenate([np.full(ranks, INSIDE_PS), links.latency_ps[ids]]),
         link=np.concatenate([np.full(ranks, -1), ids]),
-        record=RoutingRecord(*(getattr(record, name)[used] for name in names)),
+        record=record.part(record.lo < record.hi),
         choices=np.arange(ranks + len(ids)),
     )

@@ -397,19 +397,12 @@ def _crossbar(cluster: Cluster, network: Network) -> NetworkBlock:
     up, down = np.bincount(out_port, minlength=ports), np.bincount(in_port, minlength=ports)
     wired = np.flatnonzero((up > 0) & (down > 0))
     first_down = np.cumsum(down) - down
-    record = RoutingRecord(
-        node=np.concatenate([wired, np.full(len(wired), ports)]),
-        lo=np.concatenate([np.zeros(len(wired), np.int64), wired]),
-        hi=np.concatenate([np.full(len(wired), ports), wired + 1]),
-        first=np.concatenate([(np.cumsum(up) - up)[wired], len(out) + first_down[wired]]),
-        width=np.concatenate([up[wired], down[wired]]),
-        stride=np.concatenate([np.full(len(wired), ports), np.ones(len(wired), np.int64)]),
+    record = RoutingRecord.of(
+        (wired, 0, ports, (np.cumsum(up) - up)[wired], up[wired], ports),
+        (np.full(len(wired), ports), wired, wired + 1, len(out) + first_down[wired], down[wired], 1),
     )
     if len(wired) == ports and (down == down[0]).all():  # one record in place of one a port
-        keep = np.arange(ports + 1)
-        record = RoutingRecord(
-            *(getattr(record, name)[keep].copy() for name in ("node", "lo", "hi", "first", "width", "stride"))
-        )
+        record = record.part(slice(ports + 1))
         record.hi[-1] = ports
     rate = _rates(cluster, network, ids, ends[0], ends[1])
     return NetworkBlock(ports, ports + 1, *ends, rate, latency, ids, record, np.arange(len(ids)))
