@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from railyard.catalog.model import Model
@@ -19,6 +20,7 @@ from railyard.catalog.types import (
     Storage,
     Switch,
 )
+from railyard.kit.schema.field import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,26 +30,27 @@ Finding = tuple[str, str]
 
 def check(entry: Entry) -> list[Finding]:
     """Faults of an entry, as key and message; empty if there is none."""
-    for kind, rule in _RULES.items():
-        if isinstance(entry, kind):
-            return list(rule(entry))
-    return []
+    return list(_faults(entry))
 
 
-def _positive(entry: Entry, **values: str) -> Iterator[Finding]:
+@singledispatch
+def _faults(_entry: Entry) -> Iterator[Finding]:
+    """Faults by the rules of the entry's kind; a kind without a rule has none."""
+    return iter(())
+
+
+def _positive(entry: Entry, *attributes: str) -> Iterator[Finding]:
     """Values that may not be 0, where the range of their record does not say so."""
-    for attribute, key in values.items():
+    known = records(type(entry))
+    for attribute in attributes:
         if not getattr(entry, attribute) > 0:
-            yield key, "must be more than zero"
+            yield known[attribute].key, "must be more than zero"
 
 
-def _accelerator(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, Accelerator):
-        return
-    yield from _positive(entry, tdp_w="tdp", gemm_efficiency="gemm_efficiency", memory_efficiency="memory_efficiency")
-    yield from _positive(
-        entry, attention_efficiency="attention_efficiency", gemm_efficiency_8bit="gemm_efficiency_8bit"
-    )
+@_faults.register(Accelerator)
+def _accelerator(entry: Accelerator) -> Iterator[Finding]:
+    yield from _positive(entry, "tdp_w", "gemm_efficiency", "memory_efficiency")
+    yield from _positive(entry, "attention_efficiency", "gemm_efficiency_8bit")
     if not any(entry.flops.get(datatype, 0.0) > 0 for datatype in ("bf16", "fp16")):
         yield "flops", "must hold bf16 or fp16"
     if entry.scale_up_domain > 1 and not (entry.scale_up_bps > 0 and entry.scale_up_collective_bps > 0):
@@ -56,10 +59,9 @@ def _accelerator(entry: Entry) -> Iterator[Finding]:
         yield "scale_up_collective_bandwidth", "must not exceed scale_up_bandwidth"
 
 
-def _server(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, Server):
-        return
-    yield from _positive(entry, pcie_bps="pcie_bandwidth", host_memory_bytes="host_memory")
+@_faults.register(Server)
+def _server(entry: Server) -> Iterator[Finding]:
+    yield from _positive(entry, "pcie_bps", "host_memory_bytes")
     if len(entry.accelerator_numa) != entry.accelerators:
         yield "accelerator_numa", f"must name a memory domain for each of the {entry.accelerators} accelerators"
     if len(entry.nic_numa) != entry.nics:
@@ -71,46 +73,40 @@ def _server(entry: Entry) -> Iterator[Finding]:
         yield "scale_up_domain", "must divide the server's accelerators or be a multiple of them"
 
 
-def _rack(entry: Entry) -> Iterator[Finding]:
-    if isinstance(entry, ScaleUpRack) and entry.accelerators % entry.servers:
+@_faults.register(ScaleUpRack)
+def _rack(entry: ScaleUpRack) -> Iterator[Finding]:
+    if entry.accelerators % entry.servers:
         yield "accelerators", "must be the same in each of its servers"
 
 
-def _switch(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, Switch):
-        return
-    yield from _positive(entry, capacity_bps="capacity", port_rate_bps="port_rate")
+@_faults.register(Switch)
+def _switch(entry: Switch) -> Iterator[Finding]:
+    yield from _positive(entry, "capacity_bps", "port_rate_bps")
     if entry.ports * entry.port_rate_bps > entry.capacity_bps * (1 + 1e-9):
         yield "ports", "times port_rate must not exceed capacity"
     if entry.max_ports < entry.ports:
         yield "max_ports", "must be at least ports"
 
 
-def _cable(entry: Entry) -> Iterator[Finding]:
-    yield from _positive(entry, reach_m="reach", delay_s_per_m="delay")
+@_faults.register(Cable)
+def _cable(entry: Cable) -> Iterator[Finding]:
+    yield from _positive(entry, "reach_m", "delay_s_per_m")
 
 
-def _storage(entry: Entry) -> Iterator[Finding]:
-    yield from _positive(entry, read_bps="read_bandwidth", write_bps="write_bandwidth", capacity_bytes="capacity")
+@_faults.register(Storage)
+def _storage(entry: Storage) -> Iterator[Finding]:
+    yield from _positive(entry, "read_bps", "write_bps", "capacity_bytes")
 
 
-def _memory_pool(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, MemoryPool):
-        return
-    yield from _positive(
-        entry,
-        read_bps="read_bandwidth",
-        write_bps="write_bandwidth",
-        capacity_bytes="capacity",
-        port_bps="port_rate",
-    )
+@_faults.register(MemoryPool)
+def _memory_pool(entry: MemoryPool) -> Iterator[Finding]:
+    yield from _positive(entry, "read_bps", "write_bps", "capacity_bytes", "port_bps")
     if (entry.attachment == "cxl") != (entry.servers > 0):
         yield "servers", "must be more than zero for CXL, and 0 where a network leads to the unit"
 
 
-def _drafter(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, Drafter):
-        return
+@_faults.register(Drafter)
+def _drafter(entry: Drafter) -> Iterator[Finding]:
     if entry.length > entry.tokens * (entry.first or 1.0) + 1.0:
         yield "length", "must not be more than the model's own token and each guess, as likely as the first"
     if entry.length < 1.0 + entry.first:
@@ -131,9 +127,8 @@ _MOST = {
 }
 
 
-def _model(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, Model):
-        return
+@_faults.register(Model)
+def _model(entry: Model) -> Iterator[Finding]:
     absurd = [(key, most) for key, most in _MOST.items() if getattr(entry, key) > most]
     yield from ((key, f"is more than any model has; at most {most:,}") for key, most in absurd)
     if not absurd:
@@ -141,14 +136,12 @@ def _model(entry: Entry) -> Iterator[Finding]:
 
 
 def _shape(entry: Model) -> Iterator[Finding]:
-    sizes = {
-        name: name for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_seq", "moe_every")
-    }
-    yield from _positive(entry, **sizes, sliding_every="sliding_every")
+    sizes = ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab", "max_seq", "moe_every")
+    yield from _positive(entry, *sizes, "sliding_every")
     if entry.kv_heads and entry.heads % entry.kv_heads:
         yield "kv_heads", f"must divide heads ({entry.heads})"
     if entry.experts:
-        yield from _positive(entry, experts_per_token="experts_per_token", moe_ffn="moe_ffn")
+        yield from _positive(entry, "experts_per_token", "moe_ffn")
         if entry.experts_per_token > entry.experts:
             yield "experts_per_token", f"must not exceed experts ({entry.experts})"
     if entry.blocks:
@@ -177,40 +170,24 @@ def _blocks(entry: Model) -> Iterator[Finding]:
             return
 
 
-def _device(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, Device):
-        return
-    yield from _positive(entry, training_efficiency="training_efficiency")
+@_faults.register(Device)
+def _device(entry: Device) -> Iterator[Finding]:
+    yield from _positive(entry, "training_efficiency")
     if not any(entry.flops.values()):
         yield "flops", "must hold a rate above zero"
 
 
-def _access_link(entry: Entry) -> Iterator[Finding]:
-    if not isinstance(entry, AccessLink):
-        return
+@_faults.register(AccessLink)
+def _access_link(entry: AccessLink) -> Iterator[Finding]:
     for key, table in (("down", entry.down_bps), ("up", entry.up_bps), ("rtt", entry.rtt_ps)):
         values = [table.get(name, 0.0) for name in QUANTILES]
         if not all(value > 0 for value in values):
             yield key, f"must hold {', '.join(QUANTILES)}, each more than zero"
         elif values != sorted(values):
             yield key, "must not fall from one quantile to the next"
-    yield from _positive(entry, correlation_ps="correlation")
+    yield from _positive(entry, "correlation_ps")
     if entry.loss >= _MOST_LOSS:
         yield "loss", f"must be below {_MOST_LOSS:g}: no transport works beyond"
 
 
 _MOST_LOSS = 0.2
-
-_RULES = {
-    Accelerator: _accelerator,
-    Server: _server,
-    ScaleUpRack: _rack,
-    Switch: _switch,
-    Cable: _cable,
-    Storage: _storage,
-    MemoryPool: _memory_pool,
-    Drafter: _drafter,
-    Device: _device,
-    AccessLink: _access_link,
-    Model: _model,
-}

@@ -34,8 +34,8 @@ _PS_PER_SECOND = 10**12
 _DIGITS = 30  # no quantity of a cluster has more; an exponent of a billion would be expanded digit by digit
 
 
-def _prefixed(unit: str, scale: Decimal | int = 1, *, prefixes: Mapping[str, int] = _DECIMAL) -> dict[str, Decimal]:
-    return {prefix + unit: Decimal(10) ** power * scale for prefix, power in prefixes.items()}
+def _prefixed(unit: str, scale: Decimal | int = 1) -> dict[str, Decimal]:
+    return {prefix + unit: Decimal(10) ** power * scale for prefix, power in _DECIMAL.items()}
 
 
 def _binary(unit: str, scale: int = 1) -> dict[str, Decimal]:
@@ -112,7 +112,7 @@ def _parse(value: object, table: Mapping[str, Decimal], kind: str, example: str)
     """The value in the table's base unit.
 
     Raises:
-        UnitError: No number, no unit, or a unit that the table does not hold.
+        UnitError: No number, no unit, a unit that the table does not hold, or a negative number.
     """
     if isinstance(value, bool) or not isinstance(value, str):
         raise UnitError(f"{kind} needs a unit: write for example `{example}`", found=value, allowed=_units(table))
@@ -127,7 +127,7 @@ def _parse(value: object, table: Mapping[str, Decimal], kind: str, example: str)
     if unit not in table:
         message = f"unknown unit `{unit}` in `{value}` for {kind}"
         raise UnitError(message, found=value, allowed=_units(table), hint=_hint(unit, table, example))
-    return number * table[unit]
+    return _not_negative(number * table[unit], value, kind)
 
 
 def _hint(unit: str, table: Mapping[str, Decimal], example: str) -> str:
@@ -152,82 +152,79 @@ def _not_negative(value: Decimal, given: object, kind: str) -> Decimal:
 
 def rate(value: object) -> float:
     """A data rate in bit/s: `400 Gb/s`, `900 GB/s`, `3.35 TB/s`."""
-    return float(_not_negative(_parse(value, _RATE, "a data rate", "400 Gb/s"), value, "a data rate"))
+    return float(_parse(value, _RATE, "a data rate", "400 Gb/s"))
 
 
 def size(value: object) -> int:
     """A size in bytes: `80 GiB`, `25 MB`."""
-    return round(_not_negative(_parse(value, _SIZE, "a size", "80 GiB"), value, "a size"))
+    return round(_parse(value, _SIZE, "a size", "80 GiB"))
 
 
 def time(value: object) -> int:
     """A time in picoseconds: `2 us`, `600 ns`, `30 min`."""
-    return round(_not_negative(_parse(value, _TIME, "a time", "2 us"), value, "a time"))
+    return round(_parse(value, _TIME, "a time", "2 us"))
 
 
 def seconds(value: object) -> float:
     """A time in seconds, for spans in which picoseconds mean nothing: `30 min`, `54 days`."""
-    return float(_not_negative(_parse(value, _TIME, "a time", "30 min"), value, "a time") / _PS_PER_SECOND)
+    return float(_parse(value, _TIME, "a time", "30 min") / _PS_PER_SECOND)
 
 
 def power(value: object) -> float:
     """A power in watts: `700 W`, `1.2 kW`."""
-    return float(_not_negative(_parse(value, _POWER, "a power", "700 W"), value, "a power"))
+    return float(_parse(value, _POWER, "a power", "700 W"))
 
 
 def energy(value: object) -> float:
     """An energy in joules: `50 kWh`, `3 MJ`."""
-    return float(_not_negative(_parse(value, _ENERGY, "an energy", "50 kWh"), value, "an energy"))
+    return float(_parse(value, _ENERGY, "an energy", "50 kWh"))
 
 
 def flops(value: object) -> float:
     """A compute rate in FLOP/s (dense): `989 TFLOP/s`."""
-    return float(_not_negative(_parse(value, _FLOPS, "a compute rate", "989 TFLOP/s"), value, "a compute rate"))
+    return float(_parse(value, _FLOPS, "a compute rate", "989 TFLOP/s"))
 
 
 def flop_per_j(value: object) -> float:
     """Operations that a joule pays for, in FLOP/J: `0.97 TFLOP/J`."""
-    kind = "operations of a joule"
-    return float(_not_negative(_parse(value, _FLOP_PER_J, kind, "0.97 TFLOP/J"), value, kind))
+    return float(_parse(value, _FLOP_PER_J, "operations of a joule", "0.97 TFLOP/J"))
 
 
 def length(value: object) -> float:
     """A length in metres: `30 m`, `50 km`."""
-    return float(_not_negative(_parse(value, _LENGTH, "a length", "30 m"), value, "a length"))
+    return float(_parse(value, _LENGTH, "a length", "30 m"))
 
 
 def loss(value: object) -> float:
     """A loss of light in decibels: `0.75 dB`."""
-    return float(_not_negative(_parse(value, {"dB": Decimal(1)}, "a loss", "0.75 dB"), value, "a loss"))
+    return float(_parse(value, {"dB": Decimal(1)}, "a loss", "0.75 dB"))
 
 
 def failure_rate(value: object) -> float:
     """Failures in 10^9 hours: `1333 FIT`."""
-    return float(
-        _not_negative(_parse(value, {"FIT": Decimal(1)}, "a failure rate", "1333 FIT"), value, "a failure rate")
-    )
+    return float(_parse(value, {"FIT": Decimal(1)}, "a failure rate", "1333 FIT"))
 
 
 def delay_per_length(value: object) -> float:
     """A propagation delay, one way, in seconds per metre: `5 ns/m`."""
-    return float(_not_negative(_parse(value, _DELAY, "a delay per length", "5 ns/m"), value, "a delay per length"))
+    return float(_parse(value, _DELAY, "a delay per length", "5 ns/m"))
 
 
 def frequency(value: object) -> float:
     """A frequency in hertz: `1.83 GHz`."""
-    return float(_not_negative(_parse(value, _FREQUENCY, "a frequency", "1.83 GHz"), value, "a frequency"))
+    return float(_parse(value, _FREQUENCY, "a frequency", "1.83 GHz"))
 
 
 def years(value: object) -> float:
     """A span in years: `4 years`."""
-    return float(_not_negative(_parse(value, _YEARS, "a span in years", "4 years"), value, "a span in years"))
+    return float(_parse(value, _YEARS, "a span in years", "4 years"))
 
 
 def count(value: object) -> int:
     """An integer count, bare or with a prefix: `16384`, `15 T` (tokens), `405 B` (parameters)."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(_not_negative(Decimal(value), value, "a count"))
-    number = _not_negative(_parse(value, _COUNT, "a count", "15 T"), value, "a count")
+    number = _parse(value, _COUNT, "a count", "15 T")
     if number != number.to_integral_value():
         raise UnitError(f"expected an integer count, got `{value}`", found=value)
     return int(number)
@@ -245,7 +242,7 @@ def ratio(value: object) -> float:
                 return float(above / below)
         raise UnitError(f"`{value}` is not a ratio: write for example `3:1`", found=value)
     table = {"": Decimal(1), "%": Decimal("0.01")}
-    return float(_not_negative(_parse(value, table, "a ratio", "95 %"), value, "a ratio"))
+    return float(_parse(value, table, "a ratio", "95 %"))
 
 
 def _dollars(value: object, per: tuple[str, ...], example: str) -> float:
