@@ -41,40 +41,35 @@ STARVED = 0.03
 """Share of a run without a processor from which on these, and not links, may have set a rank's pace."""
 
 
-@dataclass(frozen=True, eq=False)
-class LabRun:
-    """What was run.
-
-    Attributes:
-        lowered: Their communications.
-        dilation: Seconds of the lab for one of the cluster.
-    """
-
-    merged: MergedJobs
-    lowered: LoweredGraph
-    cluster: Cluster
-    plan: Blueprint
-    dilation: float
-
-
-def record_of(played: LabRun, ran: LabResult, meta: dict[str, object]) -> Record:
+def record_of(
+    merged: MergedJobs,
+    lowered: LoweredGraph,
+    cluster: Cluster,
+    plan: Blueprint,
+    ran: LabResult,
+    *,
+    dilation: float,
+    meta: dict[str, object],
+) -> Record:
     """What happened, in the cluster's time.
 
     Args:
-        played: What was run.
+        merged: Jobs that were run.
+        lowered: Their communications.
+        cluster: On what.
+        plan: Of the lab.
         ran: What ranks noted and ports counted.
+        dilation: Seconds of the lab for one of the cluster.
         meta: Of the record, so far.
     """
-    merged, lowered, cluster, dilation = played.merged, played.lowered, played.cluster, played.dilation
-    graph = merged.graph
-    start, end = _times(graph, ran, dilation)
+    start, end = _times(merged.graph, ran, dilation)
     alone_ps = np.append(lowered.entities.even_ps, 0)[lowered.entity]
     latency_ps = np.append(lowered.entities.even_latency_ps, 0)[lowered.entity]
     return merged.record(
         start,
         end,
-        optional={"blocker": blockers(graph, end), "alone_ps": alone_ps, "latency_ps": latency_ps},
-        tables={"links": _counters(cluster, played.plan, ran, dilation)},
+        optional={"blocker": blockers(merged.graph, end), "alone_ps": alone_ps, "latency_ps": latency_ps},
+        tables={"links": _counters(cluster, plan, ran, dilation)},
         meta={**meta, "starved": ran.starved, "warnings": [*cluster.remarks, *_warnings(ran)]},
     )
 
@@ -234,7 +229,7 @@ class LabEngine:
             "dilation": self.dilation,
             "expected_s": expected_s / self.dilation,
         }
-        return record_of(LabRun(merged, lowered, arranged, plan, self.dilation), ran, meta)
+        return record_of(merged, lowered, arranged, plan, ran, dilation=self.dilation, meta=meta)
 
     def _nic_bps(self, cluster: Cluster) -> float:
         """The slowest NIC's link, in the lab."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -316,7 +316,7 @@ class _Writer:
         self.arrives[target][task] = (source, part, lanes)
         pair = int(pair_of_ranks(self.cluster, np.array([source]), np.array([target]))[0])
         out = tuple(self.connections.number(source, target, pair, lane, step.stream) for lane in range(lanes))
-        return _replaced(step, out=out, size_bytes=part)
+        return replace(step, out=out, size_bytes=part)
 
     def _apart(self, source: int, target: int) -> bool:
         return source // self.cluster.ranks_per_server != target // self.cluster.ranks_per_server
@@ -346,7 +346,7 @@ class _Writer:
             rank = members[position]
             script = self.scripts[rank].setdefault(part.script, len(self.scripts[rank]))
             ends = self._ends(part, position, members, communicator, use)
-            found.append((rank, _replaced(every[rank], script=script, members=members, out=ends[0], into=ends[1])))
+            found.append((rank, replace(every[rank], script=script, members=members, out=ends[0], into=ends[1])))
         return found
 
     def _ends(
@@ -357,7 +357,3 @@ class _Writer:
         mine = members[position]
         out = tuple(number(mine, members[to], communicator, lane, use) for to, lane in part.to)
         return out, tuple(number(members[of], mine, communicator, lane, use) for of, lane in part.of)
-
-
-def _replaced(step: RankStep, **values: object) -> RankStep:
-    return RankStep(**{**step.__dict__, **values})

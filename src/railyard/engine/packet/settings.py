@@ -108,26 +108,22 @@ def split(traffic: Traffic, pairs: int, payload_bytes: int) -> QueuePairSplit:
     short = packets[flow_of] * payload_bytes - traffic.size_bytes[flow_of]
     holds_last = (packets[flow_of] - 1) % count[flow_of] == place
     size = share * payload_bytes - np.where(holds_last, short, 0)
-    parts = _Parts(cut, flow_of, size)
-    return QueuePairSplit(_rewired(traffic, parts), rows, flow_of.astype(np.int64))
+    return QueuePairSplit(_rewired(traffic, cut, flow_of, size), rows, flow_of.astype(np.int64))
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """`cut`: flows that are split; `flow_of`: of which of them a part is; `size`: its bytes."""
-
-    cut: NDArray[np.int64]
-    flow_of: NDArray[np.int64]
-    size: NDArray[np.int64]
-
-
-def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
+def _rewired(traffic: Traffic, cut: NDArray[np.int64], flow_of: NDArray[np.int64], size: NDArray[np.int64]) -> Traffic:
     """The traffic with parts.
 
     Rows: the given ones; the parts; a gate for every split flow, which waits for what the flow waited for; for those
     whose receiver another flow waits for, an end, which waits for every part's receiver.
+
+    Args:
+        traffic: Flows.
+        cut: Those that are split.
+        flow_of: Of which of them each part is.
+        size: Bytes of each part.
     """
-    rows, cut, flow_of = len(traffic), parts.cut, parts.flow_of
+    rows = len(traffic)
     heard = np.zeros(rows, bool)
     heard[traffic.dep_idx[traffic.dep_at == 1]] = True
     ends = cut[heard[cut]]
@@ -162,7 +158,7 @@ def _rewired(traffic: Traffic, parts: _Parts) -> Traffic:
     columns: dict[str, tuple[NDArray[Any], ...]] = {
         "source": (traffic.source, traffic.source[flow_of], traffic.source[cut], traffic.target[ends]),
         "target": (target, traffic.target[flow_of], traffic.source[cut], traffic.target[ends]),
-        "size_bytes": (traffic.size_bytes, parts.size, np.zeros(len(cut), np.int64), none[1]),
+        "size_bytes": (traffic.size_bytes, size, np.zeros(len(cut), np.int64), none[1]),
         "start_ps": (start, later[0], traffic.start_ps[cut], later[1]),
         "delay_ps": (delay, none[0], traffic.delay_ps[cut], none[1]),
         "klass": (traffic.klass, traffic.klass[flow_of], traffic.klass[cut], traffic.klass[ends]),

@@ -165,13 +165,12 @@ def is_user(text: str) -> bool:
     return text.startswith(PREFIX)
 
 
-def load(text: str, kind: type[T], *, base: Path | None = None) -> T:
+def load(text: str, kind: type[T]) -> T:
     """What `user:path/to/file.py:Name` names. The file is run.
 
     Args:
         text: The setting.
         kind: `UserControl` or `UserBalancer`.
-        base: Folder that a relative path begins at; the current one by default.
 
     Raises:
         InputError: The form is wrong, the file cannot be read or run, or holds nothing of that name.
@@ -179,7 +178,7 @@ def load(text: str, kind: type[T], *, base: Path | None = None) -> T:
     file, sign, name = text.removeprefix(PREFIX).rpartition(":")
     if not is_user(text) or not sign or not file or not name.isidentifier():
         raise InputError("expected a file and a name in it", found=text, allowed=_FORM)
-    path = (base or Path()) / file
+    path = Path(file)
     module = module_of(path)
     made = {key: value for key, value in vars(module).items() if isinstance(value, kind)}
     if name not in made:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 import railyard._core as _core
-from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, choice
+from railyard.engine.serving.deployment import LOADS, POLICIES, PREEMPTIONS, ROLES, ROUTERS, Cost, choice
 from railyard.graph import Label, Record
 from railyard.graph.columns import TABLES
 from railyard.kit.errors import InputError, StaleCoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -57,8 +57,11 @@ def _set(target: Any, name: str, value: Any, key: str) -> None:
         raise InputError(f"`{name}` cannot be {value!r}", key=key, found=value) from error
 
 
-def _copied(target: Any, source: Any, key: str) -> Any:
-    for one in fields(source):
+def _copied(target: Any, source: Any, key: str, kind: Any = None, *, without: Collection[str] = ()) -> Any:
+    """The core's record with the fields of ours, or those that its base `kind` has, but for some."""
+    for one in fields(kind or source):
+        if one.name in without:
+            continue
         value = getattr(source, one.name)
         if one.name == "drain":
             value = np.asarray(value, np.uint8)
@@ -67,73 +70,29 @@ def _copied(target: Any, source: Any, key: str) -> Any:
 
 
 def _router(router: Router, key: str) -> _core.ServingRouter:
-    core = _core.ServingRouter()
+    core: _core.ServingRouter = _copied(_core.ServingRouter(), router, "router", without={"kind"})
     core.kind = choice(router.kind, ROUTERS, key)
-    _set(core, "prefix_weight", router.prefix_weight, "router.prefix_weight")
-    _set(core, "load_weight", router.load_weight, "router.load_weight")
-    _set(core, "move", router.move, "router.move")
     return core
 
 
-_COST = (
-    "tokens",
-    "compute_s",
-    "network_s",
-    "host_s",
-    "host_per_seq_s",
-    "attention_per_kv_token_s",
-    "attention_per_sequence_s",
-    "attention_floor_s",
-    "attention_per_pair_s",
-    "overlapped_per_kv_token_s",
-    "overlapped_s",
-    "scale_out_bytes_per_token",
-    "scale_out_bps",
-    "scale_out_slack_s",
-    "joint_tokens",
-    "joint_compute_s",
-    "joint_network_s",
-    "pipeline_stages",
-    "stage_share",
-)
-_POOL = (
-    "replicas",
-    "block_tokens",
-    "kv_blocks",
-    "max_sequences",
-    "max_batched_tokens",
-    "prompt_tokens",
-    "chunked",
-    "by_priority",
-    "ahead",
-    "lockstep",
-    "prefix_cache",
-    "watermark",
-    "kv_bytes_per_token",
-    "swap_bytes",
-    "host_kv_bytes",
-    "swap_bps",
-    "host_latency_s",
-    "weight_bytes",
-    "load_s",
-)
+_ENERGY = {"idle_w", "busy_w", "joule_per_token", "joule_per_kv_token", "joule_per_pair"}
+"""What costs energy and no time: the core does not need it."""
+_OWN = {"name", "cost", "role", "policy", "preemption", "speculative", "autoscale"}
+"""What the core has by a number, as a record, or not at all."""
 
 
 def _pool(pool: Pool) -> _core.ServingPool:
-    core, cost = _core.ServingPool(), _core.ServingCost()
-    for name in _COST:
-        _set(cost, name, getattr(pool.cost, name), f"pools.{pool.name}.cost.{name}")
-    for name in _POOL:
-        _set(core, name, getattr(pool, name), f"pools.{pool.name}.{name}")
+    key = f"pools.{pool.name}"
+    cost = _copied(_core.ServingCost(), pool.cost, f"{key}.cost", Cost, without=_ENERGY)
+    core: _core.ServingPool = _copied(_core.ServingPool(), pool, key, without=_OWN)
     core.cost = cost
-    core.role = choice(pool.role, ROLES, f"pools.{pool.name}.role")
-    core.policy = choice(pool.policy, POLICIES, f"pools.{pool.name}.policy")
-    core.preemption = choice(pool.preemption, PREEMPTIONS, f"pools.{pool.name}.preemption")
+    core.role = choice(pool.role, ROLES, f"{key}.role")
+    core.policy = choice(pool.policy, POLICIES, f"{key}.policy")
+    core.preemption = choice(pool.preemption, PREEMPTIONS, f"{key}.preemption")
     if pool.speculative is not None:
-        for one in fields(pool.speculative):
-            _set(core, one.name, getattr(pool.speculative, one.name), f"pools.{pool.name}.speculative.{one.name}")
+        _copied(core, pool.speculative, f"{key}.speculative")
     if pool.autoscale is not None:
-        core.autoscale = _autoscale(pool.autoscale, f"pools.{pool.name}.autoscale")
+        core.autoscale = _autoscale(pool.autoscale, f"{key}.autoscale")
     return core
 
 
