@@ -267,9 +267,8 @@ def _storage_rows(
     device, number = first_node + np.arange(count), np.arange(count, dtype=np.int32)
     rows.tiers += ["storage read", "storage write"]
     tier = len(rows.tiers) - 2
-    read, write = np.full(count, storage.read_bps), np.full(count, storage.write_bps)
-    reads = _Block(rate_bps=read, line_bps=read, latency_ps=0, tier=tier, source=device, target=gate)
-    writes = _Block(rate_bps=write, line_bps=write, latency_ps=0, tier=tier + 1, source=gate, target=device)
+    reads = _even(storage.read_bps, tier, device, gate)
+    writes = _even(storage.write_bps, tier + 1, gate, device)
     return StorageServers(storage, count, home is None, ports, number + rows.add(reads), number + rows.add(writes))
 
 

@@ -229,14 +229,13 @@ class LinkTable:
         """float64[links], `rate_bps` without faults that slow links."""
         return np.minimum(self.free_bps, self.reach_bps)
 
-    def of_tier(self, name: str, *, bundles: bool = False) -> NDArray[np.int32]:
-        """Ids of the links of a tier; with `bundles`, of its bundles too.
+    def of_tier(self, name: str) -> NDArray[np.int32]:
+        """Ids of the links of a tier.
 
         Raises:
             ValueError: There is no such tier.
         """
-        end = len(self) if bundles else self.physical
-        return np.flatnonzero(self.tier[:end] == self.tiers.index(name)).astype(np.int32)
+        return np.flatnonzero(self.tier[: self.physical] == self.tiers.index(name)).astype(np.int32)
 
     def degraded(self, link: NDArray[np.int32], factor: float) -> NDArray[np.float64]:
         """Rates of all links when the rates of some are multiplied by `factor`; bundles follow their members.

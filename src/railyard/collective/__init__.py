@@ -7,7 +7,6 @@ with lazily(globals()):
     from railyard.collective.choice import Choice, Choices, choose, choose_many
     from railyard.collective.lowering import (
         EntityTable,
-        Requests,
         lower_collectives,
         lower_pool,
         lower_storage,
@@ -29,7 +28,6 @@ __all__ = [
     "CollectivePolicy",
     "EntityTable",
     "Pattern",
-    "Requests",
     "Schedule",
     "Send",
     "Shape",

@@ -317,23 +317,16 @@ def _columns(*values: ArrayLike) -> tuple[tuple[int, ...], list[Floats]]:
     return shape, [np.ascontiguousarray(array).reshape(-1) for array in full]
 
 
-def goodput_bps(
-    transport: WideAreaTransport,
-    rate_bps: ArrayLike,
-    rtt_s: ArrayLike,
-    loss: ArrayLike,
-    buffer: ArrayLike = _DEEP_BUFFER,
-) -> Floats:
-    """Payload bits per second of one connection in steady state.
+def goodput_bps(transport: WideAreaTransport, rate_bps: ArrayLike, rtt_s: ArrayLike, loss: ArrayLike) -> Floats:
+    """Payload bits per second of one connection in steady state, behind a deep buffer.
 
     Args:
         transport: The protocol.
         rate_bps: Rate of the bottleneck, ONE WAY, IP packets.
         rtt_s: ROUND TRIP without load.
         loss: Random packet loss.
-        buffer: Buffer at the bottleneck, in bandwidth-delay products.
     """
-    shape, (rate, rtt, lost, depth) = _columns(rate_bps, rtt_s, loss, buffer)
+    shape, (rate, rtt, lost, depth) = _columns(rate_bps, rtt_s, loss, _DEEP_BUFFER)
     out = np.empty(int(np.prod(shape)))
     _core.rounds_goodput_bps(transport.protocol, rate, rtt, lost, depth, out)
     return out.reshape(shape)

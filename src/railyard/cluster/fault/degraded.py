@@ -85,9 +85,7 @@ class DegradeLink(OnCable):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = self._place(places)
-        for spell in self.spells:
-            yield LinkRate(links, self.factor, spell)
+        return self.rates(self._place(places), self.factor)
 
     def _place(self, places: Places) -> Links:
         if self.link is not None:

@@ -61,9 +61,7 @@ class LinkDown(OnCable):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = self.links(places, self.cable)
-        for spell in self.spells:
-            yield LinkRate(links, 0.0, spell)
+        return self.rates(self.links(places, self.cable), 0.0)
 
 
 faults.add(LinkDown.kind, LinkDown)
@@ -83,9 +81,7 @@ class NicDown(Spells):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = places.nic(self.host, self.nic, self.port)
-        for spell in self.spells:
-            yield LinkRate(links, 0.0, spell)
+        return self.rates(places.nic(self.host, self.nic, self.port), 0.0)
 
 
 faults.add(NicDown.kind, NicDown)
@@ -101,9 +97,7 @@ class SwitchDown(Spells):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = places.switch(self.switch)
-        for spell in self.spells:
-            yield LinkRate(links, 0.0, spell)
+        return self.rates(places.switch(self.switch), 0.0)
 
 
 faults.add(SwitchDown.kind, SwitchDown)
@@ -126,9 +120,7 @@ class Reconfiguration(Spells):
 
     def effects(self, places: Places) -> Iterator[LinkRate]:
         """See `Fault`."""
-        links = places.tier(self.tier)
-        for spell in self.spells:
-            yield LinkRate(links, 0.0, spell)
+        return self.rates(places.tier(self.tier), 0.0)
 
 
 faults.add(Reconfiguration.kind, Reconfiguration)

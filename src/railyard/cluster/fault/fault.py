@@ -207,6 +207,10 @@ class Spells:
         begins = [self.at_ps + turn * step for turn in range(self.times)]
         return tuple(Spell(begin, None if self.for_ps is None else begin + self.for_ps) for begin in begins)
 
+    def rates(self, links: Links, factor: float) -> Iterator[LinkRate]:
+        """The links with that share of their rate, each time."""
+        return (LinkRate(links, factor, spell) for spell in self.spells)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnCable(Spells):

@@ -204,7 +204,7 @@ RequestColumns = tuple["NDArray[np.int32]", "NDArray[np.uint8]", "NDArray[np.int
 def lower_collectives(
     cluster: Cluster,
     communicators: Communicators,
-    requests: Requests | RequestColumns,
+    requests: RequestColumns,
     *,
     policy: CollectivePolicy = DEFAULT_POLICY,
 ) -> EntityTable:
@@ -213,7 +213,7 @@ def lower_collectives(
     Args:
         cluster: Where they run.
         communicators: Who takes part.
-        requests: What runs; a tuple of columns (communicator, kind, size, count) will do.
+        requests: Columns of what runs: communicator, kind, size, count; see `Requests`.
         policy: Overrides of the choice.
 
     Returns:
@@ -230,10 +230,9 @@ def lower_collectives(
     return run.table()
 
 
-def _columns(requests: Requests | RequestColumns, communicators: int) -> Requests:
+def _columns(columns: RequestColumns, communicators: int) -> Requests:
     """The columns as arrays, checked."""
-    if not isinstance(requests, Requests):
-        requests = Requests(*map(np.asarray, requests))
+    requests = Requests(*map(np.asarray, columns))
     limits: dict[str, tuple[NDArray[Any], int, int]] = {
         "comm": (requests.comm, 0, communicators - 1),
         "kind": (requests.kind, 0, len(CollectiveKind) - 1),

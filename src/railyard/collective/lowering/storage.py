@@ -59,15 +59,10 @@ def lower_storage(
     device = np.where(writes[row], servers.write_link[node], servers.read_link[node]).astype(np.int64)
     requests = np.ones(len(ranks)) if count is None else np.asarray(count, np.float64)
     busy = _busy(servers, writes, np.asarray(size_bytes), requests)
-    loads = [LinkLoads.single(row, device, busy[row] / stripes)]
-    path_ps = np.zeros(len(ranks), np.int64)
-    if not servers.local and cluster.storage is not None:
-        near, far = cluster.storage.port_of_rank[ranks][row], servers.ports[node]
-        source, target = directed(near, far, writes[row])
-        loads += network_load(cluster.storage, row, source, target)
-        path_ps = cluster.storage.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
+    network = None if servers.local else cluster.storage
+    loads, path_ps = _over(network, ranks, servers.ports[node], writes, stripes)
     return table(
-        LinkLoads.summed(len(ranks), loads),
+        LinkLoads.summed(len(ranks), [LinkLoads.single(row, device, busy[row] / stripes), *loads]),
         cluster,
         volume_bytes=np.asarray(size_bytes, np.float64),
         latency_ps=servers.latency_ps + 2 * path_ps,
@@ -96,11 +91,13 @@ def _busy(
 def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
     """Storage nodes of each request, `stripes` of them one after another."""
     home = ranks // cluster.ranks_per_server
-    if servers.local:
-        return home, 1
-    stripes = min(servers.count, STRIPES)
-    apart = servers.count // stripes
-    node = (home[:, None] + np.arange(stripes)[None, :] * apart) % servers.count
+    return (home, 1) if servers.local else _around(home, servers.count)
+
+
+def _around(home: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], int]:
+    """At most `STRIPES` of so many for each server, evenly apart, from its own number on."""
+    stripes = min(count, STRIPES)
+    node = (home[:, None] + np.arange(stripes) * (count // stripes)) % count
     return node.ravel(), stripes
 
 
@@ -115,19 +112,38 @@ def stripes_of(
     if servers is None or network is None:
         raise InputError("the job reads or writes data, but the cluster has no storage", key="cluster.storage")
     node, stripes = _nodes(cluster, servers, ranks)
-    row = np.repeat(np.arange(len(ranks)), stripes)
-    source, target = directed(network.port_of_rank[ranks][row], servers.ports[node], write[row])
-    return source.reshape(len(ranks), -1), target.reshape(len(ranks), -1)
+    return _stripes(network, ranks, servers.ports[node], write, stripes)
 
 
-def directed(
-    near: NDArray[np.int32], far: NDArray[np.int32], write: NDArray[np.bool_]
+def _stripes(
+    network: Network, ranks: NDArray[np.int64], far: NDArray[np.int32], write: NDArray[np.bool_], stripes: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Sending and receiving ports, one column for each pair of NICs that work side by side."""
+    """Sending and receiving ports of each request's stripes; those of a stripe are pairs of NICs side by side.
+
+    Args:
+        network: Between them.
+        ranks: int64[k], who asks.
+        far: int32[k x stripes, ports], of the devices.
+        write: bool[k], whether data goes there.
+        stripes: Of a request.
+    """
+    near = np.repeat(network.port_of_rank[ranks], stripes, axis=0)
     pairs = np.arange(max(near.shape[1], far.shape[1]))
-    here, there = near[:, pairs % near.shape[1]], far[:, pairs % far.shape[1]]
+    here, there = (ports[:, pairs % ports.shape[1]].reshape(len(ranks), -1) for ports in (near, far))
     writes = write[:, None]
     return np.where(writes, here, there).astype(np.int32), np.where(writes, there, here).astype(np.int32)
+
+
+def _over(
+    network: Network | None, ranks: NDArray[np.int64], far: NDArray[np.int32], write: NDArray[np.bool_], stripes: int
+) -> tuple[list[LinkLoads], NDArray[np.int64]]:
+    """Loads of a network, and the latency of the path of each request's first stripe; see `_stripes`."""
+    if network is None:
+        return [], np.zeros(len(ranks), np.int64)
+    source, target = _stripes(network, ranks, far, write, stripes)
+    row = np.repeat(np.arange(len(ranks)), stripes)
+    pairs = (ports.reshape(len(row), -1) for ports in (source, target))
+    return network_load(network, row, *pairs), network.path_latency_ps(source[:, 0], target[:, 0])
 
 
 def network_load(
@@ -173,18 +189,13 @@ def lower_pool(
     unit, stripes = units_of(cluster, pool, ranks)
     row = np.repeat(np.arange(len(ranks)), stripes)
     device = np.where(stores[row], pool.store_link[unit], pool.load_link[unit]).astype(np.int64)
-    loads, path_ps = [LinkLoads.single(row, device, np.full(len(row), 1 / stripes))], np.zeros(len(ranks), np.int64)
     network, cap_bps = cluster.pool_network, np.inf
-    if network is not None:
-        near, far = network.port_of_rank[ranks][row], pool.ports[unit]
-        source, target = directed(near, far, stores[row])
-        loads += network_load(network, row, source, target)
-        path_ps = network.path_latency_ps(source[::stripes, 0], target[::stripes, 0])
-    else:
+    loads, path_ps = _over(network, ranks, pool.ports[unit], stores, stripes)
+    if network is None:
         cap_bps = cluster.server.pcie_bps
-        loads.append(_port_load(cluster, pool, ranks, stores))
+        loads = [_port_load(cluster, pool, ranks, stores)]
     return table(
-        LinkLoads.summed(len(ranks), loads),
+        LinkLoads.summed(len(ranks), [LinkLoads.single(row, device, np.full(len(row), 1 / stripes)), *loads]),
         cluster,
         volume_bytes=np.asarray(size_bytes, np.float64),
         latency_ps=pool.latency_ps + 2 * path_ps,
@@ -211,9 +222,7 @@ def units_of(cluster: Cluster, pool: PooledMemory, ranks: NDArray[np.int64]) -> 
     home = ranks // cluster.ranks_per_server
     if pool.unit.size:
         return pool.unit[home].ravel().astype(np.int64), pool.unit.shape[1]
-    stripes = min(pool.units, STRIPES)
-    unit = (home[:, None] + np.arange(stripes)[None, :] * (pool.units // stripes)) % pool.units
-    return unit.ravel(), stripes
+    return _around(home, pool.units)
 
 
 def pool_stripes(
@@ -228,9 +237,7 @@ def pool_stripes(
     if network is None:
         raise InputError("the memory pool lies on no network", key="cluster.memory_pool.network")
     unit, stripes = units_of(cluster, pool, ranks)
-    row = np.repeat(np.arange(len(ranks)), stripes)
-    source, target = directed(network.port_of_rank[ranks][row], pool.ports[unit], store[row])
-    return source.reshape(len(ranks), -1), target.reshape(len(ranks), -1)
+    return _stripes(network, ranks, pool.ports[unit], store, stripes)
 
 
 def _port_load(cluster: Cluster, pool: PooledMemory, ranks: NDArray[np.int64], stores: NDArray[np.bool_]) -> LinkLoads:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from railyard.collective.synthesis.msccl_run import RankBuffers
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     Op = dict[str, Any]
 
 
-@dataclass
-class _State:
+class _Run:
     """A run.
 
     Attributes:
@@ -37,24 +35,18 @@ class _State:
         problems: What went wrong.
     """
 
-    memory: dict[Place, Content] = field(default_factory=dict)
-    put: dict[tuple[int, int], list[tuple[Place, Content]]] = field(default_factory=lambda: defaultdict(list))
-    signalled: dict[tuple[int, int], deque[list[tuple[Place, Content]]]] = field(
-        default_factory=lambda: defaultdict(deque)
-    )
-    tokens: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
-    at: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
-    problems: list[str] = field(default_factory=list)
-
-
-class _Run:
     def __init__(self, plan: dict[str, Any], pieces: NDArray[np.int64] | None = None) -> None:
         self.pieces = pieces
         self.gpus = {gpu["id"]: gpu for gpu in plan["gpus"]}
         chunks = {max(gpu["input_chunks"], gpu["output_chunks"]) for gpu in plan["gpus"]}
         ranks = len(self.gpus)
         self.buffers = RankBuffers(plan["collective"], ranks, chunks.pop() // ranks, plan["inplace"])
-        self.state = _State(self.buffers.inputs())
+        self.memory: dict[Place, Content] = self.buffers.inputs()
+        self.put: dict[tuple[int, int], list[tuple[Place, Content]]] = defaultdict(list)
+        self.signalled: dict[tuple[int, int], deque[list[tuple[Place, Content]]]] = defaultdict(deque)
+        self.tokens: dict[tuple[int, int], int] = defaultdict(int)
+        self.at: dict[tuple[int, int], int] = defaultdict(int)
+        self.problems: list[str] = []
         self._ends = {rank: self._joined(rank) for rank in self.gpus}
         self._do: dict[str, Callable[[int, dict[str, Any], Op], bool]] = {
             "nop": lambda *_: True,
@@ -83,23 +75,22 @@ class _Run:
         return [peer for one in every for peer in one["connected_to"]]
 
     def go(self) -> list[str]:
-        state = self.state
         blocks = [(rank, block) for rank, gpu in self.gpus.items() for block in gpu["threadblocks"]]
         moved = True
-        while moved and not state.problems:
+        while moved and not self.problems:
             moved = False
             for rank, block in blocks:
-                while state.at[rank, block["id"]] < len(block["ops"]) and not state.problems:
-                    op = block["ops"][state.at[rank, block["id"]]]
+                while self.at[rank, block["id"]] < len(block["ops"]) and not self.problems:
+                    op = block["ops"][self.at[rank, block["id"]]]
                     if not self._do[op["name"]](rank, block, op):
                         break
-                    state.at[rank, block["id"]] += 1
+                    self.at[rank, block["id"]] += 1
                     moved = True
-        stuck = next((one for one in blocks if state.at[one[0], one[1]["id"]] < len(one[1]["ops"])), None)
-        if stuck is not None and not state.problems:
-            state.problems.append(f"rank {stuck[0]} waits forever in thread block {stuck[1]['id']}")
-        return state.problems or list(
-            self.buffers.missing(lambda place: state.memory.get(place, frozenset()), self.pieces)
+        stuck = next((one for one in blocks if self.at[one[0], one[1]["id"]] < len(one[1]["ops"])), None)
+        if stuck is not None and not self.problems:
+            self.problems.append(f"rank {stuck[0]} waits forever in thread block {stuck[1]['id']}")
+        return self.problems or list(
+            self.buffers.missing(lambda place: self.memory.get(place, frozenset()), self.pieces)
         )
 
     def _channel(self, block: dict[str, Any], op: Op) -> int:
@@ -108,13 +99,12 @@ class _Run:
 
     def _read(self, rank: int, buff: dict[str, Any]) -> list[Content | None]:
         return [
-            self.state.memory.get(self.buffers.place(rank, buff["type"], buff["index"] + at))
-            for at in range(buff["size"])
+            self.memory.get(self.buffers.place(rank, buff["type"], buff["index"] + at)) for at in range(buff["size"])
         ]
 
     def _missing(self, rank: int, values: list[Content | None]) -> bool:
         if None in values:
-            self.state.problems.append(f"rank {rank} reads where nothing is")
+            self.problems.append(f"rank {rank} reads where nothing is")
         return None in values
 
     def _put(self, rank: int, block: dict[str, Any], op: Op) -> bool:
@@ -126,36 +116,34 @@ class _Run:
         remote = self.gpus[rank]["remote_buffers"][references[0]["remote_buffer_ids"][target["buffer_id"]]]
         channel = self._channel(block, op)
         if remote["rank"] != self._ends[rank][channel][0]:
-            self.state.problems.append(f"rank {rank} puts into memory of {remote['rank']} over a channel to another")
+            self.problems.append(f"rank {rank} puts into memory of {remote['rank']} over a channel to another")
         for at, value in enumerate(values):
             place = self.buffers.place(remote["rank"], remote["type"], target["index"] + at)
-            self.state.put[rank, channel].append((place, value or frozenset()))
+            self.put[rank, channel].append((place, value or frozenset()))
         return True
 
     def _signal(self, rank: int, block: dict[str, Any], op: Op) -> bool:
         channel = self._channel(block, op)
-        self.state.signalled[self._ends[rank][channel]].append(self.state.put.pop((rank, channel), []))
+        self.signalled[self._ends[rank][channel]].append(self.put.pop((rank, channel), []))
         return True
 
     def _wait(self, rank: int, block: dict[str, Any], op: Op) -> bool:
-        waiting = self.state.signalled[rank, self._channel(block, op)]
+        waiting = self.signalled[rank, self._channel(block, op)]
         if not waiting:
             return False
-        self.state.memory.update(waiting.popleft())
+        self.memory.update(waiting.popleft())
         return True
 
-    def _copy(self, rank: int, block: dict[str, Any], op: Op) -> bool:
-        del block
+    def _copy(self, rank: int, _block: dict[str, Any], op: Op) -> bool:
         (source,), (target,) = op["src_buff"], op["dst_buff"]
         values = self._read(rank, source)
         if self._missing(rank, values):
             return False
         for at, value in enumerate(values):
-            self.state.memory[self.buffers.place(rank, target["type"], target["index"] + at)] = value or frozenset()
+            self.memory[self.buffers.place(rank, target["type"], target["index"] + at)] = value or frozenset()
         return True
 
-    def _add(self, rank: int, block: dict[str, Any], op: Op) -> bool:
-        del block
+    def _add(self, rank: int, _block: dict[str, Any], op: Op) -> bool:
         (target,), total = op["dst_buff"], frozenset[tuple[int, int]]()
         for buff in op["src_buff"]:
             values = self._read(rank, buff)
@@ -163,23 +151,21 @@ class _Run:
                 return False
             value = values[0] or frozenset()
             if total & value:
-                self.state.problems.append(f"rank {rank} adds a part of {target['type']} {target['index']} twice")
+                self.problems.append(f"rank {rank} adds a part of {target['type']} {target['index']} twice")
             total |= value
-        self.state.memory[self.buffers.place(rank, target["type"], target["index"])] = total
+        self.memory[self.buffers.place(rank, target["type"], target["index"])] = total
         return True
 
-    def _release(self, rank: int, block: dict[str, Any], op: Op) -> bool:
-        del block
+    def _release(self, rank: int, _block: dict[str, Any], op: Op) -> bool:
         for number in op["semaphore_ids"]:
-            self.state.tokens[rank, number] += 1
+            self.tokens[rank, number] += 1
         return True
 
-    def _acquire(self, rank: int, block: dict[str, Any], op: Op) -> bool:
-        del block
-        if not all(self.state.tokens[rank, number] for number in op["semaphore_ids"]):
+    def _acquire(self, rank: int, _block: dict[str, Any], op: Op) -> bool:
+        if not all(self.tokens[rank, number] for number in op["semaphore_ids"]):
             return False
         for number in op["semaphore_ids"]:
-            self.state.tokens[rank, number] -= 1
+            self.tokens[rank, number] -= 1
         return True
 
 
