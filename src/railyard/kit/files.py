@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from railyard.kit.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import polars as pl
 
@@ -343,12 +343,11 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
 
 
-def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def read_frame(path: Path) -> pl.DataFrame:
     """A table from Parquet.
 
     Args:
         path: Where it is.
-        columns: Those that are read; None: all.
 
     Raises:
         InputError: It is no Parquet, is cut short, or lacks a column.
@@ -357,7 +356,7 @@ def read_frame(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame
     from polars.exceptions import PanicException, PolarsError
 
     try:
-        return pl.read_parquet(readable(path), columns=None if columns is None else [*columns])
+        return pl.read_parquet(readable(path))
     except PanicException as error:  # over pages beyond the end of the file
         raise InputError("the file is not readable Parquet", file=path) from error
     except (OSError, PolarsError) as error:

@@ -168,9 +168,9 @@ def qwen_window(config: ConfigFile) -> int | None:
     return config.optional_count("sliding_window") if used else None
 
 
-def window_layers(config: ConfigFile, *, period: int, of: str = "sliding_window") -> Fields:
+def window_layers(config: ConfigFile, *, period: int) -> Fields:
     """A window on all layers but each `period`-th; `layer_types` says the same layer by layer where it stands."""
-    kinds, window = config.words("layer_types"), config.optional_count(of)
+    kinds, window = config.words("layer_types"), config.optional_count("sliding_window")
     plain = {"sliding_window": window, "sliding_every": period}
     if not kinds or not window:
         return plain
@@ -182,7 +182,7 @@ def window_layers(config: ConfigFile, *, period: int, of: str = "sliding_window"
     return {"blocks": blocks([Block(layers=1, window=0 if kind == full else window) for kind in kinds])}
 
 
-def with_experts(made: Sequence[Block], start: int, every: int = 1) -> tuple[Block, ...]:
+def with_experts(made: Sequence[Block], start: int, every: int) -> tuple[Block, ...]:
     """The same blocks, with experts in each `every`-th layer from `start` on."""
     single = [replace(block, layers=1) for block in made for _ in range(block.layers)]
     found = []

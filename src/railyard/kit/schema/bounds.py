@@ -171,9 +171,9 @@ def limits(low: float, high: float, *, usual: tuple[float, float] | None = None,
     return Bounds(low=low, high=high, usual=usual, source=source)
 
 
-def more_than(above: float, high: float, *, usual: tuple[float, float] | None = None, source: str = "") -> Bounds:
+def more_than(above: float, high: float) -> Bounds:
     """Above `above` and at most `high`, plain numbers."""
-    return Bounds(above=above, high=high, usual=usual, source=source)
+    return Bounds(above=above, high=high)
 
 
 #: A share that is there: 0 would divide by nothing.

@@ -78,13 +78,13 @@ class Quantity:
 
     def within(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
         """The range between two values, both allowed, given as text with units."""
+        ends = None if usual is None else (self.parse(usual[0]), self.parse(usual[1]))
         low_high = {"low": self.parse(low), "high": self.parse(high)}
-        return Bounds(**low_high, usual=self._ends(usual), source=source, show=self.say, quantity=self)
+        return Bounds(**low_high, usual=ends, source=source, show=self.say, quantity=self)
 
-    def above(self, low: str, high: str, *, usual: tuple[str, str] | None = None, source: str = "") -> Bounds:
+    def above(self, low: str, high: str) -> Bounds:
         """The same without the lower value itself."""
-        above_high = {"above": self.parse(low), "high": self.parse(high)}
-        return Bounds(**above_high, usual=self._ends(usual), source=source, show=self.say, quantity=self)
+        return Bounds(above=self.parse(low), high=self.parse(high), show=self.say, quantity=self)
 
     def say(self, value: float) -> str:
         """The value as a person writes a limit, such as `0`, `100 d` or `40,000 km`; for messages and pages."""
@@ -96,9 +96,6 @@ class Quantity:
         else:
             text = f"{value:.4g}" if self.bare and value < 1 else self.show(value)
         return _THOUSANDS.sub(lambda digits: f"{int(digits[0]):,}", text)
-
-    def _ends(self, usual: tuple[str, str] | None) -> tuple[float, float] | None:
-        return None if usual is None else (self.parse(usual[0]), self.parse(usual[1]))
 
     def write(self, value: float) -> str | float:
         """Text, or a bare number where one is right, that `read` takes back to the same number."""
