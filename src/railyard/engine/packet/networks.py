@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from railyard.cluster.routes import RouteBuilder
+from railyard.cluster.routes import RouteBuilder, Routes
 from railyard.collective.lowering.routes import scale_up_efficiency
 from railyard.engine.packet.records import PacketNetwork
 from railyard.kit.errors import InputError
@@ -41,9 +41,23 @@ class RoutingRecord(NamedTuple):
         """Records part by part, in columns; a single value holds for the whole part."""
         return cls(*np.concatenate([np.stack(np.broadcast_arrays(*part)) for part in parts], axis=1))
 
-    def part(self, chosen: NDArray[np.bool_] | slice) -> RoutingRecord:
+    def part(self, chosen: NDArray[np.bool_] | Ints | slice) -> RoutingRecord:
         """Some of the records."""
         return RoutingRecord(*(column[chosen] for column in self))
+
+    def routes(self, nodes: int, choices: Ints) -> Routes:
+        """The routes of so many nodes, whose records choose from these links."""
+        order = np.lexsort((self.lo, self.node))
+        node, lo, hi, first, width, stride = self.part(order)
+        return Routes(
+            record_ptr=np.searchsorted(node, np.arange(nodes + 1)).astype(np.int64),
+            lo=lo.astype(np.int32),
+            hi=hi.astype(np.int32),
+            first=first,
+            width=width.astype(np.int32),
+            stride=stride.astype(np.int32),
+            choices=choices.astype(np.int32),
+        )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from railyard.cluster.routes import Routes
 from railyard.engine.background import Bursts
 from railyard.engine.packet.networks import (
     PS_PER_S,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from railyard.cluster import Cluster
     from railyard.cluster.network import Network
+    from railyard.cluster.routes import Routes
     from railyard.cluster.spec import Background
 
     Ints = NDArray[np.int64]
@@ -253,28 +253,17 @@ def joined(blocks: Sequence[NetworkBlock]) -> tuple[PacketNetwork, Ints]:
     def column(name: str) -> Ints:
         return np.concatenate([getattr(block, name) for block in blocks])
 
-    def records(name: str, shift: Ints) -> Ints:
-        return np.concatenate([getattr(block.record, name) + shift[at] for at, block in enumerate(blocks)])
-
-    zero = np.zeros(len(blocks), np.int64)
-    hi, stride = records("hi", host0), records("stride", zero)
-    # WHY: a node whose records reach every host is looked up in one step; no packet of another block comes by.
-    last = (hi == blocks[0].hosts) & (hi - records("lo", host0) <= stride)
-    last[len(blocks[0].record.node) :] = False
-    hi[last], stride[last] = hosts, hosts
-    owner = np.concatenate([node(at, block.record.node) for at, block in enumerate(blocks)])
-    lo = records("lo", host0)
-    order = np.lexsort((lo, owner))
-    nodes = int(node0[-1])
-    routes = Routes(
-        record_ptr=np.searchsorted(owner[order], np.arange(nodes + 1)).astype(np.int64),
-        lo=lo[order].astype(np.int32),
-        hi=hi[order].astype(np.int32),
-        first=records("first", choice0)[order].astype(np.int64),
-        width=records("width", zero)[order].astype(np.int32),
-        stride=stride[order].astype(np.int32),
-        choices=np.concatenate([block.choices + link0[at] for at, block in enumerate(blocks)]).astype(np.int32),
+    record = RoutingRecord.of(
+        *(
+            (node(at, own.node), own.lo + host0[at], own.hi + host0[at], own.first + choice0[at], own.width, own.stride)
+            for at, own in enumerate(block.record for block in blocks)
+        )
     )
+    # WHY: a node whose records reach every host is looked up in one step; no packet of another block comes by.
+    last = (record.hi == blocks[0].hosts) & (record.hi - record.lo <= record.stride)
+    last[len(blocks[0].record.node) :] = False
+    record.hi[last], record.stride[last] = hosts, hosts
+    nodes = int(node0[-1])
     network = PacketNetwork(
         hosts=hosts,
         nodes=nodes,
@@ -282,7 +271,7 @@ def joined(blocks: Sequence[NetworkBlock]) -> tuple[PacketNetwork, Ints]:
         link_target=np.concatenate([node(at, block.target) for at, block in enumerate(blocks)]).astype(np.int32),
         rate_bps=np.maximum(np.rint(column("rate_bps")), 1).astype(np.int64),
         latency_ps=column("latency_ps").astype(np.int64),
-        routes=routes,
+        routes=record.routes(nodes, np.concatenate([block.choices + link0[at] for at, block in enumerate(blocks)])),
         salt=_salts(blocks, node, nodes),
     )
     return network, column("link")

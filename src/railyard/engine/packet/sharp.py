@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from railyard.cluster.routes import Routes
+from railyard.engine.packet.networks import RoutingRecord
 from railyard.engine.packet.records import AT_RECEIVER, PacketNetwork, Traffic
 from railyard.kit.errors import InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Ints = NDArray[np.int64]
     from numpy.typing import ArrayLike, NDArray
 
+    from railyard.cluster.routes import Routes
     from railyard.graph import Record
+
+    Ints = NDArray[np.int64]
 
 
 _FAST_LINK_PS = 1000
@@ -190,29 +190,13 @@ def _routes(network: PacketNetwork, tree: AggregationTree, moved: Ints) -> Route
     nodes = network.nodes + count
     towards = np.stack([_next_links(network, int(switch)) for switch in tree.switches], axis=1)
     towards[tree.switches, np.arange(count)] = network.links + count + np.arange(count)
-    base = len(old.choices)
-    node = np.concatenate([np.repeat(moved, np.diff(old.record_ptr)), moved, hosts + np.arange(count)])
-    lo = np.concatenate([old.lo, np.full(network.nodes, hosts), np.zeros(count)])
-    hi = np.concatenate([old.hi, np.full(network.nodes + count, hosts + count)])
-    first = np.concatenate(
-        [
-            old.first,
-            base + count * np.arange(network.nodes),
-            base + count * network.nodes + np.arange(count),
-        ]
+    number, base = np.arange(count), len(old.choices)
+    record = RoutingRecord.of(
+        (np.repeat(moved, np.diff(old.record_ptr)), old.lo, old.hi, old.first, old.width, old.stride),
+        (moved, hosts, hosts + count, base + count * np.arange(network.nodes), 1, 1),
+        (hosts + number, 0, hosts + count, base + count * network.nodes + number, 1, hosts + count),
     )
-    width = np.concatenate([old.width, np.ones(network.nodes + count)])
-    stride = np.concatenate([old.stride, np.ones(network.nodes), np.full(count, hosts + count)])
-    order = np.lexsort((lo, node))
-    return Routes(
-        record_ptr=np.searchsorted(node[order], np.arange(nodes + 1)).astype(np.int64),
-        lo=lo[order].astype(np.int32),
-        hi=hi[order].astype(np.int32),
-        first=first[order].astype(np.int64),
-        width=width[order].astype(np.int32),
-        stride=stride[order].astype(np.int32),
-        choices=np.concatenate([old.choices, towards.ravel(), network.links + np.arange(count)]).astype(np.int32),
-    )
+    return record.routes(nodes, np.concatenate([old.choices, towards.ravel(), network.links + number]))
 
 
 def _next_links(network: PacketNetwork, goal: int) -> Ints:
