@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import resource
 import shutil
@@ -215,6 +216,19 @@ def read_text(path: Path, most: int | None = None, *, errors: Errors = "strict")
         return read_bytes(path, most).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise InputError(f"the file is not text: byte {error.start} is not UTF-8", file=path) from error
+
+
+def parse_json(text: str, file: str | Path) -> Any:
+    """What a JSON text of a user's file holds.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        raise InputError(f"the file is not JSON: {error}", file=file, line=line) from None
 
 
 def keep_existing(path: Path | None, *, force: bool) -> None:

@@ -7,7 +7,6 @@ it; disagreements between the ends become problems. Ports are compared by what t
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from railyard.cluster.network_table import (
     same_port,
 )
 from railyard.kit.errors import InputError, Problem
-from railyard.kit.files import read_text
+from railyard.kit.files import parse_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -207,13 +206,9 @@ def read(folder: Path) -> NetworkTable:
 def _read_file(reading: _Reading, path: Path) -> None:
     name = path.name.removesuffix(".json").removesuffix(".txt")
     try:
-        document = json.loads(read_text(path))
+        document = parse_json(read_text(path), path)
     except InputError as error:
         reading.problems += error.problems
-        return
-    except (ValueError, RecursionError) as error:
-        at = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        reading.problems.append(Problem(f"the file is not JSON: {error}", file=str(path), line=at))
         return
     try:
         found = neighbours(document)

@@ -5,7 +5,6 @@ If cables go through patch panels, use the JSON of `/api/dcim/interfaces/`: NetB
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from railyard.cluster.network_table import NetworkTable, hosts_of
 from railyard.kit.errors import InputError, Problem, did_you_mean
-from railyard.kit.files import read_text
+from railyard.kit.files import parse_json, read_text
 from railyard.kit.table import Table
 
 if TYPE_CHECKING:
@@ -121,11 +120,7 @@ def _metres(length: Any, unit: Any) -> float:
 
 
 def _json(reading: _Reading, text: str) -> None:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise InputError(f"the file is not JSON: {error}", file=reading.file, line=line) from None
+    document = parse_json(text, reading.file)
     rows = document.get("results") if isinstance(document, dict) else document
     if not isinstance(rows, list):
         raise InputError("no list of NetBox's objects", file=reading.file, allowed="`/api/dcim/cables/`")

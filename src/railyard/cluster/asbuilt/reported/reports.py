@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, Problem
-from railyard.kit.files import read_text
+from railyard.kit.files import parse_json, read_text
 from railyard.kit.registry import Registry
 
 if TYPE_CHECKING:
@@ -180,17 +179,10 @@ def _owner(path: Path, known: dict[str, str]) -> str:
 def _read(path: Path, device: str, out: Reports) -> None:
     try:
         text = read_text(path)
+        document = parse_json(text, path) if text.lstrip()[:1] in ("{", "[") else None
     except InputError as error:
         out.problems += error.problems
         return
-    document = None
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-            out.problems.append(Problem(f"the file is not JSON: {error}", file=str(path), line=line))
-            return
     report = DeviceReport(text, str(path), device, document)
     kinds = [reader for _, reader in readers.items()]
     for reader in kinds:
