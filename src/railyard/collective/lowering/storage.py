@@ -95,7 +95,7 @@ def _nodes(cluster: Cluster, servers: StorageServers, ranks: NDArray[np.int64]) 
 
 
 def _around(home: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], int]:
-    """At most `STRIPES` of so many for each server, evenly apart, from its own number on."""
+    """At most `STRIPES` of so many for each server, evenly spaced, from its own number on."""
     stripes = min(count, STRIPES)
     node = (home[:, None] + np.arange(stripes) * (count // stripes)) % count
     return node.ravel(), stripes
