@@ -12,7 +12,7 @@ from railyard.ask.audit.price import CROWDED_SHARE, StepPricing
 from railyard.ask.deploy.emit.intent import switches
 from railyard.ask.deploy.systems import sonic
 from railyard.cluster.asbuilt.reported.reports import gather
-from railyard.cluster.fault import DegradeLink, Misconfigured
+from railyard.cluster.fault import DegradeLink, MisconfiguredSwitch
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.network_table import DIALECTS
 from railyard.graph import Job
@@ -45,7 +45,7 @@ class Wrong:
     switch: str
     fact: str
     kind: str
-    alone: tuple[Misconfigured, ...] = ()
+    alone: tuple[MisconfiguredSwitch, ...] = ()
 
 
 def _place(intent: SwitchIntent) -> str:
@@ -58,18 +58,22 @@ def _place(intent: SwitchIntent) -> str:
 def _no_pfc(tables: Tables, intent: SwitchIntent, _dice: random.Random) -> Wrong:
     for row in tables["PORT_QOS_MAP"].values():
         row.pop("pfc_enable", None)
-    return Wrong(intent.name, "ports that pause", "wrong-qos", (Misconfigured(switch=_place(intent), pauses=False),))
+    return Wrong(
+        intent.name, "ports that pause", "wrong-qos", (MisconfiguredSwitch(switch=_place(intent), pauses=False),)
+    )
 
 
 def _no_ecn(tables: Tables, intent: SwitchIntent, _dice: random.Random) -> Wrong:
     for row in tables["QUEUE"].values():
         row.pop("wred_profile", None)
-    return Wrong(intent.name, "ports that mark", "wrong-qos", (Misconfigured(switch=_place(intent), marks=False),))
+    return Wrong(
+        intent.name, "ports that mark", "wrong-qos", (MisconfiguredSwitch(switch=_place(intent), marks=False),)
+    )
 
 
 def _map(tables: Tables, intent: SwitchIntent, _dice: random.Random) -> Wrong:
     tables["DSCP_TO_TC_MAP"]["AZURE"]["26"] = "0"
-    alone = Misconfigured(switch=_place(intent), pauses=False, marks=False)
+    alone = MisconfiguredSwitch(switch=_place(intent), pauses=False, marks=False)
     return Wrong(intent.name, "code point and traffic class of RoCE", "wrong-qos", (alone,))
 
 
@@ -77,7 +81,7 @@ def _headroom(tables: Tables, intent: SwitchIntent, dice: random.Random) -> Wron
     share = dice.choice((8, 4, 2))
     for row in tables["BUFFER_PROFILE"].values():
         row["xoff"] = str(int(row["xoff"]) // share)
-    alone = Misconfigured(switch=_place(intent), headroom=1 / share)
+    alone = MisconfiguredSwitch(switch=_place(intent), headroom=1 / share)
     return Wrong(intent.name, "headroom", "wrong-qos", (alone,))
 
 

@@ -87,7 +87,7 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _PlacedNetwork:
     """A plan with its offsets in the tables; `crossbar` is the first link of its crossbar, or None."""
 
     plan: NetworkPlan
@@ -112,7 +112,7 @@ def assemble(
     rows.tiers.append("scale-up")
     rows.add(_scale_up_block(scale_up, hardware.ranks))
     nodes = hardware.ranks + scale_up.switches
-    placed: dict[str, _Placed] = {}
+    placed: dict[str, _PlacedNetwork] = {}
     left = _background(spec, plans)
     for key, plan in plans.items():
         placed[key] = _place(rows, plan, nodes, left)
@@ -189,7 +189,7 @@ def _tiers_of(item: Background, plan: NetworkPlan, key: str) -> list[str]:
     return [item.tier]
 
 
-def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str], float]) -> _Placed:
+def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str], float]) -> _PlacedNetwork:
     wiring, fabric = plan.wiring, plan.fabric
     first_tier = len(rows.tiers)
     prefix = "" if plan.name == "back-end" else f"{plan.name} "
@@ -214,7 +214,9 @@ def _place(rows: _Rows, plan: NetworkPlan, nodes: int, left: dict[tuple[str, str
         target=wiring.target.astype(np.int64) + nodes,
     )
     bundles, first = fold(wiring) if fabric.bundled else None, rows.add(block)
-    return _Placed(plan, bundles, nodes, first, block, _crossbar(rows, plan, nodes, prefix) if plan.crossbar else None)
+    return _PlacedNetwork(
+        plan, bundles, nodes, first, block, _crossbar(rows, plan, nodes, prefix) if plan.crossbar else None
+    )
 
 
 def _crossbar(rows: _Rows, plan: NetworkPlan, nodes: int, prefix: str) -> int:
@@ -254,7 +256,7 @@ def _usable_by(plan: NetworkPlan) -> NDArray[np.float64]:
 
 
 def _storage_rows(
-    rows: _Rows, storage: Storage, home: _Placed | None, hardware: Hardware, first_node: int
+    rows: _Rows, storage: Storage, home: _PlacedNetwork | None, hardware: Hardware, first_node: int
 ) -> StorageServers:
     """A read link out of every device and a write link into it; local devices are links of their servers."""
     if home is None:
@@ -272,7 +274,9 @@ def _storage_rows(
     return StorageServers(storage, count, home is None, ports, number + rows.add(reads), number + rows.add(writes))
 
 
-def _pool_rows(rows: _Rows, pool: PoolPlan, home: _Placed | None, hardware: Hardware, first_node: int) -> PooledMemory:
+def _pool_rows(
+    rows: _Rows, pool: PoolPlan, home: _PlacedNetwork | None, hardware: Hardware, first_node: int
+) -> PooledMemory:
     """Links of the units' memory and of the servers' CXL ports to them; a unit is complete with its connections."""
     entry, count = pool.entry, pool.units
     host_bps, host_bytes, host_ps = host_rates(hardware.server)
@@ -325,7 +329,7 @@ def _even(rate_bps: float, tier: int, source: NDArray[np.int64], target: NDArray
     return _Block(rate_bps=rate, line_bps=rate, latency_ps=0, tier=tier, source=source, target=target)
 
 
-def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.int32], dict[str, int]]:
+def _bundle_rows(rows: _Rows, placed: dict[str, _PlacedNetwork]) -> tuple[NDArray[np.int32], dict[str, int]]:
     """Adds the bundles of all networks; their rates are set once the table is complete."""
     bundle_of = np.full(rows.count, -1, np.int32)
     first: dict[str, int] = {}
@@ -344,7 +348,7 @@ def _bundle_rows(rows: _Rows, placed: dict[str, _Placed]) -> tuple[NDArray[np.in
     return bundle_of, first
 
 
-def _moved(placed: dict[str, _Placed]) -> NDArray[np.float64]:
+def _moved(placed: dict[str, _PlacedNetwork]) -> NDArray[np.float64]:
     """Per bundle: how well load moves off a slower member, which switches see upwards but not downwards."""
     parts = [np.empty(0)]
     for item in placed.values():
@@ -359,13 +363,13 @@ def _moved(placed: dict[str, _Placed]) -> NDArray[np.float64]:
     return np.concatenate(parts)
 
 
-def _remaining_efficiency(placed: dict[str, _Placed]) -> NDArray[np.float64]:
+def _remaining_efficiency(placed: dict[str, _PlacedNetwork]) -> NDArray[np.float64]:
     items = [item for item in placed.values() if item.bundles is not None]
     values = [item.plan.fabric.behaves.remaining_efficiency for item in items]
     return np.repeat(values, [len(item.bundles.sample) for item in items if item.bundles is not None]).astype(float)
 
 
-def _network(item: _Placed, links: LinkTable, first_bundle: int) -> Network:
+def _network(item: _PlacedNetwork, links: LinkTable, first_bundle: int) -> Network:
     plan = item.plan
     return Network(
         name=plan.name,

@@ -242,7 +242,7 @@ class _Design:
         cable = self.parts.out_of_band_cable
         return [Item("cable", cable, count, OUT_OF_BAND, tier) for tier, count in ports.items()]
 
-    def _rest(self, managers: int, pairs: int, out: int) -> _Rest:
+    def _rest(self, managers: int, pairs: int, out: int) -> _OtherRacks:
         stored, parts = self.cluster.storage_servers, self.parts
         boxes = [
             (switch_units(plan.switches[group.box]), plan.switches[group.box].power_w.high, group.count)
@@ -262,9 +262,9 @@ class _Design:
         racks = max(
             math.ceil(units / self.cluster.spec.hall.network_units), math.ceil(drawn / rack_limit_w(self.cluster))
         )
-        return _Rest(racks, drawn)
+        return _OtherRacks(racks, drawn)
 
-    def _pdus(self, servers: int, rest: _Rest) -> int:
+    def _pdus(self, servers: int, rest: _OtherRacks) -> int:
         rating = self.parts.pdu.rating_w
         full = servers_per_rack(self.cluster) * watts(self.cluster)
         of_others = math.ceil(rest.watts / rest.racks / rating) + 1
@@ -272,7 +272,7 @@ class _Design:
 
 
 @dataclass(frozen=True)
-class _Rest:
+class _OtherRacks:
     """Racks without accelerator servers, and the maximum power that all of them draw, W."""
 
     racks: int

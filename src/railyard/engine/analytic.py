@@ -92,7 +92,7 @@ def _fullest_of_many(flows: F, links: F, sets: F) -> F:
 
 def _fullest(flows: F, links: F, sets: F) -> F:
     mean = flows / links
-    fewer, expected, below = _Truncated.none(mean), np.zeros_like(flows), np.zeros_like(flows)
+    fewer, expected, below = _TruncatedPoisson.none(mean), np.zeros_like(flows), np.zeros_like(flows)
     terms = np.floor(mean + 12.0 * np.sqrt(mean)) + 20.0  # of each row, so that rows know nothing of each other
     for most in range(int(np.max(terms, initial=0.0))):
         fewer = fewer.and_one_more(most, mean)
@@ -103,21 +103,21 @@ def _fullest(flows: F, links: F, sets: F) -> F:
 
 
 @dataclass(frozen=True)
-class _Truncated:
+class _TruncatedPoisson:
     """Poisson numbers cut off: the sums of k^i P(n = k) for i from 0 to 4, and the logarithm of the last P(n = k)."""
 
     sums: tuple[F, ...]
     log_last: F
 
     @classmethod
-    def none(cls, mean: F) -> _Truncated:
+    def none(cls, mean: F) -> _TruncatedPoisson:
         return cls((np.zeros_like(mean),) * 5, -mean)
 
-    def and_one_more(self, number: int, mean: F) -> _Truncated:
+    def and_one_more(self, number: int, mean: F) -> _TruncatedPoisson:
         log_last = self.log_last if number == 0 else self.log_last + np.log(mean / number)
         term = np.exp(log_last)
         sums = tuple(total + float(number) ** power * term for power, total in enumerate(self.sums))
-        return _Truncated(sums, log_last)
+        return _TruncatedPoisson(sums, log_last)
 
     def at_most(self, flows: F, links: F) -> F:
         """P(max <= m) of one set."""

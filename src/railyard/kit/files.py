@@ -104,7 +104,7 @@ def opened(path: Path, most: int | None = None) -> io.BufferedReader:
     most = MOST_STREAMED if most is None else most
     try:
         _refuse(path, path.stat(), most)  # to open a device or a pipe may do something to it
-        return io.BufferedReader(_Unchanged(path, most), _BUFFER_BYTES)
+        return io.BufferedReader(_SizedFile(path, most), _BUFFER_BYTES)
     except FileNotFoundError as error:
         raise InputError("there is no such file", file=path) from error
     except (OSError, ValueError) as error:
@@ -132,7 +132,7 @@ def _refuse(path: Path, state: os.stat_result, most: int) -> None:
         )
 
 
-class _Unchanged(io.RawIOBase):
+class _SizedFile(io.RawIOBase):
     """The bytes of a regular file of the size that it had when it was opened."""
 
     def __init__(self, path: Path, most: int) -> None:

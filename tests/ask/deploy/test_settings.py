@@ -20,7 +20,7 @@ from railyard.ask.deploy.system import wrong_words
 from railyard.ask.deploy.systems import eos, junos, sonic
 from railyard.cluster.asbuilt.reported.reports import gather
 from railyard.cluster.fabric import fabrics
-from railyard.cluster.fault import Misconfigured
+from railyard.cluster.fault import MisconfiguredSwitch
 from railyard.cluster.network_table import DIALECTS
 from railyard.engine.packet.engine import PacketEngine
 from railyard.engine.packet.fabrics import constants_of
@@ -206,12 +206,12 @@ def test_a_misconfigured_switch_is_a_fault_of_scenarios(site):
     graph = yard.graph(64, [yard.collective(CollectiveKind.ALL_TO_ALL, 8 << 20)], [range(64)])
     packets = PacketEngine(samples=0)
     right = packets.simulate([Job(graph)], job.cluster).makespan_ps
-    wrong = packets.simulate([Job(graph)], job.cluster, faults=[Misconfigured(switch="leaf 0", pauses=False)])
+    wrong = packets.simulate([Job(graph)], job.cluster, faults=[MisconfiguredSwitch(switch="leaf 0", pauses=False)])
     assert wrong.makespan_ps > 1.5 * right
     with pytest.raises(InputError, match="use the engine `packet`"):
-        job.engine.simulate([Job(graph)], job.cluster, faults=[Misconfigured(switch="leaf 0", marks=False)])
+        job.engine.simulate([Job(graph)], job.cluster, faults=[MisconfiguredSwitch(switch="leaf 0", marks=False)])
     with pytest.raises(InputError, match="the fault changes nothing"):
-        Misconfigured(switch="leaf 0")
+        MisconfiguredSwitch(switch="leaf 0")
 
 
 def test_a_station_at_1600_gigabit_answers_in_the_time_of_one_at_400():

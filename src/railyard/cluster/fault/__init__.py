@@ -1,6 +1,6 @@
 """Faults: one record per kind, for scenarios and packet runs alike."""
 
-from railyard.cluster.fault.degraded import BitErrors, DegradeLink, Late, Misconfigured, SlowAccelerator
+from railyard.cluster.fault.degraded import BitErrors, DegradeLink, Late, MisconfiguredSwitch, SlowAccelerator
 from railyard.cluster.fault.downs import AcceleratorDown, HostDown, LinkDown, NicDown, SwitchDown
 from railyard.cluster.fault.fault import (
     Effect,
@@ -29,7 +29,7 @@ __all__ = [
     "LinkErrors",
     "LinkRate",
     "LinkSetting",
-    "Misconfigured",
+    "MisconfiguredSwitch",
     "NicDown",
     "Places",
     "RankDeath",

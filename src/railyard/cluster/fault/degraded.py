@@ -123,7 +123,7 @@ faults.add(Late.kind, Late)
 
 
 @dataclass(frozen=True)
-class Misconfigured:
+class MisconfiguredSwitch:
     """Switch ports are misconfigured for a fabric that pauses, from the start on (packets only)."""
 
     kind: ClassVar[str] = "misconfigured"
@@ -161,7 +161,7 @@ class Misconfigured:
             yield LinkSetting(into, "headroom", self.headroom)
 
 
-faults.add(Misconfigured.kind, Misconfigured)
+faults.add(MisconfiguredSwitch.kind, MisconfiguredSwitch)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class MultiSite:
         border = self._border(Endpoints(servers, endpoints.nics, extra), parts)
         inside = Endpoints(servers, endpoints.nics, extra + border.count * border.attachments)
         site = self.inner.build(inside, parts)
-        return _Joined(site, self.sites, border, extra, endpoints.extra, self.distance_m).wire()
+        return _MultiSitePlan(site, self.sites, border, extra, endpoints.extra, self.distance_m).wire()
 
     def _check(self, endpoints: Endpoints) -> None:
         if self.sites < 2:
@@ -151,7 +151,7 @@ class _Border:
 
 
 @dataclass(frozen=True)
-class _Joined:
+class _MultiSitePlan:
     """Sites and the long links between them. Borders use the last extra ports of every site."""
 
     site: Wiring

@@ -71,7 +71,7 @@ def repaired(broken: LinkNetwork, was: MendedNetwork, schedule: TimedSchedule, *
     takes = sends.piece_bytes / broken.bytes_per_us
     there = sends.link[sends.link < len(takes)]
     busy: list[float] = (np.bincount(there, minlength=len(takes)) * takes).tolist()
-    new = _New(SendList(sends.piece_bytes, sends.pieces), [])
+    new = _NewSends(SendList(sends.piece_bytes, sends.pieces), [])
     moves = None if paths else _Moves(broken, sends.piece_bytes, busy)
     for piece, tree in _scattered(list(_trees(was.network, schedule, met))):
         for branch in tree.values():
@@ -90,7 +90,7 @@ def repaired(broken: LinkNetwork, was: MendedNetwork, schedule: TimedSchedule, *
 
 
 @dataclass
-class _New:
+class _NewSends:
     """Sends of the pieces that are laid again, and when each is planned to start."""
 
     sends: SendList
@@ -134,7 +134,7 @@ def _trees(was: LinkNetwork, schedule: TimedSchedule, met: NDArray[np.bool_]) ->
 
 
 def _along(  # noqa: PLR0917
-    network: LinkNetwork, piece_bytes: float, busy: list[float], piece: int, tree: Tree, new: _New
+    network: LinkNetwork, piece_bytes: float, busy: list[float], piece: int, tree: Tree, new: _NewSends
 ) -> None:
     """A path for the piece of a pair, which is laid on `busy`."""
     first = next(iter({branch.source for branch in tree.values()} - tree.keys()))
@@ -146,7 +146,7 @@ def _along(  # noqa: PLR0917
         after = new.add(hop.link, piece, after, planned)
 
 
-def _sent(tree: Tree, piece: int, new: _New) -> None:
+def _sent(tree: Tree, piece: int, new: _NewSends) -> None:
     """The sends of a tree, from its root on."""
     below: dict[int, list[int]] = defaultdict(list)
     for rank, branch in tree.items():

@@ -122,7 +122,7 @@ class PieceRouter:
             wanted: Ranks that it has to reach; None: all.
         """
         if wanted is None and self._branches:
-            return _Apart(self._network, self._costs, self._nearness).tree(root)
+            return _RankTree(self._network, self._costs, self._nearness).tree(root)
         above = self._grown(root, None if wanted is None else set(wanted))
         hops = self._pruned(root, above, wanted)
         for hop in hops:
@@ -234,7 +234,7 @@ class _Leg:
     arrives: float
 
 
-class _Apart:
+class _RankTree:
     """One tree whose branches begin at ranks: a switch is passed once for every branch through it.
 
     What a branch takes is laid at once, so that the next one sees it: journeys from its rank are examined again. Among

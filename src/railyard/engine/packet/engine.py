@@ -115,7 +115,7 @@ class _Case:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sent:
+class _RunTraffic:
     """What is sent in a run.
 
     Attributes:
@@ -238,7 +238,7 @@ class PacketEngine:
             left_out=left_out,
         )
 
-    def _sent(self, case: _Case, probes: Probes) -> _Sent:
+    def _sent(self, case: _Case, probes: Probes) -> _RunTraffic:
         """The flows of the jobs, sliced to fit the budgets, with other traffic, and what is sampled meanwhile."""
         lowering, placed, cluster, settings = case.lowering, case.placed, case.cluster, case.settings
         whole = Slicing(packets=self.scale_up == "packets", packet_bytes=settings.mtu_bytes - settings.header_bytes)
@@ -265,7 +265,9 @@ class PacketEngine:
             faults=link_faults(case.effects, placed, slicing.factor),
             reroute_ps=round(cluster.fabric.reroute_ps / slicing.factor),
         )
-        return _Sent(slicing, chosen, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings)
+        return _RunTraffic(
+            slicing, chosen, with_background(traffic, cluster, bursts, expected_ps), sends, sampled, settings
+        )
 
     def _chosen(self, case: _Case, whole: Slicing) -> SampledStep | None:
         """Which communications are simulated: as many of each kind as the budget holds, at least `LEAST`.
@@ -285,7 +287,9 @@ class PacketEngine:
             found = more
         return None
 
-    def _record(self, case: _Case, sent: _Sent, result: Record, probes: Probes, meta: dict[str, object]) -> Record:
+    def _record(
+        self, case: _Case, sent: _RunTraffic, result: Record, probes: Probes, meta: dict[str, object]
+    ) -> Record:
         """The times of the tasks, the load of the links, and their flows, in the time of the whole run."""
         graph, cluster, placed = case.graph, case.cluster, case.placed
         slicing, sampled = sent.slicing, sent.sampled
@@ -428,7 +432,7 @@ def _timed(graph: TaskGraph, took_ps: NDArray[np.int64]) -> Record:
     return FLOW.run(MergedJobs.of(measured_graph), LoweredGraph(entities, entity), no_links)
 
 
-def _link_bytes(case: _Case, sent: _Sent, result: Record) -> NDArray[np.float64]:
+def _link_bytes(case: _Case, sent: _RunTraffic, result: Record) -> NDArray[np.float64]:
     """Bytes on the wire of every link: packets where there are any, else what the cost model puts on them."""
     placed, by_model = case.placed, link_load(case.lowering)
     known = placed.link >= 0

@@ -33,10 +33,12 @@ def storage_flows(graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, sli
     """Flows of the reads and writes that cross a network, by direction and size; local disks are no network."""
     servers, pool = cluster.storage_servers, cluster.memory_pool
     if servers is not None and cluster.storage is not None:
-        about = _Stored(cluster.storage, stripes_of, servers.latency_ps, "storage", (Kind.READ, Kind.WRITE))
+        about = _StorageTraffic(cluster.storage, stripes_of, servers.latency_ps, "storage", (Kind.READ, Kind.WRITE))
         yield from _flows(graph, cluster, placed, slicing, about)
     if pool is not None and cluster.pool_network is not None:
-        about = _Stored(cluster.pool_network, pool_stripes, pool.latency_ps, "memory pool", (Kind.LOAD, Kind.STORE))
+        about = _StorageTraffic(
+            cluster.pool_network, pool_stripes, pool.latency_ps, "memory pool", (Kind.LOAD, Kind.STORE)
+        )
         yield from _flows(graph, cluster, placed, slicing, about)
 
 
@@ -52,7 +54,7 @@ def unsent_ps(
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StorageTraffic:
     """What is read and written.
 
     Attributes:
@@ -68,7 +70,7 @@ class _Stored:
 
 
 def _flows(
-    graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, slicing: Slicing, about: _Stored
+    graph: TaskGraph, cluster: Cluster, placed: PlacedNetwork, slicing: Slicing, about: _StorageTraffic
 ) -> Iterator[TaskFlows]:
     network, first = about.network, 0 if about.network is cluster.back_end else placed.storage
     for kind in about.kinds:

@@ -201,7 +201,7 @@ def out_of_range(record: Any) -> list[tuple[str, str, str, str]]:
     return found
 
 
-class Ranged:
+class CheckedRecord:
     """A record that knows what is wrong with its values."""
 
     def problems(self) -> list[tuple[str, str, str, str]]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, Bounds, Ranged, bounded, limits
+from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, Bounds, CheckedRecord, bounded, limits
 from railyard.kit.schema.quantity import RATE, SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class FederatedAlgorithm(Ranged):
+class FederatedAlgorithm(CheckedRecord):
     """A federated learning algorithm; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -202,7 +202,7 @@ class Candidates:
     deadline_s: float
 
 
-class Selection(Ranged, ABC):
+class Selection(CheckedRecord, ABC):
     """A selection policy; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, WIDTHS, Ranged, bounded, limits, more_than
+from railyard.kit.schema.bounds import COUNTED, SOME_SHARE, WIDTHS, CheckedRecord, bounded, limits, more_than
 
 _SCALE_BITS = 32.0
 
 
-class UpdateCompression(Ranged, ABC):
+class UpdateCompression(CheckedRecord, ABC):
     """A compression of uploaded updates; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -150,7 +150,7 @@ secrecies: Registry[type[SecAgg]] = Registry("secure aggregation")
 
 @secrecies.register("secagg")
 @dataclass(frozen=True)
-class SecAgg(Ranged):
+class SecAgg(CheckedRecord):
     """SecAgg: every two clients share a mask, and shares of it with all others in case one leaves.
 
     Attributes:

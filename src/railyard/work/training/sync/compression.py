@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, Ranged, bounded, limits
+from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, CheckedRecord, bounded, limits
 from railyard.kit.schema.quantity import SIZE
 from railyard.work.training.sync.wire import Finding, KernelWork, Leg, Reduction, Round
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from railyard.work.training.sync.wire import Bundle, Over, Peers
 
 
-class Compression(Ranged, ABC):
+class Compression(CheckedRecord, ABC):
     """A gradient compression; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:

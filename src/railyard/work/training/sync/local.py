@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, WIDTHS, Bounds, Ranged, bounded, limits
+from railyard.kit.schema.bounds import COUNTED, WIDTHS, Bounds, CheckedRecord, bounded, limits
 from railyard.work.training.sync.wire import Finding, KernelWork
 
 
-class LocalUpdates(Ranged):
+class LocalUpdates(CheckedRecord):
     """How replicas with local steps synchronize; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:

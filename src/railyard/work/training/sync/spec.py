@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import WIDTHS, Ranged, bounded, limits
+from railyard.kit.schema.bounds import WIDTHS, CheckedRecord, bounded, limits
 from railyard.kit.schema.quantity import SIZE
 from railyard.work.training.sync.compression import Compression, compressions, share_of
 from railyard.work.training.sync.local import LocalUpdates, local_updates
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class LateUpdates(Ranged):
+class LateUpdates(CheckedRecord):
     """How late updates may be; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -89,7 +89,7 @@ class StaleSynchronous(LateUpdates):
         return self.staleness
 
 
-class Dispatch(Ranged, ABC):
+class Dispatch(CheckedRecord, ABC):
     """How tokens travel to their experts and back; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
@@ -156,7 +156,7 @@ class QuantizedDispatch(Dispatch):
         return found
 
 
-class Scheduling(Ranged, ABC):
+class Scheduling(CheckedRecord, ABC):
     """In which order and pieces gradients are sent; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SHARE, Ranged, bounded
+from railyard.kit.schema.bounds import SHARE, CheckedRecord, bounded
 
 if TYPE_CHECKING:
     from railyard.catalog import Accelerator
@@ -36,7 +36,7 @@ class Finding:
         return f"{self.effect} ({self.scope}; {self.source})"
 
 
-class Sparse(Ranged, ABC):
+class Sparse(CheckedRecord, ABC):
     """Which gradients are sent as rows; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
