@@ -39,6 +39,9 @@ from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.plugins import module_of
 from railyard.kit.registry import Registry
 
+F = TypeVar("F", bound=Functions)
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, eq=False)
 class UserControl(Functions):
@@ -56,12 +59,14 @@ controls: Registry[UserControl] = Registry("congestion control", taken=names_of(
 """Controls in Python by the name that settings call them."""
 
 
-def functions_of(given: type, allowed: tuple[str, ...], kind: str) -> dict[str, object]:
-    """The functions of a user's class by name.
+def _made(made: type[F], given: type, allowed: tuple[str, ...], kind: str) -> F:
+    """What a user's class of functions says, as `made` takes it.
 
     Raises:
-        InputError: One is not known, or its parameters do not fit, or there is none.
+        InputError: It is no class; a function is not known, or its parameters do not fit, or there is none.
     """
+    if not isinstance(given, type):
+        raise InputError(f"a {kind} is a class", found=type(given).__name__)
     found = {name: value for name, value in vars(given).items() if not name.startswith("_") and name != "state"}
     for name, value in found.items():
         if name not in allowed:
@@ -78,12 +83,12 @@ def functions_of(given: type, allowed: tuple[str, ...], kind: str) -> dict[str, 
         check_function(value, name, given.__name__)
     if not found:
         raise InputError(f"a {kind} needs functions", key=given.__name__, found="none", allowed=allowed)
-    return found
-
-
-def summary_of(given: type) -> str:
-    """The first line of a class's docstring."""
-    return (given.__doc__ or "").strip().split("\n", 1)[0]
+    return made(
+        name=given.__name__,
+        summary=(given.__doc__ or "").strip().split("\n", 1)[0],
+        state=check_state(vars(given).get("state", {}), given.__name__),
+        functions=found,
+    )
 
 
 def control(given: type) -> UserControl:
@@ -105,14 +110,7 @@ def control(given: type) -> UserControl:
     Raises:
         InputError: The class does not fit; with file and line.
     """
-    if not isinstance(given, type):
-        raise InputError("`control` decorates a class", found=type(given).__name__)
-    return UserControl(
-        name=given.__name__,
-        summary=summary_of(given),
-        state=check_state(vars(given).get("state", {}), given.__name__),
-        functions=functions_of(given, CONTROL_HOOKS, "congestion control"),
-    )
+    return _made(UserControl, given, CONTROL_HOOKS, "congestion control")
 
 
 GOOD, MARKED, TRIMMED, TIMEOUT = range(4)
@@ -141,20 +139,11 @@ def balancer(given: type) -> UserBalancer:
     Raises:
         InputError: The class does not fit; with file and line.
     """
-    if not isinstance(given, type):
-        raise InputError("`balancer` decorates a class", found=type(given).__name__)
-    functions = functions_of(given, BALANCER_HOOKS, "load balancer")
-    if "feedback" in functions and "next_entropy" not in functions:
-        raise InputError("`feedback` has no effect without `next_entropy`", key=given.__name__, found="feedback")
-    return UserBalancer(
-        name=given.__name__,
-        summary=summary_of(given),
-        state=check_state(vars(given).get("state", {}), given.__name__),
-        functions=functions,
-    )
+    made = _made(UserBalancer, given, BALANCER_HOOKS, "load balancer")
+    if "feedback" in made.functions and "next_entropy" not in made.functions:
+        raise InputError("`feedback` has no effect without `next_entropy`", key=made.name, found="feedback")
+    return made
 
-
-T = TypeVar("T")
 
 PREFIX = "user:"
 _FORM = "user:path/to/file.py:Name"
