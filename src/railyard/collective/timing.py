@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from railyard.collective.machine import Case, CollectiveMachine
 
 
-KIB, MIB = 1 << 10, 1 << 20
+MIB = 1 << 20
 
 WIRE = {"ll": 2.0, "ll128": 128 / 120, "simple": 1.0}
 """Bytes on a link for one byte of data: LL sends a 4-byte flag with 4 bytes of data, LL128 one 8-byte flag in 128

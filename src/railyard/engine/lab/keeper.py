@@ -4,8 +4,8 @@ Its namespaces have no names: they live as long as the keeper and the processes 
 process that started them, however that ends, and with the last of them the kernel removes every namespace, interface,
 route and queue. So nothing is left behind, and nothing has to be cleaned up.
 
-`python -m railyard.engine.lab.keeper` FD` reads a blueprint from its standard input and writes what came of it to
-that file descriptor, as `frames.py` has it.
+`python -m railyard.engine.lab.keeper FD` reads a blueprint from its standard input and writes what came of it to
+that file descriptor, as `blueprint.write_frame` has it.
 """
 
 from __future__ import annotations

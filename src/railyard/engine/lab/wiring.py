@@ -197,8 +197,6 @@ def _choices(cluster: Cluster, used: NDArray[np.int64]) -> dict[tuple[int, int],
     return found
 
 
-POLICY, FIELDS = 3, 0x37
-
 FIRST_PORT, LAST_PORT = 10_000, 60_000
 """Source ports to choose from."""
 
