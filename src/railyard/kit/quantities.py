@@ -294,29 +294,26 @@ def _short(value: float) -> str:
     return f"{value:.12g}"
 
 
-def _scaled(value: float, unit: str, steps: tuple[tuple[float, str], ...]) -> str:
-    for scale, prefix in steps:
+def _scaled(value: float, unit: str) -> str:
+    for scale, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= scale:
             return f"{_short(value / scale)} {prefix}{unit}"
     return f"{_short(value)} {unit}"
 
 
-_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
 def format_rate(bps: float) -> str:
     """`400 Gb/s` from bit/s."""
-    return _scaled(bps, "b/s", _STEPS)
+    return _scaled(bps, "b/s")
 
 
 def format_byte_rate(bps: float) -> str:
     """`900 GB/s` from bit/s: for memory and bus bandwidth."""
-    return _scaled(bps / 8, "B/s", _STEPS)
+    return _scaled(bps / 8, "B/s")
 
 
 def format_size(size_bytes: float) -> str:
     """`80 GiB` from bytes where that is exact, else the decimal unit; `1 TB` for 976,562,500 KiB."""
-    decimal = _scaled(size_bytes, "B", _STEPS)
+    decimal = _scaled(size_bytes, "B")
     for power, prefix in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
         if size_bytes and size_bytes % 2**power == 0:
             binary = f"{_short(size_bytes / 2**power)} {prefix}B"
@@ -344,17 +341,17 @@ def about_time(time_ps: float) -> str:
 
 def format_power(power_w: float) -> str:
     """`700 W` from watts."""
-    return _scaled(power_w, "W", _STEPS)
+    return _scaled(power_w, "W")
 
 
 def format_flops(value_flops: float) -> str:
     """`989 TFLOP/s` from FLOP/s."""
-    return _scaled(value_flops, "FLOP/s", _STEPS)
+    return _scaled(value_flops, "FLOP/s")
 
 
 def format_flop_per_j(value: float) -> str:
     """`970 GFLOP/J` from FLOP/J."""
-    return _scaled(value, "FLOP/J", _STEPS)
+    return _scaled(value, "FLOP/J")
 
 
 def format_length(length_m: float) -> str:

@@ -207,8 +207,9 @@ def mimo_v2(config: ConfigFile) -> Fields:
     )
 
 
-def _enumerated(config: ConfigFile, key: str, layers: int) -> set[int]:
+def _enumerated(config: ConfigFile, layers: int) -> set[int]:
     """Layers as a text of numbers with commas, as Step writes them; without it all but the first dense ones."""
+    key = "moe_layers_enum"
     text = config.fields.get(key)
     if text is None:
         return set(range(config.count("first_k_dense_replace", default=1), layers))
@@ -227,7 +228,7 @@ def step3(config: ConfigFile) -> Fields:
     groups = config.count("num_attention_groups", default=1)
     hidden, heads = fields["hidden"], fields["heads"]
     inside = hidden * low + low + low * heads * dim + 2 * hidden * groups * dim + heads * dim * hidden
-    with_experts = _enumerated(config, "moe_layers_enum", fields["layers"])
+    with_experts = _enumerated(config, fields["layers"])
     made = [
         Block(layers=1, feed="experts" if layer in with_experts else "dense", mixer_parameters=inside)
         for layer in range(fields["layers"])
@@ -250,7 +251,7 @@ def step3p5(config: ConfigFile) -> Fields:
     config.check_kinds("layer_types", {"full_attention", "sliding_attention"})
     config.check_length("layer_types", len(kinds), fields["layers"])
     other, window = config.inner("attention_other_setting"), config.count("sliding_window")
-    with_experts = _enumerated(config, "moe_layers_enum", fields["layers"])
+    with_experts = _enumerated(config, fields["layers"])
     hidden, dim = fields["hidden"], fields["head_dim"]
 
     def block(layer: int, kind: str) -> Block:

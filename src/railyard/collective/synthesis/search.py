@@ -151,18 +151,27 @@ def synthesize(
             for nearness in _nearness(found, cut, many=kept is not None):
                 yield Attempt(build(ScheduleRequest(network, size, cut, nearness, symmetry, kept)), cut, nearness)
 
-    best, stopped = best_of(tries)
-    took = time.process_time() - begin
-    return SynthesizedSchedule(
-        network, collective, best.schedule, best.cut, best.nearness, bound, took, symmetry, stopped=stopped
-    )
+    return best_of(tries, network, collective, bound, begin, symmetry=symmetry)
 
 
-def best_of(tries: Callable[[list[Attempt]], Iterator[Attempt]]) -> tuple[Attempt, bool]:
-    """The best schedule of a search, and whether a signal stopped the search before its end.
+def best_of(
+    tries: Callable[[list[Attempt]], Iterator[Attempt]],
+    network: LinkNetwork,
+    collective: str,
+    bound_us: float,
+    begin: float,
+    *,
+    symmetry: Symmetry | None = None,
+) -> SynthesizedSchedule:
+    """The best schedule of a search.
 
     Args:
         tries: Yields schedules, given the list of those so far.
+        network: The links.
+        collective: What is searched.
+        bound_us: What no schedule beats.
+        begin: Seconds of processors at which the work began.
+        symmetry: Of the network, where it is used.
 
     Raises:
         Interrupted: It was stopped before there was a schedule.
@@ -176,7 +185,10 @@ def best_of(tries: Callable[[list[Attempt]], Iterator[Attempt]]) -> tuple[Attemp
         if not found:
             raise
         stopped = True
-    return min(found, key=lambda one: one.schedule.finish_us), stopped
+    best, took = min(found, key=lambda one: one.schedule.finish_us), time.process_time() - begin
+    return SynthesizedSchedule(
+        network, collective, best.schedule, best.cut, best.nearness, bound_us, took, symmetry, stopped=stopped
+    )
 
 
 def _cuts(found: list[Attempt], enough: float, most: int, progress: Callable[[float], None] | None) -> Iterator[int]:
@@ -226,11 +238,7 @@ def _mended(  # noqa: PLR0917
         for cut in _cuts(found, bound * enough, most, progress):
             yield Attempt(broken.schedule(collective, size, cut), cut, NEARNESS_OF_BROKEN)
 
-    best, stopped = best_of(tries)
-    took = time.process_time() - begin
-    return SynthesizedSchedule(
-        network, collective, best.schedule, best.cut, best.nearness, bound, took, stopped=stopped
-    )
+    return best_of(tries, network, collective, bound, begin)
 
 
 def _goes_on(found: list[Attempt], cut: int, enough: float, most_sends: int) -> bool:

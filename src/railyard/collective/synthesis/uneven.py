@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,7 +127,6 @@ def synthesize_uneven(
     matrix: NDArray[np.float64],
     *,
     most_sends: int = MOST_SENDS,
-    enough: float = NEAR_ENOUGH,
     progress: Callable[[float], None] | None = None,
 ) -> SynthesizedSchedule:
     """A schedule of an all-to-all of uneven sizes; the same for the same arguments.
@@ -137,7 +137,6 @@ def synthesize_uneven(
         network: The links.
         matrix: float64[ranks, ranks], bytes from each rank to each; see `matrix_of`.
         most_sends: No schedule of more sends is tried, but for the coarsest.
-        enough: Over the bound, at which the search ends.
         progress: Called with the share of sizes of chunks that were tried.
 
     Raises:
@@ -152,7 +151,7 @@ def synthesize_uneven(
     def tries(found: list[Attempt]) -> Iterator[Attempt]:
         for number, cut in enumerate(_CHUNKS):
             pieces = chunks_of(matrix, cut)
-            if found and (_ends(found, bound * enough) or _sends(found, pieces) > most_sends):
+            if found and (_ends(found, bound * NEAR_ENOUGH) or _sends(found, pieces) > most_sends):
                 return
             for nearness in _tried(found, pieces):
                 ask = ScheduleRequest(network, slots_bytes(matrix), cut, nearness, bound_us=bound, pieces=pieces)
@@ -160,19 +159,8 @@ def synthesize_uneven(
             if progress is not None:
                 progress((number + 1) / len(_CHUNKS))
 
-    best, stopped = best_of(tries)
-    took, pieces = time.process_time() - begin, chunks_of(matrix, best.cut)
-    return SynthesizedSchedule(
-        network,
-        COLLECTIVE,
-        best.schedule,
-        best.cut,
-        best.nearness,
-        bound,
-        took,
-        pieces=pieces,
-        stopped=stopped,
-    )
+    found = best_of(tries, network, COLLECTIVE, bound, begin)
+    return replace(found, pieces=chunks_of(matrix, found.cut))
 
 
 def slots_bytes(matrix: NDArray[np.float64]) -> float:
