@@ -5,17 +5,22 @@ The folder `drill` is installed as a package of its own, and used from the comma
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.face.web.server import running
 
 from railyard.kit.plugins import VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDER = Path(__file__).parent / "drill"
 SCENARIO = """\
@@ -111,3 +116,44 @@ def test_one_file_adds_a_view_and_the_page_shows_both(folder):
         ]
     files = list((folder.parent / "plugins").rglob("*.py"))
     assert len(files) == 1, "two where the page draws it: `frontend/src/ui/pages/turns.tsx`"
+
+
+SOURCES = Path(__file__).parents[2] / "src" / "railyard"
+VERBS = ("ask", "face/verbs")
+"""A verb says for which work it is; all else asks the record of the kind, or its variant."""
+
+
+def questions(tree: ast.Module, kinds: set[str]) -> Iterator[tuple[str, str]]:
+    """Kind and code of each `isinstance(x, TraceVariant)`, `x.kind == "trace"` and `workload.trace` of a module."""
+    for node in ast.walk(tree):
+        found: set[str] = set()
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, types]):
+                names = [one.id for one in ast.walk(types) if isinstance(one, ast.Name)]
+                found = {name.removesuffix("Variant").lower() for name in names if name.endswith("Variant")}
+            case ast.Compare(left=left, comparators=others):
+                if any(isinstance(one, ast.Attribute) and one.attr == "kind" for one in (left, *others)):
+                    found = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+            case ast.Attribute(value=ast.Attribute(attr="workload"), attr=kind):
+                found = {kind}
+        yield from ((kind, ast.unparse(node)) for kind in kinds & found)
+
+
+def test_nothing_outside_a_kind_asks_which_kind_it_is():
+    kinds = {path.parent.name for path in SOURCES.glob("work/*/kind.py")} - {"study"}
+    assert {"training", "serving", "trace", "pipeline", "jobs"} <= kinds
+    asked = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        place = path.relative_to(SOURCES).as_posix()
+        own = place.split("/")[1] if place.startswith("work/") else ""
+        if not place.startswith(VERBS):
+            found = questions(ast.parse(path.read_text(encoding="utf-8")), kinds - {own})
+            asked += [f"{place}: {code}" for _, code in found]
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "code", ["isinstance(x, A | TraceVariant)", "x.y.kind != 'trace'", "z.kind in ('a', 'trace')", "x.workload.trace"]
+)
+def test_the_scan_sees_every_way_to_ask(code):
+    assert [kind for kind, _ in questions(ast.parse(code), {"trace", "serving"})] == ["trace"]

@@ -13,7 +13,7 @@ from railyard.cluster.host_path import HostSpec
 from railyard.cluster.topology.leaf_spine import LeafSpine
 from railyard.kit.errors import InputError, did_you_mean
 from railyard.kit.schema import field as f
-from railyard.kit.schema.bounds import limits
+from railyard.kit.schema.bounds import bounded, limits
 from railyard.kit.schema.quantity import TIME
 
 if TYPE_CHECKING:
@@ -156,31 +156,31 @@ class StorageSpec:
 
 @dataclass(frozen=True)
 class ManagementSpec:
-    """What a cluster needs in addition to its jobs' networks; its traffic is not modeled.
+    """Management networks, fabric managers, racks and their power: bought and powered, their traffic not modelled.
 
     Attributes:
         servers: Management servers.
-        server: Catalog name of the management server.
-        file_servers: Servers of home directories, on the in-band network.
-        fabric_manager: Catalogue name; each InfiniBand network has a pair of them.
-        in_band: Catalogue name of its switch.
-        in_band_cable: Catalog name of its cables.
-        core_links: From each in-band leaf to each of two cores, and from each core to the site.
-        peer_links: Links between the two leafs of a pair.
-        out_of_band: Catalogue name of the switch of management ports.
-        out_of_band_cable: Catalog name of its cables.
-        pdu: Catalogue name of a power distribution unit; each rack has one more than its power needs.
-        rack: Catalogue name of a rack.
+        server: One of them, from the catalogue.
+        file_servers: Servers of home directories that it leads to, not priced.
+        fabric_manager: Fabric manager; each InfiniBand network has a pair of them.
+        in_band: Switch of the in-band network.
+        in_band_cable: Its cables.
+        core_links: Cables from an in-band leaf to each of two cores, and from a core to the site.
+        peer_links: Cables between the two leafs of a pair.
+        out_of_band: Switch of management ports.
+        out_of_band_cable: Its cables.
+        pdu: Power distribution unit; a rack has one more than its power needs.
+        rack: Rack.
     """
 
-    servers: int = 4
+    servers: int = field(default=4, metadata=bounded(limits(1, 2**31 - 1)))
     server: str = "management-server"
     file_servers: int = 0
     fabric_manager: str = "ufm-appliance"
     in_band: str = "spectrum-3-sn4600c"
     in_band_cable: str = "aoc-100g"
-    core_links: int = 2
-    peer_links: int = 2
+    core_links: int = field(default=2, metadata=bounded(limits(1, 64)))
+    peer_links: int = field(default=2, metadata=bounded(limits(1, 64)))
     out_of_band: str = "spectrum-1-sn2201"
     out_of_band_cable: str = "cat5e"
     pdu: str = "pdu-34-kva"

@@ -24,9 +24,9 @@ from railyard.work.training import profiles
 from railyard.work.training.designs import estimate
 from railyard.work.training.explain_tree import COMPUTATION, HOST, tree_of
 from railyard.work.training.graphs import Graphs
-from railyard.work.training.measuring import _unlike_own_runs
 from railyard.work.training.pace import TRAITS, pace_of, place, scatter, step_width, traits_of
 from railyard.work.training.spec import OwnRun
+from railyard.work.training.trust import _unlike_own_runs
 
 HEADER = "id,gpu,n_gpu,model,seq_len,global_batch_seqs,tp,pp,micro_batch,precision,software,step_time_s"
 ROWS = (

@@ -47,11 +47,13 @@ def shares(lost):
 
 def variant(name, rate, cost=None, step_s=2.0, *, samples=None, tax=None, settings=None, tier="spine", **more):
     """What sentences use of a variant: tokens of a GPU a second, dollars for a million of them, its tax."""
+    cpmt = None if cost is None else SimpleNamespace(typical=cost, ends=(cost / 2, cost, 2 * cost))
     return SimpleNamespace(
         name=name,
         utilization=SimpleNamespace(tokens_per_s_per_gpu=rate, gpu=0.4, mfu=0.3),
         tax=tax or taxed(),
-        cpmt=None if cost is None else SimpleNamespace(typical=cost, ends=(cost / 2, cost, 2 * cost)),
+        cpmt=cpmt,
+        paid=(cpmt, "a million tokens"),
         step=SimpleNamespace(seconds=step_s, samples=samples or [step_s]),
         settings=settings or {},
         model_error=(),

@@ -207,6 +207,11 @@ class StepVariant(ComparedVariant):
         return self.cpmt
 
     @property
+    def paid(self) -> tuple[Band | None, str]:
+        """USD, and what for: a million tokens, or an hour of work that makes none."""
+        return self.cpmt, "a million tokens"
+
+    @property
     def felt(self) -> tuple[float, ...]:
         """The step, and that of each seed, s."""
         return (self.step.seconds, *self.step.samples)
@@ -361,6 +366,11 @@ class TraceVariant(StepVariant):
     jct: None = Field(description="a trace has no token budget")
     cost: HourlyCost = Field(description="by the hour and by the run")
     cpmt: None = Field(description="a trace makes no tokens")
+
+    @property
+    def paid(self) -> tuple[Band | None, str]:
+        """USD of an hour."""
+        return self.cost.usd_per_h, "an hour"
 
 
 @variants.register("traffic")

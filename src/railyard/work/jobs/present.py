@@ -28,7 +28,7 @@ def rows(variant: JobsVariant) -> Iterator[list[str]]:
             variant.name,
             job.name,
             str(job.accelerators),
-            "TTFT p50" if job.kind == "serving" else "step",
+            "TTFT p50" if isinstance(job.alone, ServingFigure) else "step",
             _measure(job.alone),
             _measure(job.together),
             f"{job.slowdown:.3f}",

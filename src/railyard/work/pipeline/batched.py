@@ -41,12 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltHardware:
-    """Devices of a stage, for the bill.
-
-    Attributes:
-        count: Number of devices.
-        replicas: Number of replicas on them.
-    """
+    """Devices of a stage, for the bill."""
 
     cluster: Cluster
     count: int
@@ -59,24 +54,11 @@ class BuiltHardware:
         return self.cluster.spec.back_end.link_rate_bps or self.cluster.nic.rate_bps
 
 
-def _no_replicas(_visits: Record, _span_s: float) -> Sequence[ReplicaRow]:
-    return ()
-
-
-def _no_notes(_requests: RequestTable, _visits: Record) -> Iterable[str]:
-    return ()
-
-
-def _no_draft(_visits: Record) -> DraftFigures | None:
-    return None
-
-
 @dataclass(frozen=True, eq=False)
 class Built:
     """A stage, ready to run.
 
     Attributes:
-        stage: The stage for the engine.
         uses: Time shares of its devices over a run of some seconds, given the stage's visits.
         replicas: Rows of the result's `replicas`, from the same arguments.
         notes: Notes on its figures, given the requests that used it.
@@ -87,9 +69,9 @@ class Built:
     stage: Stage
     hardware: tuple[BuiltHardware, ...]
     uses: Callable[[Record, float], list[Use]]
-    replicas: Callable[[Record, float], Sequence[ReplicaRow]] = _no_replicas
-    notes: Callable[[RequestTable, Record], Iterable[str]] = _no_notes
-    draft: Callable[[Record], DraftFigures | None] = _no_draft
+    replicas: Callable[[Record, float], Sequence[ReplicaRow]] = lambda *_: ()
+    notes: Callable[[RequestTable, Record], Iterable[str]] = lambda *_: ()
+    draft: Callable[[Record], DraftFigures | None] = lambda _: None
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import Objective
-from railyard.work.pipeline.measuring import bill_parts, measure, objective_of, parts, shown, streaming, uses_of
+from railyard.work.pipeline.measuring import bill_parts, measure, parts, shown, streaming, uses_of
 from railyard.work.pipeline.model_stage import job_of, takers_of
 from railyard.work.scenario.load import dump
 from railyard.work.scenario.variants import Variant, without_compare
+from railyard.work.serving.measuring import objective_of
 from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
@@ -110,13 +111,7 @@ def served_by(job: PipelineJob, requests: RequestTable) -> Served:
 
 
 def objective_alone(job: PipelineJob, stages: PipelineSection, name: str) -> Objective:
-    """The part of the objective that applies to a stage alone.
-
-    Args:
-        job: The job with the objective.
-        stages: All stages of the scenario.
-        name: Name of the stage.
-    """
+    """The part of the objective that applies to a stage alone."""
     speaking, objective, names = streaming(stages.stages), objective_of(job), list(stages.stages)
     behind = any(names.index(name) > names.index(model) for model in speaking)
     return Objective(

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from railyard.work.pipeline.measuring import measure, objective_of, shown, write_variant
+from railyard.work.pipeline.measuring import measure, shown, write_variant
 from railyard.work.pipeline.model_stage import prepare
 from railyard.work.serving.capacity import RUN_SHARE, explain, with_curve, with_fronts
+from railyard.work.serving.measuring import objective_of
 from railyard.work.serving.prepare import ENGINE, check_engine
 from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from railyard.graph import Record, RequestTable
     from railyard.measure.serving.journeys import Served
     from railyard.work.pipeline.model_stage import PipelineJob
@@ -23,11 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Traversed:
-    """Requests that went through all stages.
-
-    Attributes:
-        journey: What happened at each stage.
-    """
+    """Requests that went through all stages."""
 
     job: PipelineJob
     journey: Record
@@ -54,10 +49,6 @@ def _served(job: PipelineJob, requests: RequestTable) -> tuple[Served, bool]:
     return shown(job.section, journey).served, journey.meta["outcome"] == "overload"
 
 
-def _write(folder: Path, traversed: Traversed, found: MeasuredServing) -> None:
-    write_variant(folder, traversed.journey, found.requests)
-
-
 PIPELINE = kinds.add(
     "pipeline",
     StudyKind(
@@ -69,7 +60,7 @@ PIPELINE = kinds.add(
         measure=lambda traversed: measure(traversed.job, traversed.journey),
         search=_search,
         relate=with_fronts,
-        write=_write,
+        write=lambda folder, traversed, found: write_variant(folder, traversed.journey, found.requests),
         explain=explain,
     ),
 )

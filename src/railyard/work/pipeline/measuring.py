@@ -11,7 +11,7 @@ from railyard.catalog import Range
 from railyard.cluster.bill import bill_of
 from railyard.engine.stages import CAUSES, FIRST, PS, SERVING
 from railyard.graph import parquet, perfetto
-from railyard.measure.cost.assumptions import Source, band_of, of_entry
+from railyard.measure.cost.assumptions import band_of
 from railyard.measure.cost.capital import CostPart, component_of
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput
@@ -30,11 +30,12 @@ from railyard.measure.result.serving import (
 )
 from railyard.measure.result.variants import PipelineVariant
 from railyard.measure.serving.journeys import Served, counted, parts_of, quantiles, spent, spent_at, spent_until
-from railyard.measure.serving.objective import Objective, goodput
+from railyard.measure.serving.objective import goodput
 from railyard.work.pipeline.model_stage import Answer, nics_of
 from railyard.work.pipeline.section import waits_for
 from railyard.work.serving.figures import drained, latencies_of, refused, requests_of, slo_of, throughput_of
-from railyard.work.serving.measuring import SHORTEST_S, MeasuredServing, sold_of
+from railyard.work.serving.measuring import SHORTEST_S, MeasuredServing, objective_of, sold_of
+from railyard.work.study.provenance import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.graph import Record
-    from railyard.measure.cost.evaluate import DeploymentCost
     from railyard.work.pipeline.batched import Built, BuiltHardware
     from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.pipeline.section import PipelineSection, StageSection
@@ -218,15 +218,7 @@ def _by_request(visits: Record, time_ps: NDArray[np.int64], count: int) -> NDArr
 def stage_rows(
     job: PipelineJob, journey: Record, seen: Shown, uses: Mapping[str, list[Use]], span_s: float
 ) -> tuple[StageRow, ...]:
-    """One row per stage.
-
-    Args:
-        job: The job.
-        journey: The simulated journey.
-        seen: What the user saw of it.
-        uses: Time shares of each stage's devices.
-        span_s: Duration of the run.
-    """
+    """One row per stage."""
     names = list(job.stages)
     first = _by_stage(seen.served.ttft_s, seen.first, names)
     total = _by_stage(seen.served.e2e_s, seen.end_to_end, names)
@@ -307,12 +299,6 @@ LEFT_OUT = (
 )
 
 
-def objective_of(job: PipelineJob) -> Objective:
-    """The scenario's objective."""
-    slo = job.section.slo
-    return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
-
-
 def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
     """All figures of one variant.
 
@@ -331,6 +317,7 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
         assumptions=job.assumptions,
     )
     replicas = tuple(_replicas(job, journey, span))
+    hardware = [one for stage in job.stages.values() for one in stage.hardware]
     variant = PipelineVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
@@ -340,7 +327,7 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
             requests=requests_of(journey.requests, found),
             **latencies_of(found, _gaps(journey)),
             slo=slo_of(objective, good),
-            throughput=throughput_of(found, good, cost, _accelerators(job)),
+            throughput=throughput_of(found, good, cost, sum(one.count for one in hardware)),
             kv=_cache(journey, replicas),
             replicas=replicas,
             pools=tuple(row for name, used in uses.items() for row in _pools(job, name, used)),
@@ -355,7 +342,8 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
         warnings=tuple(_warnings(job, journey, found)),
         digest=journey.digest(),
     )
-    return MeasuredServing(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)), LEFT_OUT)
+    sources = tuple(sources_of((one.cluster for one in hardware), cost.sources, job.network.fabric))
+    return MeasuredServing(variant, found, cost, sources, tuple(_defaults(job)), LEFT_OUT)
 
 
 def uses_of(job: PipelineJob, journey: Record, span_s: float) -> dict[str, list[Use]]:
@@ -367,10 +355,6 @@ def _uses_of(stage: Built, visits: Record, span_s: float) -> list[Use]:
     if len(visits):
         return stage.uses(visits, span_s)
     return [Use(one.cluster.accelerator, one.count, one.cluster.accelerator.idle_power_w) for one in stage.hardware]
-
-
-def _accelerators(job: PipelineJob) -> int:
-    return sum(one.count for stage in job.stages.values() for one in stage.hardware)
 
 
 def _models(journey: Record) -> list[Record]:
@@ -442,17 +426,6 @@ def _notes(stage: Built, journey: Record, visits: Record) -> Iterable[str]:
     return (
         stage.notes(journey.requests.take(visits.who.astype(np.int64), visits.start_ps), visits) if len(visits) else ()
     )
-
-
-def _sources(job: PipelineJob, cost: DeploymentCost) -> Iterator[Source]:
-    for stage in job.stages.values():
-        for one in stage.hardware:
-            for entry in (one.cluster.accelerator, one.cluster.server, one.cluster.nic):
-                yield from of_entry(entry, *entry.provenance)
-    yield from cost.sources
-    fabric = job.network.fabric
-    for field, origin in fabric.sources.items():
-        yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
 
 
 def _defaults(job: PipelineJob) -> Iterator[str]:

@@ -30,7 +30,6 @@ from railyard.engine.stages import (
 )
 from railyard.kit.errors import InputError
 from railyard.kit.quantities import ranges
-from railyard.measure.cost.assumptions import Assumptions
 from railyard.measure.serving.journeys import DROPPED, served
 from railyard.work.pipeline.batched import (
     Built,
@@ -52,10 +51,10 @@ from railyard.work.serving.prepare import service_of
 from railyard.work.serving.requests import requests_of
 from railyard.work.serving.section import ServingSection
 from railyard.work.study import compose
-from railyard.work.study.provenance import Memo
+from railyard.work.study.kind import sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -65,12 +64,14 @@ if TYPE_CHECKING:
     from railyard.engine.stages import Drafting
     from railyard.engine.stages.stage import Progress
     from railyard.graph import Record, RequestTable
+    from railyard.measure.cost.assumptions import Assumptions
     from railyard.measure.cost.evaluate import Use
     from railyard.work.pipeline.batched import Drafts
     from railyard.work.pipeline.section import ModelStage, PipelineSection, StageSection, WhenSection
     from railyard.work.scenario.cluster import ClusterSection
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.prepare import ServingJob
+    from railyard.work.study.provenance import Memo
 
 
 _BYTES_PER_TOKEN = 4.0
@@ -302,10 +303,7 @@ class PipelineJob:
     """One variant, ready to run.
 
     Attributes:
-        variant: Its name, settings and scenario.
         network: The cluster of the scenario, whose network all stages are on.
-        stages: By name, in order.
-        assumptions: Prices and rates.
     """
 
     variant: Variant
@@ -323,17 +321,6 @@ class PipelineJob:
         return through(steps, requests, between=between, seed=seed, progress=progress)
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[PipelineJob]:
-    """All variants of a scenario, ready to run.
-
-    Raises:
-        InputError: One of them cannot be run; with the place in the scenario.
-    """
-    del engine  # there is one that serves requests
-    memo = Memo()
-    return [job_of(variant, memo) for variant in variants]
-
-
 def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None) -> PipelineJob:
     """One variant, ready to run.
 
@@ -342,11 +329,9 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
     """
     draft = variant.draft
     scenario = draft.scenario
-    catalog: Catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
-    key = [scenario.catalog, dump(scenario.cluster)]
-    network: Cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog))
-    with blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    catalog = compose.shared_catalog(draft, memo)
+    network = compose.shared_cluster(draft, catalog, memo)
+    assumptions = compose.economics_of(draft, catalog)
     pipeline = section or scenario.pipeline
     asked = [dump(pipeline.requests), scenario.seed]
     requests: RequestTable = memo.get("requests", asked, lambda: requests_of(draft))
@@ -364,6 +349,9 @@ def job_of(variant: Variant, memo: Memo, section: PipelineSection | None = None)
             )
         )
     return PipelineJob(variant, pipeline, network, stages, requests, assumptions)
+
+
+prepare = sharing(job_of)
 
 
 def _step(built: Built, stages: Mapping[str, StageSection], name: str) -> StageStep:

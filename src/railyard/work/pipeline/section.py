@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
+from railyard.kit.errors import InputError
 from railyard.work.scenario.quantity import Count, Flag, Natural, Positive, Rate, Size, Span, Text
 from railyard.work.scenario.section import Section, WorkKey, works
 from railyard.work.serving.section import (
@@ -218,6 +219,10 @@ class PipelineSection(Section):
                 )
             seen.append(name)
         return self
+
+    def check_users(self, users: int) -> None:
+        """Refuses closed loops; the key is relative to `requests`."""
+        raise InputError("a pipeline is asked at a rate", key="synthetic.users", found=users)
 
     def files_in(self, folder: Path) -> dict[str, Path]:
         """Those of its requests, and of models and profiles that stages name."""

@@ -49,6 +49,7 @@ _CABLE = LENGTH.within(
 EncryptionSection = section_of(Encryption, "EncryptionSection")
 HallSection = section_of(HallSpec, "HallSection")
 OcsSection = section_of(OcsSpec, "OcsSection")
+ManagementSection = section_of(ManagementSpec, "ManagementSection")
 
 
 class NetworkSection(Section):
@@ -156,35 +157,6 @@ class StorageSection(Section):
         """The record that the cluster room takes."""
         network = self.network if isinstance(self.network, str) else self.network.spec()
         return StorageSpec(self.name, self.servers, network, self.nic, self.nics)
-
-
-class ManagementSection(Section):
-    """Management networks, fabric managers, racks and their power: bought and powered, their traffic not modelled."""
-
-    servers: Positive = Field(default=4, description="Management servers.")
-    server: Text = Field(default="management-server", description="One of them, from the catalogue.")
-    file_servers: Natural = Field(default=0, description="Servers of home directories that it leads to, not priced.")
-    fabric_manager: Text = Field(
-        default="ufm-appliance", description="Fabric manager; each InfiniBand network has a pair of them."
-    )
-    in_band: Text = Field(default="spectrum-3-sn4600c", description="Switch of the in-band network.")
-    in_band_cable: Text = Field(default="aoc-100g", description="Its cables.")
-    core_links: Annotated[Whole, limits(1, 64)] = Field(
-        default=2, description="Cables from an in-band leaf to each of two cores, and from a core to the site."
-    )
-    peer_links: Annotated[Whole, limits(1, 64)] = Field(
-        default=2, description="Cables between the two leafs of a pair."
-    )
-    out_of_band: Text = Field(default="spectrum-1-sn2201", description="Switch of management ports.")
-    out_of_band_cable: Text = Field(default="cat5e", description="Its cables.")
-    pdu: Text = Field(
-        default="pdu-34-kva", description="Power distribution unit; a rack has one more than its power needs."
-    )
-    rack: Text = Field(default="rack-42u", description="Rack.")
-
-    def spec(self) -> ManagementSpec:
-        """The record that the cluster room takes."""
-        return ManagementSpec(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ManagementSpec)})
 
 
 class MemoryPoolSection(Section):
@@ -357,7 +329,7 @@ class ClusterSection(Section):
     memory_pool: MemoryPoolSection | None = Field(
         default=None, description="Memory beyond the accelerators' own; left out when missing."
     )
-    management: ManagementSection | None = Field(
+    management: ManagementSection | None = Field(  # type: ignore[valid-type]
         default=None, description="What manages and powers the cluster; not bought when left out."
     )
     overrides: _Figures = Field(default_factory=_Figures, description="Figures that differ from the catalogue.")
@@ -396,7 +368,7 @@ class ClusterSection(Section):
             front_end=None if self.front_end is None else self.front_end.spec(),
             storage=None if self.storage is None else self.storage.spec(),
             memory_pool=None if self.memory_pool is None else self.memory_pool.spec(),
-            management=None if self.management is None else self.management.spec(),
+            management=None if self.management is None else build(self.management, ManagementSpec),
             overrides=self._overrides(),
             background=tuple(Background(item.network, item.load, item.tier) for item in self.background),
             ranks_per_domain=self.ranks_per_domain,

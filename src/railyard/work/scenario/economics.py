@@ -13,10 +13,6 @@ from railyard.work.scenario import quantity
 from railyard.work.scenario.section import Section
 
 
-def _shape(value: object) -> str:
-    return "value" if not isinstance(value, dict | Section) else "range"
-
-
 class _Band(Section):
     """A range; `low <= typical <= high`."""
 
@@ -36,7 +32,10 @@ def _banded(kind: Any, title: str) -> Any:
     band = create_model(
         f"{title}Range", __base__=_Band, __doc__=_Band.__doc__, low=(kind, ...), typical=(kind, ...), high=(kind, ...)
     )
-    return Annotated[Annotated[kind, Tag("value")] | Annotated[band, Tag("range")], Discriminator(_shape)]
+    return Annotated[
+        Annotated[kind, Tag("value")] | Annotated[band, Tag("range")],
+        Discriminator(lambda value: "range" if isinstance(value, dict | Section) else "value"),
+    ]
 
 
 _PUE = limits(1.0, 10.0, usual=(1.02, 2.0), source="Uptime Institute, annual survey 2024: mean 1.56; the best 1.04")

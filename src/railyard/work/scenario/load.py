@@ -31,7 +31,6 @@ class Draft:
     """A scenario with the tree that it was read from.
 
     Attributes:
-        scenario: The validated scenario.
         tree: Every value with its place, by which later errors find their line.
         folder: What relative paths in the scenario are relative to.
     """
@@ -77,10 +76,6 @@ class Draft:
 
     def with_values(self, changes: Mapping[str, Any], origin: str) -> Draft:
         """The same with other plain values under dotted keys.
-
-        Args:
-            changes: By dotted key.
-            origin: Where they come from, for errors.
 
         Raises:
             InputError: The result is no valid scenario.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from pydantic import Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
@@ -183,9 +183,34 @@ else:
     )
 
 FORMAT = "railyard/1"
+S = TypeVar("S")
 
 
-class Scenario(Section):
+class _Work(Generic[S]):
+    """The section below `workload` of one kind of work, whose name the attribute has; other work is refused."""
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._kind = name
+
+    def __get__(self, scenario: Scenario, _owner: type) -> S:
+        return cast("S", scenario.work(self._kind))
+
+
+class _OfWork:
+    """The section of the work that a scenario has, by its kind."""
+
+    federated: ClassVar[_Work[FederatedSection]] = _Work()
+    local: ClassVar[_Work[LocalSection]] = _Work()
+    edge: ClassVar[_Work[EdgeSection]] = _Work()
+    training: ClassVar[_Work[TrainingSection]] = _Work()
+    serving: ClassVar[_Work[ServingSection]] = _Work()
+    trace: ClassVar[_Work[TraceSection]] = _Work()
+    jobs: ClassVar[_Work[tuple[JobSection, ...]]] = _Work()
+    pipeline: ClassVar[_Work[PipelineSection]] = _Work()
+    operate: ClassVar[_Work[OperateSection]] = _Work()
+
+
+class Scenario(_OfWork, Section):
     """A cluster, a job on it, and what is asked of the two."""
 
     format: Literal["railyard/1"] = Field(default="railyard/1", description="Version of this file format.")
@@ -261,48 +286,3 @@ class Scenario(Section):
             message = f"this needs work of the kind `{kind}`; the scenario has no `{kind}`"
             raise InputError(message, key="workload", found=self.workload.kind, allowed=kind)
         return found
-
-    @property
-    def federated(self) -> FederatedSection:
-        """Learning on clients."""
-        return cast("FederatedSection", self.work("federated"))
-
-    @property
-    def local(self) -> LocalSection:
-        """Training on sites."""
-        return cast("LocalSection", self.work("local"))
-
-    @property
-    def edge(self) -> EdgeSection:
-        """Answers near the user."""
-        return cast("EdgeSection", self.work("edge"))
-
-    @property
-    def training(self) -> TrainingSection:
-        """The training job."""
-        return cast("TrainingSection", self.work("training"))
-
-    @property
-    def serving(self) -> ServingSection:
-        """The serving workload."""
-        return cast("ServingSection", self.work("serving"))
-
-    @property
-    def trace(self) -> TraceSection:
-        """The trace that is run again."""
-        return cast("TraceSection", self.work("trace"))
-
-    @property
-    def jobs(self) -> tuple[JobSection, ...]:
-        """The jobs that share the cluster."""
-        return cast("tuple[JobSection, ...]", self.work("jobs"))
-
-    @property
-    def pipeline(self) -> PipelineSection:
-        """The stages that requests go through."""
-        return cast("PipelineSection", self.work("pipeline"))
-
-    @property
-    def operate(self) -> OperateSection:
-        """The jobs that come and go."""
-        return cast("OperateSection", self.work("operate"))

@@ -121,13 +121,15 @@ def known(path: Sequence[str], model: type[BaseModel]) -> tuple[str, ...]:
 
 def _is_free(section: type[BaseModel], name: str) -> bool:
     """Whether a key holds names of the user's own, such as those of tiers or places."""
-    pending = [section.model_fields[name].annotation]
-    while pending:
-        hint = pending.pop()
-        if typing.get_origin(hint) is dict:
-            return True
-        pending += [part for part in typing.get_args(hint) if not isinstance(part, Bounds)]
-    return False
+    return any(typing.get_origin(hint) is dict for hint in _hints(section.model_fields[name].annotation))
+
+
+def _hints(hint: Any) -> Iterator[Any]:
+    """A type, and the types within it."""
+    yield hint
+    for part in reversed(typing.get_args(hint)):
+        if not isinstance(part, Bounds):
+            yield from _hints(part)
 
 
 def unusual(section: BaseModel, root: Node, path: tuple[str, ...] = ()) -> Iterator[Problem]:
@@ -169,11 +171,8 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 def _bounds_of(field: FieldInfo) -> Iterator[Bounds]:
     """The ranges in a field's type, also within a union or a list."""
     yield from (item for item in field.metadata if isinstance(item, Bounds))
-    pending = [field.annotation]
-    while pending:
-        hint = pending.pop()
+    for hint in _hints(field.annotation):
         yield from (item for item in getattr(hint, "__metadata__", ()) if isinstance(item, Bounds))
-        pending += [part for part in typing.get_args(hint) if not isinstance(part, Bounds)]
 
 
 def locate(root: Node, path: Iterable[str | int]) -> tuple[Node, tuple[str, ...]]:
@@ -393,16 +392,7 @@ def _is_section(hint: Any) -> bool:
 
 
 def _within(section: type[BaseModel], name: str) -> list[type[BaseModel]]:
-    found: list[type[BaseModel]] = []
-    pending = [section.model_fields[name].annotation]
-    while pending:
-        hint = pending.pop()
-        if isinstance(hint, type) and not typing.get_args(hint):
-            if issubclass(hint, BaseModel):
-                found.append(hint)
-        else:
-            pending += typing.get_args(hint)
-    return found
+    return list(filter(_is_section, _hints(section.model_fields[name].annotation)))
 
 
 def _has_tag(section: Any, tag: str) -> bool:

@@ -24,7 +24,6 @@ class Variant:
     """One scenario of a comparison.
 
     Attributes:
-        name: How it is called in tables.
         settings: The keys in which it differs from the others, and their values.
     """
 
@@ -58,12 +57,7 @@ def expand(draft: Draft, varies: Sequence[str] = ()) -> list[Variant]:
 
 
 def ended(draft: Draft, failed: Sequence[str]) -> list[Variant]:
-    """The variants of a scenario that a run has figures of.
-
-    Args:
-        draft: The scenario.
-        failed: Names of the others.
-    """
+    """The variants of a scenario that a run has figures of."""
     return [one for one in expand(draft) if one.name not in failed]
 
 

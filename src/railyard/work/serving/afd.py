@@ -79,18 +79,21 @@ class Side:
     queries: float = 1.0
 
 
+_OF_FFN = ("moe_layers", "mlp_parameters", "expert_parameters", "shared_parameters", "experts", "expert_share")
+_OF_ATTENTION = (
+    *("heads", "latent", "kv_elements", "attention_parameters", "router_parameters"),
+    *("sparse_keys", "picking", "indexed", "vocab"),
+)
+"""Columns of a model that only the one half has."""
+
+
 def attention_half(model: ModelColumns) -> ModelColumns:
     """Attention, routers, embeddings and the output projection."""
     zero = np.zeros_like(model.layers)
     split = model.layers * model.attention_parameters + model.moe_layers * model.router_parameters
     return model.replace(
-        moe_layers=zero,
-        mlp_parameters=zero,
-        expert_parameters=zero,
-        shared_parameters=zero,
-        experts=zero,
         total_parameters=split + model.head_bytes,
-        expert_share=zero,
+        **dict.fromkeys(_OF_FFN, zero),
     )
 
 
@@ -100,17 +103,9 @@ def ffn_half(model: ModelColumns) -> ModelColumns:
     routed = model.moe_layers * model.experts * model.expert_parameters
     dense = (model.layers - model.moe_layers) * model.mlp_parameters + model.moe_layers * model.shared_parameters
     return model.replace(
-        heads=zero,
-        latent=zero,
-        kv_elements=zero,
-        attention_parameters=zero,
-        router_parameters=zero,
-        sparse_keys=zero,
-        picking=zero,
-        indexed=zero,
-        vocab=zero,
         total_parameters=routed + dense,
         expert_share=routed / (routed + dense),
+        **dict.fromkeys(_OF_ATTENTION, zero),
     )
 
 
@@ -132,13 +127,10 @@ class Half:
         """What sequences, cached tokens and pairs add to an iteration."""
         return slopes(self.rows, self._software, self.side.queries)
 
-    def law(self, tokens: float, sequences: float = 0.0, kv_tokens: float = 0.0, pairs: float = 0.0) -> IterationTimes:
-        """Parts of an iteration of this half."""
-        return self._of(self.rows.model, tokens, sequences, kv_tokens, pairs)
-
-    def _of(self, half: ModelColumns, *load: float) -> IterationTimes:
-        rows = replace(self.rows, model=half)
-        return parts(rows, self._software, IterationLoad(*(np.array([value]) for value in load)))
+    def _of(self, half: ModelColumns, tokens: float) -> IterationTimes:
+        """Parts of an iteration of so many tokens without cached ones."""
+        rows, none = replace(self.rows, model=half), np.zeros(1)
+        return parts(rows, self._software, IterationLoad(np.array([tokens]), none, none, none))
 
     def layer_s(self, tokens: float) -> float:
         """Seconds of a mean layer without cached tokens and without what crosses to the other side.
@@ -148,10 +140,10 @@ class Half:
         """
         half, layers = self.rows.model, float(self.model.layers)
         bare = half.replace(vocab=np.zeros_like(half.layers))
-        one = self._of(bare, tokens, 0.0, 0.0, 0.0)
+        one = self._of(bare, tokens)
         rows = max(self.model.experts_per_token, 1) if half.experts[0] else 1
         dense = bare.replace(moe_layers=np.zeros_like(half.layers))
-        reduces = self._of(dense, tokens * rows, 0.0, 0.0, 0.0).network
+        reduces = self._of(dense, tokens * rows).network
         kernels = one.kernels - _HALF * layers * self.side.software.layer_s
         seconds = one.matrices + one.experts + kernels + _HALF * (one.passes + reduces)
         return float(seconds[0]) / layers
@@ -159,8 +151,8 @@ class Half:
     def head_s(self) -> float:
         """Seconds of the output projection's weights."""
         half = self.rows.model
-        bare = self._of(half.replace(vocab=np.zeros_like(half.layers)), 1.0, 0.0, 0.0, 0.0).matrices[0]
-        return float(self.law(1.0).matrices[0] - bare)
+        bare = self._of(half.replace(vocab=np.zeros_like(half.layers)), 1.0).matrices[0]
+        return float(self._of(half, 1.0).matrices[0] - bare)
 
     def joule_per_token(self) -> float:
         """Energy of the matrix units for one token."""
@@ -490,14 +482,7 @@ _LIKE = 0.95
 
 
 def sides_of(pool: PlacedPool, cost: Any, tokens: float, kv_tokens: float) -> ApartFigures | None:
-    """The two sides in the mean iteration of a run; None where they are together.
-
-    Args:
-        pool: The pool as placed on the cluster.
-        cost: Of an iteration of its replicas.
-        tokens: Of the mean iteration.
-        kv_tokens: Cached tokens that it reads.
-    """
+    """The two sides in the mean iteration of a run; None where they are together."""
     if pool.ffn is None or not isinstance(cost, ApartCost) or tokens <= 0:
         return None
     beat = cost.at(tokens, kv_tokens)

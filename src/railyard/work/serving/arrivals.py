@@ -163,7 +163,6 @@ class Arrivals:
     """A process of arrivals.
 
     Attributes:
-        rate_per_s: Mean.
         kind: One of `KINDS`.
         cv: Coefficient of variation of the gaps, for `gamma`, `weibull` and `diurnal`.
         swing: Of `diurnal`: how far the peak lies above the mean rate, as a share of it; 0 to 1.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from railyard.kit.errors import InputError, SimulationError
-from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoint, ReplicaTrial, ServingFigures
+from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoint, ReplicaTrial
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.measure.serving.journeys import quantiles
-from railyard.measure.serving.objective import Objective, capacity, front, goodput
+from railyard.measure.serving.objective import capacity, front, goodput
 from railyard.work.scenario import load
 from railyard.work.scenario.variants import Variant
 from railyard.work.serving.figures import idle_of
@@ -22,32 +22,26 @@ from railyard.work.study.provenance import Memo
 from railyard.work.study.study import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from railyard.measure.result.serving import ServingFigures
+    from railyard.graph.request_table import RequestTable
+    from railyard.measure.result.reading import Result
+    from railyard.measure.result.serving import ModelServing, ServingFigures
     from railyard.measure.serving.journeys import Served
-    from railyard.measure.serving.objective import Objective
+    from railyard.measure.serving.objective import Capacity, Objective
+    from railyard.work.pipeline.model_stage import PipelineJob
+    from railyard.work.scenario.load import Draft
     from railyard.work.serving.measuring import MeasuredServing
     from railyard.work.serving.placing import PlacedPool
     from railyard.work.serving.prepare import ServingJob
-
-    ServeMore = Callable[[ServingJob], Served]
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from railyard.graph.request_table import RequestTable
-    from railyard.work.pipeline.model_stage import PipelineJob
-    from railyard.work.scenario.load import Draft
     from railyard.work.serving.section import CapacitySection
     from railyard.work.study.tasks import Control
 
+    Progress = Callable[[str, float], None]
+    ServeMore = Callable[[ServingJob], Served]
     Serve = Callable[[RequestTable], tuple[Served, bool]]
     """Serves requests: what the users saw, and whether the queue could never drain."""
-    from pathlib import Path
-
-    from railyard.measure.result.reading import Result
-    from railyard.measure.result.serving import ModelServing
-
-    Progress = Callable[[str, float], None]
 
 
 QUEUED = 0.5
@@ -63,14 +57,7 @@ def is_worth(serving: ServingFigures) -> bool:
 
 
 def with_trials(found: MeasuredServing, job: ServingJob, objective: Objective, serve: ServeMore) -> MeasuredServing:
-    """Adds the result's `trials`: the same requests with one more replica or a larger TP, a pool at a time.
-
-    Args:
-        found: The run that was asked for.
-        job: Behind it.
-        objective: To be met.
-        serve: Simulates a job.
-    """
+    """Adds the result's `trials`: the same requests with one more replica or a larger TP, a pool at a time."""
     trials = tuple(trial(job, change, objective, serve) for change in _changes(job, found.variant.serving))
     serving = found.variant.serving.model_copy(update={"trials": trials})
     return replace(found, variant=found.variant.model_copy(update={"serving": serving}))
@@ -221,7 +208,7 @@ def _searched(
     start = requests.head(section.first).rate_per_s
     if start <= 0:
         error = InputError("requests that all arrive at once have no rate to search", key="capacity")
-        raise draft.blame(error, "workload", "pipeline" if draft.scenario.workload.serving is None else "serving")
+        raise draft.blame(error, "workload", draft.kind)
     trials = _Lasting(min(section.first, len(requests)), requests, objective, serve)
     found = capacity(
         trials.point, start, objective.attainment, tolerance=section.tolerance, slowest=trials.first / _LONGEST_S
@@ -236,7 +223,6 @@ class _Lasting:
     Attributes:
         first: Requests of the first trial.
         requests: Sent as fast or slow as a load has it; from the beginning again where they are too few.
-        serve: Simulates a load.
         count: Requests of the next trial.
         brief: A trial in time was given the most requests, and they lasted less than they should.
     """
@@ -249,11 +235,7 @@ class _Lasting:
     brief: bool = False
 
     def point(self, rate_per_s: float) -> LoadPoint:
-        """A load. One that misses the objective by few requests would miss it by more as well.
-
-        Args:
-            rate_per_s: The load.
-        """
+        """A load. One that misses the objective by few requests would miss it by more as well."""
         most = _LONGEST * self.first
         self.count = max(self.count, self.first)
         while True:
@@ -345,8 +327,6 @@ class ServedExplanation:
     """One variant of a serving run, explained.
 
     Attributes:
-        source: The file that was read.
-        variants: Names of all variants of the run.
         variant: As in the result, with one more replica of each pool tried.
     """
 

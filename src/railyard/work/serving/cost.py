@@ -338,14 +338,11 @@ def with_prompts(cost: IterationCost, role: Role, prompting: Prompting) -> Itera
     )
 
 
-def check_fit(model: Model, layout: ServingLayout, machine: Machine, context: int = 2048) -> None:
-    """Refuses a replica whose weights, or the cache of one sequence of `context` tokens, do not fit.
+_LEAST_CONTEXT = 2048
 
-    Args:
-        model: Of the catalogue.
-        layout: Of the replica.
-        machine: On whose accelerators it is served.
-        context: Tokens of one sequence.
+
+def check_fit(model: Model, layout: ServingLayout, machine: Machine) -> None:
+    """Refuses a replica whose weights, or the cache of one sequence of `_LEAST_CONTEXT` tokens, do not fit.
 
     Raises:
         InputError: With the table why, and the nearest layouts that fit.
@@ -353,11 +350,11 @@ def check_fit(model: Model, layout: ServingLayout, machine: Machine, context: in
 
     def fits(tried: ServingLayout) -> bool:
         rows = Deployments.of((model, tried, machine))
-        return float((cache_tokens(rows) - state_tokens(rows))[0]) * tried.cp >= context
+        return float((cache_tokens(rows) - state_tokens(rows))[0]) * tried.cp >= _LEAST_CONTEXT
 
     if fits(layout):
         return
-    table = rank_table(Deployments.of((model, layout, machine)), context)
+    table = rank_table(Deployments.of((model, layout, machine)), _LEAST_CONTEXT)
     near = [str(other) for other in _others(layout) if fits(other)]
     raise InputError(
         f"{model.name} does not fit {layout} on {machine.accelerator.name}: {table}",

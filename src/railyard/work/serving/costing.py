@@ -192,18 +192,7 @@ def cost_of(
     prompt: float = 1024.0,
     role: Role = "decode",
 ) -> IterationCost:
-    """The cost of an iteration of one replica, made once for all variants.
-
-    Args:
-        model: Of the catalogue.
-        cluster: As the replica sees it.
-        layout: Of the replica.
-        software: Of its accelerators.
-        most: Tokens of an iteration.
-        memo: What other variants have made.
-        prompt: Tokens of a mean prompt.
-        role: Of the replica.
-    """
+    """The cost of an iteration of one replica, made once for all variants."""
     of = (model, layout, Machine.of(cluster), software)
 
     def made() -> IterationCost:

@@ -48,7 +48,6 @@ class ReplicaDeath:
     Attributes:
         replicas: Counted over all pools; none where nothing needs what died.
         end_s: Until their processes run again, without the loading of their weights.
-        what: What died, in words.
     """
 
     replicas: tuple[int, ...]

@@ -155,10 +155,6 @@ def too_long(requests: RequestTable, model: Model) -> Iterator[str]:
 
     Engines refuse them (vLLM, `max_model_len`, which is the model's unless one says otherwise). They are served here,
     for studies send the prompts of one model to the shape of another, as Mooncake's do.
-
-    Args:
-        requests: What is asked.
-        model: What answers.
     """
     tokens = requests.input_tokens.astype(np.int64) + requests.output_tokens
     over = int((tokens > model.max_seq).sum())
@@ -170,13 +166,7 @@ def too_long(requests: RequestTable, model: Model) -> Iterator[str]:
 
 
 def bounded(model: Model, pools: Sequence[PlacedPool], made: Sequence[Pool]) -> Iterator[str]:
-    """Pools in which states of recurrences leave room for fewer sequences than the section allows.
-
-    Args:
-        model: What answers.
-        pools: As they are written.
-        made: As they run.
-    """
+    """Pools in which states of recurrences leave room for fewer sequences than the section allows."""
     if model.recurrent is None:
         return
     for pool, runs in zip(pools, made, strict=True):
@@ -190,12 +180,7 @@ def bounded(model: Model, pools: Sequence[PlacedPool], made: Sequence[Pool]) -> 
 
 
 def computed_again(requests: RequestTable, run: Record) -> float:
-    """Share of the prompt tokens computed that had been computed before, at least: of preempted requests.
-
-    Args:
-        requests: What is asked.
-        run: What became of them.
-    """
+    """Share of the prompt tokens computed that had been computed before, at least: of preempted requests."""
     computed = float(run.table("replicas")["input_tokens"].sum())
     begun = run.column("prefill_start_ps") >= 0
     once = (requests.input_tokens - run.column("cached_tokens"))[begun].sum()
@@ -204,12 +189,7 @@ def computed_again(requests: RequestTable, run: Record) -> float:
 
 
 def died(deaths: Sequence[ReplicaDeath], run: Record) -> Iterator[str]:
-    """Replicas that died, and the requests that started again for it.
-
-    Args:
-        deaths: Of the scenario.
-        run: What became of the requests.
-    """
+    """Replicas that died, and the requests that started again for it."""
     for one in deaths:
         if not one.replicas:
             yield f"{one.what} at {span(one.begin_s)} takes no replica away"
@@ -229,12 +209,7 @@ def begun_anew(run: Record) -> int:
 
 
 def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:
-    """A cache that is too small for what runs at once.
-
-    Args:
-        requests: What is asked.
-        run: What became of them.
-    """
+    """A cache that is too small for what runs at once."""
     count, again = int(run.column("preemptions").sum()), computed_again(requests, run)
     if count and (again >= _AGAIN or 2 * count >= len(requests)):
         yield (
@@ -245,12 +220,7 @@ def thrashed(requests: RequestTable, run: Record) -> Iterator[str]:
 
 
 def refused(found: Served, by: str) -> Iterator[str]:
-    """What to know of requests that were refused.
-
-    Args:
-        found: The requests as they were served.
-        by: What cannot hold them.
-    """
+    """What to know of requests that were refused."""
     dropped = int((found.status == DROPPED).sum())
     if dropped:
         which = "1 request is" if dropped == 1 else f"{dropped} requests are"
@@ -308,12 +278,7 @@ def percentiles(values: NDArray[np.float64]) -> Percentiles:
 
 
 def latencies_of(found: Served, gaps: Mapping[str, float | None]) -> Latencies:
-    """Percentiles of every latency, and what they are made of.
-
-    Args:
-        found: The requests as they were served.
-        gaps: Between two tokens.
-    """
+    """Percentiles of every latency, and what they are made of."""
     parts = parts_of(found.ttft_s, {f"{part}_s": getattr(found, f"{part}_s") for part in PARTS})
     ttft = {level: LatencyParts(**parts[level]) for level in LEVELS if parts}
     tpot = parts_of(
@@ -357,14 +322,7 @@ def slo_of(objective: Objective, good: Goodput) -> ObjectiveFigures:
 
 
 def throughput_of(found: Served, good: Goodput, cost: DeploymentCost, accelerators: int) -> ThroughputFigures:
-    """The result's `throughput`; `per_gpu` and `per_mw` are output tokens a second, of facility power.
-
-    Args:
-        found: The requests as they were served.
-        good: What came of them.
-        cost: Of the deployment.
-        accelerators: That serve.
-    """
+    """The result's `throughput`; `per_gpu` and `per_mw` are output tokens a second, of facility power."""
     tpot = quantiles(found.tpot_s)["p50"]
     return ThroughputFigures(
         span_s=good.span_s,

@@ -13,8 +13,6 @@ from railyard.work.serving.prepare import ENGINE, check_engine, crosses, prepare
 from railyard.work.study.kind import StudyKind, kinds
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from railyard.graph import Record
     from railyard.graph.request_table import RequestTable
     from railyard.measure.serving.journeys import Served
@@ -32,7 +30,6 @@ class Answered:
 
     Attributes:
         job: With its requests as they were sent.
-        run: What the engine found.
         unlimited: The requests on a scale-out network without limit, and on networks without limit.
     """
 
@@ -76,10 +73,6 @@ def _served(job: ServingJob, requests: RequestTable) -> tuple[Served, bool]:
     return latencies(job, requests, run), run.meta["overloaded"]
 
 
-def _write(folder: Path, answered: Answered, found: MeasuredServing) -> None:
-    write_variant(folder, answered.job, answered.run, found.requests)
-
-
 SERVING = kinds.add(
     "serving",
     StudyKind(
@@ -91,7 +84,7 @@ SERVING = kinds.add(
         measure=lambda answered: measure(answered.job, answered.run, answered.unlimited),
         search=_search,
         relate=with_fronts,
-        write=_write,
+        write=lambda folder, answered, found: write_variant(folder, answered.job, answered.run, found.requests),
         faulty=True,
         expected=key_figures,
         explain=explain,

@@ -386,12 +386,6 @@ def with_storage(
 ) -> Links | None:
     """The links with ways to storage, where something goes over them.
 
-    Args:
-        links: Between replicas.
-        networks: Storage is on the scenario's own cluster.
-        pools: As replicas are numbered.
-        serving: As written.
-
     Raises:
         InputError: The cluster has no storage or memory pool, or a pool lies on another network.
     """

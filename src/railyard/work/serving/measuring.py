@@ -10,7 +10,7 @@ import numpy as np
 
 from railyard.cluster.notes import notes_of
 from railyard.graph import parquet, perfetto
-from railyard.measure.cost.assumptions import Source, of_entry
+from railyard.measure.cost.assumptions import Source
 from railyard.measure.cost.evaluate import Use, deployment_cost
 from railyard.measure.cost.serving import PaidGoodput as Sold
 from railyard.measure.model_error import Judged, measured_deployments, serving_key
@@ -45,7 +45,7 @@ from railyard.work.serving.figures import (
     uses_of,
 )
 from railyard.work.serving.reuse import reuse
-from railyard.work.study.provenance import estimates
+from railyard.work.study.provenance import estimates, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from railyard.measure.cost.evaluate import DeploymentCost
     from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput
+    from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.serving.prepare import ServingJob
 
 
@@ -88,9 +89,7 @@ class MeasuredServing:
 
     Attributes:
         variant: As in `result.json`.
-        sources: Origins of its prices, powers, rates.
         defaults: What was chosen because the scenario did not say.
-        left_out: What engine and model leave out.
     """
 
     variant: ServedVariant
@@ -106,7 +105,7 @@ class MeasuredServing:
         return self.variant.digest
 
 
-def objective_of(job: ServingJob) -> Objective:
+def objective_of(job: ServingJob | PipelineJob) -> Objective:
     """The scenario's objective."""
     slo = job.section.slo
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
@@ -350,13 +349,7 @@ def _digest(run: Record) -> str:
 
 def _sources(job: ServingJob, cost: DeploymentCost) -> Iterator[Source]:
     sides = [side for pool in job.pools for side in (pool, pool.ffn) if side is not None]
-    for side in sides:
-        for entry in (side.cluster.accelerator, side.cluster.server, side.cluster.nic):
-            yield from of_entry(entry, *entry.provenance)
-    yield from cost.sources
-    fabric = job.cluster.fabric
-    for field, origin in fabric.sources.items():
-        yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
+    yield from sources_of((side.cluster for side in sides), cost.sources, job.cluster.fabric)
     for software in job.software:
         yield Source("software", "profile", software.name, software.source, 0, "measured")
 

@@ -24,6 +24,7 @@ from railyard.work.serving.requests import requests_of
 from railyard.work.serving.software import profile, read_profiles
 from railyard.work.study import compose
 from railyard.work.study.deaths import words
+from railyard.work.study.kind import sharing
 from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
@@ -60,15 +61,9 @@ class ServingJob:
     """One variant, ready to run.
 
     Attributes:
-        variant: Its name, settings and scenario.
         cluster: On what it runs; the network between its pools.
         networks: That, and those of pools that have their own.
         pools: On which ranks, with which machine and layout.
-        costs: An iteration of a replica of each pool.
-        software: Names of the profiles.
-        deployment: What the engine runs.
-        assumptions: Prices and rates.
-        deaths: What dies, and which replicas with it.
     """
 
     variant: Variant
@@ -124,17 +119,6 @@ class ServingJob:
         return replace(self, requests=replace(self.requests, arrival_ps=run.start_ps - self.entry_ps))
 
 
-def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[ServingJob]:
-    """All variants of a scenario, ready to run.
-
-    Raises:
-        InputError: One of them cannot be run; with the place in the scenario.
-    """
-    del engine  # there is one that serves requests
-    memo = Memo()
-    return [job_of(variant, memo) for variant in variants]
-
-
 def profiles_of(folder: Path, name: str | None) -> Profiles:
     """The profiles of a scenario's own file, which stand over those that ship.
 
@@ -158,6 +142,9 @@ def job_of(variant: Variant, memo: Memo) -> ServingJob:
     return service_of(variant, scenario.serving, scenario.cluster, _SERVING, memo, dies=True)
 
 
+prepare = sharing(job_of)
+
+
 def service_of(
     variant: Variant,
     serving: ServingSection,
@@ -169,22 +156,13 @@ def service_of(
 ) -> ServingJob:
     """One model that answers, ready to run: a scenario's, or a stage of its pipeline.
 
-    Args:
-        variant: Its scenario names catalogue, prices, requests and seed.
-        serving: How it answers.
-        machine: What it runs on.
-        place: Where the section is in the scenario.
-        memo: What other variants have made.
-        dies: Whether the scenario's faults are its.
-
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    draft, scenario, wrong = variant.draft, variant.draft.scenario, Refusals()
-    catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
-    key = [scenario.catalog, dump(machine)]
+    draft, wrong = variant.draft, Refusals()
+    catalog = compose.shared_catalog(draft, memo)
     with wrong:
-        cluster = memo.get("cluster", key, lambda: compose.cluster_of(draft, catalog, machine))
+        cluster = compose.shared_cluster(draft, catalog, memo, machine)
         return service_on(cluster, variant, serving, place, memo, dies=dies)
     parts_of(variant, serving, place, memo, wrong)
     raise InputError.many(wrong.problems)
@@ -193,26 +171,16 @@ def service_of(
 def parts_of(
     variant: Variant, serving: ServingSection, place: tuple[str, ...], memo: Memo, wrong: Refusals
 ) -> tuple[Model, Assumptions, RequestTable, Profiles] | None:
-    """What does not depend on the cluster: model, prices, requests, profiles; None where one is refused.
-
-    Args:
-        variant: Its scenario names catalogue, prices and seed.
-        serving: How it answers.
-        place: Where the section is in the scenario.
-        memo: What other variants have made.
-        wrong: Takes the errors.
-    """
-    from railyard.measure.cost.assumptions import Assumptions
-
-    draft, scenario = variant.draft, variant.draft.scenario
-    catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
-    asked = [dump(serving.requests), scenario.seed]
+    """What does not depend on the cluster: model, prices, requests, profiles; None where one is refused."""
+    draft = variant.draft
+    catalog = compose.shared_catalog(draft, memo)
+    asked = [dump(serving.requests), draft.seed]
     requests = wrong.kept(lambda: memo.get("requests", asked, lambda: requests_of(draft)))
     model = assumptions = profiles = None
     with wrong, blaming(draft, *place, "model"):
         model = compose.model_of(draft.folder, serving.model, catalog)
-    with wrong, blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    with wrong:
+        assumptions = compose.economics_of(draft, catalog)
     with wrong, blaming(draft, *place):
         check_pools(serving, catalog)
     with wrong, blaming(draft, *place):
@@ -233,19 +201,11 @@ def service_on(
 ) -> ServingJob:
     """One model that answers on a cluster, ready to run.
 
-    Args:
-        cluster: What it runs on.
-        variant: Its scenario names catalogue, prices, requests and seed.
-        serving: How it answers.
-        place: Where the section is in the scenario.
-        memo: What other variants have made.
-        dies: Whether the scenario's faults are its.
-
     Raises:
         InputError: It cannot be run; with the place in the scenario.
     """
-    draft, scenario, wrong = variant.draft, variant.draft.scenario, Refusals()
-    catalog = memo.get("catalog", scenario.catalog, lambda: compose.catalog_of(draft))
+    draft, wrong = variant.draft, Refusals()
+    catalog = compose.shared_catalog(draft, memo)
     parts = parts_of(variant, serving, place, memo, wrong)
     placed = None
     with wrong, blaming(draft, *place):
@@ -284,13 +244,6 @@ def links_of(
     software: tuple[Any, ...],
 ) -> Links | None:
     """What transfers take: between pools, to storage, and from the collectives of the replicas.
-
-    Args:
-        serving: As written.
-        networks: Of the pools.
-        pools: As replicas are numbered.
-        costs: An iteration of a replica of each pool.
-        software: Of each pool.
 
     Raises:
         InputError: Two ranks have no path.

@@ -8,15 +8,7 @@ from railyard.measure import numbers
 from railyard.measure.result.section import KeyFigure
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.work.study import believed
-from railyard.work.study.memo import (
-    DecisionMemo,
-    LossChart,
-    assumptions_of,
-    confidence_of,
-    cost_figure,
-    origin_of,
-    subject_of,
-)
+from railyard.work.study.memo import LossChart, cost_figure
 from railyard.work.study.presentation import (
     Presentation,
     ResultTable,
@@ -27,10 +19,10 @@ from railyard.work.study.presentation import (
     quoted,
     settings_row,
 )
-from railyard.work.study.purchase import price_table, purchase, ranked, recommended
+from railyard.work.study.purchase import decided, price_table, ranked, recommended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from railyard.measure.result.money import ServingCostFigures
@@ -46,33 +38,11 @@ if TYPE_CHECKING:
     )
     from railyard.measure.result.step import ServingTax, ServingTaxShares
     from railyard.work.serving.capacity import ServedExplanation
+    from railyard.work.study.memo import DecisionMemo
     from railyard.work.study.presentation import ExplainDepth, Row
 
-HEADINGS = (
-    "variant",
-    "req/s",
-    "TTFT p50 / p99",
-    "TPOT p50 / p99",
-    "SLO met",
-    "good req/s",
-    "$/Mtoken (low to high)",
-)
-_DETAILS = (
-    "variant",
-    "queue p99",
-    "most req/s within SLO",
-    "tokens/s per GPU",
-    "tokens/s per user",
-    "network tax of goodput / p99 TTFT / TPOT",
-    "scale-up tax",
-    "KV hits",
-    "model error of TTFT p50",
-    "model error of TPOT p50",
-    "model error of $/Mtoken",
-    "$/M input tokens",
-    "$/M output tokens",
-    "power",
-)
+    Column = tuple[str, Callable[[ServedVariant], str]]
+
 _LEVELS = "▁▂▃▄▅▆▇█"
 _NOBODY = 0.05
 """Requests that wait in the mean of a span; with fewer a pool has no queue."""
@@ -84,38 +54,6 @@ PARTS = (
     ("collectives_s", "collectives"),
     ("transfer_s", "KV transfer"),
 )
-
-
-def row(variant: ServedVariant) -> list[str]:
-    """One variant's cells under `HEADINGS`."""
-    serving = variant.serving
-    return [
-        variant.name,
-        numbers.short(serving.requests.rate_per_s),
-        _pair(serving.ttft_s),
-        _pair(serving.tpot_s),
-        numbers.percent(serving.slo.attainment),
-        numbers.short(serving.slo.goodput_rps),
-        numbers.with_range(None if serving.cpmt is None else serving.cpmt.total),
-    ]
-
-
-def _details_row(variant: ServedVariant) -> list[str]:
-    serving = variant.serving
-    cost, taxes = serving.cpmt, _taxes(variant)
-    return [
-        variant.name,
-        numbers.seconds(serving.queue_s.p99),
-        capacity_words(serving.capacity),
-        numbers.short(serving.throughput.per_gpu),
-        numbers.short(serving.throughput.per_user),
-        *map(_tax, (taxes, taxes and taxes.scale_up)),
-        numbers.percent(serving.kv.hit_rate),
-        *(believed.band_of(variant, figure) for figure in ("ttft_s", "tpot_s", "cpmt")),
-        numbers.band(None if cost is None else cost.split_input),
-        numbers.band(None if cost is None else cost.split_output),
-        numbers.power(serving.power.total_w.typical),
-    ]
 
 
 def _taxes(variant: ServedVariant) -> ServingTax | None:
@@ -379,13 +317,9 @@ def _memo(result: Result) -> DecisionMemo:
         KeyFigure("p99 TTFT", numbers.seconds(serving.ttft_s.p99), f"p99 TPOT {numbers.seconds(serving.tpot_s.p99)}"),
     ]
     chart = LossChart.of("p99 TTFT by cause, s", " s", {one.name: _waits(one) for one in variants})
-    changes = [*filter(None, (bottleneck(best), believed.unexercised(result), believed.ties(result)))]
-    confidence = list(confidence_of(best.model_error or ()))
-    return DecisionMemo(
-        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result, best.bill),
-        origin_of(result), purchase(result),
-        price_table(variants, "p99 TTFT", lambda one: numbers.seconds(one.serving.ttft_s.p99)), subject_of(result),
-    )  # fmt: skip
+    table = price_table(variants, "p99 TTFT", lambda one: numbers.seconds(one.serving.ttft_s.p99))
+    changes = [bottleneck(best)]
+    return decided(result, best, verdict(result), figures=figures, chart=chart, changes=changes, table=table)
 
 
 def _waits(variant: ServedVariant) -> dict[str, float]:
@@ -428,22 +362,50 @@ def card(result: Result, report: Path | None) -> str:
     return "\n".join(lines)
 
 
+def _split(variant: ServedVariant, part: str) -> str:
+    cost = variant.serving.cpmt
+    return numbers.band(None if cost is None else getattr(cost, part))
+
+
+_NAME: Column = ("variant", lambda one: one.name)
+_MOST: Column = ("most req/s", lambda one: capacity_words(one.serving.capacity))
+_GOOD: Column = ("good req/s", lambda one: numbers.short(one.serving.slo.goodput_rps))
+_COMPARED: Sequence[Column] = (
+    _NAME,
+    ("req/s", lambda one: numbers.short(one.serving.requests.rate_per_s)),
+    ("TTFT p50 / p99", lambda one: _pair(one.serving.ttft_s)),
+    ("TPOT p50 / p99", lambda one: _pair(one.serving.tpot_s)),
+    ("SLO met", lambda one: numbers.percent(one.serving.slo.attainment)),
+)
+_PRICE: Column = ("$/Mtoken (low to high)", lambda one: numbers.with_range(one.price))
+_DETAILS: Sequence[Column] = (
+    _NAME,
+    ("queue p99", lambda one: numbers.seconds(one.serving.queue_s.p99)),
+    ("most req/s within SLO", _MOST[1]),
+    ("tokens/s per GPU", lambda one: numbers.short(one.serving.throughput.per_gpu)),
+    ("tokens/s per user", lambda one: numbers.short(one.serving.throughput.per_user)),
+    ("network tax of goodput / p99 TTFT / TPOT", lambda one: _tax(_taxes(one))),
+    ("scale-up tax", lambda one: _tax((taxes := _taxes(one)) and taxes.scale_up)),
+    ("KV hits", lambda one: numbers.percent(one.serving.kv.hit_rate)),
+    ("model error of TTFT p50", lambda one: believed.band_of(one, "ttft_s")),
+    ("model error of TPOT p50", lambda one: believed.band_of(one, "tpot_s")),
+    ("model error of $/Mtoken", lambda one: believed.band_of(one, "cpmt")),
+    ("$/M input tokens", lambda one: _split(one, "split_input")),
+    ("$/M output tokens", lambda one: _split(one, "split_output")),
+    ("power", lambda one: numbers.power(one.serving.power.total_w.typical)),
+)
+
+
 def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, one row per variant; the capacity, where it was searched, in place of the goodput."""
     variants = result.of(ServedVariant)
-    headings, rows = list(HEADINGS), [row(variant) for variant in variants]
-    if any(variant.serving.capacity for variant in variants):
-        at = HEADINGS.index("good req/s")
-        for cells, words in zip(
-            (headings, *rows), ("most req/s", *(capacity_words(one.serving.capacity) for one in variants)), strict=True
-        ):
-            cells[at] = words
-    yield Sheet(headings, rows)
+    searched = any(variant.serving.capacity for variant in variants)
+    yield Sheet.of((*_COMPARED, _MOST if searched else _GOOD, _PRICE), variants)
 
 
 def details(result: Result) -> Iterator[Sheet]:
     """Queue, load, networks, cache and prices, one row per variant."""
-    yield Sheet(_DETAILS, [_details_row(variant) for variant in result.of(ServedVariant)])
+    yield Sheet.of(_DETAILS, result.of(ServedVariant))
 
 
 def _figures(variant: ServedVariant) -> Iterable[Row]:

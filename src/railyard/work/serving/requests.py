@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from railyard.work.scenario.load import Draft
-    from railyard.work.serving.arrivals import LengthLaw
     from railyard.work.serving.section import LengthsSection, RequestsSection, SyntheticSection
 
 
@@ -168,14 +167,6 @@ def stream_synthetic(
     chunk: int = 65_536,
 ) -> Iterator[RequestTable]:
     """The same requests in pieces; they do not depend on the size of the pieces.
-
-    Args:
-        count: How many in all.
-        arrivals: When they arrive.
-        classes: What they are.
-        sessions: Conversations.
-        seed: Decides every draw.
-        chunk: About how many requests a piece has.
 
     Raises:
         InputError: A parameter is out of range.
@@ -324,36 +315,23 @@ def requests_of(draft: Draft) -> RequestTable:
     Raises:
         InputError: The trace cannot be read (its own line is named), or the load cannot be reached.
     """
-    workload = draft.scenario.workload
-    kind = "serving" if workload.pipeline is None else "pipeline"
-    section = (workload.pipeline or draft.scenario.serving).requests
-    with blaming(draft, "workload", kind, "requests"):
+    work = draft.scenario.work(draft.kind)
+    section: RequestsSection = work.requests
+    with blaming(draft, "workload", draft.kind, "requests"):
         found = _drawn(section.synthetic, draft.scenario.seed) if section.synthetic else _read(draft, section)
         if section.first is not None:
             found = found.head(section.first)
         if len(found) < 1:
             raise InputError("there are no requests")
         if section.users:
-            return _at_once(draft, found, section.users)
+            work.check_users(section.users)
+            at_once = np.zeros_like(found.arrival_ps)
+            return replace(found, arrival_ps=at_once, source=f"synthetic, {section.users} users")
         drawn, law = found.rate_per_s, section.synthetic and section.synthetic.rate
         # A draw comes out faster or slower than its law; at another rate by as much, so that runs agree.
         part = section.load if section.rate is None else law and section.rate / law
         rate = part * drawn if part else section.rate or 0.0
         return found if rate == drawn else scaled(found, rate=rate, how=section.scale, seed=draft.scenario.seed)
-
-
-def _at_once(draft: Draft, drawn: RequestTable, users: int) -> RequestTable:
-    """Requests that wait for one of the users of a closed loop."""
-    if draft.scenario.workload.pipeline is not None:
-        raise InputError("a pipeline is asked at a rate", key="synthetic.users", found=users)
-    if draft.scenario.serving.capacity is not None:
-        raise InputError(
-            "a capacity is a rate, and users ask when they are answered",
-            key="synthetic.users",
-            found=users,
-            hint="vary `users` instead",
-        )
-    return replace(drawn, arrival_ps=np.zeros_like(drawn.arrival_ps), source=f"synthetic, {users} users")
 
 
 def _read(draft: Draft, section: RequestsSection) -> RequestTable:
@@ -366,8 +344,6 @@ def _read(draft: Draft, section: RequestsSection) -> RequestTable:
 
 
 def _drawn(section: SyntheticSection, seed: int) -> RequestTable:
-    pass
-
     talks = section.turns > 1 or section.system > 0
     process: dict[str, Any] = {} if section.cv is None else {"cv": section.cv}
     with_sessions = Sessions(
@@ -389,6 +365,4 @@ def _drawn(section: SyntheticSection, seed: int) -> RequestTable:
 
 
 def _lengths(section: LengthsSection) -> LengthLaw | int:
-    from railyard.work.serving.arrivals import LogNormal
-
     return max(round(section.mean), 1) if section.p99 is None else LogNormal(section.mean, section.p99)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
+from railyard.kit.errors import InputError
 from railyard.kit.schema.bounds import Bounds, limits, more_than
 from railyard.kit.schema.quantity import SPAN
 from railyard.work.scenario.cluster import NetworkSection
@@ -22,7 +23,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, WorkKey, files_of_model, works
+from railyard.work.scenario.section import Section, WorkKey, files_of_model, tagged, works
 
 Decimal = Annotated[float, Strict(), Bounds(above=0), Field(allow_inf_nan=False)]
 Share = Annotated[Ratio, limits(0.0, 1.0)]
@@ -307,7 +308,7 @@ class RouterSection(Section):
     )
 
 
-Router = Annotated[RouterSection, BeforeValidator(lambda value: {"kind": value} if isinstance(value, str) else value)]
+Router = Annotated[RouterSection, tagged("kind")]
 
 
 class ObjectiveSection(Section):
@@ -441,6 +442,16 @@ class ServingSection(Section):
     capacity: CapacitySection | None = Field(
         default=None, description="Search for the largest load within the objective; takes about ten runs."
     )
+
+    def check_users(self, users: int) -> None:
+        """Refuses a closed loop that is asked for a capacity; the key is relative to `requests`."""
+        if self.capacity is not None:
+            raise InputError(
+                "a capacity is a rate, and users ask when they are answered",
+                key="synthetic.users",
+                found=users,
+                hint="vary `users` instead",
+            )
 
     def files_in(self, folder: Path) -> dict[str, Path]:
         """Those of its model, its requests and the profiles of its software."""

@@ -264,14 +264,7 @@ def levels(engine: str, architecture: str) -> tuple[str, ...]:
 def assemble(
     engine: str, architecture: str, effects: Mapping[str, Mapping[str, float]], source: str = ""
 ) -> ServingSoftware:
-    """A profile from effects by level.
-
-    Args:
-        engine: Of the profile.
-        architecture: Of the device.
-        effects: Logarithms by level and constant.
-        source: Said in the profile.
-    """
+    """A profile from effects by level."""
     values = {}
     for name, constant in constants().items():
         total = sum(effects.get(level, {}).get(name, 0.0) for level in levels(engine, architecture))

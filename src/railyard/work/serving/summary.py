@@ -172,8 +172,6 @@ class Summary:
     Attributes:
         duration_s: First arrival to last.
         rate_per_s: Mean arrivals a second.
-        input_tokens: Lengths of prompts.
-        output_tokens: Lengths of answers.
         gap_cv: Standard deviation of the gaps between arrivals over their mean; 1 for Poisson, None for no gaps.
         dispersion: Index of dispersion by window in seconds, of windows that fit into the trace ten times.
         autocorrelation: Of the counts in neighbouring windows, by window in seconds.
@@ -263,12 +261,12 @@ def dispersion(arrival_ps: NDArray[np.int64], window_s: float) -> float:
     return float(arrivals.var() / arrivals.mean()) if arrivals.size and arrivals.any() else float("nan")
 
 
-def autocorrelation(arrival_ps: NDArray[np.int64], window_s: float, lag: int = 1) -> float:
-    """Correlation of the arrivals in windows at a distance of `lag`; 0 where the counts do not vary."""
+def autocorrelation(arrival_ps: NDArray[np.int64], window_s: float) -> float:
+    """Correlation of the arrivals in neighbouring windows; 0 where the counts do not vary."""
     arrivals = counts(arrival_ps, window_s).astype(float)
     arrivals -= arrivals.mean() if arrivals.size else 0.0
     scale = float(arrivals @ arrivals)
-    return float(arrivals[:-lag] @ arrivals[lag:]) / scale if scale > 0 else 0.0
+    return float(arrivals[:-1] @ arrivals[1:]) / scale if scale > 0 else 0.0
 
 
 def gap_cv(arrival_ps: NDArray[np.int64]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import railyard.catalog as catalogs
@@ -10,7 +11,7 @@ import railyard.cluster as clusters
 from railyard.kit.errors import InputError
 from railyard.model.machine import Machine
 from railyard.work.scenario.conditions import communication_of
-from railyard.work.scenario.load import blaming
+from railyard.work.scenario.load import blaming, dump
 from railyard.work.scenario.section import LIKE, fields_given, model_file
 from railyard.work.training import loading, pace, profiles
 from railyard.work.training.layout import candidates, check, check_fit, domain_use
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
     from railyard.catalog import Catalog, Model
     from railyard.cluster import Cluster
-    from railyard.cluster.fabric.fabric import FabricSpec
     from railyard.cluster.spec import ClusterSpec
+    from railyard.measure.cost.assumptions import Assumptions
     from railyard.work.scenario.cluster import ClusterSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
+    from railyard.work.study.provenance import Memo
     from railyard.work.training.section import TrainingSection
 
 
@@ -53,16 +55,18 @@ def check_cluster(spec: ClusterSpec) -> None:
     networks = {"back_end": spec.back_end, "front_end": spec.front_end}
     if spec.storage is not None and not isinstance(spec.storage.network, str):
         networks["storage.network"] = spec.storage.network
+    most = min(MOST_QUEUE_PAIRS, MOST_PATHS // spec.accelerators)
     for name, network in networks.items():
-        if network is not None:
-            _check_fabric(network.fabric, f"{name}.fabric", spec.accelerators)
-
-
-def _check_fabric(fabric: FabricSpec, key: str, accelerators: int) -> None:
-    for name in _COUNTS:
-        value, most = int(fabric.overrides.get(name, 1)), min(MOST_QUEUE_PAIRS, MOST_PATHS // accelerators)
-        if value > most:
-            raise _beyond(f"{key}.{name}", value, most)
+        overrides = {} if network is None else network.fabric.overrides
+        for key in _COUNTS:
+            value = int(overrides.get(key, 1))
+            if value > most:
+                raise InputError(
+                    "this is more than can be simulated",
+                    key=f"{name}.fabric.{key}",
+                    found=f"{value:,}",
+                    allowed=f"at most {most:,}",
+                )
 
 
 def check_step(training: Training) -> None:
@@ -94,10 +98,6 @@ def about_tasks(training: Training) -> int:
     return 4 * layout.micro_batches * cuts * layout.ranks
 
 
-def _beyond(key: str, found: int, most: int) -> InputError:
-    return InputError("this is more than can be simulated", key=key, found=f"{found:,}", allowed=f"at most {most:,}")
-
-
 _TRAINING = ("workload", "training")
 _SEARCHED = frozenset(
     {"tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch", "schedule", "recompute", "recompute_modules"}
@@ -124,11 +124,6 @@ def catalog_of(draft: Draft) -> Catalog:
 def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = None) -> Cluster:
     """The cluster.
 
-    Args:
-        draft: The scenario.
-        catalog: Its catalog.
-        section: Replaces the scenario's section.
-
     Raises:
         InputError: The cluster cannot be built.
     """
@@ -140,6 +135,37 @@ def cluster_of(draft: Draft, catalog: Catalog, section: ClusterSection | None = 
         spec = written.spec()
         check_cluster(spec)
         return clusters.build(spec, catalog, written.arrangement())
+
+
+def shared_catalog(draft: Draft, memo: Memo) -> Catalog:
+    """The catalog, once for all variants that have the same.
+
+    Raises:
+        InputError: The scenario's file cannot be read or is invalid.
+    """
+    return memo.get("catalog", draft.scenario.catalog, partial(catalog_of, draft))
+
+
+def shared_cluster(draft: Draft, catalog: Catalog, memo: Memo, section: ClusterSection | None = None) -> Cluster:
+    """The cluster, or that of a section in its place, once for all variants that have the same.
+
+    Raises:
+        InputError: The cluster cannot be built.
+    """
+    key = [draft.scenario.catalog, dump(section or draft.scenario.cluster)]
+    return memo.get("cluster", key, partial(cluster_of, draft, catalog, section))
+
+
+def economics_of(draft: Draft, catalog: Catalog) -> Assumptions:
+    """Prices and rates.
+
+    Raises:
+        InputError: The catalog lacks one.
+    """
+    from railyard.measure.cost.assumptions import Assumptions
+
+    with blaming(draft, "economics"):
+        return Assumptions.from_catalog(catalog, draft.scenario.economics.given())
 
 
 def domain_use_of(cluster: Cluster, layout: Layout) -> int | None:

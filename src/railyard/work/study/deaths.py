@@ -45,12 +45,7 @@ def cut_off_by(effects: Sequence[Effect], cluster: Cluster) -> set[int]:
 
 
 def cut_off(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
-    """Ranks with a NIC all of whose links are dead.
-
-    Args:
-        link: Dead links.
-        cluster: The cluster.
-    """
+    """Ranks with a NIC all of whose links are dead."""
     network, ends = cluster.back_end, cluster.links
     source = ends.source[: ends.physical].astype(np.int64) - network.node_offset
     alive = np.ones(ends.physical, np.bool_)
@@ -92,12 +87,7 @@ def _cable_of(link: NDArray[np.integer], cluster: Cluster) -> NDArray[np.int64]:
 
 
 def parted(link: NDArray[np.int64], cluster: Cluster) -> set[int]:
-    """Servers with a NIC that can no longer reach its rail in the largest part of the back-end.
-
-    Args:
-        link: Dead links.
-        cluster: The cluster.
-    """
+    """Servers with a NIC that can no longer reach its rail in the largest part of the back-end."""
     wiring = cluster.back_end.wiring
     own = link - cluster.back_end.link_offset
     gone = lost(wiring, own[(own >= 0) & (own < wiring.links)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -14,14 +13,14 @@ from railyard.cluster.edge.transport import Presence
 from railyard.engine import rounds
 from railyard.engine.rounds import ClientTree
 from railyard.kit.errors import InputError, Problem, did_you_mean
-from railyard.measure.cost.assumptions import Assumptions, of_entry
+from railyard.kit.quantities import percentile
+from railyard.measure.cost.assumptions import of_entry
 from railyard.measure.result.distributed import CauseRow, CostFigures, SpreadRow
 from railyard.measure.result.section import Band, NamedBand
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
-from railyard.work.study.kind import F, MeasuredVariant, StudyKind
-from railyard.work.study.provenance import Memo
+from railyard.work.study.kind import F, MeasuredVariant, StudyKind, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from railyard.work.scenario.clients import AvailableSection, ClientsSection, SharedLinkSection
     from railyard.work.scenario.load import Draft
     from railyard.work.scenario.variants import Variant
+    from railyard.work.study.provenance import Memo
     from railyard.work.study.tasks import Control
 
 
@@ -158,11 +158,6 @@ class Began:
 def added_s(cohort: Cohort, shared: Shared, sent: Began) -> dict[str, float]:
     """Mean seconds that each tier adds to an update: with it and the tiers on its client side, minus with those alone.
 
-    Args:
-        cohort: The clients.
-        shared: Their links.
-        sent: Start times of their transfers.
-
     Returns:
         By tier, from the clients to the server, without absent tiers. They sum to the total added by sharing.
     """
@@ -269,11 +264,8 @@ def presence_of(section: AvailableSection) -> Presence:
 def spread(values: NDArray[np.float64]) -> SpreadRow:
     """Mean and nearest-rank percentiles."""
     ordered = np.sort(values)
-    at = {
-        name: float(ordered[max(math.ceil(q * len(ordered)) - 1, 0)])
-        for name, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
-    }
-    return SpreadRow(mean=float(values.mean()), **at)
+    p50, p90, p99 = (percentile(ordered, share) for share in (0.5, 0.9, 0.99))
+    return SpreadRow(mean=float(values.mean()), p50=p50, p90=p90, p99=p99)
 
 
 def band(value: Range | float, factor: float = 1.0) -> Band:
@@ -287,12 +279,7 @@ def band(value: Range | float, factor: float = 1.0) -> Band:
 def cost(parts: Mapping[str, Band]) -> CostFigures:
     """Parts and their sum."""
     rows = tuple(NamedBand(name=name, low=one.low, typical=one.typical, high=one.high) for name, one in parts.items())
-    total = Band(
-        low=math.fsum(one.low for one in parts.values()),
-        typical=math.fsum(one.typical for one in parts.values()),
-        high=math.fsum(one.high for one in parts.values()),
-    )
-    return CostFigures(parts=rows, total=total)
+    return CostFigures(parts=rows, total=by_end(lambda end: math.fsum(getattr(one, end) for one in parts.values())))
 
 
 def by_end(value: Callable[[str], float]) -> Band:
@@ -319,7 +306,7 @@ class DistributedJob(Protocol):
 
 def pue_of(job: DistributedJob) -> Range:
     """PUE of a data center."""
-    return Assumptions.from_catalog(job.catalog, job.variant.draft.scenario.economics.given()).pue
+    return compose.economics_of(job.variant.draft, job.catalog).pue
 
 
 def egress_of(job: DistributedJob) -> Range:
@@ -336,12 +323,6 @@ def sources_of(job: DistributedJob, clients: Clients | None = None) -> Iterator[
 
 def record_of(draft: Draft, registry: Registry[Any], section: Any, *place: str) -> Any:
     """The record that a section of a scenario names; None without a section.
-
-    Args:
-        draft: The scenario.
-        registry: Registry of the records.
-        section: The section.
-        place: Keys down to the section.
 
     Raises:
         InputError: A value is invalid; names its place.
@@ -361,17 +342,7 @@ def record_of(draft: Draft, registry: Registry[Any], section: Any, *place: str) 
 
 def preparing(one: Callable[[Variant, Catalog, Memo], P]) -> Callable[[Sequence[Variant], str | None], list[P]]:
     """Prepares all variants of a scenario with a function that prepares one from its catalog and shared results."""
-
-    def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[P]:
-        del engine  # there is only one
-        memo, found = Memo(), []
-        for variant in variants:
-            draft = variant.draft
-            catalog = memo.get("catalog", draft.scenario.catalog, partial(compose.catalog_of, draft))
-            found.append(one(variant, catalog, memo))
-        return found
-
-    return prepare
+    return sharing(lambda variant, memo: one(variant, compose.shared_catalog(variant.draft, memo), memo))
 
 
 def distributed_kind(

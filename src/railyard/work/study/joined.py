@@ -24,9 +24,6 @@ def joined(runs: Mapping[str, Result]) -> Result:
     A variant's distinguishing `settings` are computed again: every key of the scenarios in which any two differ. The
     verdict needs it to know which errors the two share.
 
-    Args:
-        runs: At least two runs by folder name.
-
     Raises:
         InputError: There are fewer than two, or they are of different kinds of work.
     """

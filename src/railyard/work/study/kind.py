@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
+from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,8 +74,6 @@ class MeasuredVariant(Generic[F]):
 
     Attributes:
         variant: As in `result.json`.
-        sources: Origins of its prices, powers, rates.
-        left_out: Omissions of engine and model.
         defaults: Defaults that were chosen because the document did not say.
         sampled_ranks: A few representative ranks, for the trace.
     """
@@ -105,11 +104,7 @@ STOPPED = "it was stopped before it ended"
 
 @dataclass(frozen=True)
 class Failed:
-    """A variant that failed.
-
-    Attributes:
-        error: The reason, in one line.
-    """
+    """A variant that failed."""
 
     variant: Variant
     error: str
@@ -168,6 +163,17 @@ def _unrelated(measured: Sequence[M]) -> Sequence[M]:
     return measured
 
 
+def sharing(one: Callable[[V, Memo], P]) -> Callable[[Sequence[V], str | None], list[P]]:
+    """Prepares variants one by one, for the only engine that there is; what they have in common is made once."""
+
+    def prepare(variants: Sequence[V], engine: str | None = None) -> list[P]:
+        del engine
+        memo = Memo()
+        return [one(variant, memo) for variant in variants]
+
+    return prepare
+
+
 @dataclass(frozen=True)
 class StudyKind(Generic[D, V, P, O, M]):
     """A kind of work.
@@ -176,8 +182,6 @@ class StudyKind(Generic[D, V, P, O, M]):
         check: Rejects a requested engine that cannot run this work.
         prepare: Prepares all variants, given them and the requested engine; every input error is raised here.
         engine: Name of the engine that runs a prepared variant.
-        run: Simulates one variant.
-        measure: The figures of a simulation.
         search: Further runs that the document asks for, such as its capacity, added to the figures.
         relate: Adds what only all variants together show.
         write: Writes tables and traces of one variant into its folder.

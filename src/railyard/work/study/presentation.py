@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from railyard.kit.registry import Registry
 from railyard.work.study.memo import warnings
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     Row = dict[str, object]
 
+V = TypeVar("V")
+
 
 @dataclass(frozen=True)
 class Sheet:
     """A table of text.
 
     Attributes:
-        headings: One per column.
-        rows: Cells.
         title: A line above the table.
         right: Right-aligned columns; None: all but the first.
     """
@@ -38,6 +38,14 @@ class Sheet:
     rows: Sequence[Sequence[str]]
     title: str = ""
     right: Sequence[int] | None = None
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[tuple[str, Callable[[V], str]]], every: Sequence[V], right: Sequence[int] | None = None
+    ) -> Sheet:
+        """A row for each variant; a column is its heading and what it says of a variant."""
+        rows = [[cell(one) for _, cell in columns] for one in every]
+        return cls([heading for heading, _ in columns], rows, right=right)
 
     @property
     def to_right(self) -> Sequence[int]:
@@ -88,7 +96,6 @@ class ResultTable:
     """A table of a result for further computation: `run.time`.
 
     Attributes:
-        rows: Rows of one variant.
         file: Parquet file in the folder of the run that holds it, in place of `rows`.
     """
 
@@ -126,7 +133,6 @@ class ExplainDepth:
     """How much of an explanation to show.
 
     Attributes:
-        levels: Depth of its tree.
         details: Whether with formulas, constants, sensitivity and all notes.
         quiet: Whether without notes.
     """
@@ -143,13 +149,9 @@ class Presentation:
     Attributes:
         verdict: The answer in one sentence: what to take, its cost, the band.
         sheets: The tables that every reader needs, the comparison of the variants first: at most eight columns.
-        why: Reasons for the verdict, a sentence each.
         card: A few lines, with the path of the report.
         explain: Where the time of every variant goes, and what would help; None: verdict and reasons.
-        details: Further columns and tables.
-        notes: Notes on the variants.
         html: The inner part of a notebook's card; None: the comparison as a table.
-        tables: Tables of the result by name.
         explained: An explanation: the answer in one sentence, then lines and tables.
         memo: A page for a decision; None: this kind of work has none.
     """

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from railyard.catalog import Model
+    from railyard.cluster import Cluster
+    from railyard.cluster.fabric.fabric import Fabric
+    from railyard.measure.cost.assumptions import Source
     from railyard.measure.result.reading import Result
     from railyard.measure.result.reading import Variant as Figures
     from railyard.work.study.kind import Failed, Measured, StudyDocument
@@ -53,6 +56,19 @@ class Memo:
             self._made[text] = make()
         made: T = self._made[text]
         return made
+
+
+def sources_of(machines: Iterable[Cluster], priced: Iterable[Source], fabric: Fabric | None = None) -> Iterator[Source]:
+    """Origins of the accelerators, servers and NICs of some machines, of prices, and of a fabric's constants."""
+    from railyard.measure.cost.assumptions import Source, of_entry
+
+    for machine in machines:
+        for entry in (machine.accelerator, machine.server, machine.nic):
+            yield from of_entry(entry, *entry.provenance)
+    yield from priced
+    if fabric is not None:
+        for field, origin in fabric.sources.items():
+            yield Source(fabric.name, field, origin.value_text, origin.source, origin.year, origin.confidence)
 
 
 def version() -> str:

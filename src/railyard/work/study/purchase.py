@@ -6,15 +6,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 from railyard.measure import numbers
 from railyard.work.study import believed
-from railyard.work.study.memo import MOST_BARS, bar_names
+from railyard.work.study.memo import (
+    MOST_BARS,
+    DecisionMemo,
+    assumptions_of,
+    bar_names,
+    confidence_of,
+    origin_of,
+    subject_of,
+)
 from railyard.work.study.presentation import listed, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from railyard.measure.result.money import CapexFigures
     from railyard.measure.result.reading import Result
+    from railyard.measure.result.section import KeyFigure
     from railyard.measure.result.variants import BaseVariant, Bill
+    from railyard.work.study.memo import LossChart
 
 V = TypeVar("V", bound="BaseVariant")
 _MOST_PARTS = 3
@@ -25,6 +35,33 @@ _LEAST = 0.0005
 """Smaller differences, as a share of the capital, are not named."""
 
 
+def decided(
+    result: Result,
+    best: BaseVariant,
+    recommendation: str,
+    *,
+    figures: Sequence[KeyFigure],
+    chart: LossChart,
+    changes: Iterable[str],
+    table: Sequence[Sequence[str]],
+) -> DecisionMemo:
+    """The page for a decision among variants of tokens that have a price, of which `best` is described."""
+    doubts = (believed.unexercised(result), believed.ties(result))
+    return DecisionMemo(
+        result.name,
+        recommendation,
+        figures,
+        chart,
+        [*filter(None, (*changes, *doubts))],
+        list(confidence_of(best.model_error or ())),
+        assumptions_of(result, best.bill),
+        origin_of(result),
+        purchase(result),
+        table,
+        subject_of(result),
+    )
+
+
 def ranked(result: Result, variants: Sequence[V]) -> list[V]:
     """Variants in the order of the ranking, those outside it last."""
     order = () if result.verdict is None else result.verdict.ranking
@@ -32,13 +69,7 @@ def ranked(result: Result, variants: Sequence[V]) -> list[V]:
 
 
 def price_table(variants: Sequence[V], heading: str, cell: Callable[[V], str]) -> tuple[tuple[str, ...], ...]:
-    """Headings, then price, capital and power of each variant.
-
-    Args:
-        variants: The best first.
-        heading: Heading of the last column.
-        cell: Text of the last column.
-    """
+    """Headings, then price, capital and power of each variant."""
     names, _ = bar_names([one.name for one in variants])
     rows = [
         (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from railyard.catalog import Range
 from railyard.kit.errors import InputError, did_you_mean
-from railyard.measure.cost.assumptions import ENDS, PRICES, Assumptions, End, at, exactly
+from railyard.measure.cost.assumptions import ENDS, PRICES, End, at, exactly
 from railyard.measure.cost.capital import ACCELERATORS, MANAGEMENT, NETWORK_COMPONENTS, SERVERS, STORAGE
 from railyard.measure.cost.cost import BREAKDOWN, usd_per_h, values_at
 from railyard.work.scenario import load, variants
@@ -67,7 +67,6 @@ class Turn:
     """A price at which another variant costs as much as the cheapest.
 
     Attributes:
-        name: The other variant.
         value: Price at which both cost the same, typical; a factor of today's price, or the value itself.
     """
 
@@ -108,10 +107,6 @@ class PriceLedger:
 
 def ledgers(result: Result, folder: Path) -> list[PriceLedger]:
     """The ledgers of a run's variants that have a price.
-
-    Args:
-        result: Result of the run.
-        folder: Folder of the run, with its scenario.
 
     Raises:
         InputError: No variant makes priced tokens, or the run's prices cannot be reproduced.
@@ -173,7 +168,7 @@ def _line(row: PriceLedger, changes: Mapping[str, float], price: str) -> tuple[f
 def _ledger(name: str, draft: Draft, bill: Bill) -> PriceLedger:
     """The ledger, after checking that an hour costs what it cost in the run."""
     hourly, cost = Range(*bill.usd_per_h), bill.usd_per_mtoken
-    world = Assumptions.from_catalog(compose.catalog_of(draft), draft.scenario.economics.given())
+    world = compose.economics_of(draft, compose.catalog_of(draft))
     inputs = {key: _bought(bill.capex, parts) for key, parts in _BOUGHT.items()}
     inputs |= {"it_w": Range(*bill.power.it_w.ends), "provisioned_w": Range(*bill.power.provisioned_w.ends)}
     inputs |= {key: getattr(world, key) for key in PRICES}

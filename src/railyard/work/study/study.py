@@ -130,15 +130,10 @@ def run(
     plain = kind.resolved(document, varies) if engine is None else {**kind.resolved(document, varies), "engine": engine}
     name = folders.name_of(plain, version())
     with nullcontext(None) if out is None else folders.replaced(out, name) as folder:
-        meter = Meter(notify, [0.0] * len(variants))
-        failed: tuple[Failed, ...] = ()
         sweep = _sweep_of(document, variants, engine, out, searched=searched, pool=pool)
         state = None if out is None else out / folders.STATES / name
-        if sweep is None:
-            places = _places(folder, variants)
-            measured, failed = _measured(kind, variants, prepared, places, meter, searched=searched, state=state)
-        else:
-            measured, failed = _swept(sweep, kind, prepared, folder, meter, state=state)
+        running = _Running(kind, variants, prepared, Meter(notify, [0.0] * len(variants)), searched, state)
+        measured, failed = running.measured(folder) if sweep is None else running.swept(sweep, folder)
         related: Sequence[Measured] = kind.relate(measured)
         finished = FinishedStudy(
             None if out is None else out / name,
@@ -249,123 +244,99 @@ def _sweep_of(
     return replace(Sweep.of(document, variants, engine, out, searched=searched), pool=pool)
 
 
-def _every(
-    sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], meter: Meter, state: Path | None
-) -> list[Measured | Failed]:
-    """Runs every variant of a sweep, in this process or in others."""
-    if sweep.pool is None:
-        return _at_once(kind, sweep.variants, prepared, meter, sweep.here, searched=sweep.searched, state=state)
-    pool = sweep.pool()
-    try:
-        return sweep.there(pool, meter)
-    finally:
-        pool.close()
-
-
-def _swept(
-    sweep: Sweep, kind: AnyKind, prepared: Sequence[Any], folder: Path | None, meter: Meter, *, state: Path | None
-) -> tuple[list[Measured], tuple[Failed, ...]]:
-    """Variants that succeeded, with their files in the folder of the run, and the others."""
-    from railyard.work.study.sweep import split
-
-    try:
-        found = _every(sweep, kind, prepared, meter, state)
-    except Interrupted:
-        found = sweep.so_far()
-        if all(isinstance(one, Failed) for one in found):
-            raise
-    ended, failed = split(found)
-    for place, (number, _) in enumerate(ended):
-        if folder is not None:
-            sweep.fetch(number, folders.of_variant(folder, place, sweep.variants[number].name))
-    return [one for _, one in ended], tuple(failed)
-
-
-def _places(folder: Path | None, variants: Sequence[Named]) -> list[Path | None]:
-    """Folder of each variant's files; None if nothing is written."""
-    if folder is None:
-        return [None] * len(variants)
-    return [folders.of_variant(folder, number, variant.name) for number, variant in enumerate(variants)]
-
-
 def _write(folder: Path, result: Result, faces: Sequence[Face]) -> None:
     write_text(folder / "result.json", result.text())
     for face in faces:
         face(result, folder)
 
 
-def _measured(
-    kind: AnyKind,
-    variants: Sequence[Any],
-    prepared: Sequence[Any],
-    places: Sequence[Path | None],
-    meter: Meter,
-    *,
-    searched: bool,
-    state: Path | None,
-) -> tuple[list[Measured], tuple[Failed, ...]]:
-    """Runs every variant through its steps, with its files in place; also returns those interrupted by a signal."""
-    ended: dict[int, Measured] = {}
+@dataclass(frozen=True)
+class _Running:
+    """All variants of a study on their way.
 
-    def remembered(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
-        ended[number] = one(number, places[number])
-        return ended[number]
-
-    try:
-        return _at_once(kind, variants, prepared, meter, remembered, searched=searched, state=state), ()
-    except Interrupted:
-        if not ended:
-            raise
-    found = dict(sorted(ended.items()))
-    return list(found.values()), tuple(Failed(one, STOPPED) for at, one in enumerate(variants) if at not in found)
-
-
-def _at_once(
-    kind: AnyKind,
-    variants: Sequence[Named],
-    prepared: Sequence[Any],
-    meter: Meter,
-    around: Callable[[int, Callable[[int, Path | None], Measured]], T],
-    *,
-    searched: bool,
-    state: Path | None,
-) -> list[T]:
-    """Runs every variant: one at a time, or one per processor.
-
-    Args:
-        kind: Kind of work.
-        variants: The variants, for error locations.
-        prepared: The same, prepared.
-        meter: Progress of all of them.
-        around: Runs a prepared variant, given its number and the folder of its files.
-        searched: Whether to search for what would help.
+    Attributes:
+        prepared: The variants as their kind prepares them; where others do that, the first alone.
         state: Path for states of runs, by number; None: none.
     """
-    processors, stop = os.cpu_count() or 1, Event()
-    workers = max(1, processors // len(prepared))
 
-    def through(number: int, place: Path | None) -> Measured:
-        control = Control(
-            meter.of(number),
-            stop,
-            workers,
-            recorded=place is not None,
-            searched=searched,
-            state=state and state.with_name(f"{state.name}-{number}"),
-            alone=len(prepared) == 1,
-        )
-        draft: Draft | None = getattr(variants[number], "draft", None)
+    kind: AnyKind
+    variants: Sequence[Any]
+    prepared: Sequence[Any]
+    meter: Meter
+    searched: bool
+    state: Path | None
+
+    def measured(self, folder: Path | None) -> tuple[list[Measured], tuple[Failed, ...]]:
+        """Runs every variant, with its files in the folder of the run; also returns those that a signal interrupted."""
+        ended: dict[int, Measured] = {}
+
+        def remembered(number: int, one: Callable[[int, Path | None], Measured]) -> Measured:
+            name = self.variants[number].name
+            ended[number] = one(number, None if folder is None else folders.of_variant(folder, number, name))
+            return ended[number]
+
         try:
-            found: Measured = kind.one(prepared[number], place, control)
-        except InputError as error:
-            raise error if draft is None else draft.blame(error) from None
-        return found
+            return self._at_once(remembered), ()
+        except Interrupted:
+            if not ended:
+                raise
+        found = dict(sorted(ended.items()))
+        lost = (Failed(one, STOPPED) for at, one in enumerate(self.variants) if at not in found)
+        return list(found.values()), tuple(lost)
 
-    def one(number: int) -> T:
-        found = around(number, through)
-        meter.done(number)
-        return found
+    def swept(self, sweep: Sweep, folder: Path | None) -> tuple[list[Measured], tuple[Failed, ...]]:
+        """Variants that succeeded, with their files in the folder of the run, and the others."""
+        from railyard.work.study.sweep import split
 
-    if not kind.parallel:
-        return [one(number) for number in range(len(prepared))]
-    return at_once(one, len(prepared), processors, stop)
+        try:
+            found = self._every(sweep)
+        except Interrupted:
+            found = sweep.so_far()
+            if all(isinstance(one, Failed) for one in found):
+                raise
+        ended, failed = split(found)
+        for place, (number, _) in enumerate(ended):
+            if folder is not None:
+                sweep.fetch(number, folders.of_variant(folder, place, sweep.variants[number].name))
+        return [one for _, one in ended], tuple(failed)
+
+    def _every(self, sweep: Sweep) -> list[Measured | Failed]:
+        """Runs every variant of a sweep, in this process or in others."""
+        if sweep.pool is None:
+            return self._at_once(sweep.here)
+        pool = sweep.pool()
+        try:
+            return sweep.there(pool, self.meter)
+        finally:
+            pool.close()
+
+    def _at_once(self, around: Callable[[int, Callable[[int, Path | None], Measured]], T]) -> list[T]:
+        """Runs every variant, one at a time or one per processor; `around` is given its number, and what runs it."""
+        processors, stop = os.cpu_count() or 1, Event()
+        workers = max(1, processors // len(self.prepared))
+
+        def through(number: int, place: Path | None) -> Measured:
+            control = Control(
+                self.meter.of(number),
+                stop,
+                workers,
+                recorded=place is not None,
+                searched=self.searched,
+                state=self.state and self.state.with_name(f"{self.state.name}-{number}"),
+                alone=len(self.prepared) == 1,
+            )
+            draft: Draft | None = getattr(self.variants[number], "draft", None)
+            try:
+                found: Measured = self.kind.one(self.prepared[number], place, control)
+            except InputError as error:
+                raise error if draft is None else draft.blame(error) from None
+            return found
+
+        def one(number: int) -> T:
+            found = around(number, through)
+            self.meter.done(number)
+            return found
+
+        if not self.kind.parallel:
+            return [one(number) for number in range(len(self.prepared))]
+        return at_once(one, len(self.prepared), processors, stop)

@@ -56,9 +56,6 @@ class Kept:
     """Measurements of a variant from another process or an earlier run.
 
     Attributes:
-        digest: Fingerprint of the run.
-        sources: Origins of its prices, powers, rates.
-        left_out: Omissions of engine and model.
         defaults: Defaults that were chosen because the scenario did not say.
     """
 
@@ -96,9 +93,7 @@ class Sweep:
     """The variants of a run, and the store of finished ones.
 
     Attributes:
-        engine: Replaces the scenario's engine.
         root: Parent of the variants' folders; None stores nothing.
-        searched: Whether to search for what would help.
         pool: Makes worker processes for them; None: this process.
     """
 
@@ -132,13 +127,7 @@ class Sweep:
         return Failed(self.variants[number], plain["error"]) if "error" in plain else Kept.of(plain)
 
     def keep(self, number: int, plain: dict[str, Any], files: Path | None = None) -> None:
-        """Stores a variant on disk, completely or not at all.
-
-        Args:
-            number: Number of the variant.
-            plain: Its measurements, or its error.
-            files: Folder of its files, which becomes its folder.
-        """
+        """Stores a variant on disk, completely or not at all."""
         place = self.place(number)
         unfinished = files or place.with_name(f"{place.name}.{os.getpid()}")
         unfinished.mkdir(parents=True, exist_ok=True)
@@ -168,12 +157,7 @@ class Sweep:
                 return  # other runs still use it
 
     def here(self, number: int, one: One) -> Measured | Failed:
-        """Runs a variant in this process, unless its result is known.
-
-        Args:
-            number: Number of the variant.
-            one: Runs it, with its files in a folder.
-        """
+        """Runs a variant in this process, unless its result is known."""
         found = self.known(number)
         if found is not None:
             return found
@@ -195,12 +179,7 @@ class Sweep:
         return measured
 
     def there(self, workers: Workers, meter: Meter) -> list[Measured | Failed]:
-        """Runs all variants without a known result as tasks.
-
-        Args:
-            workers: The workers.
-            meter: Notified of each that ends.
-        """
+        """Runs all variants without a known result as tasks."""
         found: dict[int, Measured | Failed] = {}
         for number in range(len(self.variants)):
             known = self.known(number)

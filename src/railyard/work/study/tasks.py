@@ -27,8 +27,6 @@ class Control:
 
     Attributes:
         progress: Called with the current activity and the share of the variant done, from 0 to 1.
-        stop: Ends the run when it is set.
-        workers: Number of parallel simulations.
         recorded: Whether files will be written, so that a run keeps their contents.
         searched: Whether to search for what would help; rough answers do not.
         state: Path for the state of a long run, to resume after a kill; None: none.
@@ -44,11 +42,7 @@ class Control:
     alone: bool = False
 
     def counted(self, total: int) -> Callable[[str], None]:
-        """Progress by finished simulations; may be called from several threads.
-
-        Args:
-            total: Approximate number of simulations of the variant.
-        """
+        """Progress by finished simulations; may be called from several threads."""
         lock, done = Lock(), 0
 
         def count(what: str) -> None:
@@ -100,7 +94,6 @@ class Task:
 
     Attributes:
         function: `module:name` of a function of one argument.
-        argument: Plain values.
         limit_s: Time limit; 0: none.
     """
 
@@ -114,8 +107,6 @@ class Done:
     """Result of a task.
 
     Attributes:
-        number: Index of the task.
-        value: Return value of the function.
         error: Why there is no value; empty if there is one.
     """
 

@@ -158,11 +158,7 @@ _COLUMNS: dict[str, type[np.generic]] = {
 
 @dataclass
 class GraphBuilder:
-    """Collects tasks; tasks may wait for tasks that come later.
-
-    Attributes:
-        ranks: Number of ranks.
-    """
+    """Collects tasks; tasks may wait for tasks that come later."""
 
     ranks: int
     _rows: list[tuple[int, ...]] = field(default_factory=list)

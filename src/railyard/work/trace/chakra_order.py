@@ -127,14 +127,7 @@ def add_collective(
     from_root: Sequence[CollectiveEnds],
     in_order: Sequence[CollectiveEnds],
 ) -> None:
-    """Adds a collective.
-
-    Args:
-        builder: Takes the tasks.
-        shape: What it does.
-        from_root: The members, the root first.
-        in_order: The same by rank.
-    """
+    """Adds a collective."""
     if shape.kind not in _SYMBOLIC:
         for member in in_order:
             if member is not from_root[0]:
@@ -174,12 +167,7 @@ _PYTORCH = "rf_id"
 
 
 def waits_of(nodes: list[ChakraNode], lacks: Lacks) -> Order:
-    """The nodes that each node waits for, by number.
-
-    Args:
-        nodes: Of one rank, in the order of its file.
-        lacks: Takes what is left out.
-    """
+    """The nodes that each node waits for, by number."""
     control = {node.id: node.control for node in nodes}
     if any(_PYTORCH in node.attributes for node in nodes):
         lacks.note(CALLERS, sum(map(len, control.values())))

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from railyard.work.study.folder import write_timeline
-from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
+from railyard.work.study.kind import TRIALS, StudyKind, kinds
 from railyard.work.trace.prepare import prepare
 from railyard.work.trace.simulate import measure, simulate
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from railyard.measure.result.variants import TraceVariant
     from railyard.work.study.tasks import Control
     from railyard.work.trace.prepare import PreparedTrace
     from railyard.work.trace.simulate import SimulatedTrace
@@ -23,10 +20,6 @@ def _run(job: PreparedTrace, control: Control) -> SimulatedTrace:
     return simulate(job, stop=control.stop, done=count)
 
 
-def _write(folder: Path, simulated: SimulatedTrace, found: MeasuredVariant[TraceVariant]) -> None:
-    write_timeline(folder, simulated.by_trace, found.sampled_ranks)
-
-
 TRACE = kinds.add(
     "trace",
     StudyKind(
@@ -35,7 +28,7 @@ TRACE = kinds.add(
         engine=lambda job: job.engine.name,
         run=_run,
         measure=measure,
-        write=_write,
+        write=lambda folder, simulated, found: write_timeline(folder, simulated.by_trace, found.sampled_ranks),
         parallel=True,
         faulty=True,
     ),

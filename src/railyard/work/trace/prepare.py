@@ -41,13 +41,7 @@ class PreparedTrace:
     """One variant, ready to run.
 
     Attributes:
-        variant: Its name, settings and scenario.
         placement: int32[ranks], the accelerator of each of its ranks.
-        engine: How time is found.
-        policy: What is fixed about collectives.
-        faults: What goes wrong.
-        jitter: Random differences in compute time.
-        assumptions: Prices and rates.
     """
 
     variant: Variant
@@ -71,10 +65,6 @@ class PreparedTrace:
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[PreparedTrace]:
     """All variants of a scenario, ready to run.
 
-    Args:
-        variants: Of one scenario.
-        engine: In place of the scenario's.
-
     Raises:
         InputError: One of them cannot be run; with the place in the scenario.
     """
@@ -84,20 +74,17 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
 
 def _job(variant: Variant, memo: Memo, engine: str | None) -> PreparedTrace:
     import railyard.engine as engines
-    from railyard.measure.cost.assumptions import Assumptions
 
     draft, scenario = variant.draft, variant.draft.scenario
-    catalog = memo.get("catalog", scenario.catalog, partial(compose.catalog_of, draft))
-    key = [scenario.catalog, dump(scenario.cluster)]
-    cluster = memo.get("cluster", key, partial(compose.cluster_of, draft, catalog))
+    catalog = compose.shared_catalog(draft, memo)
+    cluster = compose.shared_cluster(draft, catalog, memo)
     name, trace = memo.get("trace", dump(scenario.trace), partial(read_trace, draft))
     with blaming(draft, *PLACE):
         placement = placement_of(trace.ranks, cluster, scenario.trace.ranks_per_server)
     faults = faults_of(draft)
     with blaming(draft, "collectives"):
         policy = policy_of(scenario.collectives, draft.folder, cluster, faults)
-    with blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(catalog, scenario.economics.given())
+    assumptions = compose.economics_of(draft, catalog)
     flow = engines.get("flow")
     refuse_fatal(
         draft,

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from railyard.kit.schema.bounds import more_than
 from railyard.work.scenario.quantity import Flops, Number, Positive, Text
-from railyard.work.scenario.section import Section, WorkKey, works
+from railyard.work.scenario.section import Section, WorkKey, tagged, works
 from railyard.work.trace.importer import importers
 
 Scale = Annotated[Number, more_than(0, 1e6)]
@@ -45,13 +45,7 @@ class TraceSection(Section):
         return {self.file: folder / self.file}
 
 
-def _file(value: object) -> object:
-    return {"file": value} if isinstance(value, str) else value
-
-
-TraceKey = Annotated[TraceSection, BeforeValidator(_file)]
-
-
+TraceKey = Annotated[TraceSection, tagged("file")]
 works.add(
     "trace", WorkKey(TraceKey, "A trace, schedule or matrix that is run again: a file, or its section.", order=30)
 )

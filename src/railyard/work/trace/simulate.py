@@ -11,16 +11,13 @@ from railyard.cluster.bill import bill_of
 from railyard.cluster.machine import UNLIMITED
 from railyard.cluster.notes import notes_of
 from railyard.engine import Jitter
-from railyard.engine import get as engine_named
 from railyard.engine.flow import FREED, Conditions
-from railyard.engine.fluid import FluidEngine
 from railyard.graph import AT_SENDER, Job, Kind
 from railyard.kit.errors import InputError, Stopped
 from railyard.kit.quantities import percentile
 from railyard.measure import bottleneck
 from railyard.measure import picture as timeline_tracks
 from railyard.measure.bottleneck import FLOPS, MEMORY, Resource
-from railyard.measure.cost.assumptions import of_entry
 from railyard.measure.cost.capital import parts_of_rows
 from railyard.measure.cost.cost import hourly
 from railyard.measure.decompose import decompose, stages
@@ -34,7 +31,9 @@ from railyard.measure.utilization import crosses, tax_of, utilization
 from railyard.work.scenario.load import blaming
 from railyard.work.study.deaths import listed, words
 from railyard.work.study.kind import MeasuredVariant
+from railyard.work.study.provenance import sources_of
 from railyard.work.training.collectives import collective_rows, packets_of
+from railyard.work.training.conditions import fluid
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.mean_step import StepTimes
 
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.graph import Record, TaskGraph
     from railyard.measure.bottleneck import Bottleneck
-    from railyard.measure.cost.assumptions import Source
     from railyard.measure.decompose import Decomposition
     from railyard.measure.result.step import TaxFigures
     from railyard.work.trace.prepare import PreparedTrace
@@ -65,13 +63,14 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(traces.graph), busy.per_rank)
+    steps = {} if simulated.healthy_s is None else {"without_faults_s": simulated.healthy_s}
     variant = TraceVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
         bound=job.cluster.is_bound,
         outcome="finished",
         trace=_about(job),
-        step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12, **_without(simulated)),
+        step=StepTimes(simulated.samples_s).section(mean_s=record.makespan_ps * 1e-12, **steps),
         utilization=busy.section(),
         tax=simulated.tax,
         time=_time(decomposition),
@@ -93,12 +92,8 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
         **packets_of(record, job.cluster),
         **_faulty(simulated),
     )
-    return MeasuredVariant(variant, (*_parts_sources(job), *cost.sources), _left_out(simulated), (), tuple(ranks))
-
-
-def _without(simulated: SimulatedTrace) -> dict[str, float]:
-    """The step to compare with, where anything goes wrong."""
-    return {} if simulated.healthy_s is None else {"without_faults_s": simulated.healthy_s}
+    sources = tuple(sources_of([job.cluster], cost.sources))
+    return MeasuredVariant(variant, sources, _left_out(simulated), (), tuple(ranks))
 
 
 class _Faulty(TypedDict, total=False):
@@ -167,12 +162,6 @@ def _waits_for_senders(graph: TaskGraph) -> bool:
     return bool((graph.kind[graph.dep_idx[graph.dep_at == AT_SENDER]] == Kind.TRANSFER).any())
 
 
-def _parts_sources(job: PreparedTrace) -> list[Source]:
-    cluster = job.cluster
-    entries = (cluster.accelerator, cluster.server, cluster.nic)
-    return [source for entry in entries for source in of_entry(entry, *entry.provenance)]
-
-
 SPEED = Resource("accelerator speed", "compute", rebuilds_workload=True)
 """A trace says how long computations took, not what bounded them."""
 
@@ -185,9 +174,6 @@ class SimulatedTrace:
         job: The variant, with the cluster whose hashes gave the record.
         record: The run under the seed whose length is the median, by ranks of the cluster.
         shares: Where its time goes, by ranks of the trace.
-        samples_s: Length under every seed.
-        tax: What networks cost.
-        bottleneck: What would help.
         healthy_s: Its length without the scenario's faults; None where there are none.
     """
 
@@ -207,11 +193,6 @@ class SimulatedTrace:
 
 def simulate(job: PreparedTrace, *, stop: Event, done: Callable[[str], None]) -> SimulatedTrace:
     """Runs one variant.
-
-    Args:
-        job: The variant.
-        stop: Ends the run when it is set.
-        done: Takes the name of each simulation when it ends.
 
     Raises:
         InputError: Trace and cluster do not fit together.
@@ -288,8 +269,6 @@ class TraceBench:
     """Runs a trace, changed in one thing at a time.
 
     Attributes:
-        stop: Ends the run.
-        done: Takes the name of each simulation.
         scale: What lengths of trials are multiplied by.
     """
 
@@ -322,10 +301,10 @@ class TraceBench:
 
     def for_trials(self, cluster: Cluster, seed: int, run_s: float) -> TraceBench:
         """The bench on which resources are improved: where a run is slow, the flow engine's."""
-        bench = replace(self, seed=seed, cluster=cluster)
-        if isinstance(self.job.engine, FluidEngine):
+        bench, engine = replace(self, seed=seed, cluster=cluster), fluid(self.job.engine)
+        if engine is self.job.engine:
             return bench
-        bench = replace(bench, job=replace(self.job, engine=engine_named("flow")))
+        bench = replace(bench, job=replace(self.job, engine=engine))
         plain_s = bench.run(cluster, seed).makespan_ps * 1e-12
         return replace(bench, scale=run_s / plain_s if plain_s > 0 else 1.0)
 

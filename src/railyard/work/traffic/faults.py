@@ -127,11 +127,6 @@ class TreePlaces:
 def read_document(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
     """The faults of a file.
 
-    Args:
-        path: The file.
-        network: Whose links they are.
-        names: Of its nodes.
-
     Raises:
         InputError: The file cannot be read, or a fault is impossible; with its place.
     """
@@ -152,11 +147,6 @@ EVENTS = ("down", "up", "rate", "errors")
 
 def read_table(path: Path, network: PacketNetwork, names: LinkNames) -> tuple[LinkFault, ...]:
     """The faults of a file, in the order of its lines.
-
-    Args:
-        path: The file.
-        network: Whose links they are.
-        names: Of its nodes.
 
     Raises:
         InputError: The file cannot be read or a line is wrong; with the line.

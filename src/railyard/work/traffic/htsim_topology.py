@@ -70,7 +70,6 @@ class HtsimTree:
     """A fat tree of two or three tiers, or one switch.
 
     Attributes:
-        hosts: Number of hosts.
         pods: Number of pods; 1 below three tiers.
         aggs: Aggregation switches of a pod; 0 with one switch.
         cores: Core switches of the tree; 0 below three tiers.

@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """Traffic that was sent.
-
-    Attributes:
-        report: What the engine found.
-    """
+    """Traffic that was sent."""
 
     traffic: TrafficRun
     report: PacketReport
 
 
 def _run(traffic: TrafficRun, control: Control) -> Sent:
-    return Sent(traffic, run(traffic, progress=lambda events, now_ps: control.progress(_so_far(events, now_ps), 0.0)))
+    def so_far(events: int, now_ps: int) -> None:
+        control.progress(f"{events / 1e6:.1f} M events, {now_ps / 1e6:.1f} us", 0.0)
 
-
-def _so_far(events: int, now_ps: int) -> str:
-    return f"{events / 1e6:.1f} M events, {now_ps / 1e6:.1f} us"
+    return Sent(traffic, run(traffic, progress=so_far))
 
 
 def _write(folder: Path, _sent: Sent, found: MeasuredTraffic) -> None:

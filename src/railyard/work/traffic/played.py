@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,10 +39,6 @@ _REPORT_PS_PER_US = 10**6
 _KINDS = ("new", "retransmitted", "trimmed", "dropped", "marked")
 
 
-def _not_probed() -> Probed:
-    return {}
-
-
 @dataclass(frozen=True, eq=False)
 class PacketReport:
     """Figures of a run.
@@ -51,7 +47,6 @@ class PacketReport:
         tree: The fat tree that it crossed.
         flows: The traffic; its local work is no flow and is left out of all figures.
         never: Lines of the flows that nothing could start.
-        record: What happened, a row of the traffic each.
         link_name: Names a link.
         cpu_s: Processor time of reading, building and running.
         peak_rss_mb: Most memory of the process, in 2^20 bytes.
@@ -67,7 +62,7 @@ class PacketReport:
     cpu_s: float
     peak_rss_mb: float
     left_out: tuple[str, ...]
-    probed: Probed = field(default_factory=_not_probed)
+    probed: Probed
 
     @property
     def packets(self) -> dict[str, int]:

@@ -62,7 +62,6 @@ class MeasuredTraffic:
     """The one variant of a packet run.
 
     Attributes:
-        report: What the engine found.
         defaults: Nothing is chosen that settings do not show.
     """
 
@@ -188,7 +187,8 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     overrides = _overrides(given.settings)
     begin = _cpu_s()
     trace = read(given.traffic, settings=given.settings)
-    _check(trace)
+    if not len(trace.graph):
+        raise InputError("no flow of the traffic can ever start", found=f"{len(trace.never)} flows that wait")
     tree = _tree(given, trace.ranks)
     try:
         network = wire(tree, slow_links=given.settings.slow_links, failures=trace.failures)
@@ -207,7 +207,12 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
     result = play(sent.traffic, settings)
     cpu_s = _cpu_s() - begin
     played = PacketRun(play, links, sent.traffic, settings, result, names)
-    probed, tables = _probed(played) if given.probe else ({}, {})
+    probed: Probed = {}
+    tables: dict[str, Table] = {}
+    if given.probe:
+        from railyard.work.traffic.played import probe  # what it imports, a run that is not sampled has no use for
+
+        probed, tables = probe(played)
     return PacketReport(
         tree=tree,
         flows=sent.traffic,
@@ -219,22 +224,6 @@ def run(given: TrafficRun, *, progress: Callable[[int, int], None] | None = None
         left_out=(*given.preset.left_out, *trace.left_out, *trace.lacks),
         probed=probed,
     )
-
-
-def _probed(played: PacketRun) -> tuple[Probed, dict[str, Table]]:
-    from railyard.work.traffic.played import probe  # what it imports, a run that is not sampled has no use for
-
-    return probe(played)
-
-
-def _check(trace: Trace) -> None:
-    """Refuses traffic of which nothing can be sent.
-
-    Raises:
-        InputError: It is such traffic.
-    """
-    if not len(trace.graph):
-        raise InputError("no flow of the traffic can ever start", found=f"{len(trace.never)} flows that wait")
 
 
 def _recorded(found: Record, sent: HostTraffic, trace: Trace, tables: dict[str, Table]) -> Record:

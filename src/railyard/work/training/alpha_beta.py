@@ -140,22 +140,12 @@ class Exchange:
 
 
 def exchanges(columns: Columns, domain: F) -> list[Exchange]:
-    """All exchanges of one micro-batch by part of the model; counts are 0 if a design has no such group.
-
-    Args:
-        columns: The designs.
-        domain: Ranks of a scale-up domain.
-    """
+    """All exchanges of one micro-batch by part of the model; counts are 0 if a design has no such group."""
     return [*_tensor(columns), *_context(columns), *_experts(columns, domain)]
 
 
 def places(stage: RankColumns | VirtualStage, chunks: F | int = 1) -> dict[str, Any]:
-    """How many of each part of the model named by `Exchange.part` a rank has, or one of its virtual stages.
-
-    Args:
-        stage: Layers, embedding and head.
-        chunks: Virtual stages that hold them together.
-    """
+    """How many of each part of the model named by `Exchange.part` a rank has, or one of its virtual stages."""
     return {
         "attention": stage.layers,
         "mlp": stage.layers - stage.moe_layers,

@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any
 from railyard.measure import numbers
 from railyard.measure.bottleneck import CONTENTION, NOT_TRIED, SCALE_UP_TIER
 from railyard.measure.result.section import KeyFigure
-from railyard.measure.result.variants import StepVariant, TraceVariant, TrainingVariant
+from railyard.measure.result.variants import StepVariant, TrainingVariant
 from railyard.work.study import believed
 from railyard.work.study import fault_words as faults
-from railyard.work.study.memo import (
-    DecisionMemo,
-    LossChart,
-    assumptions_of,
-    confidence_of,
-    cost_figure,
-    origin_of,
-    subject_of,
-)
+from railyard.work.study.memo import LossChart, cost_figure
 from railyard.work.study.presentation import quoted, several
-from railyard.work.study.purchase import price_table, purchase, ranked, recommended
+from railyard.work.study.purchase import decided, price_table, ranked, recommended
 from railyard.work.training.likely import chosen_keys, chosen_words
 
 if TYPE_CHECKING:
@@ -29,6 +21,7 @@ if TYPE_CHECKING:
 
     from railyard.measure.result.reading import Result
     from railyard.measure.result.step import TaxShares
+    from railyard.work.study.memo import DecisionMemo
 
 LEAST_SEEN = 0.0005
 """Smaller shares would be printed as 0.0 %."""
@@ -144,11 +137,11 @@ def _others(result: Result, by: str) -> str:
 
 def price(variant: StepVariant) -> str:
     """`$0.583 per million tokens (0.304 to 1.04)`, or per hour of work without tokens."""
-    costs = variant.cost.usd_per_h if isinstance(variant, TraceVariant) else variant.cpmt
+    costs, of = variant.paid
     if costs is None:
         return "no known price"
     low, typical, high = map(numbers.short, costs.ends)
-    return f"${typical} per {'hour' if isinstance(variant, TraceVariant) else 'million tokens'} ({low} to {high})"
+    return f"${typical} per {of.partition(' ')[2]} ({low} to {high})"
 
 
 def _survivor(result: Result, best: StepVariant) -> str:
@@ -312,10 +305,6 @@ def best_variant(result: Result) -> StepVariant:
     return next(variant for variant in result.of(StepVariant) if variant.name == first)
 
 
-_LEAST_SEEN = 0.0005
-"""Smaller shares would be printed as 0.0 %."""
-
-
 def layout_sentence(result: Result, variant: StepVariant, name: str = "") -> str:
     """`Layout: TP 1 PP 1 DP 64, fastest of 6; the next takes 0.3 % longer.`; empty if the whole layout was given."""
     if not isinstance(variant, TrainingVariant):
@@ -328,7 +317,7 @@ def layout_sentence(result: Result, variant: StepVariant, name: str = "") -> str
         return f"{words}." if chosen else ""
     first, *others = rows
     longer = others[0].step_seconds / first.step_seconds - 1 if others else 0.0
-    slower = f"takes {numbers.percent(longer)} longer" if longer >= _LEAST_SEEN else "is as fast"
+    slower = f"takes {numbers.percent(longer)} longer" if longer >= LEAST_SEEN else "is as fast"
     after = f"; the next {slower}" if others else ""
     return f"Layout{of}: {first.layout.words}, the fastest of {len(rows)} that `auto` compared{after}."
 
@@ -337,13 +326,9 @@ def memo_of_step(result: Result) -> DecisionMemo:
     """The page for a decision: price, step and network tax of the leading variant, and the losses of all."""
     variants, bought = ranked(result, result.of(StepVariant)), recommended(result)
     best = next((one for one in variants if one.name == bought), best_variant(result))
-    step, tax = best.step.seconds, best.tax.tokens_lost
-    if isinstance(best, TraceVariant):
-        cost = cost_figure("Cost of an hour", best.cost.usd_per_h)
-    else:
-        cost = cost_figure("Cost of a million tokens", best.cpmt)
+    step, tax, (cost, of) = best.step.seconds, best.tax.tokens_lost, best.paid
     figures = [
-        cost,
+        cost_figure(f"Cost of {of}", cost),
         KeyFigure("Step", numbers.seconds(step), _known(believed.band_of(best, "step_s"))),
         KeyFigure("Scale-out network tax", numbers.percent(tax), _known(believed.band_of(best, "network_tax"))),
     ]
@@ -359,13 +344,9 @@ def memo_of_step(result: Result) -> DecisionMemo:
         "" if bound is None else f"{bound.name}, a crossbar that blocks nothing",
         best_first=found is not None and bool(found.ranking),
     )
-    changes = [*filter(None, (*_changes(best), _layouts(result), believed.unexercised(result), believed.ties(result)))]
-    confidence = list(confidence_of(best.model_error or ()))
-    return DecisionMemo(
-        result.name, verdict(result), figures, chart, changes, confidence, assumptions_of(result, best.bill),
-        origin_of(result), purchase(result), price_table(shown, "step", lambda one: numbers.seconds(one.step.seconds)),
-        subject_of(result),
-    )  # fmt: skip
+    table = price_table(shown, "step", lambda one: numbers.seconds(one.step.seconds))
+    changes = [*_changes(best), _layouts(result)]
+    return decided(result, best, verdict(result), figures=figures, chart=chart, changes=changes, table=table)
 
 
 def _known(band: str) -> str:

@@ -39,6 +39,13 @@ _OF_THE_RUN = frozenset({"seed", "base_rtt_ps", "failed_links", "failed_fraction
 """Fields that come from the cluster or the run rather than from a fabric."""
 
 
+def fluid(engine: Engine) -> Engine:
+    """The engine for many trials of a step: the same, or the flow engine where a run is expensive."""
+    from railyard.engine import get
+
+    return engine if isinstance(engine, FluidEngine) else get("flow")
+
+
 def engine_of(draft: Draft, cluster: Cluster, name: str) -> Engine:
     """The engine of a run, set up as the scenario says.
 

@@ -322,7 +322,8 @@ _AS_GRAPH: Change = partial(replace, as_graph=True)
 
 
 def _contended(rows: _Rows, sites: Sequence[DesignSite], others: F | None = None) -> Designs:
-    networks, classes = _networks(sites), traffic(rows.columns, rows.pipeline, rows.machine)
+    networks = DesignNetworks.of(*distinct([site.tiers for site in sites]))
+    classes = traffic(rows.columns, rows.pipeline, rows.machine)
     demand = NetworkDemand.both(networks, classes)
     alone = step = _estimate(rows)
     stretch = contention(networks, classes, step.step_s, others, demand)
@@ -403,13 +404,10 @@ def _nth(values: F, places: NDArray[np.int64], number: int) -> F:
     return np.where(there, values[order][np.minimum(at, len(order) - 1)], np.inf)
 
 
-def _networks(sites: Sequence[DesignSite]) -> DesignNetworks:
-    return DesignNetworks.of(*distinct([site.tiers for site in sites]))
-
-
 def _slowdowns(stretch: Stretch) -> Slowdowns:
     return Slowdowns(
-        inside={name: stretch.inside[:, number] for number, name in enumerate(CLASSES)},
-        outside={name: stretch.outside[:, number] for number, name in enumerate(CLASSES)},
-        aggregated={name: stretch.aggregated[:, number] for number, name in enumerate(CLASSES)},
+        *(
+            {name: column[:, number] for number, name in enumerate(CLASSES)}
+            for column in (stretch.inside, stretch.outside, stretch.aggregated)
+        )
     )

@@ -56,7 +56,6 @@ class TriedRemedy:
         step_s: Step with it; None if the job does not allow it.
         gain: Share of the step saved; negative if the step got longer.
         cpmt_usd: Typical cost per million tokens with it; None if no price is known.
-        reason: Why it is not available.
     """
 
     name: str
@@ -78,7 +77,6 @@ class Explanation:
     """One variant of a run, explained.
 
     Attributes:
-        source: The file that was read.
         remedies: Effect of each change that a user can make, the most helpful first; impossible ones at the end.
         sensitivity: Effect of hypothetical hardware (1.25 times the FLOPS), the most helpful first.
     """

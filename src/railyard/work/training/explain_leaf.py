@@ -97,7 +97,6 @@ class TimeTree:
     """The time tree of one variant's step.
 
     Attributes:
-        root: The step itself.
         notes: Notes for the reader: what the engine leaves out, or differences from the stored run.
     """
 

@@ -29,13 +29,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def lines_of_step(found: Explanation, sentence: str, depth: ExplainDepth) -> Iterator[str | Sheet]:
-    """The answer in one sentence, then lines and tables.
-
-    Args:
-        found: The explanation.
-        sentence: The cost of the networks.
-        depth: Levels of the tree to show.
-    """
+    """The answer in one sentence, then lines and tables."""
     tree = found.tree
     others = [name for name in found.variants if name != tree.variant]
     yield _headline(found)
@@ -84,12 +78,7 @@ def _headline(found: Explanation) -> str:
 
 
 def tree_lines(tree: TimeTree, depth: int) -> list[str]:
-    """The tree as lines: name, bar, share, seconds, times a step.
-
-    Args:
-        tree: Of a step.
-        depth: Levels below the step.
-    """
+    """The tree as lines: name, bar, share, seconds, times a step."""
     heading = f"{'':<{_LABEL}}{'':<{_BAR}}  {'share':>7} {'time':>9}"
     return [heading, *_lines(tree, tree.root, "", "", depth)]
 

@@ -59,11 +59,6 @@ class ClosedFaults:
 def closed_faults(cluster: Cluster, faults: Sequence[Fault], recovery: Recovery) -> ClosedFaults:
     """A cluster under faults.
 
-    Args:
-        cluster: As it is.
-        faults: In the order of the scenario.
-        recovery: What the job does after one that ends it.
-
     Raises:
         InputError: A fault names a place that is not there.
     """
@@ -252,7 +247,6 @@ class Fastest:
         base: The cluster before hashes are drawn; variants that differ in money only share the object.
         earlier: Choices of other variants; one that was made for the same job on the same cluster holds for this one.
         tried: The fastest layout and its runners-up, the fastest first; those that were simulated before the others.
-        found: The jobs that were chosen among.
         simulated: How many of their steps were simulated.
         most: Of their steps that may be simulated; 0 trusts the closed form.
     """

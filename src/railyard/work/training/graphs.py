@@ -246,14 +246,7 @@ class Graphs:
     def once(
         self, training: Training, cluster: Cluster, conditions: tuple[Any, ...], run: Callable[[], dict[str, float]]
     ) -> dict[str, float]:
-        """What `run` finds of a step on which no network has an influence, once for all variants that compute the same.
-
-        Args:
-            training: The job.
-            cluster: On whose accelerators it runs.
-            conditions: All else on which the step depends.
-            run: Simulates it.
-        """
+        """What `run` finds of a step that no network influences, once for all variants that compute the same."""
         with self._stepping:
             return _kept(self._steps, (*_alike(training, cluster), *conditions), run)
 

@@ -67,7 +67,6 @@ class JitterLaw:
     Attributes:
         architecture: Of the device, "" for those that were not read.
         sigma: Relative spread of one micro-batch, the same for all ranks.
-        interruptions: Kinds of them.
     """
 
     architecture: str

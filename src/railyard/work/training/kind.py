@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from railyard.measure.result.variants import TrainingVariant
 from railyard.work.study.folder import write_timeline
-from railyard.work.study.kind import TRIALS, MeasuredVariant, StudyKind, kinds
+from railyard.work.study.kind import TRIALS, StudyKind, kinds
 from railyard.work.training.likely import PARALLELISM
 from railyard.work.training.measuring import measure
 from railyard.work.training.prepare import prepare
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 def _run(job: Prepared, control: Control) -> Simulated:
     count = control.counted(job.variant.draft.scenario.repeat + TRIALS)
     return simulate(job, stop=control.stop, done=count, workers=control.workers, searched=control.searched)
-
-
-def _write(folder: Path, simulated: Simulated, found: MeasuredVariant[TrainingVariant]) -> None:
-    write_timeline(folder, simulated.timeline, found.sampled_ranks)
 
 
 def _settled(plain: dict[str, Any], result: Result) -> dict[str, Any]:
@@ -61,7 +57,7 @@ TRAINING = kinds.add(
         engine=lambda job: job.engine.name,
         run=_run,
         measure=measure,
-        write=_write,
+        write=lambda folder, simulated, found: write_timeline(folder, simulated.timeline, found.sampled_ranks),
         settled=_settled,
         parallel=True,
         faulty=True,

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from railyard.catalog import Accelerator, Model
     from railyard.model.machine import Machine
     from railyard.work.training.memory import MemoryTable
-    from railyard.work.training.offload import Offload
     from railyard.work.training.spec import Precision, Schedule, SoftwareProfile
-    from railyard.work.training.sync.spec import Communication
 
 # Modules in the order of the memory that their recomputation saves for its time (Megatron-Core's
 # `--recompute-modules`).
@@ -46,12 +44,6 @@ _NAMES = ("tp", "pp", "dp", "cp", "ep", "vp", "zero", "micro_batch")
 
 def check(model: Model, layout: Layout, seq_len: int, accelerators: int) -> None:
     """Refuses a layout whose numbers do not divide.
-
-    Args:
-        model: Architecture.
-        layout: To be checked.
-        seq_len: Tokens in a sequence.
-        accelerators: Of the cluster.
 
     Raises:
         LayoutError: With everything that is wrong.
@@ -127,10 +119,7 @@ class Search:
     """What a search over layouts may try.
 
     Attributes:
-        accelerators: Ranks to use, all of them.
         domain: Ranks of a scale-up domain; tensor parallelism stays inside.
-        global_batch: Sequences of a step.
-        seq_len: Tokens in a sequence.
         fixed: What is given, by the names of `Layout` (tp, pp, dp, cp, ep, vp, zero, micro_batch, schedule, recompute).
         schedules: That the software has; a schedule or virtual stages that are given need not be among them.
     """
@@ -284,8 +273,6 @@ def auto(
     software: SoftwareProfile,
     precision: Precision = "bf16",
     fixed: Mapping[str, int | str] | None = None,
-    communication: Communication | None = None,
-    offload: Offload | None = None,
 ) -> Layout:
     """The layout that the closed form finds fastest of those that fit, on a network without contention.
 
@@ -300,8 +287,6 @@ def auto(
         software: Constants of the software.
         precision: Of the matrix products.
         fixed: Sizes that are given, by the names of `Layout`.
-        communication: What the job does about limits of the network.
-        offload: State kept in the machine's memory pool.
 
     Raises:
         InputError: The device has no units for the precision.
@@ -313,8 +298,6 @@ def auto(
         seq_len=seq_len,
         software=software,
         precision=precision,
-        communication=communication,
-        offload=offload,
     )
     good = candidates(job, machine, accelerators, fixed=fixed or {})
     seconds = estimate(good, [machine] * len(good)).step_s
@@ -351,7 +334,8 @@ def candidates(job: Training, machine: Machine, accelerators: int, *, fixed: Map
             f" {job.layout.global_batch}" + (f" with {given}" if given else ""),
             key="parallelism",
         )
-    good, tight = with_least_recomputation(trainings, machine.accelerator, may_recompute=_may_recompute(fixed))
+    may = not fixed.keys() & {"recompute", "recompute_modules"}
+    good, tight = with_least_recomputation(trainings, machine.accelerator, may_recompute=may)
     if not good:
         raise _none_fits(tight, machine.accelerator)
     return good
@@ -363,11 +347,6 @@ def with_least_recomputation(
     """Jobs that fit, each with the least recomputation that makes it fit; and those that fit with none.
 
     More recomputation than it takes to fit costs time and gains nothing, so it is not tried.
-
-    Args:
-        trainings: One model's job under several layouts.
-        accelerator: On which it runs.
-        may_recompute: Whether layouts may recompute more than they do.
     """
     if not trainings:
         return [], []
@@ -389,10 +368,6 @@ def _recomputing(training: Training, changes: Mapping[str, Any]) -> Training:
     layout = training.layout
     modules = dict.fromkeys((*layout.recompute_modules, *changes.get("recompute_modules", ())))
     return training.replace(layout=layout.replace(**{**changes, "recompute_modules": tuple(modules)}))
-
-
-def _may_recompute(fixed: Mapping[str, Any]) -> bool:
-    return not fixed.keys() & {"recompute", "recompute_modules"}
 
 
 def _recomputations(training: Training) -> Iterator[dict[str, Any]]:
@@ -426,14 +401,8 @@ def _none_fits(trainings: list[Training], accelerator: Accelerator) -> LayoutErr
     )
 
 
-def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 3) -> tuple[Layout, ...]:
-    """Layouts on as many ranks that fit, those that differ least from the job's own first.
-
-    Args:
-        training: The job that does not fit.
-        accelerator: On which it runs.
-        count: At most so many.
-    """
+def nearest_that_fit(training: Training, accelerator: Accelerator) -> tuple[Layout, ...]:
+    """Three layouts on as many ranks that fit, those that differ least from the job's own first."""
     asked = training.layout
     search = Search(
         accelerators=asked.ranks,
@@ -445,7 +414,7 @@ def nearest_that_fit(training: Training, accelerator: Accelerator, count: int = 
     )
     tried = _trainings(training, search)
     good = [found.layout for found in with_least_recomputation(tried, accelerator)[0]]
-    return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:count])
+    return tuple(sorted(good, key=lambda layout: _distance(layout, asked))[:3])
 
 
 def places(found: Sequence[Layout]) -> NDArray[np.float64]:

@@ -43,7 +43,6 @@ class Format:
     """One way to store samples.
 
     Attributes:
-        name: Key in the file.
         bytes_per_token: Stored bytes per training token.
         items_per_sequence: Files or records per sequence, in addition to its tokens.
         item_size_bytes: Mean stored size of one.
@@ -52,7 +51,6 @@ class Format:
         item_time_ps: Processor time to prepare one item, on one core.
         access: Whether a worker reads ahead through shards or requests each piece separately.
         request_size_bytes: Largest single request.
-        source: Where sizes and times come from.
         confidence: `measured`, `vendor` or `estimated`.
     """
 
@@ -204,10 +202,6 @@ def load_of(training: Training, servers: int) -> Load:
     """Load of each reading rank per step.
 
     PRE: The job reads data.
-
-    Args:
-        training: The job.
-        servers: Number of servers.
 
     Raises:
         InputError: The format is unknown, or a value is impossible.

@@ -34,7 +34,6 @@ class FaultSteps:
     """Steps for one draw of hashes, s.
 
     Attributes:
-        without_s: Without any fault.
         later_s: The job's later steps: with faults of every step, and permanent deaths that it survives.
     """
 
@@ -47,9 +46,7 @@ class Losses:
     """Prices the faults of a job.
 
     Attributes:
-        faults: Those of the job, sorted by effect.
         bench: Runs its steps; of the job with all its faults.
-        steps: Steps that are already known.
     """
 
     faults: JobFaults

@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from railyard.engine import Jitter
 from railyard.kit.quantities import halved, percentile
 from railyard.measure.causes import OUTAGE
 from railyard.measure.decompose import decompose
 from railyard.measure.result.step import StepFigures
+from railyard.work.training.jitter import law_of
 from railyard.work.training.storing import loading_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,13 @@ class Around:
     law: JitterLaw
     ranks: int
     micro_batches: int
+
+    @staticmethod
+    def of(job: Prepared) -> Around | None:
+        """None where the scenario draws differences itself or wants none."""
+        if job.variant.draft.scenario.jitter.law != "quantiles" or job.jitter != Jitter():
+            return None
+        return Around(law_of(job.cluster.accelerator), job.cluster.ranks, job.training.layout.micro_batches)
 
     def quantile(self, samples_s: Sequence[float], quantile: float) -> float:
         """That quantile of steps of which each sample is as likely as the others."""

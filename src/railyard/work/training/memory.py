@@ -407,13 +407,7 @@ def fullest_bytes(columns: Columns, pipeline: PipelineRanks) -> F:
 
 
 def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
-    """Memory of ranks at a place of the pipeline.
-
-    Args:
-        columns: The designs.
-        rank: What the rank holds.
-        place: Its pipeline stage, from 0.
-    """
+    """Memory of ranks at a place of the pipeline."""
     replicated, sharded = _replicated(columns, rank, place), fully_sharded(columns, rank, place)
     second = (columns.software.fully_shard > 0) & (columns.layout.zero >= 3)
     names = ("parameters", "gradients", "optimizer", "activations", "buffers")

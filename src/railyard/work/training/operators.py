@@ -140,44 +140,37 @@ def linear(
     n: F,
     *,
     bits: F | None = None,
-    batch: F | None = None,
-    fraction: F | None = None,
 ) -> Operator:
     """A projection of m tokens from k to n features: forward, gradient of its input, gradient of its weight.
 
     Args:
         columns: The designs.
         name: What it is.
-        m: Tokens (of each product in the batch).
+        m: Tokens.
         k: Input features.
         n: Output features.
         bits: Operand width; the job's when None. Narrow operands are cast first, forward and backward; with adapters
-            there is
-            no second copy for the weight gradient (Transformer Engine's `Linear`: columnwise usage only if the weight
-            requires a
-            gradient).
-        batch: Products in one kernel (grouped experts); one when None.
-        fraction: Of the dense rate that this kind of product reaches; all of it when None.
+            there is no second copy for the weight gradient (Transformer Engine's `Linear`: columnwise usage only if the
+            weight requires a gradient).
     """
     one = np.ones_like(columns.job.bits)
     width = columns.job.bits if bits is None else bits
-    count = one if batch is None else batch
-    rate = gemm_rate(columns, width) * (one if fraction is None else fraction)
+    rate = gemm_rate(columns, width)
     two, grad = 2.0 * one, 2.0 * columns.software.gradient_bytes
     memory = columns.device.hbm_bytes_s * columns.software.memory_fraction
     copied = columns.software.cast_bytes * (1.0 - _SECOND_COPY * columns.job.frozen)
-    cast = np.where(width < 16, copied, 0.0) * count * m / memory
+    cast = np.where(width < 16, copied, 0.0) * m / memory
     used = np.where(m * k * n > 0, 1.0, 0.0)
     casts = np.where(cast > 0, used, 0.0)
     gap = columns.device.gap_s * used
     return Operator(
         name,
-        forward=gemm_s(columns, m, n, k, bits=width, out_bytes=two, batch=count, rate=rate) + cast * k * used + gap,
-        backward_input=gemm_s(columns, m, k, n, bits=width, out_bytes=two, batch=count, rate=rate)
+        forward=gemm_s(columns, m, n, k, bits=width, out_bytes=two, batch=one, rate=rate) + cast * k * used + gap,
+        backward_input=gemm_s(columns, m, k, n, bits=width, out_bytes=two, batch=one, rate=rate)
         + cast * n * used
         + gap,
-        backward_weight=gemm_s(columns, n, k, m, bits=width, out_bytes=grad, batch=count, rate=rate) + gap,
-        flops=2.0 * m * k * n * count,
+        backward_weight=gemm_s(columns, n, k, m, bits=width, out_bytes=grad, batch=one, rate=rate) + gap,
+        flops=2.0 * m * k * n,
         launches=used + casts,
         launches_backward=2.0 * used + casts,
     )

@@ -215,12 +215,7 @@ def over(software: SoftwareProfile, runs: Mapping[str, tuple[OwnRun, ...]]) -> S
 
 
 def written(runs: Mapping[str, tuple[OwnRun, ...]], source: str) -> str:
-    """The file that `software: {constants: FILE}` takes.
-
-    Args:
-        runs: By key of the profile.
-        source: Name of the table that they come from.
-    """
+    """The file that `software: {constants: FILE}` takes."""
     lines = [
         f"# Written by `railyard calibrate runs` from {source}: what each step says of its pace, a factor on what a"
     ]

@@ -6,15 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from railyard.engine import get as engine_named
-from railyard.engine.fluid import FluidEngine
 from railyard.kit.errors import InputError, Refusals
 from railyard.measure.job import check_ends
 from railyard.work.scenario.load import blaming, dump
 from railyard.work.scenario.section import fault_of
 from railyard.work.study import compose
 from railyard.work.study.provenance import Memo
-from railyard.work.training.conditions import engine_of, jitter_of, policy_of
+from railyard.work.training.conditions import engine_of, fluid, jitter_of, policy_of
 from railyard.work.training.fastest import MOST, Fastest, TriedLayout
 from railyard.work.training.graphs import Graphs, redrawn
 from railyard.work.training.jitter import law_of
@@ -38,10 +36,6 @@ class Prepared:
     """One variant, ready to run.
 
     Attributes:
-        variant: Its name, settings and scenario.
-        jitter: Random differences in compute time.
-        assumptions: Prices and rates.
-        graphs: Task graphs, which variants share.
         layouts: For `parallelism: auto` the fastest and its runners-up; empty if the layout is given.
     """
 
@@ -67,19 +61,15 @@ class Prepared:
 def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prepared]:
     """Prepares all variants of a scenario.
 
-    Args:
-        variants: Variants of one scenario.
-        engine: Replaces the scenario's engine.
-
     Raises:
         InputError: A variant cannot be run; names the place in the scenario.
     """
     memo, jobs, graphs, choices = Memo(), dict[str, Prepared](), Graphs(), list[Fastest]()
     for variant in sorted(variants, key=lambda one: one.bound):  # behind the products, whose layouts they have
-        draft, extra = variant.draft, variant.draft.scenario.catalog
-        key = [extra, dump(draft.scenario.cluster)]
-        catalog = memo.get("catalog", extra, partial(compose.catalog_of, draft))
-        cluster = _cluster(variant, catalog, engine, partial(memo.get, "cluster", key))
+        draft = variant.draft
+        key = [draft.scenario.catalog, dump(draft.scenario.cluster)]
+        catalog = compose.shared_catalog(draft, memo)
+        cluster = _cluster(variant, catalog, engine, memo)
         seats = Seats(draft, catalog, cluster, memo, key)
         job = prepared(variant, catalog, cluster, engine, seats, shared=(graphs, choices))
         jobs[variant.name] = replace(job, cluster=seats(job.training.layout))
@@ -87,10 +77,10 @@ def prepare(variants: Sequence[Variant], engine: str | None = None) -> list[Prep
     return [jobs[variant.name] for variant in variants]
 
 
-def _cluster(variant: Variant, catalog: Catalog, engine: str | None, of: Callable[..., Cluster]) -> Cluster:
+def _cluster(variant: Variant, catalog: Catalog, engine: str | None, memo: Memo) -> Cluster:
     """The cluster; if it cannot be built, the error also names problems of the other parts."""
     try:
-        return of(partial(compose.cluster_of, variant.draft, catalog))
+        return compose.shared_cluster(variant.draft, catalog, memo)
     except InputError as error:
         faults = Refusals()
         faults.problems += error.problems
@@ -102,8 +92,6 @@ def parts_of(
     variant: Variant, catalog: Catalog, engine: str | None, faults: Refusals
 ) -> tuple[str, Model | None, Assumptions | None]:
     """Parts that do not depend on the cluster: engine name, model, prices; their errors go into `faults`."""
-    from railyard.measure.cost.assumptions import Assumptions
-
     draft, name, model, assumptions = variant.draft, "", None, None
     with faults:
         name = compose.engine_name(variant, engine)
@@ -111,8 +99,8 @@ def parts_of(
         compose.need_storage(draft)
     with faults, blaming(draft, "workload", "training", "model"):
         model = compose.model_of(draft.folder, draft.scenario.training.model, catalog)
-    with faults, blaming(draft, "economics"):
-        assumptions = Assumptions.from_catalog(catalog, draft.scenario.economics.given())
+    with faults:
+        assumptions = compose.economics_of(draft, catalog)
     return name, model, assumptions
 
 
@@ -172,8 +160,17 @@ def prepared(
     with blaming(draft):
         check_ends(cluster.ranks, assumptions.mtbf_h.typical, assumptions.restart_s.typical)
     ready, (graphs, choices) = engine_of(draft, cluster, name), shared or (Graphs(), [])
-    drawn = _drawn(seats, cluster, scenario.seed)
-    choose = Fastest(drawn, _fluid(ready), policy, graphs, scenario.seed, cluster, choices, most=_most(ready))
+    seated: Callable[[Layout | None], Cluster] = seats or (lambda _layout: cluster)
+    choose = Fastest(
+        lambda layout: redrawn(seated(layout), scenario.seed),  # with the hash draw of the start of the run
+        fluid(ready),
+        policy,
+        graphs,
+        scenario.seed,
+        cluster,
+        choices,
+        most=0 if ready.name == "analytic" else MOST,  # with a closed-form engine the choice is closed-form too
+    )
     if training is None:
         training = compose.training_of(draft, cluster, model, choose)
     return Prepared(
@@ -189,23 +186,6 @@ def prepared(
         graphs=graphs,
         layouts=tuple(choose.tried),
     )
-
-
-def _drawn(
-    seats: Callable[[Layout | None], Cluster] | None, cluster: Cluster, seed: int
-) -> Callable[[Layout | None], Cluster]:
-    """The cluster of a layout with the hash draw of the start of the run."""
-    return lambda layout: redrawn(cluster if seats is None else seats(layout), seed)
-
-
-def _fluid(engine: Engine) -> Engine:
-    """The engine for trying layouts: the run's, or the flow engine if a run is expensive."""
-    return engine if isinstance(engine, FluidEngine) else engine_named("flow")
-
-
-def _most(engine: Engine) -> int:
-    """Maximum steps that a layout choice may simulate; with a closed-form engine the choice is closed-form too."""
-    return 0 if engine.name == "analytic" else MOST
 
 
 def faults_of(draft: Draft) -> tuple[Fault, ...]:

@@ -36,79 +36,14 @@ from railyard.work.training.conclusion import (
 from railyard.work.training.explain_words import lines_of_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from railyard.measure.result.reading import Result
     from railyard.work.study.presentation import ExplainDepth, Row
     from railyard.work.training.explain import Explanation
 
-
-HEADINGS = (
-    "variant",
-    "step",
-    "network tax",
-    "scale-up tax",
-    "MFU",
-    "tokens/s/GPU",
-    "JCT",
-    "$/Mtoken (low to high)",
-)
-_FAULTY = ("variant", "lost to faults", "step", "network tax", "$/Mtoken (low to high)")
-"""Headings where the scenario has faults."""
-_DETAILS = (
-    "variant",
-    "step of each seed",
-    "model error",
-    "network tax by cause",
-    "scale-up tax by cause",
-    "other waits",
-    "GPU utilization",
-    "power",
-    "capital",
-    "switch ports used",
-    "bottleneck",
-)
-
-
-def row(variant: StepVariant) -> list[str]:
-    """One variant's cells under `HEADINGS`."""
-    return [
-        variant.name,
-        numbers.seconds(variant.step.seconds),
-        numbers.percent(variant.tax.tokens_lost),
-        numbers.percent(variant.tax.scale_up.tokens_lost),
-        numbers.percent(variant.utilization.mfu),
-        numbers.short(variant.utilization.tokens_per_s_per_gpu),
-        numbers.seconds(None if variant.jct is None else variant.jct.seconds),
-        numbers.with_range(variant.cpmt),
-    ]
-
-
-def _faulty_row(variant: StepVariant) -> list[str]:
-    return [
-        variant.name,
-        faults.cell(variant),
-        numbers.seconds(variant.step.seconds),
-        numbers.percent(variant.tax.tokens_lost),
-        numbers.with_range(variant.cpmt),
-    ]
-
-
-def _details_row(variant: StepVariant) -> list[str]:
-    return [
-        variant.name,
-        step_words(variant),
-        believed.step_band(variant),
-        tax_cell(variant.tax),
-        tax_cell(variant.tax.scale_up),
-        _other_waits(variant),
-        numbers.percent(variant.utilization.gpu),
-        numbers.power(variant.power.total_w.typical),
-        numbers.dollars(variant.capex.total_usd.typical),
-        ports_words(variant),
-        variant.bottleneck.name,
-    ]
+    Column = tuple[str, Callable[[StepVariant], str]]
 
 
 def _other_waits(variant: StepVariant) -> str:
@@ -137,13 +72,44 @@ def ports_words(variant: StepVariant) -> str:
     return f"{used:,} of {ports:,} ({stranded:,} stranded)"
 
 
+_NAME: Column = ("variant", lambda one: one.name)
+_STEP: Column = ("step", lambda one: numbers.seconds(one.step.seconds))
+_TAX: Column = ("network tax", lambda one: numbers.percent(one.tax.tokens_lost))
+_PRICE: Column = ("$/Mtoken (low to high)", lambda one: numbers.with_range(one.cpmt))
+_COMPARED: Sequence[Column] = (
+    _NAME,
+    _STEP,
+    _TAX,
+    ("scale-up tax", lambda one: numbers.percent(one.tax.scale_up.tokens_lost)),
+    ("MFU", lambda one: numbers.percent(one.utilization.mfu)),
+    ("tokens/s/GPU", lambda one: numbers.short(one.utilization.tokens_per_s_per_gpu)),
+    ("JCT", lambda one: numbers.seconds(None if one.jct is None else one.jct.seconds)),
+    _PRICE,
+)
+_FAULTY: Sequence[Column] = (_NAME, ("lost to faults", faults.cell), _STEP, _TAX, _PRICE)
+"""Columns where the scenario has faults."""
+_DETAILS: Sequence[Column] = (
+    _NAME,
+    ("step of each seed", step_words),
+    ("model error", believed.step_band),
+    ("network tax by cause", lambda one: tax_cell(one.tax)),
+    ("scale-up tax by cause", lambda one: tax_cell(one.tax.scale_up)),
+    ("other waits", _other_waits),
+    ("GPU utilization", lambda one: numbers.percent(one.utilization.gpu)),
+    ("power", lambda one: numbers.power(one.power.total_w.typical)),
+    ("capital", lambda one: numbers.dollars(one.capex.total_usd.typical)),
+    ("switch ports used", ports_words),
+    ("bottleneck", lambda one: one.bottleneck.name),
+)
+
+
 def card(result: Result, report: Path | None) -> str:
     """Eight lines on a run."""
     best = best_variant(result)
     variants = result.of(StepVariant)
     title = believed.title(result, "step")
     lines = [
-        f"{result.name}: {_many(variants)}, engine {result.provenance.engine}",
+        f"{result.name}: {len(variants)} variant{'s' if len(variants) > 1 else ''}, engine {result.provenance.engine}",
         f"{title:<12}{best.name}: step {numbers.seconds(best.step.seconds)}, GPU utilization "
         f"{numbers.percent(best.utilization.gpu)}, MFU {numbers.percent(best.utilization.mfu)}",
         f"network tax {tax_cell(best.tax)}{tax_error(best)}; scale-up tax {tax_cell(best.tax.scale_up)}",
@@ -156,10 +122,6 @@ def card(result: Result, report: Path | None) -> str:
         f"report      {report if report is not None else 'not written'}",
     ]
     return "\n".join(lines)
-
-
-def _many(variants: Sequence[StepVariant]) -> str:
-    return f"{len(variants)} variant{'s' if len(variants) > 1 else ''}"
 
 
 def notes(result: Result) -> list[str]:
@@ -220,9 +182,9 @@ def sheets(result: Result) -> Iterator[Sheet]:
     """The comparison, with what faults cost where there are any, and background traffic."""
     every = result.of(StepVariant)
     if any(variant.fault_cost for variant in every):
-        yield Sheet(_FAULTY, [_faulty_row(variant) for variant in every], right=(2, 3, 4))
+        yield Sheet.of(_FAULTY, every, right=(2, 3, 4))
     else:
-        yield Sheet(HEADINGS, [row(variant) for variant in every])
+        yield Sheet.of(_COMPARED, every)
     if background := list(believed.rows(result)):
         yield Sheet(believed.HEADINGS, background, right=believed.RIGHT)
 
@@ -231,8 +193,8 @@ def details(result: Result) -> Iterator[Sheet]:
     """Bands, causes, parts of the cluster, and the layouts that `auto` chose among."""
     every = result.of(StepVariant)
     if any(variant.fault_cost for variant in every):
-        yield Sheet(HEADINGS, [row(variant) for variant in every])
-    yield Sheet(_DETAILS, [_details_row(variant) for variant in every], right=(1, 6, 7, 8))
+        yield Sheet.of(_COMPARED, every)
+    yield Sheet.of(_DETAILS, every, right=(1, 6, 7, 8))
     trained = [one for one in every if isinstance(one, TrainingVariant)]
     if trained:
         yield Sheet(("variant", "layout to paste below `training`"), [(one.name, _written(one)) for one in trained])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from railyard.kit.schema.bounds import limits
 from railyard.work.scenario.conditions import CommunicationSection
 from railyard.work.scenario.quantity import Count, Flag, Text, Whole
-from railyard.work.scenario.section import Section, WorkKey, files_of_model, section_of, works
+from railyard.work.scenario.section import Section, WorkKey, files_of_model, section_of, tagged, works
 from railyard.work.training.offload import Offload
 from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, Precision, SoftwareProfile
 
@@ -43,14 +43,6 @@ class SoftwareSection(SoftwareOverrides):  # type: ignore[misc, valid-type]
         default=None,
         description="File that `railyard calibrate runs` wrote of your own steps, relative to the scenario.",
     )
-
-
-def _profile(value: object) -> object:
-    return {"profile": value} if isinstance(value, str) else value
-
-
-def _state(value: object) -> object:
-    return {"state": value} if isinstance(value, str) else value
 
 
 def _how(value: object) -> str:
@@ -99,7 +91,7 @@ class TrainingSection(Section):
         description="`auto` finds the best layout that fits, or the layout key by key.",
         examples=["auto"],
     )
-    software: Annotated[SoftwareSection, BeforeValidator(_profile)] = Field(
+    software: Annotated[SoftwareSection, tagged("profile")] = Field(
         default_factory=SoftwareSection, description="The training software: name of a profile, or its constants."
     )
     communication: CommunicationSection | None = Field(
@@ -107,7 +99,7 @@ class TrainingSection(Section):
     )
     data: DataSection | None = Field(default=None, description="Reading of samples from storage.")
     checkpoint: CheckpointSection | None = Field(default=None, description="Writing of checkpoints to storage.")
-    offload: Annotated[OffloadSection, BeforeValidator(_state)] | None = Field(
+    offload: Annotated[OffloadSection, tagged("state")] | None = Field(
         default=None, description="State kept in the cluster's `memory_pool`: `optimizer`, or its section."
     )
     lora: LoraSection | None = Field(

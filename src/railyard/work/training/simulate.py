@@ -47,11 +47,7 @@ class Simulated:
     Attributes:
         job: The variant in its later steps, with the cluster whose hashes gave the timeline.
         mean: The mean step, around the one under the seed whose step time is the median.
-        samples_s: Step time under every seed.
-        bottleneck: What would help.
         healthy: The same job without any fault; None where the scenario has none.
-        faults: What each fault cost.
-        outcome: What became of the job.
         credits_s: The step of `timeline` where credits cross sites the other way; None where none cross.
     """
 
@@ -159,7 +155,6 @@ class _Stepped:
 
     Attributes:
         bench: Of its later steps, under the seed whose step is the median.
-        samples_s: Steps under every seed.
         healthy: The job without any fault; None where there is none.
     """
 
@@ -236,14 +231,7 @@ def _taxed(
 
 
 def _searched(stepped: _Stepped, tried: StepRuns, mean_s: float, pool: ThreadPoolExecutor) -> Bottleneck:
-    """What would help most of the resources that could be better.
-
-    Args:
-        stepped: The job's steps.
-        tried: Runs trials.
-        mean_s: Its mean step, as trials find it.
-        pool: Runs trials in parallel.
-    """
+    """What would help most of the resources that could be better."""
     job, step_s = stepped.bench.job, stepped.timeline.makespan_ps * 1e-12
     found = bottleneck.resources(
         job.cluster,
@@ -267,12 +255,6 @@ def _closed(job: Prepared, step_s: float, mean_s: float, found: Sequence[Resourc
     """Trials in closed form, all at once; None if a resource or the topology has no closed form.
 
     The simulated step changes by the ratio of two closed forms.
-
-    Args:
-        job: The job.
-        step_s: Its simulated step.
-        mean_s: Its mean step, with meetings and stalls.
-        found: The resources.
     """
     if job.faults or any(one.family in ("storage", "software") for one in found):
         return None

@@ -519,11 +519,7 @@ class Training:
     """One training job.
 
     Attributes:
-        model: Architecture, from the catalogue or an importer.
-        layout: How it is spread over ranks.
-        seq_len: Tokens in a sequence.
         precision: Of the GEMMs. Attention scores stay in 16 bits.
-        software: Constants of the training software, dated.
         tokens: Token budget of the job; 0 when only the step matters.
         optimizer: `adam` (two 4-byte moments and a 4-byte master copy).
         causal: Attention looks backward only.

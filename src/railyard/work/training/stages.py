@@ -33,10 +33,8 @@ class VirtualStage:
 
     Attributes:
         index: In the order of the forward pass, from 0.
-        stage: Pipeline stage (rank along pp).
         chunk: Which of the stage's `vp` chunks.
         first_layer: First transformer layer, from 0.
-        layers: Number of transformer layers.
         moe_layers: Those of them with experts.
         embedding: Whether it looks up the tokens.
         head: Whether it holds logits and loss, and the multi-token-prediction layers.

@@ -193,13 +193,7 @@ _GATHER, _SCATTER, _REDUCE = CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SC
 
 
 def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) -> Classes:
-    """What one step of each design sends; what is sent once a step overlaps the passes of its window alone.
-
-    Args:
-        columns: The designs.
-        pipeline: What ranks hold.
-        machine: Rates, of every class alone.
-    """
+    """What one step of each design sends; what is sent once a step overlaps the passes of its window alone."""
     groups = _groups(columns)
     sent = _sharded(columns, pipeline, machine, groups) | {"pp": _sends(columns, machine)}
     fullest = {

@@ -10,7 +10,6 @@ from railyard.cluster.fault import DegradeLink, Late, SlowAccelerator
 from railyard.cluster.fault.cluster_places import ClusterPlaces
 from railyard.cluster.machine import UNLIMITED
 from railyard.engine import Jitter, Probes
-from railyard.engine import get as engine_named
 from railyard.engine.faults import effects_of, slowed
 from railyard.engine.flow import Conditions
 from railyard.engine.fluid import FluidEngine
@@ -18,6 +17,7 @@ from railyard.engine.lowering import lower
 from railyard.graph import Job, Kind, MergedJobs
 from railyard.kit.errors import Stopped
 from railyard.work.scenario.load import blaming
+from railyard.work.training.conditions import fluid
 from railyard.work.training.graphs import hashes, redrawn
 from railyard.work.training.loading import with_faster_loading
 from railyard.work.training.parallel.finish import meeting_steps
@@ -42,8 +42,6 @@ class StepRuns:
     """Runs steps of one variant, changed in one thing at a time.
 
     Attributes:
-        stop: Stops the run.
-        done: Called after every simulation.
         scale: Factor on step times of trials.
         stall_s: Checkpoint time per mean step.
         lost_s: Time that faults take from the job once.
@@ -64,16 +62,20 @@ class StepRuns:
         section = self.job.training.checkpoint
         return 1 if section is None else section.interval_steps
 
+    def fluid(self) -> StepRuns:
+        """The bench on the flow engine, where a run of its own engine is expensive."""
+        engine = fluid(self.job.engine)
+        return self if engine is self.job.engine else replace(self, job=replace(self.job, engine=engine))
+
     def for_trials(self, graph: TaskGraph, step_s: float) -> StepRuns:
         """The bench on which resources are made better: the same, or the flow engine's if a run is expensive.
 
         A dozen packet simulations would take too long for this question, so the flow engine gives the relative change
-        of the
-        step.
+        of the step.
         """
-        if isinstance(self.job.engine, FluidEngine):
+        bench = self.fluid()
+        if bench is self:
             return self
-        bench = replace(self, job=replace(self.job, engine=engine_named("flow")))
         plain_s = bench.step(graph, self.job.cluster, seed=self.seed).makespan_ps * 1e-12
         return replace(bench, scale=step_s / plain_s if plain_s > 0 else 1.0)
 
@@ -187,12 +189,7 @@ class StepRuns:
         graph = self.graphs.of(training, self.job.cluster, checkpoint=True)
         alone = state_flows(graph, 1 if not training.checkpoint.asynchronous else training.checkpoint.interval_steps)
         plain: dict[str, Any] = {"faults": (), "jitter": Jitter()}
-        # Terabytes packet by packet would take longer than the question is worth.
-        bench = (
-            self
-            if isinstance(self.job.engine, FluidEngine)
-            else replace(self, job=replace(self.job, engine=engine_named("flow")))
-        )
+        bench = self.fluid()  # terabytes packet by packet would take longer than the question is worth
         write_s, read_s = (
             bench.step(alone.turned(kind), self.job.cluster, seed=self.seed, **plain).makespan_ps * 1e-12
             for kind in (Kind.WRITE, Kind.READ)

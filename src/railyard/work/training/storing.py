@@ -35,7 +35,6 @@ class Saved:
         stall_s: Additional time of a step that ends with one.
         write_s: Time of its writes with the storage system to themselves.
         read_s: The same bytes read back.
-        writers: Ranks that write.
     """
 
     stall_s: float = 0.0
@@ -47,11 +46,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class StateFlows:
-    """Only the writes of a checkpoint.
-
-    Attributes:
-        writers: Number of writers.
-    """
+    """Only the writes of a checkpoint."""
 
     graph: TaskGraph
     bytes: int
@@ -152,14 +147,7 @@ class Loading:
 
 
 def loading_of(job: Prepared, timeline: Record, step_s: float, waited_s: float) -> Loading | None:
-    """Loading of a step's samples; None if the job reads none.
-
-    Args:
-        job: The variant.
-        timeline: Its step.
-        step_s: Length of the step.
-        waited_s: Waiting for data in it, mean over ranks.
-    """
+    """Loading of a step's samples; None if the job reads none."""
     data = job.training.data
     if data is None:
         return None

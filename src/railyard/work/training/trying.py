@@ -45,7 +45,6 @@ class Stepped:
     """A job on one step, with what a mean step has beyond it.
 
     Attributes:
-        cost: Money and power of it.
         best_interval_steps: Between the checkpoints that make the job shortest; None where checkpoints do not stall it.
     """
 
@@ -67,11 +66,6 @@ class Stepped:
 
 def stepped(job: Prepared, bench: StepRuns, lost_s: float = 0.0) -> Stepped:
     """One step of a job under the seed and on the engine of a bench, measured as `run` measures it.
-
-    Args:
-        job: In its later steps.
-        bench: Runs it.
-        lost_s: What faults take from it once.
 
     Raises:
         InputError: The job would never end.
@@ -96,7 +90,6 @@ class Remedied:
 
     Attributes:
         bench: Runs them; of the job in its later steps.
-        whole: The job with all its faults.
         mean: Its mean step, where the bench's engine has run it already.
     """
 
@@ -186,14 +179,7 @@ def with_changes(search: Bottleneck, remedied: Remedied, tax: float) -> Bottlene
 
 
 def with_repair(search: Bottleneck, healthy: Stepped, job: Prepared, mean: MeanStep) -> Bottleneck:
-    """A search that begins with the repair of the job's faults, whose step is known: what is broken is fixed first.
-
-    Args:
-        search: What was found so far.
-        healthy: The job without its faults.
-        job: With them, in its later steps.
-        mean: Its mean step.
-    """
+    """A search that begins with the repair of the job's faults, whose step is known: what is broken is fixed first."""
     plain = Stepped(job, mean, economics(job, mean), None)
     repairs = proposals.get("repair").propose(job, Waits({}, 0.0))
     rows = tuple(row_of(remedy, healthy, plain) for remedy in repairs)

@@ -152,12 +152,10 @@ def _under_forward(
         holding.space,
         Kind.COLLECTIVE,
         Stream.PARAMETER,
-        stage=pieces.stage[wanted],
+        **pieces.at(wanted),
         order=pieces.order[wanted],
         phase="gradient",
         op=f"reduce rest of {holding.name}",
-        virtual_stage=pieces.virtual_stage[wanted],
-        micro_batch=pieces.micro_batch[wanted],
         size_bytes=-(-rest[part] // many[part]),
         count=many[part],
         collective=CollectiveKind.ALL_REDUCE,
@@ -208,12 +206,10 @@ def _gradient_add(
         space,
         Kind.COLLECTIVE,
         queue if step.plan.reduce_overlapped else Stream.COMPUTE,
-        stage=step.pieces.stage[wanted],
+        **step.pieces.at(wanted),
         order=order,
         phase="gradient",
         op=op,
-        virtual_stage=step.pieces.virtual_stage[wanted],
-        micro_batch=step.pieces.micro_batch[wanted],
         size_bytes=-(-size // (count * shards)),
         count=count,
         collective=kind,
@@ -299,9 +295,8 @@ def _gather(
     pieces = step.pieces
     share, space = gathered(step, holding, pieces.op[wanted])
     slots = _add(
-        step, holding, pieces.part[wanted], stage=pieces.stage[wanted], order=order + GATHER + number,
-        virtual_stage=pieces.virtual_stage[wanted], micro_batch=pieces.micro_batch[wanted], space=space, share=share,
-    )  # fmt: skip
+        step, holding, pieces.part[wanted], order=order + GATHER + number, space=space, share=share, **pieces.at(wanted)
+    )
     decode_gathered(step, holding, wanted, slots, share=share, place=GATHER + 4 + number)
     return slots
 
@@ -367,14 +362,7 @@ _STREAMS = {Op.FORWARD: (Stream.FORWARD, "send activation"), Op.BACKWARD: (Strea
 
 
 def connect(program: StepProgram, pieces: Pieces, emission: Emission, size_bytes: int) -> None:
-    """Adds the transfers between stages, and lets each operation wait for what it needs.
-
-    Args:
-        program: Takes the slots.
-        pieces: With their computation and collectives.
-        emission: Says which operation waits for which.
-        size_bytes: What one rank sends for one micro-batch.
-    """
+    """Adds the transfers between stages, and lets each operation wait for what it needs."""
     receiver = np.flatnonzero(emission.awaited >= 0)
     sender = emission.awaited[receiver]
     apart = emission.stage[receiver] != emission.stage[sender]
@@ -393,12 +381,10 @@ def connect(program: StepProgram, pieces: Pieces, emission: Emission, size_bytes
             "rank",
             Kind.TRANSFER,
             stream,
-            stage=pieces.stage[source],
+            **pieces.at(source),
             order=pieces.order[last[ends[sender[chosen]]]] + SEND + op,
             phase="pipeline",
             op=name,
-            virtual_stage=pieces.virtual_stage[source],
-            micro_batch=pieces.micro_batch[source],
             size_bytes=size_bytes,
             peer=pieces.stage[target],
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -125,6 +125,10 @@ class Pieces:
         """A position after all pieces."""
         return len(self) * SPAN
 
+    def at(self, chosen: NDArray[np.int64]) -> dict[str, Any]:
+        """Stage, virtual stage and micro-batch of some pieces, as `StepProgram.add` takes them."""
+        return {name: getattr(self, name)[chosen] for name in ("stage", "virtual_stage", "micro_batch")}
+
     def previous(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
         """For each piece the entry of the piece before it on its stage, `NONE` for the first."""
         return np.where(self.before >= 0, column[self.before], NONE)
@@ -234,12 +238,10 @@ def _computation(
         "rank",
         Kind.COMPUTE,
         Stream.COMPUTE,
-        stage=pieces.stage[chosen],
+        **pieces.at(chosen),
         order=pieces.order[chosen] + place,
         phase=phase,
         op="compute",
-        virtual_stage=pieces.virtual_stage[chosen],
-        micro_batch=pieces.micro_batch[chosen],
         duration_ps=duration_ps,
         loss_index=loss_row(pieces.part[chosen], _PASSES.index(phase)),
     )
@@ -258,12 +260,10 @@ def launch(program: StepProgram, pieces: Pieces, parts: StageParts) -> None:
         "rank",
         Kind.COMPUTE,
         Stream.HOST,
-        stage=pieces.stage[slow],
+        **pieces.at(slow),
         order=pieces.order[slow] + BESIDE,
         phase=HOST,
         op="launch",
-        virtual_stage=pieces.virtual_stage[slow],
-        micro_batch=pieces.micro_batch[slow],
         duration_ps=host[slow],
     )
     pieces.put_overlapped(Stream.HOST, slow, slots)
@@ -317,24 +317,24 @@ def _add(
     pieces: Pieces,
     traffic: StageTraffic,
     chosen: NDArray[np.int64],
-    *,
-    stream: Stream,
     place: int,
-    size: NDArray[np.int64],
-    count: NDArray[np.int64],
+    *,
+    hidden: bool,
+    stream: Stream = Stream.COMPUTE,
 ) -> NDArray[np.int64]:
+    """Slots of the exchanges that a pass waits for, or of those that it may hide."""
+    part = pieces.part[chosen]
+    size, count = (traffic.hidden_bytes, traffic.hidden_count) if hidden else (traffic.open_bytes, traffic.open_count)
     return program.add(
         traffic.group,
         Kind.COLLECTIVE,
         stream,
-        stage=pieces.stage[chosen],
+        **pieces.at(chosen),
         order=pieces.order[chosen] + place,
         phase=traffic.phase,
         op=CollectiveKind(traffic.kind).name.lower().replace("_", "-"),
-        virtual_stage=pieces.virtual_stage[chosen],
-        micro_batch=pieces.micro_batch[chosen],
-        size_bytes=size[pieces.part[chosen]],
-        count=count[pieces.part[chosen]],
+        size_bytes=size[part],
+        count=count[part],
         collective=traffic.kind,
         loss_index=CONTENDERS.index(traffic.group) if stream != Stream.COMPUTE else -1,
     )
@@ -342,20 +342,14 @@ def _add(
 
 def _open(program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
     chosen = _chosen(pieces, traffic, traffic.open_count)
-    size, count = traffic.open_bytes, traffic.open_count
-    pieces.end[chosen] = _add(
-        program, pieces, traffic, chosen, stream=Stream.COMPUTE, place=place, size=size, count=count
-    )
+    pieces.end[chosen] = _add(program, pieces, traffic, chosen, place, hidden=False)
 
 
 def _uncovered(program: StepProgram, pieces: Pieces, traffic: StageTraffic, place: int) -> None:
     """Exchanges that would overlap another micro-batch are exposed if a pass has none to overlap with."""
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen[~pieces.together[chosen]]
-    size, count = traffic.hidden_bytes, traffic.hidden_count
-    pieces.end[chosen] = _add(
-        program, pieces, traffic, chosen, stream=Stream.COMPUTE, place=place, size=size, count=count
-    )
+    pieces.end[chosen] = _add(program, pieces, traffic, chosen, place, hidden=True)
 
 
 def _hidden(
@@ -363,12 +357,10 @@ def _hidden(
 ) -> None:
     chosen = _chosen(pieces, traffic, traffic.hidden_count)
     chosen = chosen if where is None else chosen[where[chosen]]
-    if not chosen.size:
-        return
-    stream = inners.get(traffic.group).stream
-    size, count = traffic.hidden_bytes, traffic.hidden_count
-    slots = _add(program, pieces, traffic, chosen, stream=stream, place=place, size=size, count=count)
-    pieces.put_overlapped(stream, chosen, slots)
+    if chosen.size:
+        stream = inners.get(traffic.group).stream
+        slots = _add(program, pieces, traffic, chosen, place, hidden=True, stream=stream)
+        pieces.put_overlapped(stream, chosen, slots)
 
 
 CONTEXT = inners.add(

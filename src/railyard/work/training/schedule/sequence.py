@@ -54,7 +54,6 @@ class PipelineSchedule:
     """A pipeline schedule: this record is its registration, its documentation and its test subject.
 
     Attributes:
-        summary: What it does, in one line.
         splits_backward: Whether the gradients of input and weights are separate operations.
         sequences: (pp, vp, micro-batches) -> the sequence of every pipeline rank.
         bubble: (pp, vp, micro-batches, forward, input, weight) -> idle time of a rank in one step when every stage
@@ -181,9 +180,10 @@ def _one_forward_one_backward_sequences(
     return [alternate(passes, rank) for rank in range(pp)]
 
 
-def _one_forward_one_backward_bubble(
+def _filling_bubble(
     pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
 ) -> float:
+    """Of schedules that fill and drain stage by stage."""
     return (pp - 1) * (forward + grad_input + grad_weight)
 
 
@@ -194,7 +194,7 @@ ONE_FORWARD_ONE_BACKWARD = schedules.add(
         summary="One forward, one backward pass in turn; idle (p-1)/m of the computing time",
         splits_backward=False,
         sequences=_one_forward_one_backward_sequences,
-        bubble=_one_forward_one_backward_bubble,
+        bubble=_filling_bubble,
         paired=partial(_one_forward_one_backward_sequences, paired=True),
         source="Narayanan et al., PipeDream-2BW (2020) and Megatron-LM (SC 2021), section 2.2.1",
     ),
@@ -206,12 +206,6 @@ def _interleaved_sequences(pp: int, vp: int, micro_batches: int, *, paired: bool
     return [alternate(passes, rank) for rank in range(pp)]
 
 
-def _interleaved_bubble(
-    pp: int, _vp: int, _micro_batches: int, forward: float, grad_input: float, grad_weight: float
-) -> float:
-    return (pp - 1) * (forward + grad_input + grad_weight)
-
-
 INTERLEAVED = schedules.add(
     "interleaved",
     PipelineSchedule(
@@ -219,7 +213,7 @@ INTERLEAVED = schedules.add(
         summary="1F1B over several virtual stages a rank; idle (p-1)/(v m) of the computing time",
         splits_backward=False,
         sequences=_interleaved_sequences,
-        bubble=_interleaved_bubble,
+        bubble=_filling_bubble,
         paired=partial(_interleaved_sequences, paired=True),
         source="Narayanan et al., Megatron-LM (SC 2021), section 2.2.2",
     ),
@@ -227,12 +221,8 @@ INTERLEAVED = schedules.add(
 
 
 def _zero_bubble_sequences(pp: int, vp: int, micro_batches: int, *, paired: bool = False) -> list[Sequence]:
-    plain = vp == 1
-    passes = (
-        plain_passes(pp, micro_batches, paired=paired)
-        if plain
-        else grouped_passes(pp, vp, micro_batches, paired=paired)
-    )
+    given = (pp, micro_batches) if vp == 1 else (pp, vp, micro_batches)
+    passes = (plain_passes if vp == 1 else grouped_passes)(*given, paired=paired)
     return [with_weights(alternate(passes, rank), rank) for rank in range(pp)]
 
 

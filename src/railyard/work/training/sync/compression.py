@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from railyard.graph import CollectiveKind
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, CheckedRecord, bounded, limits
+from railyard.kit.schema.bounds import SOME_SHARE, WIDTHS, Bounds, bounded, limits
 from railyard.kit.schema.quantity import SIZE
-from railyard.work.training.sync.wire import Finding, KernelWork, Leg, Reduction, Round
+from railyard.work.training.sync.wire import Finding, KernelWork, Leg, Reduction, Round, Technique
 
 if TYPE_CHECKING:
     from railyard.work.training.sync.wire import Bundle, Over, Peers
 
 
-class Compression(CheckedRecord, ABC):
-    """A gradient compression; a frozen dataclass whose fields are its keys in a scenario.
+class Compression(Technique):
+    """A gradient compression.
 
     Attributes:
         stages: ZeRO stages under which it works.
-        published: What its papers report about convergence.
     """
 
-    kind: ClassVar[str]
     stages: ClassVar[tuple[int, ...]] = (0, 1)
-    published: ClassVar[tuple[Finding, ...]]
 
     @abstractmethod
     def reduction(self, bundle: Bundle, peers: Peers) -> Reduction:

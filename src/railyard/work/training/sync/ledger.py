@@ -52,12 +52,7 @@ def _times(plain: float, sent: float) -> str:
 
 
 def ledger(training: Training, domain: int) -> CommunicationFigures | None:
-    """The result's `communication`, averages per step of the rank with the largest state; None without a method.
-
-    Args:
-        training: The job.
-        domain: Ranks of a scale-up domain.
-    """
+    """The result's `communication`, averages per step of the rank with the largest state; None without a method."""
     asked = asked_of(training)
     if asked is None:
         return None

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import COUNTED, WIDTHS, Bounds, CheckedRecord, bounded, limits
-from railyard.work.training.sync.wire import Finding, KernelWork
+from railyard.kit.schema.bounds import COUNTED, WIDTHS, Bounds, bounded, limits
+from railyard.work.training.sync.wire import Finding, KernelWork, Technique
 
 
-class LocalUpdates(CheckedRecord):
-    """How replicas with local steps synchronize; a frozen dataclass whose fields are its keys in a scenario.
+class LocalUpdates(Technique):
+    """How replicas with local steps synchronize.
 
     Attributes:
-        published: What its papers report about convergence.
         partners: The partners of a site: `all` (a ring, all sites wait), `server` (one place, no waiting), `pairs` (one
             other site at a time, no waiting), `present` (the available ones).
         state_bytes: Bytes per parameter in addition to the inner optimizer's.
@@ -22,8 +21,6 @@ class LocalUpdates(CheckedRecord):
             and in 16 bits.
     """
 
-    kind: ClassVar[str]
-    published: ClassVar[tuple[Finding, ...]]
     partners: ClassVar[str] = "all"
     state_bytes: ClassVar[float] = 0.0
     update_bytes: ClassVar[float] = 10.0

@@ -141,13 +141,7 @@ def worker_job(training: Training) -> Training:
 
 
 def replica_peers(layout: Layout, name: str, domain: int) -> Peers:
-    """Ranks that hold the same parameters of a holding (`dense` or `expert`).
-
-    Args:
-        layout: Of one worker.
-        name: Of the holding.
-        domain: Ranks of a scale-up domain.
-    """
+    """Ranks that hold the same parameters of a holding (`dense` or `expert`)."""
     stride = layout.ep * layout.expert_tp if name == "expert" else layout.tp
     ranks = (
         max(1, layout.edp) if name == "expert" else layout.shard_ranks if layout.zero == 3 else layout.dp * layout.cp

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from railyard.kit.registry import Registry
-from railyard.kit.schema.bounds import WIDTHS, CheckedRecord, bounded, limits
+from railyard.kit.schema.bounds import WIDTHS, bounded, limits
 from railyard.kit.schema.quantity import SIZE
 from railyard.work.training.sync.compression import Compression, compressions, share_of
 from railyard.work.training.sync.local import LocalUpdates, local_updates
-from railyard.work.training.sync.wire import Finding, Sparse, sparsities
+from railyard.work.training.sync.wire import Finding, Sparse, Technique, sparsities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class LateUpdates(CheckedRecord):
-    """How late updates may be; a frozen dataclass whose fields are its keys in a scenario.
-
-    Attributes:
-        published: What its papers report about convergence.
-    """
-
-    kind: ClassVar[str]
-    published: ClassVar[tuple[Finding, ...]]
+class LateUpdates(Technique):
+    """How late updates may be."""
 
     @property
     def late_steps(self) -> int:
@@ -89,15 +82,8 @@ class StaleSynchronous(LateUpdates):
         return self.staleness
 
 
-class Dispatch(CheckedRecord, ABC):
-    """How tokens travel to their experts and back; a frozen dataclass whose fields are its keys in a scenario.
-
-    Attributes:
-        published: What its papers report about convergence.
-    """
-
-    kind: ClassVar[str]
-    published: ClassVar[tuple[Finding, ...]]
+class Dispatch(Technique):
+    """How tokens travel to their experts and back."""
 
     @abstractmethod
     def share(self) -> float:
@@ -156,15 +142,8 @@ class QuantizedDispatch(Dispatch):
         return found
 
 
-class Scheduling(CheckedRecord, ABC):
-    """In which order and pieces gradients are sent; a frozen dataclass whose fields are its keys in a scenario.
-
-    Attributes:
-        published: What its papers report about convergence.
-    """
-
-    kind: ClassVar[str]
-    published: ClassVar[tuple[Finding, ...]]
+class Scheduling(Technique):
+    """In which order and pieces gradients are sent."""
 
     @property
     @abstractmethod

@@ -25,7 +25,6 @@ class Finding:
     Attributes:
         effect: What was measured with the technique and without it.
         scope: Model, data, workers and settings for which it was measured.
-        source: The paper.
     """
 
     effect: str
@@ -36,8 +35,8 @@ class Finding:
         return f"{self.effect} ({self.scope}; {self.source})"
 
 
-class Sparse(CheckedRecord, ABC):
-    """Which gradients are sent as rows; a frozen dataclass whose fields are its keys in a scenario.
+class Technique(CheckedRecord, ABC):
+    """One thing that a job does about the network; a frozen dataclass whose fields are its keys in a scenario.
 
     Attributes:
         published: What its papers report about convergence.
@@ -45,6 +44,10 @@ class Sparse(CheckedRecord, ABC):
 
     kind: ClassVar[str]
     published: ClassVar[tuple[Finding, ...]]
+
+
+class Sparse(Technique):
+    """Which gradients are sent as rows."""
 
     @abstractmethod
     def rows(self, tokens: float, vocab: float) -> float:
