@@ -61,7 +61,7 @@ def search(first: int, limit_per_s: float):
     )
     variant = ServingVariant.model_construct(serving=serving, warnings=())
     cost = SimpleNamespace(usd_per_h=SimpleNamespace(typical=72.0))
-    found = MeasuredServing(variant, answered(requests), cost, (), ())
+    found = MeasuredServing(variant, requests=answered(requests), cost=cost)
     trials: list[tuple[float, int]] = []
 
     def serve(sent: RequestTable) -> tuple[Served, bool]:

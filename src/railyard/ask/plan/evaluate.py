@@ -30,7 +30,7 @@ from railyard.work.training.collectives import packets_of
 from railyard.work.training.designs import estimate, evaluate_fastest, steady_step_s
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import redrawn
-from railyard.work.training.losses import FaultSteps, Losses, unsaved_s
+from railyard.work.training.losses import Losses, unsaved_s
 from railyard.work.training.prepare import prepared
 from railyard.work.training.step_runs import StepRuns
 from railyard.work.training.storing import loading_of
@@ -275,7 +275,7 @@ def _stepped(whole: Prepared) -> DesignOutcome:
     loading = loading_of(bench.job, timeline, samples[middle], waited_s)
     saved = bench.checkpoint(samples[middle])
     hit = replace(bench, job=replace(whole, cluster=redrawn(whole.cluster, seed)))
-    losses = Losses(faults, hit, graph, saved, FaultSteps(samples[middle], samples[middle]))
+    losses = Losses(faults, hit, graph, saved, samples[middle], samples[middle])
     more_s = bench.meeting_s(job.cluster, drawn, samples[middle]) + (0.0 if loading is None else loading.variation_s)
     step_s = samples[middle] + more_s
     rows = tuple((row.cause, row.group, row.phase, row.seconds / step_s) for row in found.rows)

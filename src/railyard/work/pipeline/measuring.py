@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from railyard.measure.cost.serving import PaidGoodput
 from railyard.measure.result.serving import (
     LEVELS,
     CacheFigures,
-    DraftFigures,
     LatencyParts,
     Level,
     Percentiles,
@@ -226,6 +225,8 @@ def stage_rows(
     for name, visits in journey.parts.items():
         stage, here = job.stages[name], spent_at(visits)[visits.ended]
         mean = {cause: float(here[:, place].mean()) if len(here) else 0.0 for place, cause in enumerate(CAUSES)}
+        drafted = stage.draft(visits) if len(visits) else None
+        rare: dict[str, Any] = {} if drafted is None else {"draft": drafted}
         rows.append(
             StageRow(
                 name=name,
@@ -241,20 +242,10 @@ def stage_rows(
                 ttft_parts={level: row[name] for level, row in first.items()},
                 e2e_parts={level: row[name] for level, row in total.items()},
                 usd_per_h=band_of(usd_per_h(job, name, uses[name], span_s)),
-                **_drafted(stage.draft(visits) if len(visits) else None),
+                **rare,
             )
         )
     return tuple(rows)
-
-
-class Drafted(TypedDict, total=False):
-    """The draft model of a stage, if it has one."""
-
-    draft: DraftFigures
-
-
-def _drafted(figures: DraftFigures | None) -> Drafted:
-    return {} if figures is None else {"draft": figures}
 
 
 def _hardware(one: BuiltHardware) -> StageHardware:
@@ -343,7 +334,7 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
         digest=journey.digest(),
     )
     sources = tuple(sources_of((one.cluster for one in hardware), cost.sources, job.network.fabric))
-    return MeasuredServing(variant, found, cost, sources, tuple(_defaults(job)), LEFT_OUT)
+    return MeasuredServing(variant, sources, LEFT_OUT, tuple(_defaults(job)), requests=found, cost=cost)
 
 
 def uses_of(job: PipelineJob, journey: Record, span_s: float) -> dict[str, list[Use]]:

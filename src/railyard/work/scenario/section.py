@@ -71,6 +71,15 @@ class WorkKey:
 works: Registry[WorkKey] = Registry("kind of work", package="railyard.work", part="section")
 
 
+ModelName = Annotated[
+    quantity.Text,
+    Field(
+        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario;"
+        " `FILE as llama` reads one by the names of a known family.",
+        examples=["llama-3-70b", "./config.json"],
+    ),
+]
+
 LIKE = re.compile(r"\s+as\s+(?=[\w.-]+$)")
 """Suffix of a configuration's path: the family whose names it uses, if its type is unknown."""
 

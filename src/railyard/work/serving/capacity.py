@@ -12,14 +12,13 @@ from railyard.measure.result.serving import CapacityFigures, FrontPoint, LoadPoi
 from railyard.measure.result.variants import ServedVariant, ServingVariant
 from railyard.measure.serving.journeys import quantiles
 from railyard.measure.serving.objective import capacity, front, goodput
-from railyard.work.scenario import load
 from railyard.work.scenario.variants import Variant
 from railyard.work.serving.figures import idle_of
 from railyard.work.serving.measuring import as_served, objective_of
 from railyard.work.serving.prepare import job_of
 from railyard.work.serving.summary import repeated, scaled
 from railyard.work.study.provenance import Memo
-from railyard.work.study.study import prepare
+from railyard.work.study.study import prepared_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -367,7 +366,7 @@ def explain(
     number, served = result.numbered(variant), result.of(ServedVariant)
     names, found = tuple(one.name for one in served), served[number]
     if with_remedies and isinstance(found, ServingVariant) and not found.serving.trials:
-        found = found.model_copy(update={"serving": _tried(found.serving, _job(file, result, number), progress)})
+        found = found.model_copy(update={"serving": _tried(found.serving, prepared_of(file, result, number), progress)})
     return ServedExplanation(result.name, file, names, found)
 
 
@@ -379,13 +378,3 @@ def _tried(serving: ModelServing, job: ServingJob, progress: Progress | None) ->
             progress(f"other replicas of {change.pool.role}", number / len(changes))
         trials.append(trial(job, change, objective_of(job), as_served))
     return serving.model_copy(update={"trials": tuple(trials)})
-
-
-def _job(file: Path, result: Result, number: int) -> ServingJob:
-    scenario = file.parent / "scenario.yaml"
-    draft = load.load(scenario) if scenario.is_file() else load.from_values(result.scenario)
-    jobs: list[ServingJob] = prepare(draft)
-    if len(jobs) != len(result.variants):
-        text = f"the scenario next to the result has {len(jobs)} variants, the result {len(result.variants)}"
-        raise InputError(text, file=file)
-    return jobs[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from railyard.work.serving.figures import (
     uses_of,
 )
 from railyard.work.serving.reuse import reuse
+from railyard.work.study.kind import MeasuredVariant
 from railyard.work.study.provenance import estimates, sources_of
 
 if TYPE_CHECKING:
@@ -83,26 +84,12 @@ LEFT_OUT = (
 )
 
 
-@dataclass(frozen=True)
-class MeasuredServing:
-    """One variant of the result, and where its numbers come from.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasuredServing(MeasuredVariant[ServedVariant]):
+    """One variant of the result, with the requests as they were served and what they cost."""
 
-    Attributes:
-        variant: As in `result.json`.
-        defaults: What was chosen because the scenario did not say.
-    """
-
-    variant: ServedVariant
     requests: Served
     cost: DeploymentCost
-    sources: tuple[Source, ...]
-    defaults: tuple[str, ...]
-    left_out: tuple[str, ...] = LEFT_OUT
-
-    @property
-    def digest(self) -> str:
-        """Fingerprint of the run."""
-        return self.variant.digest
 
 
 def objective_of(job: ServingJob | PipelineJob) -> Objective:
@@ -192,7 +179,8 @@ def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> M
         warnings=tuple(_warnings(job, run, found)),
         digest=_digest(run),
     )
-    return MeasuredServing(variant, found, cost, tuple(_sources(job, cost)), tuple(_defaults(job)))
+    sources, defaults = tuple(_sources(job, cost)), tuple(_defaults(job))
+    return MeasuredServing(variant, sources, LEFT_OUT, defaults, requests=found, cost=cost)
 
 
 def _queues(job: ServingJob, run: Record) -> tuple[PoolQueueRow, ...]:
@@ -208,14 +196,8 @@ def _queues(job: ServingJob, run: Record) -> tuple[PoolQueueRow, ...]:
     return queues(run, rooms, entered, job.requests)
 
 
-class Died(TypedDict, total=False):
+def _died(job: ServingJob, run: Record) -> dict[str, Any]:
     """What a result says of deaths: nothing where there are none."""
-
-    faults: tuple[ReplicaFaultFigures, ...]
-    begun_anew: int
-
-
-def _died(job: ServingJob, run: Record) -> Died:
     if not job.deaths:
         return {}
     rows = tuple(

@@ -23,7 +23,7 @@ from railyard.work.scenario.quantity import (
     Text,
     Whole,
 )
-from railyard.work.scenario.section import Section, WorkKey, files_of_model, tagged, works
+from railyard.work.scenario.section import ModelName, Section, WorkKey, files_of_model, tagged, works
 
 Decimal = Annotated[float, Strict(), Bounds(above=0), Field(allow_inf_nan=False)]
 Share = Annotated[Ratio, limits(0.0, 1.0)]
@@ -409,11 +409,7 @@ class CapacitySection(Section):
 class ServingSection(Section):
     """A model that answers requests."""
 
-    model: Text = Field(
-        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario;"
-        " `FILE as llama` reads one by the names of a known family.",
-        examples=["llama-3-70b", "./config.json"],
-    )
+    model: ModelName
     requests: RequestsSection = Field(description="What is asked, and when.")
     software: Text | None = Field(
         default=None, description="Serving engine: a dated profile by name; the newest for the accelerator."

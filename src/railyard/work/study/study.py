@@ -170,6 +170,22 @@ def prepare(document: StudyDocument, varies: Sequence[str] = (), engine: str | N
     return list(_prepared(kinds.get(document.kind), document, varies, engine)[1])
 
 
+def prepared_of(file: Path, result: Result, number: int, engine: str | None = None) -> Any:
+    """A variant of a run, prepared again from the scenario next to its result.
+
+    Raises:
+        InputError: It cannot be run, or that scenario has other variants.
+    """
+    from railyard.work.scenario import load  # `railyard packet` does not need it
+
+    scenario = file.parent / "scenario.yaml"
+    jobs = prepare(load.load(scenario) if scenario.is_file() else load.from_values(result.scenario), engine=engine)
+    if len(jobs) != len(result.variants):
+        text = f"the scenario next to the result has {len(jobs)} variants, the result {len(result.variants)}"
+        raise InputError(text, file=file)
+    return jobs[number]
+
+
 def keep(result: Result, out: Path, *faces: Face) -> Path:
     """Stores a result that was not measured in this process in a folder, as `run` does.
 

@@ -30,7 +30,7 @@ from railyard.work.scenario import load
 from railyard.work.scenario.load import dump
 from railyard.work.scenario.variants import Variant
 from railyard.work.study.folder import begun, digests_of, key_of, slug
-from railyard.work.study.kind import STOPPED, Failed, kinds
+from railyard.work.study.kind import STOPPED, Failed, MeasuredVariant, kinds
 from railyard.work.study.provenance import version
 from railyard.work.study.tasks import GONE, Control, Task, failure
 
@@ -51,37 +51,20 @@ _MEASURED = "measured.json"
 _NOTHING: Callable[[str, float], None] = lambda _what, _share: None  # noqa: E731
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Measurements of a variant from another process or an earlier run.
-
-    Attributes:
-        defaults: Defaults that were chosen because the scenario did not say.
-    """
-
-    variant: Any
-    digest: str
-    sources: tuple[Source, ...]
-    left_out: tuple[str, ...]
-    defaults: tuple[str, ...]
-
-    @classmethod
-    def of(cls, plain: dict[str, Any]) -> Kept:
-        """Restores the output of `plain_of`."""
-        return cls(
-            TypeAdapter(Figures).validate_json(json.dumps(plain["variant"])),
-            plain["digest"],
-            tuple(Source(**row) for row in plain["sources"]),
-            tuple(plain["left_out"]),
-            tuple(plain["defaults"]),
-        )
+def measured_of(plain: dict[str, Any]) -> MeasuredVariant[Any]:
+    """Restores the output of `plain_of`, of another process or an earlier run."""
+    return MeasuredVariant(
+        TypeAdapter(Figures).validate_json(json.dumps(plain["variant"])),
+        tuple(Source(**row) for row in plain["sources"]),
+        tuple(plain["left_out"]),
+        tuple(plain["defaults"]),
+    )
 
 
 def plain_of(found: Measured) -> dict[str, Any]:
     """Measurements as plain values."""
     return {
         "variant": found.variant.plain(),
-        "digest": found.digest,
         "sources": [vars(source) for source in found.sources],
         "left_out": list(found.left_out),
         "defaults": list(found.defaults),
@@ -118,13 +101,13 @@ class Sweep:
             raise AssertionError("nothing is kept")
         return self.root / key_of(variant.name, dict(variant.settings), *what)
 
-    def known(self, number: int) -> Kept | Failed | None:
+    def known(self, number: int) -> Measured | Failed | None:
         """Result of an earlier run of a variant; None if there is none."""
         file = self.place(number) / _MEASURED
         if not file.is_file():
             return None
         plain = json.loads(read_text(file))
-        return Failed(self.variants[number], plain["error"]) if "error" in plain else Kept.of(plain)
+        return Failed(self.variants[number], plain["error"]) if "error" in plain else measured_of(plain)
 
     def keep(self, number: int, plain: dict[str, Any], files: Path | None = None) -> None:
         """Stores a variant on disk, completely or not at all."""
@@ -219,7 +202,7 @@ class Sweep:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
         self.keep(number, value["measured"], unfinished)
-        return Kept.of(value["measured"])
+        return measured_of(value["measured"])
 
 
 def split(found: Sequence[Measured | Failed]) -> tuple[list[tuple[int, Measured]], list[Failed]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,7 +63,13 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
     cost = hourly(decomposition, job.cluster.accelerator, bill, job.assumptions)
     busy = utilization(decomposition, None)
     ranks = timeline_tracks.sample_ranks(stages(traces.graph), busy.per_rank)
-    steps = {} if simulated.healthy_s is None else {"without_faults_s": simulated.healthy_s}
+    rare: dict[str, Any] = {}
+    steps: dict[str, float] = {}
+    if simulated.healthy_s is not None:
+        lost_s = record.makespan_ps * 1e-12 - simulated.healthy_s  # a trace makes no tokens: faults cost it time
+        none = dict.fromkeys(("tokens_lost", "job_s", "cpmt_usd", "job_usd"))
+        rare["fault_cost"] = FaultCost(what=listed(map(words, job.faults)), step_s=lost_s, **none)
+        steps["without_faults_s"] = simulated.healthy_s
     variant = TraceVariant(
         name=job.variant.name,
         settings=dict(job.variant.settings),
@@ -90,31 +96,10 @@ def measure(simulated: SimulatedTrace) -> MeasuredVariant[TraceVariant]:
         warnings=(*record.meta.get("warnings", []), *job.trace.lacks, *_never(job), *notes_of(job.cluster)),
         digest=str(record.meta["digest"]),
         **packets_of(record, job.cluster),
-        **_faulty(simulated),
+        **rare,
     )
     sources = tuple(sources_of([job.cluster], cost.sources))
     return MeasuredVariant(variant, sources, _left_out(simulated), (), tuple(ranks))
-
-
-class _Faulty(TypedDict, total=False):
-    """What went wrong, where anything did."""
-
-    fault_cost: FaultCost
-
-
-def _faulty(simulated: SimulatedTrace) -> _Faulty:
-    """What the faults of the scenario cost a trace: time, for it makes no tokens."""
-    if simulated.healthy_s is None:
-        return {}
-    cost = FaultCost(
-        what=listed(map(words, simulated.job.faults)),
-        step_s=simulated.record.makespan_ps * 1e-12 - simulated.healthy_s,
-        tokens_lost=None,
-        job_s=None,
-        cpmt_usd=None,
-        job_usd=None,
-    )
-    return {"fault_cost": cost}
 
 
 def _about(job: PreparedTrace) -> TraceFigures:

@@ -14,9 +14,8 @@ from railyard.kit.errors import InputError, SimulationError
 from railyard.measure import bottleneck
 from railyard.measure.causes import OUTAGE
 from railyard.measure.result.variants import TrainingVariant
-from railyard.work.scenario import load
 from railyard.work.study.folder import of_variant
-from railyard.work.study.study import prepare
+from railyard.work.study.study import prepared_of
 from railyard.work.training.explain_tree import MEETINGS, STALL, VARIATION, tree_of
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import Graphs, redrawn
@@ -136,7 +135,7 @@ def explain(
     steps = result.of(TrainingVariant)
     number = result.numbered(variant)
     stored = steps[number]
-    whole = _job(file, result, number)
+    whole: Prepared = prepared_of(file, result, number, engine=result.provenance.engine)
     faults = _faults_of(whole)
     job = faults.later(whole)
     timeline, notes = _timeline(file.parent, job, number, stored)
@@ -162,16 +161,6 @@ def explain(
         remedies=remedies,
         sensitivity=sensitivity,
     )
-
-
-def _job(file: Path, result: Result, number: int) -> Prepared:
-    scenario = file.parent / "scenario.yaml"
-    draft = load.load(scenario) if scenario.is_file() else load.from_values(result.scenario)
-    jobs: list[Prepared] = prepare(draft, engine=result.provenance.engine)
-    if len(jobs) != len(result.variants):
-        text = f"the scenario next to the result has {len(jobs)} variants, the result {len(result.variants)}"
-        raise InputError(text, file=file)
-    return jobs[number]
 
 
 def _faults_of(job: Prepared) -> JobFaults:

@@ -30,30 +30,21 @@ _COSTS_NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
-class FaultSteps:
-    """Steps for one draw of hashes, s.
-
-    Attributes:
-        later_s: The job's later steps: with faults of every step, and permanent deaths that it survives.
-    """
-
-    without_s: float
-    later_s: float
-
-
-@dataclass(frozen=True)
 class Losses:
     """Prices the faults of a job.
 
     Attributes:
         bench: Runs its steps; of the job with all its faults.
+        without_s: A step without any fault.
+        later_s: One of the job's later steps: with faults of every step, and permanent deaths that it survives.
     """
 
     faults: JobFaults
     bench: StepRuns
     graph: TaskGraph
     saved: Saved
-    steps: FaultSteps
+    without_s: float
+    later_s: float
 
     def figures(self) -> tuple[FaultFigures, ...]:
         """A row for every fault, in the order of time."""
@@ -94,12 +85,12 @@ class Losses:
     def _slowing(self, one: PlacedFault) -> FaultFigures:
         """Compared with the step without it: on the job's own engine if it is the only fault, else by flows."""
         if len(self.faults.slowing) == 1 and not self.faults.lasting:
-            with_s, without_s = self.steps.later_s, self.steps.without_s
+            with_s, without_s = self.later_s, self.without_s
         else:
             others = (other.in_step for other in self.faults.slowing if other is not one)
             with_s, without_s = self._flow_s(*self.faults.every_step), self._flow_s(*others)
         slower = max(with_s / without_s, 1.0)
-        return self._figures(one, outcome=_slowed(slower), stall_s=(slower - 1.0) * self.steps.without_s, slower=slower)
+        return self._figures(one, outcome=_slowed(slower), stall_s=(slower - 1.0) * self.without_s, slower=slower)
 
     def _passing(self, one: PlacedFault) -> FaultFigures:
         every = self.faults.every_step
@@ -108,7 +99,7 @@ class Losses:
         return self._figures(
             one,
             outcome=_slowed(slower),
-            stall_s=(slower - 1.0) * self.steps.later_s,
+            stall_s=(slower - 1.0) * self.later_s,
             slower=slower,
             parts=(("slower steps while it lasts", lasts_s * (1.0 - 1.0 / slower)),),
         )
@@ -166,7 +157,7 @@ class Losses:
             one,
             outcome=outcome,
             detection_s=hung_s - one.phase_s + abort_s,
-            stall_s=self.steps.later_s - min(hung_s, self.steps.later_s) + abort_s,
+            stall_s=self.later_s - min(hung_s, self.later_s) + abort_s,
             parts=(
                 ("this step until it hangs", hung_s),
                 ("until the job is aborted", abort_s),
@@ -181,7 +172,7 @@ class Losses:
 
     @property
     def _unsaved_s(self) -> float:
-        return unsaved_s(self.bench.job.training, self.steps.later_s)
+        return unsaved_s(self.bench.job.training, self.later_s)
 
     def _figures(
         self,

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardedColumns:
-    """Bytes of one kind of rank.
+class MemoryColumns:
+    """Bytes of one kind of rank, of many designs.
 
-    `stranded` is what the allocator holds beyond the peak of what is allocated, `cached` what it would give back.
+    `reserved` is what the runtime takes and what an allocator holds beyond the peak of what is allocated, `cached` what
+    it would give back.
     """
 
     parameters: F
@@ -37,8 +38,14 @@ class ShardedColumns:
     optimizer: F
     activations: F
     buffers: F
-    stranded: F
+    reserved: F
     cached: F
+
+    @property
+    def total(self) -> F:
+        """All but what would be given back."""
+        allocated = self.parameters + self.gradients + self.optimizer + self.activations + self.buffers
+        return allocated + self.reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class _Widths:
     routed: F
 
 
-def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColumns:
+def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     """Memory of ranks at a place of the pipeline.
 
     Args:
@@ -86,13 +93,13 @@ def fully_sharded(columns: Columns, rank: RankColumns, place: F) -> ShardedColum
     # Outputs are joined when all passes are over, in memory of their own unless there is none.
     outputs = _outputs(columns, rank)
     busiest = np.maximum(moment, outputs - activations)
-    return ShardedColumns(
+    return MemoryColumns(
         parameters=2.0 * columns.job.frozen * held,
         gradients=np.where(software.master_copy > 0, software.gradient_bytes, 2.0) * trained,
         optimizer=optimizer_bytes(columns) * trained,
         activations=activations,
         buffers=_unsharded(columns, rank) + _received(columns, place, widths) + outputs + busiest,
-        stranded=idle + _gathered(columns, rank),
+        reserved=idle + _gathered(columns, rank),
         cached=moment + outputs - busiest,
     )
 
@@ -357,29 +364,6 @@ class LayoutError(InputError):
         self.nearest = nearest
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryColumns:
-    """Bytes of one kind of rank, of many designs."""
-
-    parameters: F
-    gradients: F
-    optimizer: F
-    activations: F
-    buffers: F
-    reserved: F
-    cached: F
-
-    @property
-    def allocated(self) -> F:
-        """All but what the runtime takes."""
-        return self.parameters + self.gradients + self.optimizer + self.activations + self.buffers
-
-    @property
-    def total(self) -> F:
-        """All."""
-        return self.allocated + self.reserved
-
-
 def memory(training: Training, accelerator: Accelerator) -> MemoryTable:
     """Memory of every pipeline stage of a job."""
     pp = training.layout.pp
@@ -415,7 +399,7 @@ def rank_memory(columns: Columns, rank: RankColumns, place: F) -> MemoryColumns:
     # Errors, momenta and copies that the job's way of communicating keeps from step to step.
     kept = rank.dense * columns.job.kept_dense + rank.expert * columns.job.kept_expert
     parts["buffers"] = parts["buffers"] + kept
-    spare = np.where(second, sharded.stranded, FRAGMENTATION * columns.device.memory_bytes)
+    spare = np.where(second, sharded.reserved, FRAGMENTATION * columns.device.memory_bytes)
     cached = np.where(second, sharded.cached, 0.0)
     return MemoryColumns(**parts, reserved=RUNTIME_BYTES + spare, cached=cached)
 

@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 from railyard.kit.schema.bounds import limits
 from railyard.work.scenario.conditions import CommunicationSection
 from railyard.work.scenario.quantity import Count, Flag, Text, Whole
-from railyard.work.scenario.section import Section, WorkKey, files_of_model, section_of, tagged, works
+from railyard.work.scenario.section import ModelName, Section, WorkKey, files_of_model, section_of, tagged, works
 from railyard.work.training.offload import Offload
 from railyard.work.training.spec import Checkpoint, DataLoading, Layout, Lora, Precision, SoftwareProfile
 
@@ -64,11 +64,7 @@ else:
 class TrainingSection(Section):
     """One training job."""
 
-    model: Text = Field(
-        description="A model of the catalogue, or the path of a Hugging Face config.json, relative to the scenario;"
-        " `FILE as llama` reads one by the names of a known family.",
-        examples=["llama-3-70b", "./config.json"],
-    )
+    model: ModelName
     tokens: Count = Field(
         default=0, description="Token budget of the job; 0 leaves the job completion time out.", examples=["15 T"]
     )

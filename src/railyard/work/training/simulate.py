@@ -20,7 +20,7 @@ from railyard.work.training import trying
 from railyard.work.training.designs import DesignSite, evaluate
 from railyard.work.training.faults import JobFaults, sorted_out
 from railyard.work.training.graphs import redrawn
-from railyard.work.training.losses import FaultSteps, Losses
+from railyard.work.training.losses import Losses
 from railyard.work.training.mean_step import MeanStep
 from railyard.work.training.step_runs import StepRuns
 
@@ -171,8 +171,7 @@ class _Stepped:
         seed, job, samples_s = self.bench.seed, whole.job, self.healthy.samples_s
         without_s = samples_s[job.seeds.index(seed) if len(samples_s) > 1 else 0]
         drawn = replace(whole, job=replace(job, cluster=redrawn(job.cluster, seed)), seed=seed)
-        steps = FaultSteps(without_s, self.timeline.makespan_ps * 1e-12)
-        return Losses(self.faults, drawn, graph, saved, steps).figures()
+        return Losses(self.faults, drawn, graph, saved, without_s, self.timeline.makespan_ps * 1e-12).figures()
 
 
 def _stepped(whole: StepRuns, graph: TaskGraph, pool: ThreadPoolExecutor) -> _Stepped:

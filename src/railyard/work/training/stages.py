@@ -209,6 +209,10 @@ class PipelineRanks:
         """First, middle, last."""
         return self.first, self.middle, self.last
 
+    def most(self, *names: str) -> tuple[F, ...]:
+        """Of each column the largest of the three."""
+        return tuple(np.max([getattr(kind, name) for kind in self.kinds], axis=0) for name in names)
+
     @classmethod
     def of(cls, trainings: Sequence[Training]) -> PipelineRanks:
         """Columns of many jobs; jobs that split the same model alike are counted once."""

@@ -12,13 +12,14 @@ from railyard.graph import CollectiveKind
 from railyard.work.training import alpha_beta
 from railyard.work.training.alpha_beta import Group, collective_s, wire_bytes
 from railyard.work.training.rank_times import shard_group
+from railyard.work.training.stages import RankColumns
 
 if TYPE_CHECKING:
     from railyard.engine.tiers import Pattern
     from railyard.model.machine import F, MachineColumns
     from railyard.work.training.columns import Columns
     from railyard.work.training.rank_times import RankTimes
-    from railyard.work.training.stages import PipelineRanks, RankColumns
+    from railyard.work.training.stages import PipelineRanks
     from railyard.work.training.sync.closed_form import AdaptedDesigns
 
 
@@ -40,11 +41,7 @@ def sync_times(
     columns: Columns, pipeline: PipelineRanks, machine: MachineColumns, times: RankTimes, around: AdaptedDesigns
 ) -> GradientSyncTimes:
     """The once-a-step part on the rank that holds most."""
-    largest = [
-        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
-        for name in ("trained_dense", "trained_expert", "layers")
-    ]
-    dense, expert, layers = largest
+    dense, expert, layers = pipeline.most("trained_dense", "trained_expert", "layers")
     layout = columns.layout
     replicated = np.where(layout.zero < 3, 1.0, 0.0)
     reduce, gather, encoding = _traffic(columns, machine, (dense, expert), np.maximum(layers, 1.0), around)
@@ -196,12 +193,8 @@ def traffic(columns: Columns, pipeline: PipelineRanks, machine: MachineColumns) 
     """What one step of each design sends; what is sent once a step overlaps the passes of its window alone."""
     groups = _groups(columns)
     sent = _sharded(columns, pipeline, machine, groups) | {"pp": _sends(columns, machine)}
-    fullest = {
-        name: np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
-        for name in type(pipeline.first).__slots__
-    }
-    for name, amount in _exchanged(columns, type(pipeline.first)(**fullest), machine).items():
-        sent[name] = amount
+    fullest = RankColumns(*pipeline.most(*RankColumns.__slots__))
+    sent |= _exchanged(columns, fullest, machine)
     stride = [groups[name].stride for name in CLASSES]
     local = [groups[name].local(machine) for name in CLASSES]
     spanned = [np.ceil(groups[name].ranks / each) for name, each in zip(CLASSES, local, strict=True)]
@@ -302,11 +295,10 @@ def _sharded(
 ) -> dict[str, _Moved]:
     """Reductions of gradients and gathers of parameters, once a step or, under ZeRO-3, with every micro-batch."""
     layout, each = columns.layout, columns.software.gradient_bytes
-    dense, expert, trained, trained_expert = (
-        np.max([getattr(kind, name) for kind in pipeline.kinds], axis=0)
-        for name in ("dense", "expert", "trained_dense", "trained_expert")
+    dense, expert, trained, trained_expert, layers = pipeline.most(
+        "dense", "expert", "trained_dense", "trained_expert", "layers"
     )
-    layers = np.maximum(np.max([kind.layers for kind in pipeline.kinds], axis=0), 1.0)
+    layers = np.maximum(layers, 1.0)
     split = layout.zero >= 3
     often = np.where(split, layout.micro_batches, 1.0)
     kept = (layout.zero < 1).astype(np.float64)

@@ -15,7 +15,7 @@ from railyard.work.training.collectives import economics
 from railyard.work.training.faults import on_flow, sorted_out
 from railyard.work.training.graphs import redrawn
 from railyard.work.training.likely import PARALLELISM
-from railyard.work.training.losses import FaultSteps, Losses
+from railyard.work.training.losses import Losses
 from railyard.work.training.mean_step import MeanStep
 from railyard.work.training.storing import Saved, checkpoint_of
 
@@ -125,7 +125,7 @@ class Remedied:
         graph = bench.graphs.of(other.training, cluster)
         without_s = bench.step(graph, cluster, seed=bench.seed, faults=()).makespan_ps * 1e-12
         faults = sorted_out(bench, graph, without_s)
-        lost_s = Losses(faults, bench, graph, Saved(), FaultSteps(without_s, without_s)).once_s
+        lost_s = Losses(faults, bench, graph, Saved(), without_s, without_s).once_s
         return stepped(faults.later(bench.job), self.bench, lost_s)
 
 

@@ -231,15 +231,15 @@ class TraceRows:
 
 
 def timed_lengths(
-    batch: Batch, cells: dict[str, list[Any]], names: tuple[str, str, str], faults: LineFaults, *, time: Any = None
+    batch: Batch, cells: dict[str, list[Any]], faults: LineFaults, *, names: tuple[str, str, str], time: Any = None
 ) -> TraceRows:
     """Rows of a format with times and two lengths.
 
     Args:
         batch: The lines.
         cells: Of each column.
-        names: Columns of times, of tokens of prompts and of answers.
         faults: Takes what is wrong.
+        names: Columns of times, of tokens of prompts and of answers.
         time: Times in ticks; None where they are finite numbers.
     """
     clock, prompts, answers = names

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def _azure_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -
         else:
             faults.add(line, "a hole: TIMESTAMP is empty")
     time = _nanoseconds(batch, stamps, faults)
-    return timed_lengths(batch, cells, ("TIMESTAMP", "ContextTokens", "GeneratedTokens"), faults, time=time)
+    return timed_lengths(batch, cells, faults, names=("TIMESTAMP", "ContextTokens", "GeneratedTokens"), time=time)
 
 
 def _nanoseconds(batch: Batch, stamps: list[str], faults: LineFaults) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -91,13 +92,11 @@ FORMATS.add(
 
 
 def _burstgpt_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    kinds = [f"{model}, {log}" if log else model for model, log in _classes(cells)]
-    return replace(timed_lengths(batch, cells, ("Timestamp", "Request tokens", "Response tokens"), faults), kind=kinds)
-
-
-def _classes(cells: dict[str, list[Any]]) -> list[tuple[str, str]]:
     count = len(cells["Timestamp"])
-    return list(zip(cells.get("Model", ["request"] * count), cells.get("Log Type", [""] * count), strict=True))
+    models, logs = cells.get("Model", ["request"] * count), cells.get("Log Type", [""] * count)
+    kinds = [f"{model}, {log}" if log else model for model, log in zip(models, logs, strict=True)]
+    rows = timed_lengths(batch, cells, faults, names=("Timestamp", "Request tokens", "Response tokens"))
+    return replace(rows, kind=kinds)
 
 
 FORMATS.add(
@@ -120,7 +119,7 @@ LLMSERVINGSIM_BLOCK_TOKENS = 16
 
 def _llmservingsim_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
     time = integers(batch, cells["arrival_time_ns"], "arrival_time_ns", faults, high=LAST_PS // 1000)
-    rows = timed_lengths(batch, cells, ("arrival_time_ns", "input_toks", "output_toks"), faults, time=time)
+    rows = timed_lengths(batch, cells, faults, names=("arrival_time_ns", "input_toks", "output_toks"), time=time)
     hashes = [
         _llmservingsim_hashes(line, tokens, int(length), faults)
         for line, tokens, length in zip(batch.numbers, cells["input_tok_ids"], rows.input_tokens, strict=True)
@@ -168,7 +167,7 @@ def _mooncake_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults
     hashes = [_mooncake_hashes(line, cell, faults) for line, cell in zip(batch.numbers, cells["hash_ids"], strict=True)]
     blocks = np.fromiter(map(len, hashes), np.int64, len(hashes))
     return replace(
-        timed_lengths(batch, cells, ("timestamp", "input_length", "output_length"), faults),
+        timed_lengths(batch, cells, faults, names=("timestamp", "input_length", "output_length")),
         block_counts=blocks,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, int(blocks.sum())),
         block_tokens=MOONCAKE_BLOCK_TOKENS,
@@ -200,10 +199,6 @@ FORMATS.add(
 )
 
 
-def _vidur_rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    return timed_lengths(batch, cells, ("arrived_at", "num_prefill_tokens", "num_decode_tokens"), faults)
-
-
 FORMATS.add(
     "vidur",
     TraceFormat(
@@ -213,14 +208,10 @@ FORMATS.add(
         optional=("num_total_tokens", "pd_ratio"),
         ps_per_tick=PS_PER_S,
         absolute=False,
-        rows=_vidur_rows,
+        rows=partial(timed_lengths, names=("arrived_at", "num_prefill_tokens", "num_decode_tokens")),
         source="microsoft/vidur; Agrawal et al., MLSys 2024",
     ),
 )
-
-
-def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> TraceRows:
-    return timed_lengths(batch, cells, ("arrival_time", "input_toks", "output_toks"), faults)
 
 
 FORMATS.add(
@@ -232,7 +223,7 @@ FORMATS.add(
         optional=("request_id", "queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts"),
         ps_per_tick=PS_PER_S,
         absolute=True,
-        rows=_rows,
+        rows=partial(timed_lengths, names=("arrival_time", "input_toks", "output_toks")),
         source="casys-kaist/LLMServingSim, bench results",
     ),
 )

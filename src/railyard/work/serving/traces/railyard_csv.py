@@ -39,7 +39,7 @@ def _rows(batch: Batch, cells: dict[str, list[Any]], faults: LineFaults) -> Trac
     given = "session" in cells
     time = integers(batch, cells["arrival_ps"], "arrival_ps", faults, high=LAST_PS)
     return replace(
-        timed_lengths(batch, cells, _NEEDED, faults, time=time),
+        timed_lengths(batch, cells, faults, names=_NEEDED, time=time),
         block_counts=np.fromiter(map(len, hashes), np.int64, len(hashes)) if hashes else None,
         block_hash=np.fromiter(chain.from_iterable(hashes), np.uint64, sum(map(len, hashes))),
         session=integers(batch, cells["session"], "session", faults, low=NO_SESSION, high=LAST_PS) if given else None,
