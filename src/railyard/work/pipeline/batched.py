@@ -76,11 +76,7 @@ class Built:
 
 @dataclass(frozen=True)
 class StageSite:
-    """The site of all stages.
-
-    Attributes:
-        network: Its cluster, whose network all stages share.
-    """
+    """The site of all stages."""
 
     draft: Draft
     catalog: Catalog
@@ -145,7 +141,6 @@ class Drafts:
     """Accelerators that run a draft model.
 
     Attributes:
-        drafting: The drafting for the engine.
         cost: Cost of an iteration of one replica of it.
     """
 

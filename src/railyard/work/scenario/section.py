@@ -58,7 +58,6 @@ class WorkKey:
 
     Attributes:
         type: Annotation of its value: a `Section`, or a tuple of them.
-        order: Position among the keys.
         brings_machines: Whether the scenario has no `cluster`, since the work says itself what it runs on.
     """
 

@@ -66,7 +66,6 @@ class Side:
     """The accelerators of attention, or those of the FFNs.
 
     Attributes:
-        machine: They and their scale-up domain.
         layout: Attention: `tp` of each of `dp_attention` copies. FFN: `tp` of each of `ep` groups of experts, with
             `dp_attention` as many: dense FFNs and shared experts are there once in each group.
         software: Constants of the engine on that device.

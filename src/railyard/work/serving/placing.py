@@ -33,7 +33,6 @@ class Ffn:
     """The accelerators of a pool that compute FFNs only.
 
     Attributes:
-        cluster: The machine that they see.
         layout: Of a replica: `tp` of each of `ep` groups.
         ranks: int64[replicas, FFN ranks of a replica].
         server: Of their own, as written.
@@ -55,7 +54,6 @@ class PlacedPool:
         layout: Of a replica; of its attention where FFNs have their own.
         ranks: int64[replicas, ranks of a replica], ranks of the whole cluster; those with keys and values.
         server: Of their own, as written.
-        ffn: Where FFNs are, if separate.
         home: Number of the network that the ranks are of.
     """
 

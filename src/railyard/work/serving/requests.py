@@ -92,7 +92,6 @@ class Sessions:
         turns: Mean number; geometric, 1 for single requests.
         think_s: Mean time a user thinks; exponential.
         answer_s_per_token: Assumed pace of answers, for the time of the next turn.
-        system_tokens: Length of the system prompt.
         system_prompts: Number of different ones, each as likely as another.
         block_tokens: Tokens of a hashed block; whole blocks have hashes.
         most_input_tokens: A conversation ends before a prompt would be longer.

@@ -110,7 +110,6 @@ class ProfiledRun:
 
     Attributes:
         digest: Of its requests, so that it is known again under another name.
-        given: Constants that it gave.
     """
 
     name: str
@@ -217,7 +216,6 @@ class ConstantPrior:
     Attributes:
         prior, low, high: In its own unit.
         spread: One standard deviation of the logarithm of the effect of all.
-        why: Reason for the prior.
         fitted: Levels whose effects rows tell, see `levels`; a constant without any is as stated.
         stated: Effects of levels that are known beforehand: a mechanism that an engine has there.
     """

@@ -171,7 +171,6 @@ class Summary:
 
     Attributes:
         duration_s: First arrival to last.
-        rate_per_s: Mean arrivals a second.
         gap_cv: Standard deviation of the gaps between arrivals over their mean; 1 for Poisson, None for no gaps.
         dispersion: Index of dispersion by window in seconds, of windows that fit into the trace ten times.
         autocorrelation: Of the counts in neighbouring windows, by window in seconds.

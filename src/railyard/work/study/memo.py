@@ -89,7 +89,6 @@ class DecisionMemo:
 
     Attributes:
         recommendation: The decision, its price and its band, in one sentence.
-        figures: Three.
         changes: Conditions that would change the choice.
         confidence: Bands of the figures and the measurements behind them.
         assumptions: Defaults, warnings, and effects that the model leaves out.

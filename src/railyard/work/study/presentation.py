@@ -130,12 +130,7 @@ def _nothing(*_: object) -> tuple[()]:
 
 @dataclass(frozen=True)
 class ExplainDepth:
-    """How much of an explanation to show.
-
-    Attributes:
-        details: Whether with formulas, constants, sensitivity and all notes.
-        quiet: Whether without notes.
-    """
+    """How much of an explanation to show."""
 
     levels: int = 3
     details: bool = False

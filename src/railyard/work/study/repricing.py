@@ -53,7 +53,6 @@ class Repriced:
     Attributes:
         cpmt: USD per million tokens.
         parts: Typical USD per million tokens, by part of `BREAKDOWN`.
-        speed: Typical tokens per second.
     """
 
     name: str

@@ -75,8 +75,6 @@ class FinishedStudy:
 
     Attributes:
         folder: Folder of the run, None if nothing was written.
-        measured: Measurements of its kind, one record per variant.
-        compose: Makes the result from them.
     """
 
     folder: Path | None

@@ -47,13 +47,7 @@ class Played:
 
 @dataclass(frozen=True, eq=False)
 class Ground:
-    """Setup of the search and of the runs of a collective.
-
-    Attributes:
-        policy: Its fixed settings of collectives, without algorithms.
-        kind: Kind of the collective, as users write it.
-        ranks: Number of ranks, from the first.
-    """
+    """Setup of the search and of the runs of a collective."""
 
     draft: Draft
     cluster: Cluster

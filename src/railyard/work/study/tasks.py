@@ -61,7 +61,6 @@ class Meter:
 
     Attributes:
         progress: Called with the current activity and the share done, from 0 to 1.
-        shares: Share done of each variant.
     """
 
     progress: Progress

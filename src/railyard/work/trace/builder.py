@@ -103,8 +103,6 @@ class Failure:
     Attributes:
         switch: Tier of the switch: `TOR`, `AGG` or `CORE`.
         switch_id: Number of the switch in its tier.
-        link_id: Number of its uplink.
-        line: Line of the file.
     """
 
     switch: str

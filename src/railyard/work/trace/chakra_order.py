@@ -31,12 +31,8 @@ class ChakraNode:
     """One node.
 
     Attributes:
-        id: Its number in the trace.
         kind: `COMPUTE`, `SEND`, ... as in the schema's `NodeType`.
         duration_us: Measured time.
-        control: Nodes that it names as control dependencies.
-        data: Nodes that it names as data dependencies.
-        attributes: Scalars by name.
     """
 
     id: int = 0
@@ -99,7 +95,6 @@ class CollectiveCall(NamedTuple):
 
     Attributes:
         kind: One of `KINDS`.
-        group: Name of the process group.
         size_bytes: What one member puts in.
     """
 

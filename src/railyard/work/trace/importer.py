@@ -26,7 +26,6 @@ class Importer:
     """A format of recorded work; its record is its registration.
 
     Attributes:
-        summary: What files of it hold, in one sentence.
         reader: What reads a file; or the name of a module whose `read` does, imported when a file is read.
         recognizes: Whether the bytes that a file begins with (`HEAD_BYTES` at most) are of this format.
         suffixes: Of files whose content tells nothing.

@@ -34,9 +34,7 @@ class CollectiveLayout:
     """One collective that is being laid out.
 
     Attributes:
-        members: Hosts.
         size_bytes: As in the graph: the larger of one member's send and receive buffer.
-        first: Row of its first flow.
         flows: Source, target, bytes of each.
         waits: What each flow waits for in addition to the entry of its source.
         done: Of each member: the rows after which it is done.

@@ -73,7 +73,6 @@ class HtsimTree:
         pods: Number of pods; 1 below three tiers.
         aggs: Aggregation switches of a pod; 0 with one switch.
         cores: Core switches of the tree; 0 below three tiers.
-        tiers: ToRs, aggregation switches, cores.
     """
 
     hosts: int

@@ -35,7 +35,6 @@ class TreeNetwork:
 
     Attributes:
         hosts: Nodes 0 to hosts - 1.
-        nodes: Hosts and switches.
         source: int32[L], node at which a directed link begins.
         target: int32[L], node at which it ends.
         rate_bps: int64[L], before any link is slowed down.

@@ -44,10 +44,7 @@ class PacketReport:
     """Figures of a run.
 
     Attributes:
-        tree: The fat tree that it crossed.
         flows: The traffic; its local work is no flow and is left out of all figures.
-        never: Lines of the flows that nothing could start.
-        link_name: Names a link.
         cpu_s: Processor time of reading, building and running.
         peak_rss_mb: Most memory of the process, in 2^20 bytes.
         left_out: What the model and the reading of the files left out.
@@ -395,7 +392,6 @@ class PacketRun:
 
     Attributes:
         simulate: Runs traffic over the same network.
-        first: What came of it.
     """
 
     simulate: Callable[[Traffic, Settings], Record]

@@ -126,7 +126,6 @@ class Exchange:
         group: Class of the communicator.
         phase: Forward (and its recomputation) or backward.
         size_bytes: Size of one collective, as in nccl-tests.
-        count: Number of collectives.
         hidden: Share that overlaps computation.
     """
 

@@ -8,7 +8,7 @@ answer and the answers for ten thousand designs agree.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -68,6 +68,19 @@ class Columns:
             device=DeviceColumns(accelerators),
             job=RecordColumns(list(zip(trainings, accelerators, strict=True)), _job),
         )
+
+
+class Summed:
+    """Columns of seconds or bytes that add up, field by field."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+    def times(self, count: F | float) -> Self:
+        """The same `count` times."""
+        return type(self)(*(getattr(self, name) * count for name in self.__slots__))
 
 
 _AGAIN = {

@@ -39,7 +39,6 @@ class StageCollective:
         group: Class of the communicator: `tp`, `cp` or `ep`.
         phase: `forward` or `backward`. Under full recomputation the forward ones are repeated before backward.
         size_bytes: Size of one collective, as in nccl-tests.
-        count: Number of consecutive collectives.
         hidden: Share of their time that overlaps this stage's computation; the rest is exposed.
     """
 
@@ -105,8 +104,6 @@ class StageCosts:
     """Layer costs of a job, computed once for all of its virtual stages.
 
     Attributes:
-        passes: Passes of its layers, by kind.
-        exchanges: Exchanges within a stage.
         host_bytes_s: Bandwidth between the accelerator and its host, each way.
     """
 

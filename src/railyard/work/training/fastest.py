@@ -225,7 +225,6 @@ class TriedLayout:
 
     Attributes:
         step_s: Its step; where it was not simulated in closed form, with the error of its neighbours taken out.
-        simulated: Whether it was.
     """
 
     training: Training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from railyard.cluster import Cluster
     from railyard.cluster.network import Network
     from railyard.graph import TaskGraph
-    from railyard.work.training.compute import StageParameters
     from railyard.work.training.parallel.parts import TimesOf
     from railyard.work.training.spec import Layout, Training
     from railyard.work.training.stages import VirtualStage
@@ -87,7 +87,14 @@ def program_of(
     check_communication(training)
     layout = training.layout
     schedule = schedules.get(layout.schedule)
-    parts = _parts(training, cluster, schedule, times_of)
+    parts = parts_of(
+        training,
+        cluster.accelerator,
+        partial(segments, training),
+        splits_backward=schedule.splits_backward,
+        times_of=times_of,
+        host_bps=cluster.server.pcie_bps,
+    )
     emission = _emission(layout, schedule, parts)
     asked = asked_of(training)
     domain = 1 if asked is None else cluster.scale_up_domain
@@ -115,7 +122,7 @@ def losses(training: Training, accelerator: Accelerator, machine: Machine) -> ND
     Returns:
         float64[2 * parts, len(CONTENDERS)], the parts' forward passes, then their backward passes.
     """
-    return _loss(training, accelerator, machine, rows_of(training, _segments(training))[1])
+    return _loss(training, accelerator, machine, rows_of(training, partial(segments, training))[1])
 
 
 def _loss(
@@ -150,21 +157,6 @@ def _fill(step: StepBuilder, *, checkpoint: bool, meeting: bool) -> None:
     reads = read_samples(step)
     end = finish(step, reduce_gradients(step), meeting=meeting)
     wait_for_storage(step, reads, save_state(step, end, checkpoint=checkpoint))
-
-
-def _parts(training: Training, cluster: Cluster, schedule: PipelineSchedule, times_of: TimesOf | None) -> StageParts:
-    return parts_of(
-        training,
-        cluster.accelerator,
-        _segments(training),
-        splits_backward=schedule.splits_backward,
-        times_of=times_of,
-        host_bps=cluster.server.pcie_bps,
-    )
-
-
-def _segments(training: Training) -> Callable[[VirtualStage, StageParameters], int]:
-    return lambda stage, parameters: segments(training, stage, parameters)
 
 
 def _emission(layout: Layout, schedule: PipelineSchedule, parts: StageParts) -> Emission:

@@ -133,7 +133,6 @@ class MeanStep:
         once_s: Its length; on a bench for trials, times the bench's scale.
         loading: How its samples are loaded; None where it reads none.
         meeting_s: Additional mean step time for synchronizing workers with local updates.
-        saved_every: Steps between checkpoints.
         lost_s: Time that faults take from the whole job once.
         outage_s: Share of that per step.
     """

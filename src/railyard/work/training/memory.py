@@ -353,7 +353,6 @@ class LayoutError(InputError):
 
     Attributes:
         table: Memory by stage, if memory is the reason.
-        nearest: Layouts that fit, nearest first.
     """
 
     def __init__(

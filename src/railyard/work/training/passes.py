@@ -10,6 +10,7 @@ import numpy as np
 
 from railyard.work.training import blocks, lora
 from railyard.work.training.alpha_beta import Group, wire_bytes_s
+from railyard.work.training.columns import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,7 +126,7 @@ def eager(columns: Columns) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(Summed):
     """Seconds of one micro-batch on one rank, without communication.
 
     Attributes:
@@ -149,13 +150,6 @@ class Pass:
     host_backward: F
     host_modules: F
     flops: F
-
-    def __add__(self, other: Pass) -> Pass:
-        return Pass(*(getattr(self, name) + getattr(other, name) for name in Pass.__slots__))
-
-    def times(self, count: F | float) -> Pass:
-        """The same `count` times."""
-        return Pass(*(getattr(self, name) * count for name in Pass.__slots__))
 
     def paced(self, pace: F) -> Pass:
         """The same work, slowed by a factor."""

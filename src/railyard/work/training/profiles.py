@@ -34,10 +34,8 @@ class SharedConstant:
 
     Attributes:
         fields: Of `SoftwareProfile`, which it gives or multiplies.
-        prior: Prior value.
         low, high: Bounds.
         spread: One standard deviation of its natural logarithm about the prior.
-        why: Reason for the prior.
         on: Keys of profiles, or architectures, for which it holds; empty: all.
     """
 
@@ -128,13 +126,9 @@ def integral(values: Mapping[str, float]) -> dict[str, Any]:
 
 
 @cache
-def _known() -> tuple[SoftwareProfile, ...]:
-    return tuple(assemble(fitted()["values"]).values())
-
-
 def all_profiles() -> tuple[SoftwareProfile, ...]:
     """Every profile with its fitted constants."""
-    return _known()
+    return tuple(assemble(fitted()["values"]).values())
 
 
 def key_of(known: SoftwareProfile) -> str:

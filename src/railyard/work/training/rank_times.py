@@ -10,6 +10,7 @@ import numpy as np
 from railyard.graph import CollectiveKind
 from railyard.work.training import alpha_beta
 from railyard.work.training.alpha_beta import Group, collective_s, send_s
+from railyard.work.training.columns import Summed
 from railyard.work.training.compute import (
     dispatch_cast_s,
     gather_copies_s,
@@ -55,36 +56,25 @@ class Under:
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class _Layer(Summed):
     """Seconds of a layer's collectives: gathered for forward and for backward, scattered."""
 
     gather: F
     again: F
     scatter: F
 
-    def plus(self, other: _Layer) -> _Layer:
-        return _Layer(self.gather + other.gather, self.again + other.again, self.scatter + other.scatter)
-
     def scaled(self, by: _Layer) -> _Layer:
         return _Layer(self.gather * by.gather, self.again * by.again, self.scatter * by.scatter)
 
 
 @dataclass(frozen=True, slots=True)
-class _Traffic:
+class _Traffic(Summed):
     """Traffic of a micro-batch: a plain layer, that with the embedding, that with the head; coding of all."""
 
     layer: _Layer
     first: _Layer
     last: _Layer
     coding: F
-
-    def plus(self, other: _Traffic) -> _Traffic:
-        return _Traffic(
-            self.layer.plus(other.layer),
-            self.first.plus(other.first),
-            self.last.plus(other.last),
-            self.coding + other.coding,
-        )
 
 
 def sharded_times(
@@ -101,8 +91,9 @@ def sharded_times(
     """
     layout, software, (loss, around) = columns.layout, columns.software, hooks
     layers = np.maximum(rank.layers, 1.0)
-    sent = _traffic(columns, rank, machine.seen_by("dp"), around, "dense")
-    sent = sent.plus(_traffic(columns, rank, machine.seen_by("edp"), around, "expert"))
+    spaces = (("dp", "dense"), ("edp", "expert"))
+    dense, expert = (_traffic(columns, rank, machine.seen_by(space), around, name) for space, name in spaces)
+    sent = dense + expert
     across = _across_replicas(columns, machine.seen_by("replica"), rank.trained_dense / layers)
     share = 1.0 if columns.as_graph else software.shard_overlap
     # What runs beside a collective loses a share of its speed, and so covers more of it.

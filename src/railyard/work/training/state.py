@@ -11,6 +11,7 @@ from railyard.engine.designs import Classes
 from railyard.graph import CollectiveKind
 from railyard.work.training import alpha_beta
 from railyard.work.training.alpha_beta import Group, collective_s, wire_bytes
+from railyard.work.training.columns import Summed
 from railyard.work.training.rank_times import shard_group
 from railyard.work.training.stages import RankColumns
 
@@ -229,7 +230,7 @@ def _of_data(columns: Columns, once: F) -> F:
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
+class _Moved(Summed):
     """Bytes that one rank sends on its scale-up links and through its NICs, and those of the latter in trees."""
 
     inside: F
@@ -249,12 +250,6 @@ class _Moved:
             members = (group.ranks, group.local(machine))
             trees = outside * machine.curves.aggregated(kind, size_bytes / calls, members)
         return cls(inside, outside, trees)
-
-    def plus(self, other: _Moved, times: F | float = 1.0) -> _Moved:
-        """The sum with a multiple of the other."""
-        return _Moved(
-            self.inside + times * other.inside, self.outside + times * other.outside, self.trees + times * other.trees
-        )
 
 
 def _groups(columns: Columns) -> dict[str, Group]:
@@ -278,7 +273,7 @@ def _exchanged(columns: Columns, rank: RankColumns, machine: MachineColumns) -> 
         often = sum(alpha_beta.repeats(columns, exchange, phase) for phase in ("forward", "backward"))
         times = columns.layout.micro_batches * exchange.count * counts[exchange.part] * often
         moved = _Moved.of(exchange.kind, exchange.size_bytes, np.ones_like(times), groups[exchange.group], machine)
-        sent[exchange.group] = sent[exchange.group].plus(moved, times)
+        sent[exchange.group] += moved.times(times)
     return sent
 
 
@@ -310,9 +305,8 @@ def _sharded(
         summed = _Moved.of(_REDUCE, taught * each * kept, calls, groups[name], machine)
         scattered = _Moved.of(_SCATTER, taught * each * (1.0 - kept), calls, groups[name], machine)
         gathered = _Moved.of(_GATHER, np.where(split, held, taught) * 2.0, calls * messages, groups[name], machine)
-        return summed.plus(scattered).plus(gathered, gathers)
+        return summed + scattered + gathered.times(gathers)
 
-    none = _Moved.none(dense)
     across = _Moved.of(_REDUCE, trained / layout.shard_ranks * each * split, layers, groups["replica"], machine)
     sent = {"dp": of("dp", dense, trained), "edp": of("edp", expert, trained_expert), "replica": across}
-    return {name: none.plus(moved, often) for name, moved in sent.items()}
+    return {name: moved.times(often) for name, moved in sent.items()}

@@ -295,7 +295,6 @@ class Preset:
 
     Attributes:
         name: What `--fabric` takes.
-        settings: Its parts and constants.
         left_out: What the fabric has and the model has not.
     """
 

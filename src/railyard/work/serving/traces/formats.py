@@ -210,7 +210,6 @@ class TraceRows:
     """Rows of a trace as numbers, in the order of the file.
 
     Attributes:
-        line: Line of each row.
         time: Time in ticks of the format, whole or not.
         output_tokens: As the file has them; 0 has not been refused yet.
         block_counts: Hashes of each row; none where the format has no prefixes.
@@ -258,7 +257,6 @@ class TraceFormat:
     Attributes:
         style: A table under a heading, or one JSON object per line.
         needed: Columns or keys without which there is no request.
-        optional: Others that the format is known to have.
         ps_per_tick: Unit of its times.
         absolute: Times count from somewhere else than the start of the trace, so the first row becomes 0.
         rows: From a batch, split into cells by column, to numbers; notes what is wrong.

@@ -101,7 +101,6 @@ class Holding:
         parameters: int64[parts], what is gathered, of one rank before any sharding: under zero 3 all, else those that
             are trained.
         trained: int64[parts], those of which gradients are reduced.
-        space: Ranks over which they are reduced or sharded.
         ranks: Members of one communicator of `space`.
         replicas: Space of the ranks with the same shard (hybrid sharding), "" if every shard exists once.
     """
@@ -123,12 +122,8 @@ class DataPlan:
         sharded: Gradients are scattered, else reduced for all.
         reduce_op: The operation after which gradients are complete.
         reduce_each: Whether gradients are reduced after every micro-batch, rather than after the last.
-        reduce_overlapped: Whether reductions overlap computation.
-        gather_backward: Parameters are gathered for every backward pass.
-        gather_forward: Parameters are gathered for every forward pass.
         gather_first: Parameters are gathered for the first forward pass alone.
         gather_end: Parameters are gathered behind the optimizer.
-        gather_overlapped: Whether gathers overlap computation.
         one_queue: Whether overlapping gathers and reductions run one at a time.
         reduce_ahead: Whether reductions that did not end under backward run under the next forward pass, layer by
             layer.

@@ -70,7 +70,6 @@ class StageParts:
         layers: int64[parts], transformer layers.
         dense, expert: int64[parts], parameters of one rank before any sharding.
         trained_dense, trained_expert: int64[parts], the trained ones among them.
-        traffic: Exchanges within a stage.
         rows: Virtual stage or segment of each part.
     """
 

@@ -31,7 +31,6 @@ class Placed:
     """Slots in order, and the positions of their tasks.
 
     Attributes:
-        names: Their names, by the number that slots give.
         slots: n slots, in order.
         widths: int64[n], tasks of each.
         first: int64[n+1], first task of each.

@@ -29,7 +29,6 @@ class Space:
     """A partition of a stage's places into groups: what one slot of a program is replicated over.
 
     Attributes:
-        name: Key of the space.
         label: Class of its communicators in the task graph ("" for single ranks).
         group_of: int32[width], the group of each place.
         members: int32[groups, size], the places of each group in ring order.
