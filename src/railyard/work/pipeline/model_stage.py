@@ -250,10 +250,7 @@ def size_of(section: ModelStage, catalog: Catalog, server: str) -> int:
     """
     known = catalog.server(server)
     devices, last = 0, None
-    for role in ("prefill", "decode", "both"):
-        pool = getattr(section.pools, role)
-        if pool is None:
-            continue
+    for role, pool in section.pools.given.items():
         if pool.replicas is None:
             raise InputError("a stage says how many replicas a pool has", key=f"pools.{role}.replicas")
         for key in ("attention", "network"):

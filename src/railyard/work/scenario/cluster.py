@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from railyard.catalog.types import Accelerator, Nic, Server, Switch
 from railyard.cluster.fabric.encryption import Encryption
-from railyard.cluster.fabric.fabric import FabricSpec
+from railyard.cluster.fabric.fabric import Fabric, FabricSpec
 from railyard.cluster.hall.spec import HallSpec
 from railyard.cluster.host_path import HostSpec
 from railyard.cluster.placement import policies
@@ -36,7 +36,7 @@ from railyard.work.scenario.section import (
     Section,
     TopologySection,
     build,
-    fabric_overrides,
+    fields_given,
     keys_of,
     section_of,
     tagged,
@@ -118,7 +118,7 @@ class NetworkSection(Section):
         """The record that the cluster room takes."""
         return NetworkSpec(
             topology=topology_spec(self.topology),
-            fabric=FabricSpec(self.fabric.name, fabric_overrides(self.fabric)),
+            fabric=FabricSpec(self.fabric.name, fields_given(self.fabric, Fabric)),
             link_rate_bps=self.link_rate,
             switch=self.switch,
             spine_switch=self.spine_switch,
@@ -276,9 +276,6 @@ _Figures: Any = create_model(
 )
 
 
-_SCALE_UP_KEYS = {name: key for name, key in keys_of(ScaleUpFabric).items() if key.annotation is not None}
-
-
 class _ScaleUpChoice(Section):
     fabric: Literal[tuple(scale_ups.names())] | None = Field(  # type: ignore[valid-type]
         default=None, description="The fabric; the rack's when left out, and without a rack the accelerator's own."
@@ -294,12 +291,12 @@ class _ScaleUpChoice(Section):
 
     def spec(self) -> ScaleUpSpec:
         """The record that the cluster room takes."""
-        given = {name: getattr(self, key.name) for name, key in _SCALE_UP_KEYS.items()}
-        changed = {name: value for name, value in given.items() if value is not None}
-        return ScaleUpSpec(self.fabric or "", self.rack or "", self.domain, changed)
+        return ScaleUpSpec(self.fabric or "", self.rack or "", self.domain, fields_given(self, ScaleUpFabric))
 
 
-_FIGURES: Any = {key.name: key.field(optional=True) for key in _SCALE_UP_KEYS.values()}
+_FIGURES: Any = {
+    key.name: key.field(optional=True) for key in keys_of(ScaleUpFabric).values() if key.annotation is not None
+}
 ScaleUpSection: Any = create_model(
     "ScaleUpSection",
     __base__=_ScaleUpChoice,
@@ -387,6 +384,5 @@ class ClusterSection(Section):
         for name, record in _RECORDS.items():
             section = getattr(self.overrides, name)
             if section is not None:
-                figures = {field: getattr(section, key.name, None) for field, key in keys_of(record).items()}
-                given[name] = {field: value for field, value in figures.items() if value is not None}
+                given[name] = fields_given(section, record)
         return given

@@ -356,12 +356,8 @@ def topology_spec(section: Any) -> Any:
         InputError: The record refuses the values.
     """
     record = topologies.get(section.kind)
-    values: dict[str, Any] = {}
-    for name, key in keys_of(record).items():
-        value = getattr(section, key.name)
-        if value is not None:
-            values[name] = topology_spec(value) if isinstance(value, Section) else value
-    return record(**values)
+    values = fields_given(section, record).items()
+    return record(**{name: topology_spec(one) if isinstance(one, Section) else one for name, one in values})
 
 
 _FAULTS = [section_of(record, _class(kind) + "Fault", tag=("kind", kind)) for kind, record in faults.items()]
@@ -380,9 +376,6 @@ def fault_of(section: Any) -> Fault:
     return fault
 
 
-_FABRIC_KEYS = keys_of(Fabric)
-
-
 class _FabricName(Section):
     name: Literal[tuple(fabrics.names())] = Field(description="The fabric.")  # type: ignore[valid-type]
 
@@ -394,13 +387,7 @@ else:
         "FabricSection",
         __base__=_FabricName,
         __doc__="A fabric by name; every further key replaces a constant of it.",
-        **{key.name: key.field(optional=True) for key in _FABRIC_KEYS.values()},
+        **{key.name: key.field(optional=True) for key in keys_of(Fabric).values()},
     )
 
 FabricSection = Annotated[FabricKeys, tagged("name")]
-
-
-def fabric_overrides(section: Any) -> dict[str, object]:
-    """The constants that a fabric section replaces, by attribute name of `Fabric`."""
-    given = {name: getattr(section, key.name) for name, key in _FABRIC_KEYS.items()}
-    return {name: value for name, value in given.items() if value is not None}

@@ -99,10 +99,7 @@ def check_pools(serving: ServingSection, catalog: Catalog) -> None:
         InputError: There are some; with a key for each.
     """
     wrong = Refusals()
-    for role in ROLES:
-        section: PoolSection | None = getattr(serving.pools, role)
-        if section is None:
-            continue
+    for role, section in serving.pools.given.items():
         with wrong:
             _layout(serving, role)
         names = {"server": section.server}
@@ -126,11 +123,8 @@ def place(serving: ServingSection, catalog: Catalog, networks: ServingNetworks) 
     cluster = networks.clusters[0]
     _check_total(serving, cluster)
     pools, start, last = [], 0, None
-    open_ended = [role for role in ROLES if (pool := getattr(serving.pools, role)) and pool.replicas is None]
-    for role in ROLES:
-        section = getattr(serving.pools, role)
-        if section is None:
-            continue
+    open_ended = [pool for pool in serving.pools.given.values() if pool.replicas is None]
+    for role, section in serving.pools.given.items():
         if section.network is not None:
             home = networks.names.index(role)
             machine = networks.clusters[home]
@@ -166,10 +160,9 @@ def _check_host_memory(serving: ServingSection, pools: Sequence[PlacedPool]) -> 
 
 def _behind(serving: ServingSection, role: Role, cluster: Cluster) -> int:
     """Accelerators that pools behind this one want, in servers of their own where they are of another kind."""
-    wanted, last = 0, None
-    for other in reversed(ROLES[ROLES.index(role) :]):
-        section = getattr(serving.pools, other)
-        if section is None or section.network is not None:
+    wanted, last, given = 0, None, list(serving.pools.given.items())
+    for other, section in reversed(given[[name for name, _ in given].index(role) :]):
+        if section.network is not None:
             continue
         kinds = _kinds(section, cluster)
         if last not in {None, kinds[-1]}:
@@ -194,13 +187,12 @@ def _full(rank: int, cluster: Cluster) -> int:
 def separate_needs(serving: ServingSection) -> dict[str, tuple[int, ...]]:
     """By role of a pool with a network of its own: accelerators of a replica that lie together, side by side."""
     found: dict[str, tuple[int, ...]] = {}
-    for role in ROLES:
-        section = getattr(serving.pools, role)
-        if section is None or section.network is None:
+    for role, section in serving.pools.given.items():
+        if section.network is None:
             continue
         sides: tuple[int, ...] = (_layout(serving, role).ranks,)
-        if section.ffn is not None:
-            other = section.ffn.tp * section.ffn.ep
+        if section.attention is not None and section.ffn is not None:
+            other = section.ffn.ranks
             same = (section.attention.server or section.server) == (section.ffn.server or section.server)
             sides = (sides[0] + other,) if same else (sides[0], other)
         found[role] = sides
@@ -209,12 +201,11 @@ def separate_needs(serving: ServingSection) -> dict[str, tuple[int, ...]]:
 
 def _check_total(serving: ServingSection, cluster: Cluster) -> None:
     """Refuses pools that together want more than there is: which one is too large is for the reader to say."""
-    wanted = {role: _ranks(serving, role) for role in ROLES}
-    total = sum(wanted.values())
-    several = {role: ranks for role, ranks in wanted.items() if ranks}
+    several = {role: ranks for role in serving.pools.given if (ranks := _ranks(serving, role))}
+    total = sum(several.values())
     if total <= cluster.ranks or len(several) < 2:
         return
-    counts = {role: getattr(serving.pools, role).replicas for role in several}
+    counts = {role: serving.pools.given[role].replicas or 1 for role in several}
     given = ", ".join(f"{role} {counts[role]} x {ranks // counts[role]}" for role, ranks in several.items())
     raise InputError(
         f"{given}: {total} accelerators, the cluster has {cluster.ranks}",
@@ -224,9 +215,9 @@ def _check_total(serving: ServingSection, cluster: Cluster) -> None:
 
 
 def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Cluster, room: range) -> PlacedPool:
-    section, key = getattr(serving.pools, role), f"pools.{role}"
+    section, key = serving.pools.given[role], f"pools.{role}"
     layout = _layout(serving, role)
-    if section.attention is None:
+    if section.attention is None or section.ffn is None:
         machine = _machine(catalog, cluster, section.server, f"{key}.server")
         ranks = _ranks_of(section, layout.ranks, room, cluster, key)
         return PlacedPool(role, section, machine, layout, ranks, section.server)
@@ -246,19 +237,17 @@ def _placed(serving: ServingSection, role: Role, catalog: Catalog, cluster: Clus
     return PlacedPool(role, section, machine, layout, ranks, here, Ffn(ffn_machine, other, ffn_ranks, there))
 
 
-def _ranks(serving: ServingSection, role: str) -> int:
+def _ranks(serving: ServingSection, role: Role) -> int:
     """Accelerators of the cluster that a pool is known to want."""
-    section = getattr(serving.pools, role)
-    if section is None or section.network is not None:
+    section = serving.pools.given[role]
+    if section.network is not None:
         return 0
-    each = _layout(serving, role).ranks
-    if section.ffn is not None:
-        each += section.ffn.tp * section.ffn.ep
+    each = _layout(serving, role).ranks + (0 if section.ffn is None else section.ffn.ranks)
     return each * (section.replicas or 0)
 
 
-def _layout(serving: ServingSection, role: str) -> ServingLayout:
-    section: PoolSection = getattr(serving.pools, role)
+def _layout(serving: ServingSection, role: Role) -> ServingLayout:
+    section = serving.pools.given[role]
     apart = section.attention
     try:
         return ServingLayout(

@@ -31,6 +31,7 @@ Precision = Literal["bf16", "fp16", "fp8", "fp4", "mxfp4"]
 Width = Literal[4, 8, 16]
 Source = Literal["disk", "storage", "peer"]
 Nics = Literal["own", "rail", "all"]
+Role = Literal["prefill", "decode", "both"]
 
 
 _LATENCY = SPAN.within(
@@ -204,6 +205,11 @@ class FfnSection(Section):
     ep: Positive = Field(default=1, description="Groups over which experts are spread; of dense FFNs each has a copy.")
     server: Text | None = Field(default=None, description="Server of these accelerators; the pool's when left out.")
 
+    @property
+    def ranks(self) -> int:
+        """Accelerators of a replica."""
+        return self.tp * self.ep
+
 
 class PoolSection(Section):
     """Replicas that are alike; what is left out is the engine's usual value."""
@@ -280,6 +286,12 @@ class PoolsSection(Section):
     both: PoolSection | None = Field(default=None, description="Replicas that compute prompts and answers.")
     prefill: PoolSection | None = Field(default=None, description="Replicas that compute prompts only.")
     decode: PoolSection | None = Field(default=None, description="Replicas that compute answers only.")
+
+    @property
+    def given(self) -> dict[Role, PoolSection]:
+        """Those that there are, in the order in which they lie."""
+        every: dict[Role, PoolSection | None] = {"prefill": self.prefill, "decode": self.decode, "both": self.both}
+        return {role: pool for role, pool in every.items() if pool is not None}
 
     @model_validator(mode="after")
     def _complete(self) -> "PoolsSection":
