@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from railyard.measure.result.reading import Result
     from railyard.measure.result.serving import ModelServing, ServingFigures
     from railyard.measure.serving.journeys import Served
-    from railyard.measure.serving.objective import Capacity, Objective
+    from railyard.measure.serving.objective import Objective
     from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.scenario.load import Draft
     from railyard.work.serving.measuring import MeasuredServing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -76,7 +76,13 @@ def _checkpointing(training: Training, saved: Saved, step_s: float) -> Checkpoin
 _PS_PER_US = 1e6
 
 
-def packets_of(timeline: Record, cluster: Cluster) -> dict[str, PacketFigures]:
+class PacketNumbers(TypedDict, total=False):
+    """Packet figures of a variant; empty if another engine ran."""
+
+    packet: PacketFigures
+
+
+def packets_of(timeline: Record, cluster: Cluster) -> PacketNumbers:
     """The packet figures of a variant; empty if another engine ran."""
     if "flows" not in timeline.parts:
         return {}
