@@ -8,7 +8,7 @@ from tests.ask.scale.traces import CLUSTER, call, kernel, shape, simulated, writ
 
 from railyard.ask.observe.kernels import is_communication, kind_of
 from railyard.ask.scale.forecast import scaled_step as scale
-from railyard.ask.scale.model import shapes_of
+from railyard.ask.scale.shapes import shapes_of
 from railyard.catalog import Catalog
 from railyard.graph.exporters.kineto import write_archive as export
 

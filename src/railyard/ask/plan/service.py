@@ -139,7 +139,7 @@ def _digest(job: ServingJob) -> bytes:
     made = job.deployment
     links = made.links if len(made.pools) > 1 else None
     deployed = (made.pools, made.router, made.decode_router, made.transfers, links)
-    return hashlib.blake2b(pickle.dumps((job.requests, job.entry_ps, objective_of(job), deployed))).digest()
+    return hashlib.blake2b(pickle.dumps((job.requests, job.entry_ps, objective_of(job.section.slo), deployed))).digest()
 
 
 def _expected(job: ServingJob) -> _RequestFigures:
@@ -154,7 +154,7 @@ def _figures(job: ServingJob, found: Served) -> _RequestFigures:
     Raises:
         InputError: None of them is in time.
     """
-    objective = objective_of(job)
+    objective = objective_of(job.section.slo)
     good = goodput(found, objective)
     sold = sold_of(found, objective, good)
     if not sold.tokens_per_h("total"):

@@ -16,8 +16,8 @@ from railyard.ask.observe.reader import sources
 from railyard.ask.observe.readers import chakra, kineto
 from railyard.ask.scale.buckets import UNCUT, framework_of
 from railyard.ask.scale.layout import EXPERTS_ONCE, GRADIENTS, GROWS, ODD, grid_of
-from railyard.ask.scale.model import Shapes, shapes_of, with_sizes
 from railyard.ask.scale.rescale import why_kept
+from railyard.ask.scale.shapes import Shapes, shapes_of, with_sizes
 from railyard.ask.scale.steps import ASSUMED, EXACT, SEEN, CommCall, covered, measured_steps, spread_of, union_of
 from railyard.kit.errors import InputError, Problem
 from railyard.measure.result.scale import SlowedKernelRow, TracedFigures, UnrecognizedRow

@@ -219,7 +219,7 @@ def _served_money(shared: SharedCluster, tenant: JobTenant, figure: Answering) -
     """Dollars per hour and per million tokens; a job pays for its share of the machine."""
     job = tenant.answers.as_sent(figure.run)
     served = latencies(job, job.requests, figure.run)
-    objective = objective_of(job)
+    objective = objective_of(job.section.slo)
     good = goodput(served, objective)
     cost = deployment_cost(
         uses=uses_of(job, figure.run, max(good.span_s, SHORTEST_S)),

@@ -109,7 +109,7 @@ class Service:
         return (
             None
             if overloaded
-            else ServedUsers(served.ttft_s, served.tpot_s, float(objective_of(job).met(served).mean()))
+            else ServedUsers(served.ttft_s, served.tpot_s, float(objective_of(job.section.slo).met(served).mean()))
         )
 
     @staticmethod

@@ -112,7 +112,7 @@ def served_by(job: PipelineJob, requests: RequestTable) -> Served:
 
 def objective_alone(job: PipelineJob, stages: PipelineSection, name: str) -> Objective:
     """The part of the objective that applies to a stage alone."""
-    speaking, objective, names = streaming(stages.stages), objective_of(job), list(stages.stages)
+    speaking, objective, names = streaming(stages.stages), objective_of(job.section.slo), list(stages.stages)
     behind = any(names.index(name) > names.index(model) for model in speaking)
     return Objective(
         None if behind else objective.ttft_s,
@@ -143,7 +143,7 @@ def tried(job: PipelineJob) -> PipelineTrial:
     """Simulates the pipeline; the figures by which deployments are compared."""
     journey = job.run(job.requests)
     seen = shown(job.section, journey)
-    met = objective_of(job).met(seen.served)
+    met = objective_of(job.section.slo).met(seen.served)
     total, usd_per_h = _cost(job, journey, seen.served, met)
     return PipelineTrial(
         attainment=float(met.mean()),

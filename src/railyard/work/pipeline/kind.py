@@ -41,7 +41,9 @@ def _run(job: PipelineJob, control: Control) -> Traversed:
 def _search(traversed: Traversed, found: MeasuredServing, control: Control) -> MeasuredServing:
     """The capacity, where the scenario asks for it, and the points of the fronts."""
     job = traversed.job
-    return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
+    return with_curve(
+        found, job, objective=objective_of(job.section.slo), serve=lambda some: _served(job, some), control=control
+    )
 
 
 def _served(job: PipelineJob, requests: RequestTable) -> tuple[Served, bool]:

@@ -297,7 +297,7 @@ def measure(job: PipelineJob, journey: Record) -> MeasuredServing:
         InputError: The bill has an unknown kind.
     """
     seen = shown(job.section, journey)
-    found, objective = seen.served, objective_of(job)
+    found, objective = seen.served, objective_of(job.section.slo)
     good = goodput(found, objective)
     span = max(good.span_s, SHORTEST_S)
     uses = uses_of(job, journey, span)

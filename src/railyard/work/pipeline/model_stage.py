@@ -51,7 +51,7 @@ from railyard.work.serving.prepare import service_of
 from railyard.work.serving.requests import requests_of
 from railyard.work.serving.section import ServingSection
 from railyard.work.study import compose
-from railyard.work.study.kind import sharing
+from railyard.work.study.provenance import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -376,5 +376,5 @@ def _tried(serving: ModelServing, job: ServingJob, progress: Progress | None) ->
     for number, change in enumerate(changes):
         if progress is not None:
             progress(f"other replicas of {change.pool.role}", number / len(changes))
-        trials.append(trial(job, change, objective_of(job), as_served))
+        trials.append(trial(job, change, objective_of(job.section.slo), as_served))
     return serving.model_copy(update={"trials": tuple(trials)})

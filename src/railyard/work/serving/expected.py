@@ -38,7 +38,7 @@ def key_figures(variant: Variant) -> list[KeyFigure]:
     """
     job = job_of(variant, Memo())
     found, totals = expected_of(job)
-    objective = objective_of(job)
+    objective = objective_of(job.section.slo)
     good = goodput(found, objective)
     sold = sold_of(found, objective, good)
     uses = uses_in_closed_form(job, totals, max(good.span_s, SHORTEST_S))

@@ -64,8 +64,10 @@ def _search(answered: Answered, found: MeasuredServing, control: Control) -> Mea
     job = answered.job
     if is_worth(found.variant.serving):
         control.progress(f"one more replica of {job.variant.name}", RUN_SHARE)
-        found = with_trials(found, job, objective_of(job), as_served)
-    return with_curve(found, job, objective=objective_of(job), serve=lambda some: _served(job, some), control=control)
+        found = with_trials(found, job, objective_of(job.section.slo), as_served)
+    return with_curve(
+        found, job, objective=objective_of(job.section.slo), serve=lambda some: _served(job, some), control=control
+    )
 
 
 def _served(job: ServingJob, requests: RequestTable) -> tuple[Served, bool]:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from railyard.measure.cost.evaluate import DeploymentCost
     from railyard.measure.serving.journeys import Served
     from railyard.measure.serving.objective import Goodput
-    from railyard.work.pipeline.model_stage import PipelineJob
     from railyard.work.serving.prepare import ServingJob
+    from railyard.work.serving.section import ObjectiveSection
 
 
 def write_variant(folder: Path, job: ServingJob, run: Record, found: Served) -> None:
@@ -92,9 +92,8 @@ class MeasuredServing(MeasuredVariant[ServedVariant]):
     cost: DeploymentCost
 
 
-def objective_of(job: ServingJob | PipelineJob) -> Objective:
+def objective_of(slo: ObjectiveSection) -> Objective:
     """The scenario's objective."""
-    slo = job.section.slo
     return Objective(slo.ttft, slo.tpot, slo.e2e, slo.attainment)
 
 
@@ -143,7 +142,7 @@ def measure(job: ServingJob, run: Record, unlimited: tuple[Served, Served]) -> M
     Raises:
         InputError: The bill holds an unknown kind.
     """
-    found, objective = latencies(job, job.requests, run), objective_of(job)
+    found, objective = latencies(job, job.requests, run), objective_of(job.section.slo)
     good, gaps = goodput(found, objective), run.table("gaps")
     uses = uses_of(job, run, good.span_s)
     cost = deployment_cost(

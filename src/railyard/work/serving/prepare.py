@@ -24,8 +24,7 @@ from railyard.work.serving.requests import requests_of
 from railyard.work.serving.software import profile, read_profiles
 from railyard.work.study import compose
 from railyard.work.study.deaths import words
-from railyard.work.study.kind import sharing
-from railyard.work.study.provenance import Memo
+from railyard.work.study.provenance import Memo, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

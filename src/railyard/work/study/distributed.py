@@ -20,7 +20,8 @@ from railyard.measure.result.section import Band, NamedBand
 from railyard.work.scenario.load import blaming
 from railyard.work.scenario.section import fields_given
 from railyard.work.study import compose
-from railyard.work.study.kind import F, MeasuredVariant, StudyKind, sharing
+from railyard.work.study.kind import F, MeasuredVariant, StudyKind
+from railyard.work.study.provenance import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from railyard.kit.errors import InputError
 from railyard.kit.registry import Registry
-from railyard.work.study.provenance import Memo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,17 +160,6 @@ def _as_measured(_outcome: object, found: M, _control: Control) -> M:
 def _unrelated(measured: Sequence[M]) -> Sequence[M]:
     """Variants that are independent of one another."""
     return measured
-
-
-def sharing(one: Callable[[V, Memo], P]) -> Callable[[Sequence[V], str | None], list[P]]:
-    """Prepares variants one by one, for the only engine that there is; what they have in common is made once."""
-
-    def prepare(variants: Sequence[V], engine: str | None = None) -> list[P]:
-        del engine
-        memo = Memo()
-        return [one(variant, memo) for variant in variants]
-
-    return prepare
 
 
 @dataclass(frozen=True)

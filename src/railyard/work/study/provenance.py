@@ -41,6 +41,8 @@ def estimates(model: Model) -> Iterator[str]:
 
 
 T = TypeVar("T")
+V = TypeVar("V")
+P = TypeVar("P")
 
 
 class Memo:
@@ -56,6 +58,17 @@ class Memo:
             self._made[text] = make()
         made: T = self._made[text]
         return made
+
+
+def sharing(one: Callable[[V, Memo], P]) -> Callable[[Sequence[V], str | None], list[P]]:
+    """Prepares variants one by one, for the only engine that there is; what they have in common is made once."""
+
+    def prepare(variants: Sequence[V], engine: str | None = None) -> list[P]:
+        del engine
+        memo = Memo()
+        return [one(variant, memo) for variant in variants]
+
+    return prepare
 
 
 def sources_of(machines: Iterable[Cluster], priced: Iterable[Source], fabric: Fabric | None = None) -> Iterator[Source]:
