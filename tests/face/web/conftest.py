@@ -62,7 +62,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 @pytest.fixture(scope="session")
 def folder(house: TestClient) -> Path:
     """What the house serves."""
-    return house.app.state.house.settings.folder
+    return house.app.state.server.settings.folder
 
 
 @pytest.fixture(scope="session")

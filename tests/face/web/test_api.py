@@ -131,7 +131,7 @@ def test_work_without_a_closed_form_says_so(house):
 
 
 def test_what_takes_too_long_to_look_at_is_given_up(client, monkeypatch):
-    looking = client.app.state.house.looking
+    looking = client.app.state.server.looking
     monkeypatch.setattr(looking, "settings", _quick(looking.settings))
     answer = client.post("/api/v1/check", json={"text": SMALL})
     assert answer.status_code == 422
@@ -292,7 +292,7 @@ def test_sessions_end(journal):
 
 
 def test_answers_have_the_published_form(client):
-    client.app.state.house.journal.take = lambda: None
+    client.app.state.server.journal.take = lambda: None
     job = client.post("/api/v1/jobs", json={"text": "name: x"}).json()
     found = client.get(f"/api/v1/jobs/{job['id']}")
     assert QueuedJob.model_validate_json(found.content).model_dump() == job

@@ -266,7 +266,7 @@ def test_large_and_many_requests_are_refused(limited):
 
 def test_a_queue_has_an_end(limited):
     with serving(limited) as client:
-        client.app.state.house.journal.take = lambda: None
+        client.app.state.server.journal.take = lambda: None
         codes = [client.post("/api/v1/jobs", json={"text": SMALL}).status_code for _ in range(3)]
         assert codes == [201, 201, 429]
 

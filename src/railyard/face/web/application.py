@@ -22,8 +22,8 @@ from railyard.face.web.documents import RefusalBody, TextFault
 from railyard.face.web.guard import Guard
 from railyard.face.web.journal import JobJournal
 from railyard.face.web.looking import Looking, faults_of
-from railyard.face.web.routes import asking, jobs, outputs, runs, scenarios, views
-from railyard.face.web.routes.asking import House
+from railyard.face.web.routes import context, jobs, outputs, runs, scenarios, views
+from railyard.face.web.routes.context import ServerState
 from railyard.face.web.status import Status, StatusFirst
 from railyard.kit.errors import RailyardError
 from railyard.work.study.provenance import version
@@ -133,7 +133,7 @@ def application(settings: ServerSettings) -> FastAPI:
         settings: Checked ones: see `settings.checked`.
     """
     journal = JobJournal(settings.state / "journal.sqlite")
-    house = House(settings, journal, Looking(settings), Status(journal))
+    server = ServerState(settings, journal, Looking(settings), Status(journal))
     app = FastAPI(
         title="Railyard",
         version=version(),
@@ -141,12 +141,12 @@ def application(settings: ServerSettings) -> FastAPI:
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=_living(house),
+        lifespan=_living(server),
         responses=_REFUSALS,
     )
-    app.state.house = house
+    app.state.server = server
     for router in (
-        *(asking.router, scenarios.router, jobs.verbs, jobs.router),
+        *(context.router, scenarios.router, jobs.verbs, jobs.router),
         *(runs.router, runs.answers, outputs.router, views.router),
     ):
         app.include_router(router, prefix=PREFIX)
@@ -155,23 +155,23 @@ def application(settings: ServerSettings) -> FastAPI:
     if settings.pages:
         _serve_pages(app)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)
-    app.add_middleware(StatusFirst, status=house.status)
+    app.add_middleware(StatusFirst, status=server.status)
     app.add_middleware(Guard, settings=settings, journal=journal)
     return app
 
 
-def _living(house: House) -> Callable[[FastAPI], Any]:
+def _living(server: ServerState) -> Callable[[FastAPI], Any]:
     @asynccontextmanager
     async def living(_app: FastAPI) -> AsyncIterator[None]:
-        dispatching = asyncio.create_task(Dispatcher(house.settings, house.journal).serve())
+        dispatching = asyncio.create_task(Dispatcher(server.settings, server.journal).serve())
         try:
             yield
         finally:
             dispatching.cancel()
             with suppress(asyncio.CancelledError):
                 await dispatching
-            await house.looking.close()
-            house.journal.close()
+            await server.looking.close()
+            server.journal.close()
 
     return living
 

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from railyard.face.verb import of_page, on_page
 from railyard.face.web.documents import FileName, FileRow, InputRow, InputSpec, NewJob, OptionSpec, QueuedJob, VerbSpec
-from railyard.face.web.routes.asking import Asked, Asking
+from railyard.face.web.routes.context import Context, RequestContext
 from railyard.face.web.shelf import Missing
 from railyard.kit.errors import InputError, Problem, did_you_mean
 from railyard.kit.files import appearing
@@ -36,55 +36,55 @@ _QUIET_LOOKS = 60
 
 
 @router.get("/jobs")
-async def list_jobs(asked: Asked, since: Annotated[int, Query(ge=0, lt=1 << 62)] = 0) -> list[QueuedJob]:
+async def list_jobs(context: Context, since: Annotated[int, Query(ge=0, lt=1 << 62)] = 0) -> list[QueuedJob]:
     """Jobs that changed after the change `since`, latest first."""
-    return asked.house.journal.jobs(asked.person, since=since)
+    return context.server.journal.jobs(context.person, since=since)
 
 
 @router.post("/jobs", status_code=201)
-async def add_job(asked: Asked, request: NewJob) -> QueuedJob:
+async def add_job(context: Context, request: NewJob) -> QueuedJob:
     """Asks for a run or another verb of `/verbs`; it begins when its turn comes, and outlives the server."""
-    journal, limits = asked.house.journal, asked.house.settings.limits
-    if journal.count("queued", asked.person) >= limits.queued:
+    journal, limits = context.server.journal, context.server.settings.limits
+    if journal.count("queued", context.person) >= limits.queued:
         raise HTTPException(429, f"{limits.queued} jobs of yours wait already")
-    return journal.add(asked.person, await run_in_threadpool(checked, request, asked.shelf))
+    return journal.add(context.person, await run_in_threadpool(checked, request, context.shelf))
 
 
 @router.get("/jobs/{job}", response_model=QueuedJob)
-async def show_job(asked: Asked, job: str) -> Response:
+async def show_job(context: Context, job: str) -> Response:
     """Where a job stands."""
     try:
-        return Response(asked.house.status.job(asked.person, job), media_type="application/json")
+        return Response(context.server.status.job(context.person, job), media_type="application/json")
     except KeyError:
         raise _none(job) from None
 
 
 @router.post("/jobs/{job}/stop")
-async def stop_job(asked: Asked, job: str) -> QueuedJob:
+async def stop_job(context: Context, job: str) -> QueuedJob:
     """Ends a job; one that runs leaves nothing half-written."""
     try:
-        return asked.house.journal.stop(asked.person, job)
+        return context.server.journal.stop(context.person, job)
     except KeyError:
         raise _none(job) from None
 
 
 @router.get("/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
 async def events(
-    asked: Asked, request: Request, since: Annotated[int, Query(ge=0, lt=1 << 62)] = 0
+    context: Context, request: Request, since: Annotated[int, Query(ge=0, lt=1 << 62)] = 0
 ) -> StreamingResponse:
     """Server-sent events: a `job` whenever one changed after the change `since`, its number as the event's id."""
     last = request.headers.get("last-event-id", "")
     begin = int(last) if last.isdecimal() and len(last) < 19 else since
     return StreamingResponse(
-        _changes(asked, begin), media_type="text/event-stream", headers={"cache-control": "no-store"}
+        _changes(context, begin), media_type="text/event-stream", headers={"cache-control": "no-store"}
     )
 
 
-async def _changes(asked: Asking, since: int) -> AsyncIterator[str]:
-    journal, quiet = asked.house.journal, 0
+async def _changes(context: RequestContext, since: int) -> AsyncIterator[str]:
+    journal, quiet = context.server.journal, 0
     yield "retry: 1000\n\n"
     while True:
-        found = journal.jobs(asked.person, since=since) if journal.last_change() > since else []
+        found = journal.jobs(context.person, since=since) if journal.last_change() > since else []
         for job in sorted(found, key=lambda job: job.change):
             since = job.change
             yield f"id: {job.change}\nevent: job\ndata: {job.model_dump_json()}\n\n"
@@ -191,18 +191,18 @@ def list_verbs() -> list[VerbSpec]:
 
 
 @verbs.get("/inputs")
-def list_inputs(asked: Asked) -> list[InputRow]:
+def list_inputs(context: Context) -> list[InputRow]:
     """Files and folders that can be given to a verb, the latest first."""
-    return asked.shelf.inputs()
+    return context.shelf.inputs()
 
 
 _RAW = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
 
 
 @verbs.put("/uploads", openapi_extra=_RAW)
-async def upload(asked: Asked, request: Request, file: Annotated[FileName, Query()]) -> FileRow:
+async def upload(context: Context, request: Request, file: Annotated[FileName, Query()]) -> FileRow:
     """Puts the body under `uploads/`; the file appears whole or not at all, in place of one of the same name."""
-    shelf, limits = asked.shelf, asked.house.settings.limits
+    shelf, limits = context.shelf, context.server.settings.limits
     path = shelf.upload_to(file)
     _refuse_more(shelf, limits)
     size = await _stored(request, path)
@@ -211,9 +211,9 @@ async def upload(asked: Asked, request: Request, file: Annotated[FileName, Query
 
 
 @verbs.delete("/uploads", status_code=204)
-def remove_upload(asked: Asked, file: Annotated[FileName, Query()]) -> None:
+def remove_upload(context: Context, file: Annotated[FileName, Query()]) -> None:
     """Removes a file that was uploaded."""
-    path = asked.shelf.upload_to(file)
+    path = context.shelf.upload_to(file)
     if path.is_symlink() or not path.is_file():
         raise HTTPException(404, f"there is no upload `{file[:80]}`")
     path.unlink()

@@ -21,7 +21,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 
 from railyard.face.verb import DEPLOYMENTS
 from railyard.face.web.documents import OutputRow
-from railyard.face.web.routes.asking import Asked, Asking, or_404
+from railyard.face.web.routes.context import Context, RequestContext, or_404
 from railyard.face.web.shelf import RUNS, Missing
 
 if TYPE_CHECKING:
@@ -41,29 +41,29 @@ _UNSAFE = re.compile(r"[^ !#-.0-\[\]-~]")
 
 
 @router.get("/outputs")
-def list_outputs(asked: Asked, folder: Folder) -> list[OutputRow]:
+def list_outputs(context: Context, folder: Folder) -> list[OutputRow]:
     """Files of the folder, by name."""
-    return [file.row() for file in files_of(_folder(asked, folder))]
+    return [file.row() for file in files_of(_folder(context, folder))]
 
 
 @router.get(
     "/outputs/file", response_class=FileResponse, responses={200: {"content": {"application/octet-stream": {}}}}
 )
 def output_file(
-    asked: Asked, folder: Folder, name: Annotated[str, Query(min_length=1, max_length=1000)]
+    context: Context, folder: Folder, name: Annotated[str, Query(min_length=1, max_length=1000)]
 ) -> FileResponse:
     """One of them, such as `timeline.parquet`."""
     with or_404(f"there is no file `{name[:80]}` in `{folder[:80]}`"):
-        path = file_of(_folder(asked, folder), name)
+        path = file_of(_folder(context, folder), name)
     return FileResponse(path, media_type="application/octet-stream", filename=path.name, headers=_SAVED)
 
 
 @router.get("/outputs/archive", response_class=StreamingResponse, responses={200: {"content": {"application/zip": {}}}})
-def output_archive(asked: Asked, folder: Folder) -> StreamingResponse:
+def output_archive(context: Context, folder: Folder) -> StreamingResponse:
     """All of them in one ZIP archive, below a folder of the same name."""
-    path = _folder(asked, folder)
+    path = _folder(context, folder)
     files = files_of(path)
-    most = asked.house.settings.limits.archive_bytes
+    most = context.server.settings.limits.archive_bytes
     size = sum(file.bytes for file in files)
     if size > most:
         raise HTTPException(413, f"`{folder[:80]}` has {size >> 20:,} MiB, an archive at most {most >> 20:,}")
@@ -71,9 +71,9 @@ def output_archive(asked: Asked, folder: Folder) -> StreamingResponse:
     return StreamingResponse(archived(path, files), media_type="application/zip", headers=headers)
 
 
-def _folder(asked: Asking, name: str) -> Path:
+def _folder(context: RequestContext, name: str) -> Path:
     with or_404(f"there is no folder `{name[:80]}` of a run or a deployment"):
-        return folder_of(asked.shelf.folder, name)
+        return folder_of(context.shelf.folder, name)
 
 
 MOST_FILES = 50_000

@@ -9,7 +9,7 @@ from fastapi.responses import FileResponse, Response
 
 from railyard.face.reports import decision, decision_of
 from railyard.face.web.documents import AnswerRow, Decision, PageRow, RunRow
-from railyard.face.web.routes.asking import Asked, or_404
+from railyard.face.web.routes.context import Context, or_404
 from railyard.face.web.shelf import RESULT
 from railyard.kit.files import read_text
 from railyard.measure.result.answers import answer_from
@@ -33,99 +33,99 @@ _DRAWS_ONLY = (
 
 @router.get("/runs")
 def list_runs(
-    asked: Asked,
+    context: Context,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     most: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> list[RunRow]:
     """Runs, latest first."""
-    return asked.shelf.runs(offset=offset, most=most)
+    return context.shelf.runs(offset=offset, most=most)
 
 
 @router.get("/comparison")
-def compare_runs(asked: Asked, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
+def compare_runs(context: Context, run: Annotated[list[str], Query(min_length=2, max_length=20)]) -> dict[str, Any]:
     """Several runs as one result, format railyard/result-1, with what can be said of their order."""
-    return _joined(asked, run).plain()
+    return _joined(context, run).plain()
 
 
 @router.get("/decision")
-def decide(asked: Asked, run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> Decision:
+def decide(context: Context, run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> Decision:
     """What a run says, or several compared: verdict, three figures, losses by cause, what would change the choice."""
-    result = read_result(_file(asked, run[0], RESULT)) if len(run) == 1 else _joined(asked, run)
+    result = read_result(_file(context, run[0], RESULT)) if len(run) == 1 else _joined(context, run)
     return Decision.model_validate(decision(result))
 
 
 @router.get("/pages")
-def list_pages(asked: Asked) -> list[PageRow]:
+def list_pages(context: Context) -> list[PageRow]:
     """Pages that commands wrote: of plans, deployments, acceptance; the latest first."""
-    return asked.shelf.pages()
+    return context.shelf.pages()
 
 
 @router.get("/page", response_class=FileResponse)
-def page(asked: Asked, file: Annotated[str, Query(max_length=400)]) -> FileResponse:
+def page(context: Context, file: Annotated[str, Query(max_length=400)]) -> FileResponse:
     """One of these pages, which may draw and nothing else: it has no origin, no network and no parent."""
     with or_404(f"there is no page `{file[:80]}`"):
-        path = asked.shelf.page(file)
+        path = context.shelf.page(file)
     return FileResponse(path, media_type="text/html", headers={"content-security-policy": _DRAWS_ONLY})
 
 
 @router.get("/runs/{run}/result", response_class=Response)
-def result(asked: Asked, run: str) -> Response:
+def result(context: Context, run: str) -> Response:
     """The result, format railyard/result-1, also of a run that an earlier version kept."""
-    return Response(read_result(_file(asked, run, RESULT)).text(), media_type="application/json")
+    return Response(read_result(_file(context, run, RESULT)).text(), media_type="application/json")
 
 
 @router.get("/runs/{run}/scenario", response_class=FileResponse)
-def scenario(asked: Asked, run: str) -> FileResponse:
+def scenario(context: Context, run: str) -> FileResponse:
     """The scenario with its defaults written out; it gives the same run again."""
-    return FileResponse(_file(asked, run, "scenario.yaml"), media_type="text/plain; charset=utf-8")
+    return FileResponse(_file(context, run, "scenario.yaml"), media_type="text/plain; charset=utf-8")
 
 
 @router.get("/runs/{run}/report", response_class=FileResponse)
-def report(asked: Asked, run: str) -> FileResponse:
+def report(context: Context, run: str) -> FileResponse:
     """The report as one file to keep and to pass on."""
-    return FileResponse(_file(asked, run, "report.html"), media_type="text/html", filename=f"{run}.html")
+    return FileResponse(_file(context, run, "report.html"), media_type="text/html", filename=f"{run}.html")
 
 
-def _joined(asked: Asked, runs: list[str]) -> Result:
-    return joined(read_all([_file(asked, one, RESULT) for one in runs]))
+def _joined(context: Context, runs: list[str]) -> Result:
+    return joined(read_all([_file(context, one, RESULT) for one in runs]))
 
 
-def _file(asked: Asked, run: str, name: str) -> Path:
+def _file(context: Context, run: str, name: str) -> Path:
     with or_404(f"there is no file `{name[:80]}` of a run `{run[:80]}`"):
-        asked.shelf.run(run)
-        return asked.shelf.file_of_run(run, name)
+        context.shelf.run(run)
+        return context.shelf.file_of_run(run, name)
 
 
 answers = APIRouter(tags=["answers"])
 
 
 @answers.get("/answers")
-def list_answers(asked: Asked) -> list[AnswerRow]:
+def list_answers(context: Context) -> list[AnswerRow]:
     """Answers, latest first."""
-    return asked.shelf.answers()
+    return context.shelf.answers()
 
 
 @answers.get("/answers/{answer}", response_class=FileResponse)
-def answer_document(asked: Asked, answer: str) -> FileResponse:
+def answer_document(context: Context, answer: str) -> FileResponse:
     """The answer, of the format that its `format` names."""
-    return FileResponse(_document(asked, answer), media_type="application/json")
+    return FileResponse(_document(context, answer), media_type="application/json")
 
 
 @answers.get("/answers/{answer}/decision")
-def answer_decision(asked: Asked, answer: str) -> Decision:
+def answer_decision(context: Context, answer: str) -> Decision:
     """What the answer says: verdict, figures, and what to do first."""
-    return Decision.model_validate(decision_of(answer_from(read_text(_document(asked, answer)))))
+    return Decision.model_validate(decision_of(answer_from(read_text(_document(context, answer)))))
 
 
 @answers.get("/answers/{answer}/page", response_class=FileResponse)
-def answer_as_page(asked: Asked, answer: str) -> FileResponse:
+def answer_as_page(context: Context, answer: str) -> FileResponse:
     """Its page as one file to keep and to pass on."""
-    page = _document(asked, answer).with_suffix(".html")
+    page = _document(context, answer).with_suffix(".html")
     if not page.is_file():
         raise HTTPException(404, f"the answer `{answer[:80]}` has no page")
     return FileResponse(page, media_type="text/html", filename=f"{answer}.html")
 
 
-def _document(asked: Asked, answer: str) -> Path:
+def _document(context: Context, answer: str) -> Path:
     with or_404(f"there is no answer `{answer[:80]}`"):
-        return asked.shelf.answer(answer)
+        return context.shelf.answer(answer)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class House:
+class ServerState:
     """State of the server, one for all requests.
 
     Attributes:
@@ -42,27 +42,27 @@ class House:
 
 
 @dataclass(frozen=True)
-class Asking:
+class RequestContext:
     """Context of a request: its person.
 
     Attributes:
-        house: What the server has.
+        server: What the server has.
     """
 
     person: str
-    house: House
+    server: ServerState
 
     @property
     def shelf(self) -> Shelf:
         """The person's files and runs."""
-        return Shelf(self.house.settings.folder_of(self.person))
+        return Shelf(self.server.settings.folder_of(self.person))
 
 
-def _asking(request: Request) -> Asking:
-    return Asking(request.state.person, request.app.state.house)
+def _context_of(request: Request) -> RequestContext:
+    return RequestContext(request.state.person, request.app.state.server)
 
 
-Asked = Annotated[Asking, Depends(_asking)]
+Context = Annotated[RequestContext, Depends(_context_of)]
 
 
 @contextmanager
@@ -82,31 +82,31 @@ _SESSION_S = 30 * 86_400
 @router.get("/health", response_model=Health)
 async def health(request: Request) -> Response:
     """That the server answers, and how busy it is; needs no token."""
-    house: House = request.app.state.house
-    return Response(house.status.health(), media_type="application/json")
+    server: ServerState = request.app.state.server
+    return Response(server.status.health(), media_type="application/json")
 
 
 @router.get("/me")
-async def me(asked: Asked) -> Person:
+async def me(context: Context) -> Person:
     """Who is asking."""
-    return Person(name=asked.person, tokens=bool(asked.house.settings.people), version=version())
+    return Person(name=context.person, tokens=bool(context.server.settings.people), version=version())
 
 
 @router.post("/login", status_code=204)
 async def login(form: Login, request: Request) -> Response:
     """Turns a token into a cookie that no script can read."""
-    house: House = request.app.state.house
-    person = house.settings.person_of(form.token)
+    server: ServerState = request.app.state.server
+    person = server.settings.person_of(form.token)
     if person is None:
         raise HTTPException(401, "nobody has that token")
     secret = secrets.token_urlsafe(32)
-    house.journal.open_session(secret, person, house.settings.people[person], time.time() + _SESSION_S)
-    return Response(status_code=204, headers={"set-cookie": cookie_for(house.settings, secret, _SESSION_S)})
+    server.journal.open_session(secret, person, server.settings.people[person], time.time() + _SESSION_S)
+    return Response(status_code=204, headers={"set-cookie": cookie_for(server.settings, secret, _SESSION_S)})
 
 
 @router.post("/logout", status_code=204)
-async def logout(request: Request, asked: Asked) -> Response:
+async def logout(request: Request, context: Context) -> Response:
     """Forgets the cookie."""
     if secret := cookie_of(request.headers.get("cookie", "")):
-        asked.house.journal.close_session(secret)
-    return Response(status_code=204, headers={"set-cookie": cookie_for(asked.house.settings, "", 0)})
+        context.server.journal.close_session(secret)
+    return Response(status_code=204, headers={"set-cookie": cookie_for(context.server.settings, "", 0)})
